@@ -1,0 +1,28 @@
+// DataConfig: a data.yaml in any of YOLOv5's forms, with paths resolved.
+//
+//   path    optional root; relative to the yaml's folder, then the working one
+//   train, val, test   a directory (searched recursively), a .txt list of image
+//           paths ("./x" in it is relative to the list), or a list of these
+//   names   a list, or {0: a, 1: b};  nc optional
+//   download   never run, never followed: named in a refusal only
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+struct DataConfig {
+  std::filesystem::path file;
+  std::vector<std::string> names;              // by class index
+  std::vector<std::filesystem::path> train;    // existing directories and lists
+  std::vector<std::filesystem::path> val;
+  std::vector<std::filesystem::path> test;     // may be empty
+};
+
+// Throws Error with file:line:column: exit 2 for a missing file, bad YAML,
+// unknown keys or wrong types (Ultralytics' extra keys are known and ignored).
+DataConfig load_data_config(const std::filesystem::path& file);
+
+}  // namespace headroom

@@ -1,0 +1,91 @@
+# What every target of the project shares: language level, warnings, sanitizer,
+# compiler cache, fast linker, the precompiled LibTorch headers.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "build type" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # checks stay on: no NDEBUG
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
+  # ccache can only keep users of a precompiled header with these.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  else()
+    add_compile_options(-fpch-preprocess)
+  endif()
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(headroom_options INTERFACE)
+target_include_directories(headroom_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(headroom_options INTERFACE -Wall -Wextra -Werror)
+if(HEADROOM_SANITIZER STREQUAL "address")
+  set(_sanitize -fsanitize=address,undefined -fno-omit-frame-pointer)
+elseif(HEADROOM_SANITIZER STREQUAL "thread")
+  set(_sanitize -fsanitize=thread)
+elseif(HEADROOM_SANITIZER)
+  message(FATAL_ERROR "[build] HEADROOM_SANITIZER=${HEADROOM_SANITIZER}: use address or thread")
+endif()
+if(_sanitize)
+  add_compile_options(${_sanitize})
+  add_link_options(${_sanitize})
+endif()
+
+# headroom_library(NAME SOURCES a.cpp b.cpp LINK target ... [TORCH])
+# TORCH reuses the one precompiled LibTorch header of target headroom_torch.
+function(headroom_library name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC headroom_options ${arg_LINK})
+  if(arg_TORCH)
+    target_link_libraries(${name} PUBLIC LibTorch::cpu)
+    target_precompile_headers(${name} REUSE_FROM headroom_torch)
+  endif()
+endfunction()
+
+# headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [LABEL slow]
+#               [TIMEOUT seconds]); one executable per mirrored folder.
+function(headroom_test name)
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE headroom_options GTest::gmock GTest::gtest_main ${arg_LINK})
+  if(arg_TORCH)
+    target_link_libraries(${name} PRIVATE LibTorch::cpu)
+    target_precompile_headers(${name} REUSE_FROM headroom_torch)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE
+    HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HEADROOM_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# Debian's OpenCVConfig.cmake is only in libopencv-dev, which drags in 139
+# libraries; two libraries and their headers are all that is wanted.
+function(headroom_find_opencv)
+  find_path(OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
+  find_library(OPENCV_CORE opencv_core REQUIRED)
+  find_library(OPENCV_IMGPROC opencv_imgproc REQUIRED)
+  add_library(OpenCV::imgproc INTERFACE IMPORTED GLOBAL)
+  target_include_directories(OpenCV::imgproc SYSTEM INTERFACE "${OPENCV_INCLUDE_DIR}")
+  target_link_libraries(OpenCV::imgproc INTERFACE "${OPENCV_IMGPROC}" "${OPENCV_CORE}")
+endfunction()

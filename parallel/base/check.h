@@ -1,0 +1,68 @@
+// The three kinds of failure, and the means for each.
+//
+//   programmer error     HEADROOM_CHECK: aborts the operation with file:line
+//   environment, request Error: what went wrong, where, and what to do
+//   ordinary refusal     a returned value with a reason (see Decision types)
+//
+// An Error is caught in one place per program and printed as one line:
+//   [tag] what: remedy
+// Its exit code is the program's (README, "Exit codes").
+//
+// Threads: values; safe to copy between threads.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace headroom {
+
+enum class ExitCode : int {
+  kDone = 0,
+  kRequest = 2,       // the request is wrong
+  kNoPlan = 3,        // no plan fits
+  kData = 4,          // the data set is unusable
+  kResource = 5,      // stopped at a committed step; resumable
+  kInterrupted = 130  // Ctrl-C; resumable
+};
+
+class Error : public std::runtime_error {
+ public:
+  // `what_happened` names both numbers where two disagree; `remedy` says what
+  // to do. Neither ends with a full stop.
+  Error(std::string tag, std::string what_happened, std::string remedy,
+        ExitCode exit_code = ExitCode::kRequest);
+
+  const std::string& tag() const { return tag_; }
+  const std::string& remedy() const { return remedy_; }
+  ExitCode exit_code() const { return exit_code_; }
+
+ private:
+  std::string tag_;
+  std::string remedy_;
+  ExitCode exit_code_;
+};
+
+// A peer is gone or silent: the communicator is unusable from here on.
+// Caught only by the generation loop.
+class CommunicationError : public Error {
+ public:
+  explicit CommunicationError(const std::string& what_happened);
+};
+
+// Thrown by HEADROOM_CHECK; never caught to continue.
+class CheckFailure : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] void fail_check(const char* condition, const char* file, int line,
+                             const std::string& message);
+
+}  // namespace headroom
+
+// HEADROOM_CHECK(rank < size, "rank " + std::to_string(rank));
+#define HEADROOM_CHECK(condition, message)                                  \
+  do {                                                                      \
+    if (!(condition))                                                       \
+      ::headroom::fail_check(#condition, __FILE__, __LINE__, (message));    \
+  } while (false)

@@ -1,0 +1,79 @@
+#include "parallel/base/units.h"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace headroom {
+namespace {
+
+// Three significant digits of `value`, without trailing zeros.
+std::string three_digits(double value) {
+  const int decimals = value < 10 ? 2 : value < 100 ? 1 : 0;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  std::string result = text;
+  if (result.find('.') != std::string::npos) {
+    while (result.back() == '0') result.pop_back();
+    if (result.back() == '.') result.pop_back();
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string format_bytes(int64_t bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (std::abs(value) >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return three_digits(value) + " " + kUnits[unit];
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  const std::string copy(text);
+  char* end = nullptr;
+  const double value = std::strtod(copy.c_str(), &end);
+  if (end == copy.c_str() || !(value >= 0)) return std::nullopt;
+  std::string unit;
+  for (; *end != '\0'; ++end) {
+    if (!std::isspace(static_cast<unsigned char>(*end))) {
+      unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*end)));
+    }
+  }
+  if (unit.ends_with('b')) unit.pop_back();
+  if (unit.ends_with('i')) unit.pop_back();
+  double factor = 1;
+  if (unit == "k") factor = 1024;
+  else if (unit == "m") factor = 1024.0 * 1024;
+  else if (unit == "g") factor = 1024.0 * 1024 * 1024;
+  else if (unit == "t") factor = 1024.0 * 1024 * 1024 * 1024;
+  else if (!unit.empty()) return std::nullopt;
+  const double bytes = value * factor;
+  if (!(bytes < 9.2e18)) return std::nullopt;
+  return static_cast<int64_t>(bytes);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return three_digits(seconds * 1e6) + "us";
+  if (seconds < 1) return three_digits(seconds * 1e3) + "ms";
+  if (seconds < 60) return three_digits(seconds) + "s";
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  char text[48];
+  if (whole < 3600) {
+    std::snprintf(text, sizeof text, "%dm%02ds", static_cast<int>(whole / 60),
+                  static_cast<int>(whole % 60));
+  } else {
+    std::snprintf(text, sizeof text, "%lldh%02dm",
+                  static_cast<long long>(whole / 3600),
+                  static_cast<int>(whole % 3600 / 60));
+  }
+  return text;
+}
+
+}  // namespace headroom

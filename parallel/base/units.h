@@ -1,0 +1,21 @@
+// Bytes and durations as people write them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace headroom {
+
+// 1536 -> "1.5 KiB"; three significant digits, binary units.
+std::string format_bytes(int64_t bytes);
+
+// "2GiB", "512 MiB", "1.5G", "800000000": binary units, case ignored.
+// Nothing if `text` is not a size.
+std::optional<int64_t> parse_bytes(std::string_view text);
+
+// 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
+std::string format_seconds(double seconds);
+
+}  // namespace headroom

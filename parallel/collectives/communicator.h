@@ -1,0 +1,76 @@
+// Communicator: a fixed, ordered set of ranks that exchange tensors.
+//
+// One interface, one file per backend: local_communicator (ranks are threads,
+// for unit tests), gloo_communicator (processes), mpi_communicator (on request,
+// fail-stop). A group of one returns its input.
+//
+// Ownership: tensors stay the caller's; an asynchronous operation needs its
+// tensor alive and untouched until wait().
+// Threads: one thread per rank issues operations, in the same order on every
+// rank; wait() belongs to that thread too.
+// Errors: CommunicationError when a peer is gone or an operation times out;
+// the communicator is unusable from then on and is dropped with its generation.
+// Invariants:
+//   1. every rank sees bit-identical results of all_reduce;
+//   2. the same ranks, sizes and values give the same bits again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace headroom {
+
+enum class ReduceOp { kSum, kMax };
+
+// A collective under way.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // Returns when the operation is done; throws CommunicationError.
+  virtual void wait() = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // All: dense CPU tensors (any strides that cover their storage without
+  // holes), of one type and element count on all ranks: float, double, int64
+  // or uint8.
+
+  // In place. Several may be under way at once.
+  virtual std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
+                                                 ReduceOp op) = 0;
+  void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
+    all_reduce_async(tensor, op)->wait();
+  }
+
+  // `output` has size() times the elements of `input`, in rank order.
+  virtual void all_gather(const at::Tensor& output,
+                          const at::Tensor& input) = 0;
+
+  // `input` has size() times the elements of `output`; rank i gets the sum of
+  // part i.
+  virtual void reduce_scatter(const at::Tensor& output,
+                              const at::Tensor& input) = 0;
+
+  virtual void broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual void send(const at::Tensor& tensor, int to) = 0;
+  virtual void recv(const at::Tensor& tensor, int from) = 0;
+  virtual void barrier() = 0;
+
+  // Ranks with the same `color` together, ordered by `key` (equal keys by
+  // rank). Collective over all ranks.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+};
+
+// The group of one: every operation is done at once.
+std::unique_ptr<Communicator> make_single_communicator();
+
+}  // namespace headroom

@@ -1,0 +1,74 @@
+#include "parallel/plan/layout.h"
+
+#include <charconv>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+Error bad_layout(std::string_view text, const std::string& why) {
+  return Error("layout", "--layout " + std::string(text) + ": " + why,
+               "write for example data=2,pipeline=1,spatial=1");
+}
+
+}  // namespace
+
+MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank) {
+  HEADROOM_CHECK(rank >= 0 && rank < layout.world_size(),
+                 "rank " + std::to_string(rank) + " of " + to_string(layout));
+  const int spatial = layout.spatial_parallel_size;
+  const int data = layout.data_parallel_size;
+  return {rank / (spatial * data), rank / spatial % data, rank % spatial};
+}
+
+int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates) {
+  return (coordinates.pipeline_stage * layout.data_parallel_size +
+          coordinates.data_parallel_rank) *
+             layout.spatial_parallel_size +
+         coordinates.spatial_rank;
+}
+
+ParallelLayout parse_layout(std::string_view text) {
+  ParallelLayout layout;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view()
+                                           : rest.substr(comma + 1);
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      throw bad_layout(text, "'" + std::string(part) + "' has no '='");
+    }
+    const std::string_view axis = part.substr(0, equals);
+    const std::string_view number = part.substr(equals + 1);
+    int size = 0;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), size);
+    if (error != std::errc() || end != number.data() + number.size() ||
+        size < 1 || size > 65536) {
+      throw bad_layout(text, "'" + std::string(number) +
+                                 "' is not a number of ranks of at least 1");
+    }
+    if (axis == "data") {
+      layout.data_parallel_size = size;
+    } else if (axis == "pipeline") {
+      layout.pipeline_parallel_size = size;
+    } else if (axis == "spatial") {
+      layout.spatial_parallel_size = size;
+    } else {
+      throw bad_layout(text, "there is no axis '" + std::string(axis) +
+                                 "'; the axes are data, pipeline, spatial");
+    }
+  }
+  return layout;
+}
+
+std::string to_string(const ParallelLayout& layout) {
+  return "data=" + std::to_string(layout.data_parallel_size) +
+         ",pipeline=" + std::to_string(layout.pipeline_parallel_size) +
+         ",spatial=" + std::to_string(layout.spatial_parallel_size);
+}
+
+}  // namespace headroom

@@ -1,0 +1,45 @@
+// ParallelLayout: how many ranks each axis of the mesh has.
+//
+//   world_size = pipeline_parallel_size x data_parallel_size
+//                x spatial_parallel_size
+//
+// Axis order, outermost first: pipeline, data, spatial, so that the ranks that
+// share one image are neighbours. It is written here and nowhere else.
+//
+// Threads: a value.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headroom {
+
+struct ParallelLayout {
+  int pipeline_parallel_size = 1;
+  int data_parallel_size = 1;
+  int spatial_parallel_size = 1;
+
+  int world_size() const {
+    return pipeline_parallel_size * data_parallel_size * spatial_parallel_size;
+  }
+  bool operator==(const ParallelLayout&) const = default;
+};
+
+// Where a rank sits.
+struct MeshCoordinates {
+  int pipeline_stage = 0;
+  int data_parallel_rank = 0;
+  int spatial_rank = 0;
+  bool operator==(const MeshCoordinates&) const = default;
+};
+
+// REQUIRES: 0 <= rank < layout.world_size().
+MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank);
+int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
+
+// "data=2,pipeline=1" in any order; an axis not named is 1. Throws Error that
+// names the unknown axis or the bad number.
+ParallelLayout parse_layout(std::string_view text);
+std::string to_string(const ParallelLayout& layout);
+
+}  // namespace headroom

@@ -1,0 +1,1 @@
+#include "parallel/torch_headers.h"

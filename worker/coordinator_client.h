@@ -1,0 +1,90 @@
+// CoordinatorClient: the worker's side of the coordinator's service.
+//
+// No gRPC type shows here, so that files with tensors may include it. A thread
+// of its own sends heartbeats (every 250 ms) and another follows the stream of
+// assignments.
+//
+// Threads: any thread may call any method.
+// Errors: CommunicationError when the coordinator cannot be reached within the
+// deadline of a call (5 s, or as stated); Error when it refuses.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "parallel/base/key_value_store.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+enum class Action { kRun, kSaveAndExit, kExit };
+
+// What this worker is to do, in one generation.
+struct Assignment {
+  uint64_t generation = 0;
+  Action action = Action::kExit;
+  int rank = 0;
+  int local_rank = 0;
+  int local_world_size = 1;
+  int world_size = 1;
+  Plan plan;
+  std::string run_config_yaml;
+  std::string run_directory;
+  std::string resume_checkpoint;
+  std::string reason;
+};
+
+struct ProgressReport {
+  int64_t step = 0, num_steps = 0;      // committed so far, of the whole run
+  int64_t epoch = 0, num_epochs = 0;
+  int64_t step_in_epoch = 0, steps_per_epoch = 0;
+  double box = 0, obj = 0, cls = 0;     // means over the epoch so far
+  double images_per_second = 0;         // over all ranks
+  int64_t measured_peak_bytes = 0;
+  int64_t predicted_peak_bytes = 0;     // 0: not known
+  int64_t image_height = 0, image_width = 0;
+  std::string phase = "start";
+};
+
+struct RunEvent {
+  std::string event;
+  int64_t step = 0;
+  int rank = -1;
+  std::string reason;
+  std::string detail_json;
+  bool warning = false;
+};
+
+class CoordinatorClient {
+ public:
+  // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
+  // 30 s for the coordinator to answer.
+  static std::unique_ptr<CoordinatorClient> connect(
+      const std::string& address, const std::string& node_id,
+      const std::string& worker_id, const std::string& advertise_host);
+  virtual ~CoordinatorClient() = default;
+
+  // Waits for the next assignment.
+  virtual Assignment next_assignment() = 0;
+
+  // The rendezvous map of the current generation. The client must outlive it.
+  virtual std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) = 0;
+
+  // What the next heartbeats carry.
+  virtual void set_progress(const ProgressReport& progress) = 0;
+  // Somebody asked to end at the next committed step (set by heartbeats).
+  virtual bool stop_requested() const = 0;
+
+  virtual void commit(int64_t step, double loss,
+                      const ProgressReport& progress) = 0;
+  virtual void report_event(const RunEvent& event) = 0;
+  // `peer_lost`: the cause is a lost peer, not this worker.
+  virtual void report_failure(int exit_code, const std::string& message,
+                              int64_t committed_steps, bool peer_lost) = 0;
+  virtual void finish(int exit_code, const std::string& reason,
+                      const std::string& result_json, int64_t step) = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,60 @@
+// The detection loss: box (CIoU), objectness and class terms over all levels,
+// normalised by counts of the global batch.
+//
+//   L = B * sum_l [ w_box/n_l * sum(1-CIoU)
+//                 + w_obj*balance_l/(B*cells_l) * sum(BCE_obj)
+//                 + w_cls/(n_l*classes) * sum(BCE_cls) ]
+//
+// n_l: matches of level l over the whole global batch of B images; both follow
+// from labels, so each rank and micro-batch computes its own numerators with
+// these constants and gradients simply add: no world-size factor anywhere. In
+// one process this is YOLOv5's loss.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "worker/loss/target_assignment.h"
+
+namespace headroom {
+
+// Constants of a run.
+struct LossGains {
+  double box = 0, obj = 0, cls = 0;  // after scaling by levels, classes, size
+  std::vector<double> balance;       // per level
+  double positive_target = 1;        // label smoothing
+  double negative_target = 0;
+  double cls_pos_weight = 1, obj_pos_weight = 1;
+  double focal_gamma = 0;
+  int64_t num_classes = 1;
+};
+
+// box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
+// 3/levels; balance [4, 1, .4] for 3 levels, else [4, 1, .25, .06, .02].
+LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
+                      int64_t num_classes, int64_t image_size,
+                      double label_smoothing);
+
+// Counts of the whole global batch.
+struct GlobalCounts {
+  int64_t images = 0;
+  std::vector<int64_t> matches;  // per level
+};
+
+struct Loss {
+  at::Tensor total;  // 0-dim, differentiable: this part's share of L
+  // This part's share of the logged items box, obj, cls (with their gains,
+  // without the factor B); detached, double [3].
+  at::Tensor items;
+};
+
+// heads[level] [n, anchors, H, W, 5 + classes].
+Loss detection_loss(const std::vector<at::Tensor>& heads,
+                    const std::vector<LevelTargets>& targets,
+                    const GlobalCounts& counts, const LossGains& gains);
+
+}  // namespace headroom

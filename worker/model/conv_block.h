@@ -1,0 +1,46 @@
+// conv_block: convolution + grouped batch norm + SiLU as one autograd function.
+//
+// Almost all of a detector is this block. Doing it as one function removes the
+// passes over memory that separate batch-norm and SiLU operators need (one pass
+// for statistics, one for normalise + SiLU; backward recomputes the activation
+// from the convolution's output in two), and it is where memory policies and
+// splits of the batch and of the image attach.
+//
+// Statistics are over groups of samples (StepContext::groups), in double; a
+// group that spans ranks adds its sums through StepContext::exchange, forward
+// [sum, sum of squares] and backward [sum dy, sum dy * xhat]. Normalisation is
+// YOLOv5's: biased variance, eps 1e-3; running statistics get the unbiased one.
+//
+// Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in, k,
+// k]; returns [N, C_out, H', W'] channels-last.
+// Saved for backward: x, the convolution's output, and per-group mean and
+// inverse deviation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "worker/model/step_context.h"
+
+namespace headroom {
+
+inline constexpr double kBatchNormEpsilon = 1e-3;
+inline constexpr double kBatchNormMomentum = 0.03;
+
+struct ConvBlockArguments {
+  at::Tensor x;
+  at::Tensor weight;
+  at::Tensor norm_weight;   // gamma [C_out]
+  at::Tensor norm_bias;     // beta [C_out]
+  at::Tensor running_mean;  // read in evaluation
+  at::Tensor running_var;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t sums_offset = 0;  // this layer's slice of batch_norm_sums
+};
+
+at::Tensor conv_block(const ConvBlockArguments& arguments,
+                      const StepContext& context);
+
+}  // namespace headroom

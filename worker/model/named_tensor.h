@@ -1,0 +1,35 @@
+// NamedTensor: one entry of the model's state under YOLOv5's name.
+//
+// The model owns the tensor; `tensor` points into it, so that an arena can
+// replace it by a view of a flat buffer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+enum class TensorRole {
+  kConvolutionWeight,  // decayed
+  kBias,               // convolution and batch-norm biases
+  kNormWeight,         // batch-norm scales
+  kRunningStatistic,   // running_mean, running_var
+  kConstant            // num_batches_tracked (int64), anchors
+};
+
+struct NamedTensor {
+  std::string name;
+  TensorRole role = TensorRole::kConstant;
+  at::Tensor* tensor = nullptr;
+
+  bool is_parameter() const {
+    return role == TensorRole::kConvolutionWeight ||
+           role == TensorRole::kBias || role == TensorRole::kNormWeight;
+  }
+};
+
+using NamedTensors = std::vector<NamedTensor>;
+
+}  // namespace headroom

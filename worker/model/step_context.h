@@ -1,0 +1,44 @@
+// StepContext: what one forward of the network is told by its surroundings.
+//
+// A row never asks for its rank: whatever spans ranks is handed in here. The
+// single-process version has local groups only and no exchange.
+//
+// Ownership: non-owning; whoever runs the step keeps everything alive until
+// backward is done.
+// Threads: used by the thread that runs the step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/base/statistics_exchange.h"
+
+namespace headroom {
+
+// One batch-norm group as a micro-batch sees it. Groups are listed in global
+// order, and every rank lists the same groups whenever an exchange is set.
+struct BatchNormGroup {
+  // Samples [local_begin, local_end) of this micro-batch; may be empty.
+  int64_t local_begin = 0;
+  int64_t local_end = 0;
+  // Samples of the whole group, over all ranks.
+  int64_t global_samples = 0;
+  // One rank per group counts its statistics towards the running ones.
+  bool counts_here = true;
+};
+
+struct StepContext {
+  // Batch statistics (training) or running ones (evaluation).
+  bool training = false;
+  std::vector<BatchNormGroup> groups;      // empty in evaluation
+  StatisticsExchange* exchange = nullptr;  // null: every group is local
+  // Running statistics move once a step, at its commit. Until then forward
+  // adds each group's mean and unbiased variance (per channel) to
+  // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm
+  // layer at offset LayerGraph::BatchNorm::sums_offset. Undefined: not wanted.
+  at::Tensor batch_norm_sums;
+};
+
+}  // namespace headroom
