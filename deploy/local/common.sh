@@ -1,0 +1,43 @@
+# Shared by the scripts of this folder; sourced, never run.
+
+repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+dependencies="$repository/.deps"
+libtorch_version="2.11.0"
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+die() {
+  say "error: $*"
+  exit 1
+}
+
+# The folder that holds torch/: the one asked for, else the fetched one.
+libtorch_root() {
+  realpath -m "${HEADROOM_LIBTORCH:-$dependencies/libtorch}"
+}
+
+# Version of the LibTorch in folder $1, or nothing.
+version_of_libtorch() {
+  local header
+  for header in "$1/torch/include/torch/headeronly/version.h" \
+    "$1/include/torch/headeronly/version.h"; do
+    if [[ -f $header ]]; then
+      awk '/define TORCH_VERSION_(MAJOR|MINOR|PATCH) /{printf "%s%s", dot, $3; dot="."}' \
+        "$header"
+      return
+    fi
+  done
+}
+
+has_nvidia_driver() {
+  [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null
+}
+
+# Compilers of tensor code take up to 2 GB each.
+build_jobs() {
+  local cores memory_kb by_memory
+  cores="$(nproc)"
+  memory_kb="$(awk '/^MemAvailable:/{print $2}' /proc/meminfo)"
+  by_memory=$((memory_kb / 2000000))
+  ((by_memory >= 1)) || by_memory=1
+  printf '%s\n' $((cores < by_memory ? cores : by_memory))
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Sets up a Debian 12 machine for building Headroom: system packages, LibTorch.
+# A second run changes nothing and needs no network.
+#
+#   HEADROOM_LIBTORCH=/path   use the LibTorch there (the folder that holds
+#                             torch/) instead of fetching one into .deps/
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  elif command -v sudo >/dev/null; then
+    sudo env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    die "not root and no sudo: as root, run: apt-get install ${missing[*]}"
+  fi
+}
+
+install_packages() {
+  local wanted present
+  mapfile -t wanted <"$repository/deploy/local/packages.txt"
+  command -v dpkg-query >/dev/null ||
+    die "this is not Debian: install the counterparts of $repository/deploy/local/packages.txt by hand"
+  present="$(dpkg-query -W -f '${Package} ${db:Status-Abbrev}\n' "${wanted[@]}" 2>/dev/null |
+    awk '$2 == "ii" {print $1}' || true)"
+  mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}" | sort) \
+    <(printf '%s\n' "$present" | sort))
+  if [[ ${#missing[@]} -eq 0 ]]; then
+    say "packages: all ${#wanted[@]} are installed"
+    return
+  fi
+  say "packages: installing ${#missing[@]} of ${#wanted[@]}: ${missing[*]}"
+  as_root apt-get -qq update
+  as_root apt-get -qq -y --no-install-recommends install "${missing[@]}" >&2
+}
+
+# pip fetches the wheels: a pinned version, checked by hash.
+fetch_wheels() {
+  local python=python3 list="$1" into="$2"
+  shift 2
+  "$python" -m pip --version >/dev/null 2>&1 || python=/usr/bin/python3
+  # Its temporary copy goes beside the result: /tmp is often small.
+  TMPDIR="$into" "$python" -m pip download --quiet --no-cache-dir -d "$into" \
+    --only-binary=:all: --python-version 311 --implementation cp --abi cp311 \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+    --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 -r "$list" "$@" >&2
+}
+
+check_free_disk() {
+  local needed_mb="$1" free_mb
+  free_mb="$(df -Pm "$dependencies" | awk 'NR == 2 {print $4}')"
+  ((free_mb >= needed_mb)) ||
+    die "$dependencies: LibTorch needs $needed_mb MB of disk but $free_mb MB are free: free some, or set HEADROOM_LIBTORCH=/path"
+}
+
+unpack_libtorch() {
+  local kind="$1" wheels="$2" into="$3" wheel
+  for wheel in "$wheels"/*.whl; do
+    case "$kind:$(basename "$wheel")" in
+      cpu:torch-*)
+        unzip -q -o "$wheel" 'torch/include/*' torch/lib/libtorch_cpu.so \
+          torch/lib/libc10.so torch/lib/libgomp.so.1 -d "$into"
+        ;;
+      cuda:torch-*)
+        unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' -d "$into"
+        ;;
+      *:nvidia_*) unzip -q -o "$wheel" -d "$into" ;;
+    esac
+  done
+}
+
+# What LibTorch's CUDA half needs, as the wheel itself states it.
+cuda_requirements() {
+  unzip -p "$1"/torch-*.whl '*.dist-info/METADATA' |
+    sed -n -E 's/^Requires-Dist: ((nvidia-|cuda-toolkit)[^;]*).*/\1/p'
+}
+
+fetch_libtorch() {
+  local kind="$1" root="$dependencies/libtorch" wheels="$dependencies/wheels"
+  local partial="$dependencies/libtorch.partial" started=$SECONDS
+  mkdir -p "$dependencies"
+  rm -rf "$root" "$partial" "$wheels"
+  if [[ $kind == cuda ]]; then
+    check_free_disk 9000
+    say "LibTorch: fetching torch $libtorch_version with its CUDA libraries (about 2.7 GB)"
+  else
+    check_free_disk 1600
+    say "LibTorch: no NVIDIA driver here; fetching torch $libtorch_version for its CPU part (544 MB)"
+  fi
+  mkdir -p "$wheels" "$partial"
+  fetch_wheels "$repository/deploy/local/libtorch.txt" "$wheels" --no-deps --require-hashes
+  if [[ $kind == cuda ]]; then
+    cuda_requirements "$wheels" >"$wheels/cuda.txt"
+    fetch_wheels "$wheels/cuda.txt" "$wheels"
+  fi
+  say "LibTorch: unpacking into $root"
+  unpack_libtorch "$kind" "$wheels" "$partial"
+  rm -rf "$wheels"
+  mv "$partial" "$root"
+  printf '%s %s\n' "$libtorch_version" "$kind" >"$root/COMPLETE"
+  say "LibTorch: ready after $((SECONDS - started)) s"
+}
+
+provide_libtorch() {
+  local kind=cpu found
+  if [[ -n ${HEADROOM_LIBTORCH:-} ]]; then
+    found="$(version_of_libtorch "$HEADROOM_LIBTORCH")"
+    [[ -n $found ]] || die "HEADROOM_LIBTORCH=$HEADROOM_LIBTORCH holds no torch/include/torch/headeronly/version.h: name the folder that holds torch/, or unset it"
+    [[ $found == "$libtorch_version" ]] || die "HEADROOM_LIBTORCH=$HEADROOM_LIBTORCH is version $found but $libtorch_version is needed: name another folder, or unset it"
+    say "LibTorch: $found in $HEADROOM_LIBTORCH, as HEADROOM_LIBTORCH says"
+    return
+  fi
+  if has_nvidia_driver; then kind=cuda; fi
+  # The CUDA variant holds the CPU one, so it also serves without a driver.
+  if ! grep -qsE "^$libtorch_version ($kind|cuda)\$" "$dependencies/libtorch/COMPLETE"; then
+    fetch_libtorch "$kind"
+  fi
+  found="$(version_of_libtorch "$dependencies/libtorch")"
+  [[ $found == "$libtorch_version" ]] || die "$dependencies/libtorch is version ${found:-unknown} but $libtorch_version is needed: delete that folder and run this again"
+  say "LibTorch: $(cat "$dependencies/libtorch/COMPLETE") in $dependencies/libtorch"
+}
+
+install_packages
+provide_libtorch
