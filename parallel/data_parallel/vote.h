@@ -1,0 +1,45 @@
+// The vote that ends a step: all ranks agree whether it counts.
+//
+// One MAX all-reduce of two numbers tells the worst outcome, the lowest rank
+// that had it, and whether anybody asked to stop. Out of memory outranks
+// non-finite: what such a rank contributed was zeros, so its peers' finite
+// gradients say nothing.
+//
+// Threads: pure, but for cast_vote.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "parallel/collectives/communicator.h"
+
+namespace headroom {
+
+// From best to worst.
+enum class Outcome { kOk = 0, kNonFinite = 1, kOutOfMemory = 2 };
+
+struct Ballot {
+  Outcome outcome = Outcome::kOk;
+  bool stop_requested = false;
+  int rank = 0;  // of the voter
+};
+
+struct Verdict {
+  Outcome outcome = Outcome::kOk;
+  bool stop_requested = false;
+  int rank = -1;  // the lowest that had the outcome; -1 if ok
+
+  bool ok() const { return outcome == Outcome::kOk; }
+  bool operator==(const Verdict&) const = default;
+};
+
+// Element-wise maxima of encoded ballots decode to their verdict.
+using EncodedBallot = std::array<int64_t, 2>;
+EncodedBallot encode(const Ballot& ballot);
+Verdict decode(const EncodedBallot& maxima);
+
+// Collective; the same verdict on every rank. Allocates no tensor memory.
+// Throws CommunicationError.
+Verdict cast_vote(Communicator& communicator, const Ballot& ballot);
+
+}  // namespace headroom

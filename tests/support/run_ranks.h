@@ -1,0 +1,30 @@
+// run_ranks: a distributed program as threads of one test.
+//
+// Each rank runs `body` with its own communicator in its own thread, with one
+// compute thread. A rank that throws drops its communicator, so that its peers
+// fail instead of waiting; when all have ended the error of the lowest rank is
+// rethrown, one that is no CommunicationError first, since that is the cause.
+// A rank that does not end within `time_limit` ends the test program with a
+// message: a thread cannot be cancelled.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "parallel/collectives/communicator.h"
+
+namespace headroom {
+
+enum class RankBackend { kLocal, kGloo };
+
+struct RankOptions {
+  RankBackend backend = RankBackend::kLocal;
+  std::chrono::milliseconds operation_timeout = std::chrono::seconds(20);
+  std::chrono::milliseconds time_limit = std::chrono::seconds(90);
+};
+
+void run_ranks(int size,
+               const std::function<void(int rank, Communicator&)>& body,
+               const RankOptions& options = {});
+
+}  // namespace headroom
