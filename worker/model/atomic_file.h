@@ -1,0 +1,39 @@
+// AtomicFile: a file that is either not there or complete.
+//
+// The bytes go to "<path>.partial"; commit() brings them to disk, renames the
+// file into place and brings the rename to disk. A crash at any point leaves
+// the old file, or none, and at most a .partial that the next write replaces.
+//
+// Ownership: owns the descriptor; the destructor removes what was not
+// committed.
+// Threads: one thread at a time; one writer per path.
+// Errors: Error with exit code 5 (a full disk, a folder that is gone or cannot
+// be written), naming the file.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+
+namespace headroom {
+
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, std::size_t num_bytes);
+
+  // REQUIRES: not committed yet.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* action) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path partial_path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace headroom
