@@ -1,0 +1,148 @@
+#include "proto/convert.h"
+
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+Error bad_field(const std::string& field, int64_t value,
+                const std::string& rule) {
+  return Error("wire", field + " = " + std::to_string(value) + ": " + rule,
+               "install the same build on every node");
+}
+
+int checked_axis(const std::string& field, int32_t value) {
+  if (value < 1 || value > kMaxWorldSize) {
+    throw bad_field(
+        field, value,
+        "an axis has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
+  }
+  return value;
+}
+
+int64_t checked_samples(const std::string& field, int64_t value) {
+  constexpr int64_t kMaxSamples = int64_t{1} << 31;
+  if (value < 1 || value > kMaxSamples) {
+    throw bad_field(field, value, "a number of samples is at least 1");
+  }
+  return value;
+}
+
+}  // namespace
+
+wire::ParallelLayout to_wire(const ParallelLayout& layout) {
+  wire::ParallelLayout message;
+  message.set_pipeline_parallel_size(layout.pipeline_parallel_size);
+  message.set_data_parallel_size(layout.data_parallel_size);
+  message.set_spatial_parallel_size(layout.spatial_parallel_size);
+  return message;
+}
+
+ParallelLayout from_wire(const wire::ParallelLayout& message) {
+  ParallelLayout layout;
+  layout.pipeline_parallel_size =
+      checked_axis("pipeline_parallel_size", message.pipeline_parallel_size());
+  layout.data_parallel_size =
+      checked_axis("data_parallel_size", message.data_parallel_size());
+  layout.spatial_parallel_size =
+      checked_axis("spatial_parallel_size", message.spatial_parallel_size());
+  // Two axes at their bound fit in 64 bits, three do not: check in between.
+  const int64_t outer =
+      int64_t{layout.pipeline_parallel_size} * layout.data_parallel_size;
+  if (outer > kMaxWorldSize ||
+      outer * layout.spatial_parallel_size > kMaxWorldSize) {
+    throw Error("wire",
+                "layout " + to_string(layout) + " has more than " +
+                    std::to_string(kMaxWorldSize) + " ranks",
+                "install the same build on every node");
+  }
+  return layout;
+}
+
+wire::Plan to_wire(const Plan& plan) {
+  wire::Plan message;
+  *message.mutable_layout() = to_wire(plan.layout);
+  switch (plan.backend) {
+    case Backend::kGloo:
+      message.set_backend(wire::BACKEND_GLOO);
+      break;
+    case Backend::kMpi:
+      message.set_backend(wire::BACKEND_MPI);
+      break;
+    case Backend::kAuto:
+      HEADROOM_CHECK(false, "a plan's backend is decided before it is sent");
+  }
+  message.set_micro_batch_size(plan.micro_batch_size);
+  message.set_batch_norm_group_size(plan.batch_norm_group_size);
+  message.set_reason(plan.reason);
+  return message;
+}
+
+Plan from_wire(const wire::Plan& message) {
+  Plan plan;
+  plan.layout = from_wire(message.layout());
+  switch (message.backend()) {
+    case wire::BACKEND_GLOO:
+      plan.backend = Backend::kGloo;
+      break;
+    case wire::BACKEND_MPI:
+      plan.backend = Backend::kMpi;
+      break;
+    default:
+      throw bad_field("backend", message.backend(),
+                      "this build does not know it");
+  }
+  plan.micro_batch_size =
+      checked_samples("micro_batch_size", message.micro_batch_size());
+  plan.batch_norm_group_size =
+      checked_samples("batch_norm_group_size", message.batch_norm_group_size());
+  plan.reason = message.reason();
+  return plan;
+}
+
+void check_assignment(const wire::Assignment& message) {
+  switch (message.action()) {
+    case wire::ACTION_WAIT:
+    case wire::ACTION_EXIT:
+      return;
+    case wire::ACTION_RUN:
+    case wire::ACTION_SAVE_AND_EXIT:
+      break;
+    default:
+      throw bad_field("action", message.action(),
+                      "this build does not know it");
+  }
+  if (message.stamp().generation() < 1) {
+    throw bad_field("generation", 0, "generations count from 1");
+  }
+  if (message.world_size() < 1 || message.world_size() > kMaxWorldSize) {
+    throw bad_field(
+        "world_size", message.world_size(),
+        "a run has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
+  }
+  if (message.rank() < 0 || message.rank() >= message.world_size()) {
+    throw bad_field("rank", message.rank(),
+                    "world_size is " + std::to_string(message.world_size()));
+  }
+  if (message.local_world_size() < 1 ||
+      message.local_world_size() > message.world_size()) {
+    throw bad_field("local_world_size", message.local_world_size(),
+                    "world_size is " + std::to_string(message.world_size()));
+  }
+  if (message.local_rank() < 0 ||
+      message.local_rank() >= message.local_world_size()) {
+    throw bad_field(
+        "local_rank", message.local_rank(),
+        "local_world_size is " + std::to_string(message.local_world_size()));
+  }
+  const ParallelLayout layout = from_wire(message.plan().layout());
+  if (layout.world_size() != message.world_size()) {
+    throw bad_field("world_size", message.world_size(),
+                    "the plan's layout " + to_string(layout) + " has " +
+                        std::to_string(layout.world_size()) + " ranks");
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,121 @@
+#include "proto/plan_json.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using nlohmann::ordered_json;
+
+Error bad_plan(const std::string& file, const std::string& what) {
+  return Error("plan", file + ": " + what,
+               "take a plan.json that Headroom wrote");
+}
+
+const ordered_json& member(const ordered_json& object, const std::string& name,
+                           const std::string& file) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw bad_plan(file, "'" + name + "' is missing");
+  return *found;
+}
+
+int64_t positive(const ordered_json& object, const std::string& name,
+                 int64_t largest, const std::string& file) {
+  const ordered_json& value = member(object, name, file);
+  const bool fits = value.is_number_integer() &&
+                    value <= std::numeric_limits<int64_t>::max() &&
+                    value >= 1 && value <= largest;
+  if (!fits) {
+    throw bad_plan(file, "'" + name + "' is " + value.dump() +
+                             ", not a whole number from 1 to " +
+                             std::to_string(largest));
+  }
+  return value.get<int64_t>();
+}
+
+std::string text(const ordered_json& object, const std::string& name,
+                 const std::string& file) {
+  const ordered_json& value = member(object, name, file);
+  if (!value.is_string()) {
+    throw bad_plan(file, "'" + name + "' is " + value.dump() + ", not a text");
+  }
+  return value.get<std::string>();
+}
+
+ordered_json to_object(const Plan& plan) {
+  ordered_json layout;
+  layout["pipeline_parallel_size"] = plan.layout.pipeline_parallel_size;
+  layout["data_parallel_size"] = plan.layout.data_parallel_size;
+  layout["spatial_parallel_size"] = plan.layout.spatial_parallel_size;
+  ordered_json object;
+  object["layout"] = layout;
+  object["backend"] = to_string(plan.backend);
+  object["micro_batch_size"] = plan.micro_batch_size;
+  object["batch_norm_group_size"] = plan.batch_norm_group_size;
+  object["reason"] = plan.reason;
+  return object;
+}
+
+// A reason quotes flags and paths, which need not be UTF-8.
+std::string dump(const ordered_json& object, int indent) {
+  return object.dump(indent, ' ', false,
+                     ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kGloo:
+      return "gloo";
+    case Backend::kMpi:
+      return "mpi";
+  }
+  HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
+}
+
+std::string plan_to_json(const Plan& plan) {
+  return dump(to_object(plan), 2) + "\n";
+}
+
+std::string plan_to_compact_json(const Plan& plan) {
+  return dump(to_object(plan), -1);
+}
+
+Plan plan_from_json(const std::string& content, const std::string& file) {
+  const ordered_json object = ordered_json::parse(content, nullptr, false);
+  if (!object.is_object()) throw bad_plan(file, "not a JSON object");
+  const ordered_json& layout = member(object, "layout", file);
+  if (!layout.is_object()) throw bad_plan(file, "'layout' is not an object");
+  // A plan's product of axes must fit in an int; 1024 ranks an axis do.
+  constexpr int64_t kMaxAxis = 1024;
+  constexpr int64_t kMaxSamples = int64_t{1} << 31;
+  Plan plan;
+  plan.layout.pipeline_parallel_size = static_cast<int>(
+      positive(layout, "pipeline_parallel_size", kMaxAxis, file));
+  plan.layout.data_parallel_size =
+      static_cast<int>(positive(layout, "data_parallel_size", kMaxAxis, file));
+  plan.layout.spatial_parallel_size = static_cast<int>(
+      positive(layout, "spatial_parallel_size", kMaxAxis, file));
+  const std::string backend = text(object, "backend", file);
+  if (backend == "gloo") {
+    plan.backend = Backend::kGloo;
+  } else if (backend == "mpi") {
+    plan.backend = Backend::kMpi;
+  } else {
+    throw bad_plan(file, "'backend' is '" + backend + "', not gloo or mpi");
+  }
+  plan.micro_batch_size =
+      positive(object, "micro_batch_size", kMaxSamples, file);
+  plan.batch_norm_group_size =
+      positive(object, "batch_norm_group_size", kMaxSamples, file);
+  plan.reason = text(object, "reason", file);
+  return plan;
+}
+
+}  // namespace headroom
