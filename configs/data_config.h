@@ -15,14 +15,17 @@ namespace headroom {
 
 struct DataConfig {
   std::filesystem::path file;
-  std::vector<std::string> names;              // by class index
-  std::vector<std::filesystem::path> train;    // existing directories and lists
+  std::vector<std::string> names;            // by class index
+  std::vector<std::filesystem::path> train;  // existing directories and lists
   std::vector<std::filesystem::path> val;
-  std::vector<std::filesystem::path> test;     // may be empty
+  std::vector<std::filesystem::path> test;  // may be empty
+  // Why `test` is empty although the file names one; "" otherwise.
+  std::string why_no_test;
 };
 
 // Throws Error with file:line:column: exit 2 for a missing file, bad YAML,
-// unknown keys or wrong types (Ultralytics' extra keys are known and ignored).
+// unknown keys or wrong types (Ultralytics' extra keys are known and ignored),
+// names with a gap, nc that disagrees, train or val images that are not there.
 DataConfig load_data_config(const std::filesystem::path& file);
 
 }  // namespace headroom

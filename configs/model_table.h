@@ -12,15 +12,9 @@
 #include <variant>
 #include <vector>
 
-namespace headroom {
+#include "configs/source_place.h"
 
-// file:line:column of a YAML value; lines and columns count from 1.
-struct SourcePlace {
-  std::string file;
-  int line = 0;
-  int column = 0;
-};
-std::string to_string(const SourcePlace& place);
+namespace headroom {
 
 struct ModelTable {
   // One argument of a row: a number, a word ("nearest", "None", "nc"), a list.

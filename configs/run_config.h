@@ -21,35 +21,37 @@ namespace headroom {
 // YOLOv5's hyper-parameters under their published names, so that published
 // sets load; the defaults are the set "scratch-low".
 struct Hyperparameters {
-  double lr0 = 0.01;              // initial learning rate
-  double lrf = 0.01;              // final rate = lr0 * lrf
-  double momentum = 0.937;        // SGD momentum (Adam: beta1)
+  double lr0 = 0.01;        // initial learning rate
+  double lrf = 0.01;        // final rate = lr0 * lrf
+  double momentum = 0.937;  // SGD momentum (Adam: beta1)
   double weight_decay = 0.0005;
-  double warmup_epochs = 3.0;     // at least 100 steps; 0: no warm-up at all
+  double warmup_epochs = 3.0;  // at least 100 steps; 0: no warm-up at all
   double warmup_momentum = 0.8;
   double warmup_bias_lr = 0.1;
-  double box = 0.05;              // gains of the three loss terms
+  double box = 0.05;  // gains of the three loss terms
   double cls = 0.5;
-  double cls_pw = 1.0;            // weight of positives in the class term
+  double cls_pw = 1.0;  // weight of positives in the class term
   double obj = 1.0;
   double obj_pw = 1.0;
-  double iou_t = 0.20;            // unused, as in YOLOv5
-  double anchor_t = 4.0;          // largest ratio of box to anchor
-  double anchors = 0;             // anchors per level; 0: the model file's
-  double fl_gamma = 0.0;          // focal loss
-  double hsv_h = 0.015;           // fractions
+  double iou_t = 0.20;    // unused, as in YOLOv5
+  double anchor_t = 4.0;  // largest ratio of box to anchor
+  double anchors = 0;     // anchors per level; 0: the model file's
+  double fl_gamma = 0.0;  // focal loss
+  double hsv_h = 0.015;   // fractions
   double hsv_s = 0.7;
   double hsv_v = 0.4;
-  double degrees = 0.0;           // +-
-  double translate = 0.1;         // +- fraction
-  double scale = 0.5;             // +- gain
-  double shear = 0.0;             // +- degrees
-  double perspective = 0.0;       // 0 to 0.001
-  double flipud = 0.0;            // probabilities
+  double degrees = 0.0;      // +-
+  double translate = 0.1;    // +- fraction
+  double scale = 0.5;        // +- gain
+  double shear = 0.0;        // +- degrees
+  double perspective = 0.0;  // 0 to 0.001
+  double flipud = 0.0;       // probabilities
   double fliplr = 0.5;
   double mosaic = 1.0;
   double mixup = 0.0;
   double copy_paste = 0.0;
+
+  bool operator==(const Hyperparameters&) const = default;
 };
 
 enum class Precision { kFp32, kFp64 };
@@ -58,27 +60,27 @@ struct RunConfig {
   std::string command = "train";  // train or val
 
   // What to train on and with.
-  std::string data;               // data.yaml
-  std::string cfg;                // model file or shipped name
-  std::string weights;            // safetensors to start from; "" from scratch
-  std::string hyp_file;           // --hyp
+  std::string data;      // data.yaml
+  std::string cfg;       // model file or shipped name
+  std::string weights;   // safetensors to start from; "" from scratch
+  std::string hyp_file;  // --hyp
   Hyperparameters hyp;
-  int64_t image_height = 640;     // --img S or --img HEIGHT WIDTH; rounded up
-  int64_t image_width = 640;      //   to the model's largest stride
-  int64_t global_batch_size = 16; // --batch: images per step, over all ranks
+  int64_t image_height = 640;      // --img S or --img HEIGHT WIDTH; rounded up
+  int64_t image_width = 640;       //   to the model's largest stride
+  int64_t global_batch_size = 16;  // --batch: images per step, over all ranks
   int64_t epochs = 100;
-  int64_t max_steps = 0;          // committed steps to end at; 0: no limit
+  int64_t max_steps = 0;  // committed steps to end at; 0: no limit
   std::string optimizer = "SGD";
-  bool cos_lr = false;            // cosine instead of linear
+  bool cos_lr = false;  // cosine instead of linear
   double label_smoothing = 0;
-  bool single_cls = false;        // all classes become one
-  bool rect = false;              // rectangular batches, no mosaic
-  int64_t freeze = 0;             // rows [0, freeze) do not learn
+  bool single_cls = false;  // all classes become one
+  bool rect = false;        // rectangular batches, no mosaic
+  int64_t freeze = 0;       // rows [0, freeze) do not learn
   uint64_t seed = 0;
   Precision precision = Precision::kFp32;
-  int64_t patience = 100;         // epochs without progress; 0: no limit
+  int64_t patience = 100;             // epochs without progress; 0: no limit
   int64_t batch_norm_group_size = 0;  // --bn-group; 0: chosen
-  bool skip_non_finite = false;   // skip a step whose gradient is not finite
+  bool skip_non_finite = false;  // skip a step whose gradient is not finite
 
   // Where and how it runs.
   std::string device;             // "", "cpu" or CUDA indices
@@ -95,21 +97,23 @@ struct RunConfig {
   std::string inject;             // --inject FAULT;FAULT (tests)
 
   // What is written.
-  std::string project;            // "": runs/train or runs/val
+  std::string project;  // "": runs/train or runs/val
   std::string name = "exp";
   bool exist_ok = false;
-  std::string resume;             // --resume [DIR]
-  bool noval = false;             // validate the last epoch only
-  bool nosave = false;            // keep the last checkpoint only
-  int64_t save_period = -1;       // also keep weights every N epochs
+  std::string resume;                  // --resume [DIR]; "latest": newest run
+  bool noval = false;                  // validate the last epoch only
+  bool nosave = false;                 // keep the last checkpoint only
+  int64_t save_period = -1;            // also keep weights every N epochs
   int64_t checkpoint_every_steps = 0;  // 0: at each epoch's end
   int64_t keep_checkpoints = 2;
 
   // Validation.
-  std::string task = "val";       // split that `val` uses: train, val, test
+  std::string task = "val";  // split that `val` uses: train, val, test
   double confidence_threshold = 0.001;  // --conf-thres
   double nms_iou_threshold = 0.6;       // --iou-thres
   int64_t max_detections = 300;         // --max-det
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 // `text` is the content of `file`; unknown keys, wrong types and tabs are
@@ -125,7 +129,8 @@ void set_value(RunConfig& config, const std::string& key,
 void load_hyperparameters(RunConfig& config, const std::string& file);
 
 // Checks fields against each other ("global_batch_size 1 < data axis 2");
-// throws Error with both numbers and the remedy.
-void check_run_config(const RunConfig& config);
+// throws Error with both numbers and the remedy. `num_agents`: slots of mpirun
+// or srun, each with `processes` workers (0: one); 1 for a local run.
+void check_run_config(const RunConfig& config, int num_agents = 1);
 
 }  // namespace headroom

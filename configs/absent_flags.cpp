@@ -1,0 +1,125 @@
+#include "configs/absent_flags.h"
+
+#include "configs/flags.h"
+#include "configs/nearest_name.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+const std::string kNotYet = " is not in this version";
+
+}  // namespace
+
+const std::vector<AbsentFlag>& absent_flags() {
+  constexpr auto kRefused = AbsentFlag::Answer::kRefused;
+  constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
+  static const std::vector<AbsentFlag> all = {
+      // Of YOLOv5's train.
+      {"--noautoanchor", kIgnored, 0,
+       "the model's anchors are never changed in this version", ""},
+      {"--noplots", kIgnored, 0, "no pictures are drawn in this version", ""},
+      {"--verbose", kIgnored, 0, "every class is always listed", ""},
+      {"--local_rank", kRefused, 1,
+       "ranks are given by the coordinator, not by a launcher's flag",
+       "use --processes N, or start headroom under mpirun"},
+      {"--local-rank", kRefused, 1,
+       "ranks are given by the coordinator, not by a launcher's flag",
+       "use --processes N, or start headroom under mpirun"},
+      {"--evolve", kRefused, 1,
+       "the genetic search of hyper-parameters needs hundreds of whole runs",
+       "use a published set, --hyp scratch-low or scratch-high"},
+      {"--cache", kRefused, 1, "caching images" + kNotYet,
+       "leave it out; --workers N reads ahead with N threads"},
+      {"--cache-images", kRefused, 1, "caching images" + kNotYet,
+       "leave it out; --workers N reads ahead with N threads"},
+      {"--image-weights", kRefused, 0,
+       "drawing images by their classes' weights" + kNotYet,
+       "leave it out: every image is seen once per epoch"},
+      {"--multi-scale", kRefused, 0, "changing the image size" + kNotYet,
+       "leave it out; --set hyp.scale=0.9 varies the size of objects"},
+      {"--quad", kRefused, 0, "the loader of four images in one" + kNotYet,
+       "leave it out; use a larger --img"},
+      {"--sync-bn", kRefused, 0,
+       "batch-norm statistics do not depend on the number of processes here",
+       "use --bn-group K for groups of K images over all processes; K = "
+       "--batch is one group"},
+      {"--adam", kRefused, 0, "Adam" + kNotYet, "use --optimizer SGD"},
+      {"--linear-lr", kIgnored, 0, "the learning rate is linear by default",
+       ""},
+      {"--entity", kRefused, 1, "no online logger is part of Headroom",
+       "read results.csv or the TensorBoard events of the run's folder"},
+      {"--upload_dataset", kRefused, 1, "nothing is uploaded", "leave it out"},
+      {"--bbox_interval", kRefused, 1, "no online logger is part of Headroom",
+       "leave it out"},
+      {"--artifact_alias", kRefused, 1, "no online logger is part of Headroom",
+       "leave it out"},
+      {"--bucket", kRefused, 1, "nothing is uploaded",
+       "copy the run's folder yourself"},
+      {"--ndjson-console", kRefused, 0, "progress is not printed as JSON",
+       "read steps.jsonl and events.jsonl of the run's folder"},
+      {"--ndjson-file", kRefused, 0, "this is always written", "leave it out"},
+      // Of YOLOv5's val.
+      {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,
+       "leave it out; use a larger --img"},
+      {"--save-txt", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
+      {"--save-hybrid", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
+      {"--save-conf", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
+      {"--save-json", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
+      {"--half", kRefused, 0, "half precision" + kNotYet,
+       "use --precision fp32"},
+      {"--dnn", kRefused, 0, "OpenCV's networks are not used",
+       "give YOLOv5-named .safetensors as --weights"},
+      // Headroom's own, of later versions.
+      {"--zero", kRefused, 1, "sharding optimizer state" + kNotYet,
+       "leave it out: every process holds the whole state"},
+      {"--activations", kRefused, 1, "choosing activation policies" + kNotYet,
+       "leave it out; --micro-batch K lowers memory"},
+      {"--memory-limit", kRefused, 1, "capping a worker's memory" + kNotYet,
+       "leave it out; --micro-batch K lowers memory"},
+      {"--memory-trace", kRefused, 1, "tracing memory" + kNotYet,
+       "leave it out"},
+      {"--min-processes", kRefused, 1,
+       "going on with fewer processes" + kNotYet,
+       "leave it out: a lost process ends the run at a committed step, and "
+       "--resume continues it"},
+      {"--teacher", kRefused, 1, "distillation" + kNotYet, "leave it out"},
+  };
+  return all;
+}
+
+const AbsentFlag* find_absent_flag(const std::string& spelling) {
+  for (const AbsentFlag& flag : absent_flags()) {
+    if (flag.spelling == spelling) return &flag;
+  }
+  return nullptr;
+}
+
+std::string answer_unknown_flag(
+    const std::string& command, const std::string& spelling,
+    const std::vector<std::string>& more_spellings) {
+  if (const AbsentFlag* flag = find_absent_flag(spelling)) {
+    if (flag->answer == AbsentFlag::Answer::kIgnored) {
+      return spelling + " changes nothing: " + flag->why;
+    }
+    throw Error("config", spelling + ": " + flag->why, flag->remedy);
+  }
+  if (find_flag(spelling) != nullptr) {
+    const std::string other = command == "train" ? "val" : "train";
+    throw Error("config",
+                spelling + " is a flag of headroom " + other +
+                    ", not of headroom " + command,
+                "leave it out, or set its key with --set (headroom " + other +
+                    " --help)");
+  }
+  std::vector<std::string> known = more_spellings;
+  for (const Flag& flag : flags()) {
+    if (command == "train" ? !flag.in_train : !flag.in_val) continue;
+    known.insert(known.end(), flag.spellings.begin(), flag.spellings.end());
+  }
+  throw Error("config", "unknown flag " + spelling,
+              suggestion(spelling, known,
+                         "headroom " + command + " --help lists the flags"));
+}
+
+}  // namespace headroom

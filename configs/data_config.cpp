@@ -1,0 +1,243 @@
+#include "configs/data_config.h"
+
+#include <algorithm>
+#include <map>
+
+#include "configs/scalar.h"
+#include "configs/strict_yaml.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostClasses = 100'000;
+
+// The last row: written by exporters, of no use to training boxes.
+const std::vector<std::string>& known_keys() {
+  static const std::vector<std::string> keys = {
+      "path",     "train",     "val",         "test",      "names",
+      "nc",       "download",  "channels",    "roboflow",  "kpt_shape",
+      "flip_idx", "kpt_names", "minival",     "yaml_file", "author",
+      "date",     "version",   "description", "license",   "url",
+      "links"};
+  return keys;
+}
+
+bool exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+std::string list_paths(const std::vector<fs::path>& paths) {
+  std::string text;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    text += (i == 0 ? "" : " nor ") + paths[i].string();
+  }
+  return text;
+}
+
+void add_once(std::vector<fs::path>& paths, const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  if (std::find(paths.begin(), paths.end(), normal) == paths.end()) {
+    paths.push_back(normal);
+  }
+}
+
+class Reader {
+ public:
+  Reader(const fs::path& file, const YamlValue& root)
+      : folder_(fs::absolute(file).parent_path()), root_(root) {
+    find_base();
+  }
+
+  std::vector<fs::path> split(const std::string& key) const {
+    const YamlValue* value = root_.find(key);
+    std::vector<fs::path> paths;
+    if (value == nullptr || value->kind == YamlValue::Kind::kNull) return paths;
+    if (value->kind != YamlValue::Kind::kSequence) {
+      paths.push_back(source(*value, key));
+      return paths;
+    }
+    if (value->items.empty()) {
+      refuse(value->place, key + " is an empty list",
+             "name a folder or a list");
+    }
+    for (const YamlValue& item : value->items) {
+      paths.push_back(source(item, key));
+    }
+    return paths;
+  }
+
+ private:
+  void find_base() {
+    const YamlValue* value = root_.find("path");
+    if (value == nullptr || value->kind == YamlValue::Kind::kNull) {
+      add_once(bases_, folder_);
+      add_once(bases_, fs::current_path());
+      return;
+    }
+    const fs::path path = as_text(*value, "path");
+    std::vector<fs::path> tried;
+    add_once(tried, folder_ / path);
+    add_once(tried, fs::current_path() / path);
+    for (const fs::path& base : tried) {
+      std::error_code error;
+      if (fs::is_directory(base, error)) {
+        bases_ = {base};
+        return;
+      }
+    }
+    const bool has_download = root_.find("download") != nullptr;
+    throw Error("data",
+                to_string(value->place) + ": path: " + path.string() +
+                    ": there is no folder " + list_paths(tried),
+                std::string("put the data set there or correct the path") +
+                    (has_download ? " ('download' is never run)" : ""));
+  }
+
+  // One folder or list of images; refused by every path tried.
+  fs::path source(const YamlValue& value, const std::string& key) const {
+    const fs::path written = as_text(value, key);
+    std::vector<fs::path> tried;
+    for (const fs::path& base : bases_) {
+      add_once(tried, base / written);
+      // Roboflow writes ../train/images for a folder beside the yaml.
+      if (written.begin() != written.end() && *written.begin() == "..") {
+        add_once(tried, base / written.lexically_relative(".."));
+      }
+    }
+    const auto found = std::find_if(tried.begin(), tried.end(), exists);
+    if (found == tried.end()) {
+      throw Error("data",
+                  to_string(value.place) + ": " + key + ": " +
+                      written.string() + ": there is no " + list_paths(tried),
+                  "put the images there or correct the path");
+    }
+    std::error_code error;
+    if (!fs::is_directory(*found, error) && found->extension() != ".txt") {
+      throw Error("data",
+                  to_string(value.place) + ": " + key + ": " + found->string() +
+                      " is neither a folder nor a .txt list of images",
+                  "name a folder or a .txt list");
+    }
+    return *found;
+  }
+
+  fs::path folder_;
+  std::vector<fs::path> bases_;
+  const YamlValue& root_;
+};
+
+std::vector<std::string> names_of_list(const YamlValue& names) {
+  std::vector<std::string> result;
+  for (const YamlValue& item : names.items) {
+    result.push_back(as_text(item, "a name"));
+  }
+  return result;
+}
+
+std::vector<std::string> names_of_mapping(const YamlValue& names) {
+  std::map<int64_t, const YamlEntry*> by_index;
+  for (const YamlEntry& entry : names.entries) {
+    const auto index = parse_int64(entry.key);
+    if (!index || *index < 0 || *index >= kMostClasses) {
+      refuse(entry.key_place, "'" + entry.key + "' is not a class index",
+             "number the classes 0, 1, 2, ...");
+    }
+    const auto [first, is_new] = by_index.emplace(*index, &entry);
+    if (!is_new) {
+      refuse(entry.key_place,
+             "class " + std::to_string(*index) +
+                 " is named twice, first in "
+                 "line " +
+                 std::to_string(first->second->key_place.line),
+             "keep one of the two");
+    }
+  }
+  std::vector<std::string> result;
+  for (const auto& [index, entry] : by_index) {
+    const auto expected = static_cast<int64_t>(result.size());
+    if (index != expected) {
+      refuse(entry->key_place,
+             "class " + std::to_string(index) + " is named, but class " +
+                 std::to_string(expected) + " is not",
+             "number the classes 0, 1, 2, ... without a gap");
+    }
+    result.push_back(as_text(entry->value, "a name"));
+  }
+  return result;
+}
+
+std::vector<std::string> read_names(const YamlValue& root) {
+  const YamlValue& names = require(root, "names");
+  std::vector<std::string> result;
+  if (names.kind == YamlValue::Kind::kSequence) {
+    result = names_of_list(names);
+  } else if (names.kind == YamlValue::Kind::kMapping) {
+    result = names_of_mapping(names);
+  } else {
+    refuse(names.place, "names is " + describe(names),
+           "write a list [car, bus] or a mapping {0: car, 1: bus}");
+  }
+  if (result.empty()) {
+    refuse(names.place, "names is empty", "name at least one class");
+  }
+  if (static_cast<int64_t>(result.size()) > kMostClasses) {
+    refuse(names.place,
+           std::to_string(result.size()) + " classes, more than " +
+               std::to_string(kMostClasses),
+           "name fewer");
+  }
+  if (const YamlValue* nc = root.find("nc")) {
+    if (as_int64(*nc, "nc") != static_cast<int64_t>(result.size())) {
+      refuse(nc->place,
+             "nc is " + nc->scalar + ", but names has " +
+                 std::to_string(result.size()) + " classes",
+             "make them agree, or remove nc");
+    }
+  }
+  return result;
+}
+
+void require_split(const YamlValue& root, const std::string& key) {
+  const YamlValue& value = require(root, key);
+  if (value.kind == YamlValue::Kind::kNull) {
+    refuse(value.place, key + " is empty", "name a folder or a .txt list");
+  }
+}
+
+void require_colour(const YamlValue& root) {
+  const YamlValue* channels = root.find("channels");
+  if (channels == nullptr || as_int64(*channels, "channels") == 3) return;
+  refuse(channels->place, "channels is " + channels->scalar,
+         "this version reads colour images, 3 channels, only");
+}
+
+}  // namespace
+
+DataConfig load_data_config(const std::filesystem::path& file) {
+  const YamlValue root =
+      parse_yaml(read_config_file(file, "data"), file.string());
+  require_mapping(root, "a data file", known_keys());
+  for (const char* key : {"train", "val"}) require_split(root, key);
+  require_colour(root);
+
+  DataConfig config;
+  config.file = file;
+  config.names = read_names(root);
+  const Reader reader(file, root);
+  config.train = reader.split("train");
+  config.val = reader.split("val");
+  try {
+    config.test = reader.split("test");
+  } catch (const Error& error) {
+    // Published sets name test images that hardly anybody has: only a run that
+    // asks for them fails.
+    config.why_no_test = error.what();
+  }
+  return config;
+}
+
+}  // namespace headroom

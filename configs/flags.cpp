@@ -1,0 +1,245 @@
+#include "configs/flags.h"
+
+#include <algorithm>
+
+#include "configs/knobs.h"
+#include "configs/strict_yaml.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using Values = Flag::Values;
+
+std::vector<Flag> build_flags() {
+  constexpr bool kNo = false;
+  std::vector<Flag> all = {
+      {{"--data"}, {"data"}, Values::kOne, "DATA.YAML", true, true, ""},
+      {{"--cfg"}, {"cfg"}, Values::kOne, "MODEL", true, true, ""},
+      {{"--weights"}, {"weights"}, Values::kOne, "FILE", true, true, ""},
+      {{"--hyp"}, {"hyp_file"}, Values::kOne, "HYP.YAML", true, kNo, ""},
+      {{"--img", "--imgsz", "--img-size"},
+       {"image_height", "image_width"},
+       Values::kOneOrTwo,
+       "HEIGHT [WIDTH]",
+       true,
+       true,
+       ""},
+      {{"--batch", "--batch-size"},
+       {"global_batch_size"},
+       Values::kOne,
+       "N",
+       true,
+       true,
+       ""},
+      {{"--epochs"}, {"epochs"}, Values::kOne, "N", true, kNo, ""},
+      {{"--max-steps"}, {"max_steps"}, Values::kOne, "N", true, kNo, ""},
+      {{"--optimizer"}, {"optimizer"}, Values::kOne, "NAME", true, kNo, ""},
+      {{"--cos-lr"}, {"cos_lr"}, Values::kNone, "", true, kNo, ""},
+      {{"--label-smoothing"},
+       {"label_smoothing"},
+       Values::kOne,
+       "E",
+       true,
+       kNo,
+       ""},
+      {{"--single-cls"}, {"single_cls"}, Values::kNone, "", true, true, ""},
+      {{"--rect"}, {"rect"}, Values::kNone, "", true, kNo, ""},
+      {{"--freeze"}, {"freeze"}, Values::kOne, "ROWS", true, kNo, ""},
+      {{"--seed"}, {"seed"}, Values::kOne, "N", true, kNo, ""},
+      {{"--precision"},
+       {"precision"},
+       Values::kOne,
+       "fp32|fp64",
+       true,
+       true,
+       ""},
+      {{"--patience"}, {"patience"}, Values::kOne, "EPOCHS", true, kNo, ""},
+      {{"--bn-group"},
+       {"batch_norm_group_size"},
+       Values::kOne,
+       "K",
+       true,
+       kNo,
+       ""},
+      {{"--device"}, {"device"}, Values::kOne, "cpu", true, true, ""},
+      {{"--processes"}, {"processes"}, Values::kOne, "N", true, true, ""},
+      {{"--layout"}, {"layout"}, Values::kOne, "data=N", true, true, ""},
+      {{"--micro-batch"},
+       {"micro_batch_size"},
+       Values::kOne,
+       "K",
+       true,
+       kNo,
+       ""},
+      {{"--backend"},
+       {"backend"},
+       Values::kOne,
+       "auto|gloo|mpi",
+       true,
+       true,
+       ""},
+      {{"--threads"}, {"threads"}, Values::kOne, "N", true, true, ""},
+      {{"--workers"}, {"loader_threads"}, Values::kOne, "N", true, true, ""},
+      {{"--host-memory-limit"},
+       {"host_memory_limit"},
+       Values::kOne,
+       "SIZE",
+       true,
+       true,
+       ""},
+      {{"--synthetic-input"},
+       {"synthetic_input"},
+       Values::kNone,
+       "",
+       true,
+       kNo,
+       ""},
+      {{"--inject"}, {"inject"}, Values::kOne, "FAULT;...", true, true, ""},
+      {{"--project"}, {"project"}, Values::kOne, "DIR", true, true, ""},
+      {{"--name"}, {"name"}, Values::kOne, "NAME", true, true, ""},
+      {{"--exist-ok"}, {"exist_ok"}, Values::kNone, "", true, true, ""},
+      {{"--resume"}, {"resume"}, Values::kOptional, "[DIR]", true, kNo, ""},
+      {{"--noval"}, {"noval"}, Values::kNone, "", true, kNo, ""},
+      {{"--nosave"}, {"nosave"}, Values::kNone, "", true, kNo, ""},
+      {{"--save-period"},
+       {"save_period"},
+       Values::kOne,
+       "EPOCHS",
+       true,
+       kNo,
+       ""},
+      {{"--task"}, {"task"}, Values::kOne, "train|val|test", kNo, true, ""},
+      {{"--conf-thres"},
+       {"confidence_threshold"},
+       Values::kOne,
+       "X",
+       kNo,
+       true,
+       ""},
+      {{"--iou-thres"},
+       {"nms_iou_threshold"},
+       Values::kOne,
+       "X",
+       kNo,
+       true,
+       ""},
+      {{"--max-det"}, {"max_detections"}, Values::kOne, "N", kNo, true, ""},
+      {{"--config"},
+       {},
+       Values::kOne,
+       "RUN.YAML",
+       true,
+       true,
+       "A YAML file of knobs (configs/run has examples), read before --hyp and "
+       "all other flags."},
+      {{"--set"},
+       {},
+       Values::kOne,
+       "KEY=VALUE",
+       true,
+       true,
+       "Set any knob by its key, for example checkpoint_every_steps=3 or "
+       "hyp.lr0=0.02. May be repeated."},
+  };
+  for (Flag& flag : all) {
+    if (flag.description.empty()) {
+      flag.description = find_knob(flag.keys.front())->description;
+    }
+  }
+  return all;
+}
+
+Error bad_flag(const std::string& use, const std::string& what,
+               const std::string& remedy) {
+  return Error("config", use + ": " + what, remedy);
+}
+
+void set_from_set_flag(RunConfig& config, const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) {
+    throw bad_flag("--set " + word, "there is no '='",
+                   "write --set KEY=VALUE, for example --set hyp.lr0=0.02");
+  }
+  const std::string key = word.substr(0, equals);
+  set_value(config, key, word.substr(equals + 1));
+  if (key == "processes" && config.processes == 0) {
+    throw bad_flag("--set " + word, "a run needs at least one process",
+                   "leave it out to have the number chosen");
+  }
+}
+
+void apply(RunConfig& config, const FlagUse& use) {
+  if (use.spelling == "--set") {
+    for (const std::string& word : use.values) set_from_set_flag(config, word);
+    return;
+  }
+  const Flag* flag = find_flag(use.spelling);
+  HEADROOM_CHECK(flag != nullptr, "no flag " + use.spelling);
+  for (size_t i = 0; i < flag->keys.size(); ++i) {
+    const Knob& knob = *find_knob(flag->keys[i]);
+    std::string text;
+    if (flag->values == Values::kNone) {
+      text = "true";
+    } else if (flag->values == Values::kOptional && use.values.empty()) {
+      text = "latest";
+    } else {
+      HEADROOM_CHECK(!use.values.empty(), use.spelling + " without a value");
+      text = use.values[std::min(i, use.values.size() - 1)];
+    }
+    if (!set_from_text(config, knob, text)) {
+      throw bad_flag(use.spelling + " " + text,
+                     "'" + text + "' is not " + type_name(knob),
+                     "for example " + use.spelling + " " +
+                         (default_text(knob).empty() ? flag->value_name
+                                                     : default_text(knob)));
+    }
+  }
+  if (use.spelling == "--processes" && config.processes == 0) {
+    throw bad_flag("--processes 0", "a run needs at least one process",
+                   "leave the flag out to have the number chosen");
+  }
+}
+
+}  // namespace
+
+const std::vector<Flag>& flags() {
+  static const std::vector<Flag> all = build_flags();
+  return all;
+}
+
+const Flag* find_flag(const std::string& spelling) {
+  for (const Flag& flag : flags()) {
+    if (std::find(flag.spellings.begin(), flag.spellings.end(), spelling) !=
+        flag.spellings.end()) {
+      return &flag;
+    }
+  }
+  return nullptr;
+}
+
+RunConfig run_config_from_flags(const std::string& command,
+                                const std::vector<FlagUse>& uses) {
+  RunConfig config;
+  std::string hyp_file;
+  for (const FlagUse& use : uses) {
+    HEADROOM_CHECK(use.spelling != "--config" || use.values.size() == 1,
+                   "--config without a file");
+    if (use.spelling == "--config") {
+      const std::string& file = use.values.front();
+      config = parse_run_config(read_config_file(file, "config"), file);
+    }
+    if (use.spelling == "--hyp") hyp_file = use.values.at(0);
+  }
+  config.command = command;
+  if (hyp_file.empty()) hyp_file = config.hyp_file;
+  if (!hyp_file.empty()) load_hyperparameters(config, hyp_file);
+  for (const FlagUse& use : uses) {
+    if (use.spelling != "--config" && use.spelling != "--hyp") {
+      apply(config, use);
+    }
+  }
+  return config;
+}
+
+}  // namespace headroom

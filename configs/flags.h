@@ -1,0 +1,53 @@
+// The flags of headroom train and headroom val that set knobs, and how they
+// become a RunConfig. The command line's parser and its help follow from them.
+//
+// Threads: immutable tables; pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+
+namespace headroom {
+
+struct Flag {
+  // What may follow the flag.
+  enum class Values {
+    kNone,  // a switch: sets its knob to true
+    kOne,
+    kOneOrTwo,  // --img S, --img HEIGHT WIDTH
+    kOptional,  // --resume [DIR]
+  };
+
+  std::vector<std::string> spellings;  // "--batch-size", "--batch"
+  std::vector<std::string> keys;       // knobs it sets; none: --config, --set
+  Values values = Values::kOne;
+  std::string value_name;  // for the help: "N", "HEIGHT [WIDTH]"
+  bool in_train = true;
+  bool in_val = true;
+  std::string description;  // for the help; the knob's, unless it has none
+};
+
+// All flags, in the order of the help.
+const std::vector<Flag>& flags();
+
+// nullptr when there is none of this spelling ("--img-size").
+const Flag* find_flag(const std::string& spelling);
+
+// One flag as it stood on the command line, or one word of --set.
+struct FlagUse {
+  std::string spelling;
+  std::vector<std::string> values;
+};
+
+// The run that a command line asks for. Whatever their places, --config comes
+// first and --hyp (or run.yaml's hyp_file) second; the rest, --set included,
+// follow in the order given, so that later ones win.
+// Throws Error with exit 2 for a value of the wrong type (naming the flag), an
+// explicit --processes 0, and everything parse_run_config refuses. Call
+// check_run_config on the result.
+RunConfig run_config_from_flags(const std::string& command,
+                                const std::vector<FlagUse>& uses);
+
+}  // namespace headroom

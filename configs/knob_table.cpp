@@ -1,0 +1,212 @@
+#include "configs/knobs.h"
+
+namespace headroom {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr double kMostSteps = 1e15;
+constexpr double kMostProcesses = 65'536;
+
+std::vector<Knob> what_to_train() {
+  using C = RunConfig;
+  return {
+      {"command",
+       &C::command,
+       "",
+       "train or val.",
+       -kAny,
+       kAny,
+       {"train", "val"}},
+      {"data", &C::data, "",
+       "The data set: a data.yaml in any of YOLOv5's forms (its folders or "
+       "lists of images, its class names). Nothing is ever downloaded."},
+      {"cfg", &C::cfg, "",
+       "The model: a YAML file of rows, or the name of a shipped one: yolov5n "
+       "s m l x, yolov5n6 s6 m6 l6 x6. Left out together with weights: "
+       "yolov5s from scratch."},
+      {"weights", &C::weights, "",
+       "Weights to start from (train) or to judge (val): a .safetensors file "
+       "under YOLOv5's tensor names; empty starts from scratch."},
+      {"hyp_file", &C::hyp_file, "",
+       "Hyper-parameters: YOLOv5's hyp.yaml, or a shipped set: scratch-low, "
+       "scratch-med, scratch-high, no-augmentation, voc, objects365. It is "
+       "read after run.yaml and before every flag and --set."},
+  };
+}
+
+std::vector<Knob> how_to_train() {
+  using C = RunConfig;
+  return {
+      {"image_height", &C::image_height, "pixels",
+       "Height of the network's input, rounded up to the model's largest "
+       "stride. --img S sets both sides, --img HEIGHT WIDTH each.",
+       64, 65'536},
+      {"image_width", &C::image_width, "pixels",
+       "Width of the network's input, rounded up likewise.", 64, 65'536},
+      {"global_batch_size", &C::global_batch_size, "images",
+       "Images per step over all processes together, as YOLOv5's --batch. "
+       "Changing the number of processes does not change it.",
+       1, 1'000'000},
+      {"epochs", &C::epochs, "epochs", "Passes over the training images.", 1,
+       1'000'000'000},
+      {"max_steps", &C::max_steps, "steps",
+       "End, with a checkpoint, when the run has this many committed steps, "
+       "resumed ones included; 0 is no limit.",
+       0, kMostSteps},
+      {"optimizer",
+       &C::optimizer,
+       "",
+       "SGD with Nesterov momentum, the only one of this version.",
+       -kAny,
+       kAny,
+       {}},
+      {"cos_lr", &C::cos_lr, "",
+       "Let the learning rate fall along a cosine instead of a line."},
+      {"label_smoothing", &C::label_smoothing, "fraction",
+       "Train the class scores towards 1 - e/2 and e/2 instead of 1 and 0.", 0,
+       1},
+      {"single_cls", &C::single_cls, "",
+       "Treat all classes of the data set as one."},
+      {"rect", &C::rect, "",
+       "Train on rectangular batches of images of like aspect: less padding, "
+       "no mosaic, no shuffling."},
+      {"freeze", &C::freeze, "rows",
+       "The first so many rows of the model do not learn; 10 is the backbone. "
+       "Their batch-norm statistics still move, as in YOLOv5.",
+       0, 10'000},
+      {"seed", &C::seed, "",
+       "Every random draw follows from it: initial weights, order, "
+       "augmentation. Equal seeds give equal runs."},
+      {"precision", &C::precision, "",
+       "fp32, or fp64 for checking equality between layouts (slow)."},
+      {"patience", &C::patience, "epochs",
+       "Stop after so many epochs without a better fitness; 0 never stops "
+       "early.",
+       0, 1'000'000'000},
+      {"batch_norm_group_size", &C::batch_norm_group_size, "images",
+       "Consecutive images of the global batch that share batch-norm "
+       "statistics. Part of the run's mathematics, not of its layout. 0 "
+       "chooses the largest divisor of the batch not above 16.",
+       0, 1'000'000},
+      {"skip_non_finite", &C::skip_non_finite, "",
+       "Skip the update of a step whose gradient is not finite, and say so; "
+       "otherwise the run stops at the step before it."},
+  };
+}
+
+std::vector<Knob> where_it_runs() {
+  using C = RunConfig;
+  return {
+      {"device", &C::device, "",
+       "cpu, or empty for what is there. This build knows the CPU only."},
+      {"processes", &C::processes, "processes",
+       "Worker processes on this machine (under mpirun or srun: per slot). "
+       "Left out: what layout asks for, otherwise 1.",
+       0, kMostProcesses},
+      {"layout", &C::layout, "",
+       "How a step is split: data=2,pipeline=1,spatial=1 in any order; an "
+       "axis not named is 1. This version trains with data parallelism only."},
+      {"micro_batch_size", &C::micro_batch_size, "images",
+       "Images of one process that go through the network at once: smaller "
+       "takes less memory, and changes no result. It must be a multiple of "
+       "batch_norm_group_size, or a process's whole share. 0 chooses.",
+       0, 1'000'000},
+      {"backend",
+       &C::backend,
+       "",
+       "What the processes exchange tensors with. auto never chooses mpi, "
+       "which cannot survive the loss of a process.",
+       -kAny,
+       kAny,
+       {"auto", "gloo", "mpi"}},
+      {"threads", &C::threads, "threads",
+       "Compute threads per process; 0 is cores / processes. Part of the "
+       "run's definition: results are bit-identical for equal threads only.",
+       0, 4'096},
+      {"loader_threads", &C::loader_threads, "threads",
+       "Threads per process that read and augment images (YOLOv5's "
+       "--workers).",
+       0, 4'096},
+      {"host_memory_limit",
+       &C::host_memory_limit,
+       "bytes",
+       "Bound of the loader's queues per process, for example 2GiB; 0 is 1 "
+       "GiB.",
+       0,
+       kAny,
+       {},
+       true},
+      {"synthetic_input", &C::synthetic_input, "",
+       "For benchmarks: fixed random images with 8 boxes each, 80 classes, "
+       "held in memory. An epoch is 1,000 steps, and data is ignored."},
+      {"inject", &C::inject, "",
+       "Faults to set off, for tests, separated by ';': for example "
+       "kill@rank=0,step=5,phase=commit."},
+  };
+}
+
+std::vector<Knob> what_is_written() {
+  using C = RunConfig;
+  return {
+      {"project", &C::project, "",
+       "Folder of runs; empty is runs/train or runs/val."},
+      {"name", &C::name, "",
+       "The run's folder below project; exp2, exp3, ... when it is taken."},
+      {"exist_ok", &C::exist_ok, "",
+       "Write into project/name even if it is there."},
+      {"resume", &C::resume, "",
+       "Continue the run in this folder at its newest valid checkpoint. "
+       "Without a folder: the newest run (the word 'latest')."},
+      {"noval", &C::noval, "", "Validate after the last epoch only."},
+      {"nosave", &C::nosave, "", "Keep only the last checkpoint's weights."},
+      {"save_period", &C::save_period, "epochs",
+       "Also keep the weights of every so manieth epoch; -1 does not.", -1,
+       1'000'000'000},
+      {"checkpoint_every_steps", &C::checkpoint_every_steps, "steps",
+       "Write a checkpoint every so many committed steps; 0 writes one at the "
+       "end of each epoch.",
+       0, kMostSteps},
+      {"keep_checkpoints", &C::keep_checkpoints, "checkpoints",
+       "Checkpoints that stay on disk, the newest first. At least 2, so that "
+       "a damaged one costs no run.",
+       2, 1'000'000},
+  };
+}
+
+std::vector<Knob> validation() {
+  using C = RunConfig;
+  return {
+      {"task",
+       &C::task,
+       "",
+       "The split that headroom val judges.",
+       -kAny,
+       kAny,
+       {"train", "val", "test"}},
+      {"confidence_threshold", &C::confidence_threshold, "",
+       "Boxes below this score are dropped.", 0, 1},
+      {"nms_iou_threshold", &C::nms_iou_threshold, "",
+       "Of two boxes of a class that overlap more than this, the weaker is "
+       "dropped.",
+       0, 1},
+      {"max_detections", &C::max_detections, "boxes per image",
+       "The strongest so many boxes of an image are kept.", 1, 30'000},
+  };
+}
+
+}  // namespace
+
+const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> table = [] {
+    std::vector<Knob> all;
+    for (const auto& part :
+         {what_to_train(), hyperparameter_knobs(), how_to_train(),
+          where_it_runs(), what_is_written(), validation()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace headroom

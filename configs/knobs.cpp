@@ -1,0 +1,177 @@
+#include "configs/knobs.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "configs/flags.h"
+#include "configs/nearest_name.h"
+#include "configs/scalar.h"
+#include "parallel/base/units.h"
+
+namespace headroom {
+namespace {
+
+std::string precision_text(Precision precision) {
+  return precision == Precision::kFp64 ? "fp64" : "fp32";
+}
+
+// What a member pointer of RunConfig or of its hyper-parameters refers to.
+template <typename Config, typename Field>
+auto& field_of(Config& config, Field RunConfig::*member) {
+  return config.*member;
+}
+template <typename Config>
+auto& field_of(Config& config, double Hyperparameters::*member) {
+  return config.hyp.*member;
+}
+
+std::optional<int64_t> whole_or_bytes(const std::string& text, bool bytes) {
+  // parse_bytes goes through a double: whole numbers are read exactly first.
+  if (const auto number = parse_int64(text)) return number;
+  return bytes ? parse_bytes(text) : std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<std::string>& knob_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> all;
+    for (const Knob& knob : knobs()) all.push_back(knob.key);
+    return all;
+  }();
+  return keys;
+}
+
+const Knob* find_knob(const std::string& key) {
+  for (const Knob& knob : knobs()) {
+    if (knob.key == key) return &knob;
+  }
+  return nullptr;
+}
+
+std::string key_suggestion(const std::string& key) {
+  if (find_knob("hyp." + key) != nullptr) {
+    return "did you mean 'hyp." + key + "'?";
+  }
+  std::string spelling = "--" + key;
+  std::replace(spelling.begin(), spelling.end(), '_', '-');
+  if (const Flag* flag = find_flag(spelling);
+      flag != nullptr && !flag->keys.empty()) {
+    return "did you mean '" + flag->keys.front() + "'?";
+  }
+  std::string nearest = nearest_name(key, knob_keys());
+  if (nearest.empty()) nearest = nearest_name("hyp." + key, knob_keys());
+  return nearest.empty() ? "headroom train --help lists the keys"
+                         : "did you mean '" + nearest + "'?";
+}
+
+std::string type_name(const Knob& knob) {
+  if (!knob.choices.empty()) {
+    std::string words;
+    for (size_t i = 0; i < knob.choices.size(); ++i) {
+      if (i > 0) words += i + 1 == knob.choices.size() ? " or " : ", ";
+      words += knob.choices[i];
+    }
+    return words;
+  }
+  return std::visit(
+      [&](auto member) -> std::string {
+        using Value = std::decay_t<decltype(field_of(std::declval<RunConfig&>(),
+                                                     member))>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          return "true or false";
+        } else if constexpr (std::is_same_v<Value, uint64_t>) {
+          return "a whole number of at least 0";
+        } else if constexpr (std::is_same_v<Value, int64_t>) {
+          return knob.is_byte_size ? "a size such as 2GiB" : "a whole number";
+        } else if constexpr (std::is_same_v<Value, double>) {
+          return "a number";
+        } else if constexpr (std::is_same_v<Value, Precision>) {
+          return "fp32 or fp64";
+        } else {
+          return "text";
+        }
+      },
+      knob.member);
+}
+
+std::string value_text(const RunConfig& config, const Knob& knob) {
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = field_of(config, member);
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          return value ? "true" : "false";
+        } else if constexpr (std::is_same_v<Value, double>) {
+          return exact_text(value);
+        } else if constexpr (std::is_same_v<Value, Precision>) {
+          return precision_text(value);
+        } else if constexpr (std::is_same_v<Value, std::string>) {
+          return value;
+        } else {
+          return std::to_string(value);
+        }
+      },
+      knob.member);
+}
+
+std::string default_text(const Knob& knob) {
+  return value_text(RunConfig(), knob);
+}
+
+bool set_from_text(RunConfig& config, const Knob& knob,
+                   const std::string& text) {
+  if (!knob.choices.empty() &&
+      std::find(knob.choices.begin(), knob.choices.end(), text) ==
+          knob.choices.end()) {
+    return false;
+  }
+  return std::visit(
+      [&](auto member) {
+        auto& field = field_of(config, member);
+        using Value = std::decay_t<decltype(field)>;
+        std::optional<Value> value;
+        if constexpr (std::is_same_v<Value, bool>) {
+          value = parse_bool(text);
+        } else if constexpr (std::is_same_v<Value, int64_t>) {
+          value = whole_or_bytes(text, knob.is_byte_size);
+        } else if constexpr (std::is_same_v<Value, uint64_t>) {
+          value = parse_uint64(text);
+        } else if constexpr (std::is_same_v<Value, double>) {
+          value = parse_double(text);
+        } else if constexpr (std::is_same_v<Value, Precision>) {
+          if (text == "fp32") value = Precision::kFp32;
+          if (text == "fp64") value = Precision::kFp64;
+        } else {
+          value = text;
+        }
+        if (value) field = *value;
+        return value.has_value();
+      },
+      knob.member);
+}
+
+double number_of(const RunConfig& config, const Knob& knob) {
+  return std::visit(
+      [&](auto member) -> double {
+        const auto& value = field_of(config, member);
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::string>) {
+          return 0;
+        } else {
+          return static_cast<double>(value);
+        }
+      },
+      knob.member);
+}
+
+bool is_text(const Knob& knob) {
+  return std::holds_alternative<std::string RunConfig::*>(knob.member);
+}
+
+bool is_switch(const Knob& knob) {
+  return std::holds_alternative<bool RunConfig::*>(knob.member);
+}
+
+}  // namespace headroom

@@ -1,0 +1,193 @@
+#include "configs/model_table.h"
+
+#include <filesystem>
+
+#include "configs/scalar.h"
+#include "configs/shipped_files.h"
+#include "configs/strict_yaml.h"
+
+namespace headroom {
+namespace {
+
+// Beyond any real detector; keeps a damaged file from asking for gigabytes.
+constexpr int64_t kMostClasses = 100'000;
+constexpr int64_t kMostRows = 10'000;
+constexpr int64_t kMostRepeats = 1'000;
+
+int int_in(const YamlValue& value, const std::string& key, int64_t low,
+           int64_t high) {
+  const int64_t number = as_int64(value, key);
+  if (number < low || number > high) {
+    refuse(value.place, key + " is " + std::to_string(number),
+           "write a whole number from " + std::to_string(low) + " to " +
+               std::to_string(high));
+  }
+  return static_cast<int>(number);
+}
+
+double multiple(const YamlValue& value, const std::string& key) {
+  const double number = as_double(value, key);
+  if (!(number > 0 && number <= 100)) {
+    refuse(value.place, key + " is " + exact_text(number),
+           "write a number above 0 and at most 100");
+  }
+  return number;
+}
+
+const YamlValue& require_list(const YamlValue& value, const std::string& key) {
+  if (value.kind != YamlValue::Kind::kSequence || value.items.empty()) {
+    refuse(value.place, key + " is " + describe(value), "write a list here");
+  }
+  return value;
+}
+
+std::vector<std::pair<double, double>> read_level(const YamlValue& value) {
+  require_list(value, "a level of anchors");
+  if (value.items.size() % 2 != 0) {
+    refuse(value.place,
+           "a level of anchors has " + std::to_string(value.items.size()) +
+               " numbers",
+           "write widths and heights in pairs");
+  }
+  std::vector<std::pair<double, double>> anchors;
+  for (size_t i = 0; i < value.items.size(); i += 2) {
+    const double width = as_double(value.items[i], "an anchor's width");
+    const double height = as_double(value.items[i + 1], "an anchor's height");
+    if (!(width > 0 && height > 0)) {
+      refuse(value.items[i].place,
+             "an anchor of " + exact_text(width) + " x " + exact_text(height),
+             "anchors are pixels above 0");
+    }
+    anchors.emplace_back(width, height);
+  }
+  return anchors;
+}
+
+void read_anchors(const YamlValue& value, ModelTable& table) {
+  if (value.kind == YamlValue::Kind::kScalar) {
+    as_int64(value, "anchors");
+    refuse(value.place,
+           "anchors is a number per level (" + value.scalar +
+               "), to be found from the data",
+           "this version does not search for anchors; write them as one list "
+           "of widths and heights per level");
+  }
+  require_list(value, "anchors");
+  for (const YamlValue& level : value.items) {
+    table.anchors.push_back(read_level(level));
+    if (table.anchors.back().size() != table.anchors.front().size()) {
+      refuse(level.place,
+             "this level has " + std::to_string(table.anchors.back().size()) +
+                 " anchors, the first has " +
+                 std::to_string(table.anchors.front().size()),
+             "give every level the same number");
+    }
+  }
+}
+
+ModelTable::Argument read_argument(const YamlValue& value) {
+  switch (value.kind) {
+    case YamlValue::Kind::kNull:
+      return "None";
+    case YamlValue::Kind::kSequence: {
+      std::vector<double> numbers;
+      for (const YamlValue& item : value.items) {
+        numbers.push_back(as_double(item, "a list's element"));
+      }
+      return numbers;
+    }
+    case YamlValue::Kind::kScalar: {
+      const auto number =
+          value.quoted ? std::nullopt : parse_double(value.scalar);
+      if (number) return *number;
+      return value.scalar;
+    }
+    case YamlValue::Kind::kMapping:
+      break;
+  }
+  refuse(value.place, "an argument is a mapping",
+         "write a number, a word or a list of numbers");
+}
+
+ModelTable::Row read_row(const YamlValue& value) {
+  if (value.kind != YamlValue::Kind::kSequence || value.items.size() != 4) {
+    refuse(value.place,
+           "this row is " +
+               (value.kind == YamlValue::Kind::kSequence
+                    ? "a list of " + std::to_string(value.items.size()) +
+                          " elements"
+                    : describe(value)),
+           "a row is [from, repeats, module, args]");
+  }
+  ModelTable::Row row;
+  row.place = value.place;
+  const YamlValue& from = value.items[0];
+  if (from.kind == YamlValue::Kind::kSequence) {
+    for (const YamlValue& input : require_list(from, "from").items) {
+      row.from.push_back(int_in(input, "from", -kMostRows, kMostRows));
+    }
+  } else {
+    row.from.push_back(int_in(from, "from", -kMostRows, kMostRows));
+  }
+  row.repeats = int_in(value.items[1], "repeats", 1, kMostRepeats);
+  row.module = as_text(value.items[2], "module");
+  const YamlValue& args = value.items[3];
+  if (args.kind != YamlValue::Kind::kSequence) {
+    refuse(args.place, "args is " + describe(args),
+           "write a list here, [] for none");
+  }
+  for (const YamlValue& arg : args.items) {
+    row.args.push_back(read_argument(arg));
+  }
+  return row;
+}
+
+void read_rows(const YamlValue& root, const std::string& part,
+               ModelTable& table) {
+  const YamlValue& rows = require_list(require(root, part), part);
+  for (const YamlValue& row : rows.items) {
+    if (static_cast<int64_t>(table.rows.size()) == kMostRows) {
+      refuse(row.place, "more than " + std::to_string(kMostRows) + " rows",
+             "name a model file");
+    }
+    table.rows.push_back(read_row(row));
+  }
+}
+
+}  // namespace
+
+ModelTable parse_model_table(const std::string& text, const std::string& file) {
+  static const std::vector<std::string> known = {
+      "nc",   "depth_multiple",   "width_multiple", "anchors", "backbone",
+      "head", "channel_multiple", "activation",     "ch",      "inplace"};
+  const YamlValue root = parse_yaml(text, file);
+  require_mapping(root, "a model file", known);
+
+  ModelTable table;
+  table.name = std::filesystem::path(file).stem().string();
+  table.num_classes = int_in(require(root, "nc"), "nc", 1, kMostClasses);
+  table.depth_multiple =
+      multiple(require(root, "depth_multiple"), "depth_multiple");
+  table.width_multiple =
+      multiple(require(root, "width_multiple"), "width_multiple");
+  if (const YamlValue* value = root.find("channel_multiple")) {
+    table.channel_multiple = int_in(*value, "channel_multiple", 1, 1024);
+  }
+  if (const YamlValue* value = root.find("ch")) {
+    table.input_channels = int_in(*value, "ch", 1, 1024);
+  }
+  if (const YamlValue* value = root.find("activation")) {
+    table.activation = as_text(*value, "activation");
+  }
+  read_anchors(require(root, "anchors"), table);
+  read_rows(root, "backbone", table);
+  read_rows(root, "head", table);
+  return table;
+}
+
+ModelTable load_model_table(const std::string& cfg) {
+  const NamedText source = file_or_shipped(cfg, "model", "model");
+  return parse_model_table(source.text, source.file);
+}
+
+}  // namespace headroom

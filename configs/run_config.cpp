@@ -1,0 +1,127 @@
+#include "configs/run_config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "configs/knobs.h"
+#include "configs/shipped_files.h"
+#include "configs/strict_yaml.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+const std::string kHypPrefix = "hyp.";
+
+void set_from_yaml(RunConfig& config, const Knob& knob,
+                   const YamlValue& value) {
+  const bool is_plain_text = value.kind == YamlValue::Kind::kScalar &&
+                             (is_text(knob) || !value.quoted);
+  // 'project:' with nothing behind it is the empty text.
+  const bool is_empty_text =
+      value.kind == YamlValue::Kind::kNull && is_text(knob);
+  if (!(is_plain_text && set_from_text(config, knob, value.scalar)) &&
+      !(is_empty_text && set_from_text(config, knob, ""))) {
+    refuse(value.place, knob.key + " is " + describe(value),
+           "write " + type_name(knob) + " here");
+  }
+}
+
+// The entries of `mapping` are knobs whose keys start with `prefix`.
+void read_knobs(RunConfig& config, const YamlValue& mapping,
+                const std::string& prefix) {
+  if (mapping.kind == YamlValue::Kind::kNull) return;
+  if (mapping.kind != YamlValue::Kind::kMapping) {
+    refuse(mapping.place, "this is " + describe(mapping),
+           "write lines of the form 'key: value'");
+  }
+  for (const YamlEntry& entry : mapping.entries) {
+    if (prefix.empty() && entry.key == "hyp") {
+      read_knobs(config, entry.value, kHypPrefix);
+      continue;
+    }
+    const Knob* knob = find_knob(prefix + entry.key);
+    if (knob == nullptr || (prefix.empty() && entry.key.starts_with("hyp."))) {
+      refuse(entry.key_place, "unknown key '" + prefix + entry.key + "'",
+             knob == nullptr ? key_suggestion(prefix + entry.key)
+                             : "write it below 'hyp:'");
+    }
+    set_from_yaml(config, *knob, entry.value);
+  }
+}
+
+// Texts are always quoted, so that no word turns into a number or a comment.
+std::string quoted_text(const std::string& text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += "\\x";
+      result += kHex[byte / 16];
+      result += kHex[byte % 16];
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+}  // namespace
+
+RunConfig parse_run_config(const std::string& text, const std::string& file) {
+  RunConfig config;
+  read_knobs(config, parse_yaml(text, file), "");
+  return config;
+}
+
+std::string to_yaml(const RunConfig& config) {
+  std::string text;
+  std::string hyp = "hyp:\n";
+  for (const Knob& knob : knobs()) {
+    const std::string value = value_text(config, knob);
+    const bool below_hyp = knob.key.starts_with(kHypPrefix);
+    const std::string line =
+        (below_hyp ? "  " + knob.key.substr(kHypPrefix.size()) : knob.key) +
+        ": " + (is_text(knob) ? quoted_text(value) : value) + "\n";
+    (below_hyp ? hyp : text) += line;
+  }
+  return text + hyp;
+}
+
+void set_value(RunConfig& config, const std::string& key,
+               const std::string& value) {
+  const Knob* knob = find_knob(key);
+  if (knob == nullptr) {
+    throw Error("config", "--set " + key + ": there is no such key",
+                key_suggestion(key));
+  }
+  if (!set_from_text(config, *knob, value)) {
+    const std::string example = default_text(*knob);
+    throw Error("config",
+                "--set " + key + "=" + value + ": '" + value + "' is not " +
+                    type_name(*knob),
+                example.empty() ? "headroom train --help explains it"
+                                : "for example --set " + key + "=" + example);
+  }
+}
+
+void load_hyperparameters(RunConfig& config, const std::string& file) {
+  std::string name = file;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && name.starts_with(kHypPrefix)) {
+    name = name.substr(kHypPrefix.size());  // published as hyp.scratch-low.yaml
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+  }
+  const NamedText source = file_or_shipped(name, "hyp", "config");
+  const YamlValue root = parse_yaml(source.text, source.file);
+  read_knobs(config, root, kHypPrefix);
+  config.hyp_file = file;
+}
+
+}  // namespace headroom
