@@ -1,0 +1,94 @@
+#include "parallel/activations/counting_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
+
+#include <new>
+#include <string>
+
+#include "parallel/base/units.h"
+
+namespace headroom {
+namespace {
+
+// LibTorch's own blocks are aligned to 64 bytes, and so stay ours.
+constexpr size_t kHeaderBytes = 64;
+
+struct Header {
+  int64_t bytes;
+};
+
+[[noreturn]] void throw_out_of_memory(const std::string& message) {
+  C10_THROW_ERROR(OutOfMemoryError, message);
+}
+
+}  // namespace
+
+CountingAllocator& CountingAllocator::instance() {
+  static auto* const allocator = new CountingAllocator;
+  return *allocator;
+}
+
+void CountingAllocator::install() {
+  // Above any priority that LibTorch itself uses.
+  c10::SetAllocator(c10::kCPU, &instance(), 255);
+}
+
+void CountingAllocator::reset_peak() { peak_ = live_.load(); }
+
+void CountingAllocator::reserve(int64_t bytes) {
+  // oneDNN asks for nothing at times and swallows exceptions there.
+  if (bytes == 0) return;
+  ++allocations_;
+  if (countdown_ > 0 && --countdown_ == 0) {
+    throw_out_of_memory("injected: asked for " + format_bytes(bytes));
+  }
+  int64_t live = live_;
+  int64_t limit = limit_;
+  do {
+    if (bytes > limit - live) {
+      throw_out_of_memory("memory limit " + format_bytes(limit) +
+                          ": asked for " + format_bytes(bytes) + " beside " +
+                          format_bytes(live) + " in use");
+    }
+  } while (!live_.compare_exchange_weak(live, live + bytes));
+  const int64_t now = live + bytes;
+  int64_t peak = peak_;
+  while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+  }
+}
+
+c10::DataPtr CountingAllocator::allocate(size_t bytes) {
+  constexpr size_t kMostBytes = static_cast<size_t>(kNoLimit) - kHeaderBytes;
+  if (bytes > kMostBytes) {
+    throw_out_of_memory("asked for " + std::to_string(bytes) + " bytes");
+  }
+  reserve(static_cast<int64_t>(bytes));
+  char* block = nullptr;
+  try {
+    block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
+  } catch (const c10::Error& error) {
+    live_ -= static_cast<int64_t>(bytes);
+    throw_out_of_memory(error.what_without_backtrace());
+  }
+  new (block) Header{static_cast<int64_t>(bytes)};
+  char* const data = block + kHeaderBytes;
+  return {data, data, &release, c10::Device(c10::kCPU)};
+}
+
+void CountingAllocator::release(void* data) {
+  if (data == nullptr) return;
+  char* const block = static_cast<char*>(data) - kHeaderBytes;
+  instance().live_ -= reinterpret_cast<const Header*>(block)->bytes;
+  c10::free_cpu(block);
+}
+
+c10::DeleterFnPtr CountingAllocator::raw_deleter() const { return &release; }
+
+void CountingAllocator::copy_data(void* target, const void* source,
+                                  size_t bytes) const {
+  default_copy_data(target, source, bytes);
+}
+
+}  // namespace headroom

@@ -1,0 +1,18 @@
+#include "parallel/collectives/backend.h"
+
+#include <utility>
+
+#include "parallel/collectives/mpi_communicator.h"
+
+namespace headroom {
+
+std::unique_ptr<Communicator> make_communicator(
+    Backend backend, std::shared_ptr<KeyValueStore> store,
+    const std::string& prefix, int rank, int size, const GlooOptions& options) {
+  // Before the group of one: under MPI each process of a job must take part.
+  if (backend == Backend::kMpi) return make_mpi_communicator(rank, size);
+  if (size == 1) return make_single_communicator();
+  return make_gloo_communicator(std::move(store), prefix, rank, size, options);
+}
+
+}  // namespace headroom

@@ -1,0 +1,23 @@
+#include "parallel/collectives/flat_view.h"
+
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+at::Tensor flat_view(const at::Tensor& tensor) {
+  HEADROOM_CHECK(tensor.defined() && tensor.is_cpu(),
+                 "collectives take CPU tensors");
+  const at::ScalarType type = tensor.scalar_type();
+  HEADROOM_CHECK(type == at::kFloat || type == at::kDouble ||
+                     type == at::kLong || type == at::kByte,
+                 std::string("collectives take float, double, int64 and "
+                             "uint8, not ") +
+                     at::toString(type));
+  HEADROOM_CHECK(tensor.is_non_overlapping_and_dense(),
+                 "collectives take tensors without holes or overlap");
+  return tensor.detach().as_strided({tensor.numel()}, {1});
+}
+
+}  // namespace headroom

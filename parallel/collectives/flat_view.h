@@ -1,0 +1,14 @@
+// A dense tensor's storage as one row of elements.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace headroom {
+
+// `tensor` as [numel] in storage order, sharing its memory: collectives are
+// element-wise, so the order of axes does not matter as long as all ranks have
+// the same. Not tracked by autograd.
+// REQUIRES: what Communicator asks of its tensors (checked).
+at::Tensor flat_view(const at::Tensor& tensor);
+
+}  // namespace headroom

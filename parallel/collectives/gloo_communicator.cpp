@@ -1,0 +1,262 @@
+#define USE_C10D_GLOO
+#include "parallel/collectives/gloo_communicator.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/flat_view.h"
+#include "parallel/collectives/rendezvous_store.h"
+#include "parallel/collectives/split_members.h"
+
+namespace headroom {
+namespace {
+
+using Device = std::shared_ptr<gloo::transport::Device>;
+
+// c10::Error appends a backtrace to what().
+std::string reason_of(const std::exception& error) {
+  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
+    return c10_error->what_without_backtrace();
+  }
+  return error.what();
+}
+
+class ClosableGroup final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  // Resets the connections, so that every peer's operation fails at once.
+  void close() {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
+// What a communicator shares with its operations under way.
+class Connection {
+ public:
+  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
+      : group_(std::move(group)), rank_(rank), size_(size) {}
+
+  // Peers still wait for what was begun here and will never be completed.
+  ~Connection() {
+    for (const auto& work : under_way_) {
+      if (!work->isCompleted()) {
+        group_->close();
+        return;
+      }
+    }
+  }
+
+  ClosableGroup& group() { return *group_; }
+
+  // Runs one call into Gloo; its failure, of whatever kind, ends the group.
+  template <typename Call>
+  auto guard(const char* operation, const Call& call) {
+    if (!failure_.empty()) throw_failure(operation);
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      failure_ = reason_of(error);
+      group_->close();
+      throw_failure(operation);
+    }
+  }
+
+  void track(const c10::intrusive_ptr<c10d::Work>& work) {
+    std::erase_if(under_way_,
+                  [](const auto& earlier) { return earlier->isCompleted(); });
+    under_way_.push_back(work);
+  }
+
+ private:
+  [[noreturn]] void throw_failure(const char* operation) const {
+    throw CommunicationError("rank " + std::to_string(rank_) + " of " +
+                             std::to_string(size_) + ", " + operation + ": " +
+                             failure_);
+  }
+
+  c10::intrusive_ptr<ClosableGroup> group_;
+  const int rank_;
+  const int size_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> under_way_;
+  std::string failure_;
+};
+
+class GlooWork final : public Work {
+ public:
+  GlooWork(std::shared_ptr<Connection> connection,
+           c10::intrusive_ptr<c10d::Work> work)
+      : connection_(std::move(connection)), work_(std::move(work)) {}
+
+  void wait() override {
+    connection_->guard("all_reduce", [this] { work_->wait(); });
+  }
+
+ private:
+  std::shared_ptr<Connection> connection_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+// How to build the groups of split() like the first one.
+struct Origin {
+  std::shared_ptr<KeyValueStore> store;
+  std::string prefix;
+  GlooOptions options;
+  Device device;
+};
+
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size);
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(Origin origin, c10::intrusive_ptr<ClosableGroup> group,
+                   int rank, int size)
+      : origin_(std::move(origin)),
+        rank_(rank),
+        size_(size),
+        connection_(
+            std::make_shared<Connection>(std::move(group), rank, size)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
+                                         ReduceOp op) override {
+    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    c10d::AllreduceOptions options;
+    options.reduceOp =
+        op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
+    const auto work = connection_->guard(
+        "all_reduce", [&] { return group().allreduce(tensors, options); });
+    connection_->track(work);
+    return std::make_unique<GlooWork>(connection_, work);
+  }
+
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    at::Tensor whole = flat_view(output);
+    at::Tensor part = flat_view(input);
+    check_multiple(whole, part);
+    if (part.numel() == 0) return;
+    run("all_gather", [&] { return group()._allgather_base(whole, part); });
+  }
+
+  void reduce_scatter(const at::Tensor& output,
+                      const at::Tensor& input) override {
+    at::Tensor whole = flat_view(input);
+    at::Tensor part = flat_view(output);
+    check_multiple(whole, part);
+    if (part.numel() == 0) return;
+    run("reduce_scatter",
+        [&] { return group()._reduce_scatter_base(part, whole); });
+  }
+
+  void broadcast(const at::Tensor& tensor, int root) override {
+    check_rank(root);
+    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    run("broadcast", [&] { return group().broadcast(tensors, options); });
+  }
+
+  void send(const at::Tensor& tensor, int to) override {
+    check_rank(to);
+    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    run("send", [&] { return group().send(tensors, to, 0); });
+  }
+
+  void recv(const at::Tensor& tensor, int from) override {
+    check_rank(from);
+    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    run("recv", [&] { return group().recv(tensors, from, 0); });
+  }
+
+  void barrier() override {
+    run("barrier", [&] { return group().barrier(); });
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    const SplitMembers members = split_members(*this, color, key);
+    Origin origin = origin_;
+    origin.prefix += "/split" + std::to_string(num_splits_++) + "/color" +
+                     std::to_string(color);
+    return connect(std::move(origin), members.rank,
+                   static_cast<int>(members.ranks.size()));
+  }
+
+ private:
+  ClosableGroup& group() { return connection_->group(); }
+
+  template <typename Issue>
+  void run(const char* operation, const Issue& issue) {
+    connection_->guard(operation, [&] {
+      const c10::intrusive_ptr<c10d::Work> work = issue();
+      HEADROOM_CHECK(work->wait(), "nobody aborts operations");
+    });
+  }
+
+  void check_rank(int rank) const {
+    HEADROOM_CHECK(rank >= 0 && rank < size_, "rank " + std::to_string(rank) +
+                                                  " in a group of " +
+                                                  std::to_string(size_));
+  }
+
+  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
+    HEADROOM_CHECK(whole.numel() == part.numel() * size_,
+                   std::to_string(whole.numel()) + " elements are not " +
+                       std::to_string(size_) + " times " +
+                       std::to_string(part.numel()));
+  }
+
+  const Origin origin_;
+  const int rank_;
+  const int size_;
+  std::shared_ptr<Connection> connection_;
+  int64_t num_splits_ = 0;
+};
+
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
+  if (size == 1) return make_single_communicator();
+  const auto options =
+      c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
+  options->threads = origin.options.threads;
+  options->devices.push_back(origin.device);
+  try {
+    auto group = c10::make_intrusive<ClosableGroup>(
+        c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
+                                             origin.options.timeout),
+        rank, size, options);
+    return std::make_unique<GlooCommunicator>(std::move(origin),
+                                              std::move(group), rank, size);
+  } catch (const std::exception& error) {
+    throw CommunicationError("rank " + std::to_string(rank) + " of " +
+                             std::to_string(size) +
+                             ", connecting: " + reason_of(error));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo_communicator(
+    std::shared_ptr<KeyValueStore> store, const std::string& prefix, int rank,
+    int size, const GlooOptions& options) {
+  HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
+                                               " in a group of " +
+                                               std::to_string(size));
+  Device device;
+  try {
+    device = c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname);
+  } catch (const std::exception& error) {
+    throw Error(
+        "gloo",
+        "cannot listen on '" + options.hostname + "': " + reason_of(error),
+        "give a name or address of this machine");
+  }
+  return connect({std::move(store), prefix, options, std::move(device)}, rank,
+                 size);
+}
+
+}  // namespace headroom

@@ -1,0 +1,21 @@
+// See gloo/context.h. Only pointers to it are handled here: Gloo's own Store
+// has more virtual functions, so none may be constructed.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gloo::rendezvous {
+
+class Store {
+ public:
+  virtual ~Store();
+  virtual void set(const std::string&, const std::vector<char>&) = 0;
+  virtual std::vector<char> get(const std::string&) = 0;
+  virtual void wait(const std::vector<std::string>&) = 0;
+  virtual void wait(const std::vector<std::string>&,
+                    const std::chrono::milliseconds&) = 0;
+};
+
+}  // namespace gloo::rendezvous

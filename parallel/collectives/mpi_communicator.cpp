@@ -1,0 +1,224 @@
+#include "parallel/collectives/mpi_communicator.h"
+
+#include <mpi.h>
+
+#include <cstdlib>
+#include <exception>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/flat_view.h"
+
+namespace headroom {
+namespace {
+
+// Cleared by a failure or an exception that drops a communicator: then this
+// process leaves without MPI_Finalize, and mpirun ends its peers.
+bool ends_well = true;
+
+std::string message_of(int code) {
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  text.resize(length);
+  return text;
+}
+
+void check_mpi(int code, const char* operation, int rank, int size) {
+  if (code == MPI_SUCCESS) return;
+  ends_well = false;
+  throw CommunicationError("rank " + std::to_string(rank) + " of " +
+                           std::to_string(size) + ", " + operation + ": " +
+                           message_of(code));
+}
+
+void initialize_once() {
+  static const bool done = [] {
+    int provided = MPI_THREAD_SINGLE;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) !=
+            MPI_SUCCESS ||
+        provided < MPI_THREAD_SERIALIZED) {
+      throw Error("mpi",
+                  "MPI offers thread level " + std::to_string(provided) +
+                      " where " + std::to_string(MPI_THREAD_SERIALIZED) +
+                      " is needed",
+                  "use another MPI, or --backend gloo");
+    }
+    std::atexit([] {
+      if (ends_well) MPI_Finalize();
+    });
+    return true;
+  }();
+  (void)done;
+}
+
+MPI_Datatype type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return MPI_FLOAT;
+    case at::kDouble:
+      return MPI_DOUBLE;
+    case at::kLong:
+      return MPI_INT64_T;
+    default:  // flat_view admits no other
+      return MPI_UINT8_T;
+  }
+}
+
+int count_of(const at::Tensor& tensor) {
+  HEADROOM_CHECK(tensor.numel() <= std::numeric_limits<int>::max(),
+                 std::to_string(tensor.numel()) +
+                     " elements in one operation; MPI counts with int");
+  return static_cast<int>(tensor.numel());
+}
+
+class MpiWork final : public Work {
+ public:
+  MpiWork(at::Tensor tensor, MPI_Request request, int rank, int size)
+      : tensor_(std::move(tensor)),
+        request_(request),
+        rank_(rank),
+        size_(size) {}
+
+  // MPI cannot cancel a collective, and waiting for a dead peer would hang: the
+  // memory is given up instead, in a process that is about to end.
+  ~MpiWork() override {
+    if (request_ != MPI_REQUEST_NULL) {
+      ends_well = false;
+      new at::Tensor(std::move(tensor_));
+    }
+  }
+
+  void wait() override {
+    check_mpi(MPI_Wait(&request_, MPI_STATUS_IGNORE), "all_reduce", rank_,
+              size_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  MPI_Request request_;
+  const int rank_;
+  const int size_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  explicit MpiCommunicator(MPI_Comm communicator)
+      : communicator_(communicator) {
+    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(communicator_, &rank_);
+    MPI_Comm_size(communicator_, &size_);
+  }
+
+  ~MpiCommunicator() override {
+    if (std::uncaught_exceptions() > 0) ends_well = false;
+    // Collective: hangs once a peer has failed.
+    if (ends_well) MPI_Comm_free(&communicator_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
+                                         ReduceOp op) override {
+    at::Tensor flat = flat_view(tensor);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(
+        MPI_Iallreduce(MPI_IN_PLACE, flat.data_ptr(), count_of(flat),
+                       type_of(flat), op == ReduceOp::kSum ? MPI_SUM : MPI_MAX,
+                       communicator_, &request),
+        "all_reduce");
+    return std::make_unique<MpiWork>(std::move(flat), request, rank_, size_);
+  }
+
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    const at::Tensor whole = flat_view(output);
+    const at::Tensor part = flat_view(input);
+    check_multiple(whole, part);
+    check(MPI_Allgather(part.data_ptr(), count_of(part), type_of(part),
+                        whole.data_ptr(), count_of(part), type_of(part),
+                        communicator_),
+          "all_gather");
+  }
+
+  void reduce_scatter(const at::Tensor& output,
+                      const at::Tensor& input) override {
+    const at::Tensor whole = flat_view(input);
+    const at::Tensor part = flat_view(output);
+    check_multiple(whole, part);
+    check(MPI_Reduce_scatter_block(whole.data_ptr(), part.data_ptr(),
+                                   count_of(part), type_of(part), MPI_SUM,
+                                   communicator_),
+          "reduce_scatter");
+  }
+
+  void broadcast(const at::Tensor& tensor, int root) override {
+    const at::Tensor flat = flat_view(tensor);
+    check(MPI_Bcast(flat.data_ptr(), count_of(flat), type_of(flat), root,
+                    communicator_),
+          "broadcast");
+  }
+
+  void send(const at::Tensor& tensor, int to) override {
+    const at::Tensor flat = flat_view(tensor);
+    check(MPI_Send(flat.data_ptr(), count_of(flat), type_of(flat), to, 0,
+                   communicator_),
+          "send");
+  }
+
+  void recv(const at::Tensor& tensor, int from) override {
+    const at::Tensor flat = flat_view(tensor);
+    check(MPI_Recv(flat.data_ptr(), count_of(flat), type_of(flat), from, 0,
+                   communicator_, MPI_STATUS_IGNORE),
+          "recv");
+  }
+
+  void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
+                                   "; MPI takes none below 0");
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(communicator_, color, key, &part), "split");
+    return std::make_unique<MpiCommunicator>(part);
+  }
+
+ private:
+  void check(int code, const char* operation) const {
+    check_mpi(code, operation, rank_, size_);
+  }
+
+  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
+    HEADROOM_CHECK(whole.numel() == part.numel() * size_,
+                   std::to_string(whole.numel()) + " elements are not " +
+                       std::to_string(size_) + " times " +
+                       std::to_string(part.numel()));
+  }
+
+  MPI_Comm communicator_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size) {
+  initialize_once();
+  int started = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &started);
+  if (started != size) {
+    throw Error(
+        "mpi",
+        "mpirun started " + std::to_string(started) +
+            " processes of this job, but world_size = " + std::to_string(size),
+        "start one worker per slot, or use --backend gloo");
+  }
+  MPI_Comm communicator = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &communicator), "connect",
+            rank, size);
+  return std::make_unique<MpiCommunicator>(communicator);
+}
+
+}  // namespace headroom

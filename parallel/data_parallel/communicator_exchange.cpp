@@ -1,0 +1,14 @@
+#include "parallel/data_parallel/communicator_exchange.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <cstdint>
+
+namespace headroom {
+
+void CommunicatorExchange::sum(std::span<double> values) {
+  communicator_.all_reduce(at::from_blob(
+      values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
+}
+
+}  // namespace headroom

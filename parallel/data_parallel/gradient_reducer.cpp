@@ -1,0 +1,157 @@
+#include "parallel/data_parallel/gradient_reducer.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/data_parallel/buckets.h"
+
+namespace headroom {
+
+// Outlives the reducer in the hooks, which then find it inactive.
+struct GradientReducer::State {
+  State(Arena& arena_of_gradients, Communicator& of_ranks)
+      : arena(arena_of_gradients), communicator(of_ranks) {}
+
+  Arena& arena;
+  Communicator& communicator;
+  std::vector<Bucket> buckets;
+  std::vector<int64_t> bucket_of_slot;
+
+  bool active = true;  // false once the reducer is gone
+  bool reducing = false;
+  std::vector<bool> seen;            // per slot, in this backward
+  std::vector<int64_t> num_missing;  // per bucket
+  int64_t num_started = 0;           // buckets [0, num_started) are started
+  std::vector<std::unique_ptr<Work>> under_way;
+
+  void on_ready(int64_t slot);
+  void start_next();
+  void wait_for_started();
+  void reduce_extra(std::span<at::Tensor> extra);
+};
+
+class GradientReducer::ReadyHook final
+    : public torch::autograd::PostAccumulateGradHook {
+ public:
+  ReadyHook(std::shared_ptr<State> state, int64_t slot)
+      : state_(std::move(state)), slot_(slot) {}
+  void operator()(const at::Tensor&) override {
+    if (state_->active && state_->reducing) state_->on_ready(slot_);
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  const int64_t slot_;
+};
+
+void GradientReducer::State::on_ready(int64_t slot) {
+  const std::string& name = arena.slots()[slot].name;
+  HEADROOM_CHECK(!seen[slot],
+                 "a second backward after one begin(): the "
+                 "gradient of " +
+                     name + " may be on its way");
+  // A gradient that left the arena would be reduced as zeros.
+  HEADROOM_CHECK(arena.entry(slot).grad().is_alias_of(arena.gradients()),
+                 "the gradient of " + name + " is no view of the arena");
+  seen[slot] = true;
+  --num_missing[bucket_of_slot[slot]];
+  // Every rank must issue the buckets in one order: a ready one waits for
+  // those before it.
+  while (num_started < static_cast<int64_t>(buckets.size()) &&
+         num_missing[num_started] == 0) {
+    start_next();
+  }
+}
+
+void GradientReducer::State::start_next() {
+  const Bucket& bucket = buckets[num_started];
+  under_way.push_back(communicator.all_reduce_async(
+      arena.gradients().narrow(0, bucket.offset, bucket.size), ReduceOp::kSum));
+  ++num_started;
+}
+
+void GradientReducer::State::wait_for_started() {
+  for (const std::unique_ptr<Work>& work : under_way) work->wait();
+  under_way.clear();
+}
+
+void GradientReducer::State::reduce_extra(std::span<at::Tensor> extra) {
+  while (num_started < static_cast<int64_t>(buckets.size())) start_next();
+  for (const at::Tensor& tensor : extra) {
+    under_way.push_back(communicator.all_reduce_async(tensor, ReduceOp::kSum));
+  }
+  wait_for_started();
+  num_started = 0;
+  reducing = false;
+}
+
+GradientReducer::GradientReducer(Arena& arena, Communicator& communicator,
+                                 int64_t bucket_bytes)
+    : state_(std::make_shared<State>(arena, communicator)) {
+  HEADROOM_CHECK(arena.gradients().defined(), "an arena without gradients");
+  if (communicator.size() == 1) return;
+  const int64_t num_slots = static_cast<int64_t>(arena.slots().size());
+  state_->buckets = carve_buckets(
+      arena.slots(), arena.size(),
+      static_cast<int64_t>(arena.gradients().element_size()), bucket_bytes);
+  state_->bucket_of_slot.resize(num_slots);
+  for (size_t i = 0; i < state_->buckets.size(); ++i) {
+    const Bucket& bucket = state_->buckets[i];
+    for (int64_t slot = bucket.first_slot; slot < bucket.last_slot; ++slot) {
+      state_->bucket_of_slot[slot] = static_cast<int64_t>(i);
+    }
+  }
+  state_->seen.resize(num_slots);
+  state_->num_missing.resize(state_->buckets.size());
+  for (int64_t slot = 0; slot < num_slots; ++slot) {
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        arena.entry(slot), std::make_unique<ReadyHook>(state_, slot));
+  }
+}
+
+GradientReducer::~GradientReducer() {
+  state_->active = false;
+  state_->under_way.clear();
+}
+
+void GradientReducer::begin(bool reduce) {
+  State& state = *state_;
+  if (state.communicator.size() == 1) return;
+  HEADROOM_CHECK(state.num_started == 0,
+                 "begin() while the gradients of a step are being reduced");
+  state.reducing = reduce;
+  if (!reduce) return;
+  for (size_t i = 0; i < state.buckets.size(); ++i) state.num_missing[i] = 0;
+  for (size_t slot = 0; slot < state.seen.size(); ++slot) {
+    state.seen[slot] = false;
+    if (state.arena.entry(static_cast<int64_t>(slot)).requires_grad()) {
+      ++state.num_missing[state.bucket_of_slot[slot]];
+    }
+  }
+}
+
+void GradientReducer::finish(std::span<at::Tensor> extra) {
+  if (state_->communicator.size() == 1) return;
+  state_->reduce_extra(extra);
+}
+
+void GradientReducer::complete_with_zeros(std::span<at::Tensor> extra) {
+  if (state_->communicator.size() == 1) return;
+  state_->wait_for_started();
+  state_->arena.zero_gradients();
+  for (at::Tensor& tensor : extra) tensor.zero_();
+  state_->reduce_extra(extra);
+}
+
+int64_t GradientReducer::num_buckets() const {
+  return static_cast<int64_t>(state_->buckets.size());
+}
+
+int64_t GradientReducer::num_started() const { return state_->num_started; }
+
+}  // namespace headroom

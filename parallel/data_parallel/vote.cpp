@@ -1,0 +1,46 @@
+#include "parallel/data_parallel/vote.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <limits>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+// outcome x 2^32 + (2^31 - 1 - rank): among equal outcomes the lowest rank is
+// the largest number. 0 is ok, whoever said so.
+constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
+constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+EncodedBallot encode(const Ballot& ballot) {
+  HEADROOM_CHECK(ballot.rank >= 0, "rank " + std::to_string(ballot.rank));
+  const int64_t outcome = static_cast<int64_t>(ballot.outcome);
+  return {outcome == 0 ? 0 : outcome * kOutcomeUnit + kLastRank - ballot.rank,
+          ballot.stop_requested ? 1 : 0};
+}
+
+Verdict decode(const EncodedBallot& maxima) {
+  Verdict verdict;
+  verdict.outcome = static_cast<Outcome>(maxima[0] / kOutcomeUnit);
+  verdict.stop_requested = maxima[1] != 0;
+  if (!verdict.ok()) {
+    verdict.rank = static_cast<int>(kLastRank - maxima[0] % kOutcomeUnit);
+  }
+  return verdict;
+}
+
+Verdict cast_vote(Communicator& communicator, const Ballot& ballot) {
+  EncodedBallot maxima = encode(ballot);
+  communicator.all_reduce(
+      at::from_blob(maxima.data(), {static_cast<int64_t>(maxima.size())},
+                    at::kLong),
+      ReduceOp::kMax);
+  return decode(maxima);
+}
+
+}  // namespace headroom
