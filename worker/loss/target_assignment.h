@@ -33,8 +33,9 @@ struct LevelGrid {
 
 // M matches of one level.
 struct LevelTargets {
-  at::Tensor index;    // [M, 5] int64: image, anchor, row (gj), column (gi), class
-  at::Tensor box;      // [M, 4]: dx, dy (from the clamped cell), w, h in cells
+  at::Tensor
+      index;       // [M, 5] int64: image, anchor, row (gj), column (gi), class
+  at::Tensor box;  // [M, 4]: dx, dy (from the clamped cell), w, h in cells
   at::Tensor anchors;  // [M, 2] in cells
   int64_t size() const { return index.defined() ? index.size(0) : 0; }
 };

@@ -1,0 +1,67 @@
+#include "worker/loss/detection_loss.h"
+
+#include <ATen/ops/add.h>
+
+#include <string>
+
+#include "parallel/base/check.h"
+#include "worker/loss/level_loss.h"
+
+namespace headroom {
+namespace {
+
+LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
+                         int64_t global_matches, double balance, int64_t images,
+                         const LossGains& gains) {
+  HEADROOM_CHECK(num_rows <= global_matches,
+                 std::to_string(num_rows) + " matches here, " +
+                     std::to_string(global_matches) +
+                     " in the whole global batch");
+  LevelScales scales;
+  scales.images = static_cast<double>(images);
+  scales.positive_target = gains.positive_target;
+  scales.negative_target = gains.negative_target;
+  scales.obj_rule = {gains.obj_pos_weight, gains.focal_gamma};
+  scales.cls_rule = {gains.cls_pos_weight, gains.focal_gamma};
+  const int64_t cells = head.size(1) * head.size(2) * head.size(3);
+  scales.obj = gains.obj * balance / static_cast<double>(images * cells);
+  if (global_matches > 0) {
+    const auto matches = static_cast<double>(global_matches);
+    scales.box = gains.box / matches;
+    scales.cls = gains.cls / (matches * static_cast<double>(gains.num_classes));
+  }
+  return scales;
+}
+
+}  // namespace
+
+Loss detection_loss(const std::vector<at::Tensor>& heads,
+                    const std::vector<LevelTargets>& targets,
+                    const GlobalCounts& counts, const LossGains& gains) {
+  const size_t num_levels = heads.size();
+  HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
+                     counts.matches.size() == num_levels &&
+                     gains.balance.size() == num_levels,
+                 std::to_string(num_levels) + " heads, " +
+                     std::to_string(targets.size()) + " targets, " +
+                     std::to_string(counts.matches.size()) + " counts, " +
+                     std::to_string(gains.balance.size()) + " balances");
+  HEADROOM_CHECK(counts.images > 0,
+                 std::to_string(counts.images) + " images in the global batch");
+  Loss loss;
+  for (size_t i = 0; i < num_levels; ++i) {
+    HEADROOM_CHECK(heads[i].size(-1) == 5 + gains.num_classes,
+                   "head of " + std::to_string(heads[i].size(-1)) +
+                       " fields for " + std::to_string(gains.num_classes) +
+                       " classes");
+    const LevelScales scales =
+        level_scales(heads[i], targets[i].size(), counts.matches[i],
+                     gains.balance[i], counts.images, gains);
+    const LevelLoss level = level_loss(heads[i], targets[i], scales);
+    loss.total = i == 0 ? level.total : at::add(loss.total, level.total);
+    loss.items = i == 0 ? level.items : at::add(loss.items, level.items);
+  }
+  return loss;
+}
+
+}  // namespace headroom

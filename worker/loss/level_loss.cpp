@@ -1,0 +1,282 @@
+#include "worker/loss/level_loss.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/loss/box_iou.h"
+
+namespace headroom {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kObjectness = 4;  // fields of a head's row
+constexpr int64_t kFirstClass = 5;
+constexpr int64_t kIndexFields = 5;
+
+// Where the rows of a level lie in its head.
+class RowPlaces {
+ public:
+  RowPlaces(const at::Tensor& index, at::IntArrayRef sizes,
+            at::IntArrayRef strides)
+      : index_(index.const_data_ptr<int64_t>()),
+        sizes_(sizes.vec()),
+        strides_(strides.vec()) {}
+
+  int64_t class_index(int64_t row) const {
+    return index_[row * kIndexFields + 4];
+  }
+  // Offset of the row's first field, in elements.
+  int64_t in_head(int64_t row) const {
+    int64_t offset = 0;
+    for (size_t i = 0; i < 4; ++i) offset += field(row, i) * strides_[i];
+    return offset;
+  }
+  // Offset of the row's cell in a contiguous map [n, anchors, H, W].
+  int64_t in_map(int64_t row) const {
+    int64_t offset = 0;
+    for (size_t i = 0; i < 4; ++i) offset = offset * sizes_[i] + field(row, i);
+    return offset;
+  }
+  int64_t field_stride() const { return strides_[4]; }
+
+  void check(int64_t num_rows) const {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      bool inside =
+          class_index(row) >= 0 && class_index(row) < sizes_[4] - kFirstClass;
+      for (size_t i = 0; i < 4; ++i)
+        inside = inside && field(row, i) >= 0 && field(row, i) < sizes_[i];
+      HEADROOM_CHECK(inside, "match " + std::to_string(row) + " of " +
+                                 std::to_string(num_rows) +
+                                 " lies outside the head");
+    }
+  }
+
+ private:
+  int64_t field(int64_t row, size_t i) const {
+    return index_[row * kIndexFields + static_cast<int64_t>(i)];
+  }
+  const int64_t* index_;
+  std::vector<int64_t> sizes_;
+  std::vector<int64_t> strides_;
+};
+
+// The matched rows of a head, in double: CIoU and its gradient by the raw box.
+template <typename T>
+void fit_rows(const T* head, const RowPlaces& places,
+              const LevelTargets& targets, double* ciou, double* gradient) {
+  const T* boxes = targets.box.const_data_ptr<T>();
+  const T* anchors = targets.anchors.const_data_ptr<T>();
+  at::parallel_for(0, targets.size(), 64, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      double raw[4], wanted[4];
+      const T* fields = head + places.in_head(row);
+      for (int64_t i = 0; i < 4; ++i) {
+        raw[i] = fields[i * places.field_stride()];
+        wanted[i] = boxes[row * 4 + i];
+      }
+      const double anchor[2] = {anchors[row * 2], anchors[row * 2 + 1]};
+      const RowFit fit = fit_row(raw, anchor, wanted);
+      ciou[row] = fit.ciou;
+      std::copy_n(fit.gradient, 4, gradient + row * 4);
+    }
+  });
+}
+
+// Objectness target of each row's cell, 0 for a row that another overwrites.
+at::Tensor last_writes(const at::Tensor& ciou, const RowPlaces& places,
+                       int64_t num_cells) {
+  at::Tensor map = at::zeros({num_cells}, at::kDouble);
+  at::Tensor kept = at::empty_like(ciou);
+  double* cells = map.mutable_data_ptr<double>();
+  double* targets = kept.mutable_data_ptr<double>();
+  const double* values = ciou.const_data_ptr<double>();
+  for (int64_t row = 0; row < ciou.numel(); ++row)
+    cells[places.in_map(row)] = std::max(values[row], 0.0);
+  for (int64_t row = 0; row < ciou.numel(); ++row) {
+    double& cell = cells[places.in_map(row)];
+    targets[row] = cell;
+    cell = 0;
+  }
+  return kept;
+}
+
+template <typename T>
+at::Tensor gather_classes(const at::Tensor& head, const RowPlaces& places,
+                          int64_t num_rows) {
+  const int64_t num_classes = head.size(4) - kFirstClass;
+  at::Tensor logits = at::empty({num_rows, num_classes}, head.scalar_type());
+  T* out = logits.mutable_data_ptr<T>();
+  const T* data = head.const_data_ptr<T>();
+  for (int64_t row = 0; row < num_rows; ++row)
+    for (int64_t c = 0; c < num_classes; ++c)
+      *out++ =
+          data[places.in_head(row) + (kFirstClass + c) * places.field_stride()];
+  return logits;
+}
+
+// What the entries with another target add to a sum taken with `common`.
+struct Correction {
+  EntropyRule rule;
+  double common;
+  double operator()(double x, double target) const {
+    return entropy(x, target, rule).value - entropy(x, common, rule).value;
+  }
+};
+
+class LevelFunction : public torch::autograd::Function<LevelFunction> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& head,
+                               const LevelTargets& targets,
+                               const LevelScales& scales) {
+    const int64_t num_rows = targets.size();
+    const RowPlaces places(targets.index, head.sizes(), head.strides());
+    places.check(num_rows);
+    const at::Tensor obj = head.select(4, kObjectness).contiguous();
+    at::Tensor ciou = at::empty({num_rows}, at::kDouble);
+    at::Tensor gradient = at::empty({num_rows, 4}, at::kDouble);
+    at::Tensor classes, obj_targets;
+    double box_sum = 0, cls_sum = 0;
+    double obj_sum = entropy_sum(obj, 0, scales.obj_rule);
+
+    AT_DISPATCH_FLOATING_TYPES(head.scalar_type(), "level_loss", [&] {
+      fit_rows(head.const_data_ptr<scalar_t>(), places, targets,
+               ciou.mutable_data_ptr<double>(),
+               gradient.mutable_data_ptr<double>());
+      obj_targets = last_writes(ciou, places, obj.numel());
+      const double* fit = ciou.const_data_ptr<double>();
+      const double* target = obj_targets.const_data_ptr<double>();
+      const scalar_t* obj_logits = obj.const_data_ptr<scalar_t>();
+      const Correction obj_correction{scales.obj_rule, 0};
+      for (int64_t row = 0; row < num_rows; ++row) {
+        box_sum += 1 - fit[row];
+        if (target[row] > 0)
+          obj_sum +=
+              obj_correction(obj_logits[places.in_map(row)], target[row]);
+      }
+      if (head.size(4) - kFirstClass == 1) return;
+      classes = gather_classes<scalar_t>(head, places, num_rows);
+      cls_sum = entropy_sum(classes, scales.negative_target, scales.cls_rule);
+      const scalar_t* logits = classes.const_data_ptr<scalar_t>();
+      const Correction cls_correction{scales.cls_rule, scales.negative_target};
+      for (int64_t row = 0; row < num_rows; ++row)
+        cls_sum += cls_correction(
+            logits[row * classes.size(1) + places.class_index(row)],
+            scales.positive_target);
+    });
+
+    ctx->save_for_backward(
+        {obj, classes, targets.index, gradient, obj_targets});
+    ctx->saved_data["sizes"] = head.sizes();
+    ctx->saved_data["strides"] =
+        at::infer_dense_strides(head.sizes(), head.strides());
+    save_scales(ctx, scales);
+    const std::vector<double> items = {
+        scales.box * box_sum, scales.obj * obj_sum, scales.cls * cls_sum};
+    variable_list outputs = {
+        at::tensor(scales.images * (items[0] + items[1] + items[2]),
+                   at::kDouble),
+        at::tensor(items, at::kDouble)};
+    ctx->mark_non_differentiable({outputs[1]});
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list outputs) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &obj = saved[0], &classes = saved[1], &index = saved[2],
+                     &gradient = saved[3], &obj_targets = saved[4];
+    const auto sizes = ctx->saved_data["sizes"].toIntVector();
+    const auto strides = ctx->saved_data["strides"].toIntVector();
+    LevelScales scales = load_scales(ctx);
+    const double by_total = outputs[0].item<double>() * scales.images;
+    scales.box *= by_total;
+    scales.obj *= by_total;
+    scales.cls *= by_total;
+
+    at::Tensor by_head = at::empty_strided(sizes, strides, obj.options());
+    by_head.zero_();
+    by_head.select(4, kObjectness)
+        .copy_(entropy_derivative(obj, 0, scales.obj_rule).mul_(scales.obj));
+    at::Tensor by_classes;
+    if (classes.defined())
+      by_classes =
+          entropy_derivative(classes, scales.negative_target, scales.cls_rule)
+              .mul_(scales.cls);
+
+    const RowPlaces places(index, sizes, strides);
+    AT_DISPATCH_FLOATING_TYPES(obj.scalar_type(), "level_loss_backward", [&] {
+      scalar_t* head = by_head.mutable_data_ptr<scalar_t>();
+      const scalar_t* obj_logits = obj.const_data_ptr<scalar_t>();
+      const double* by_raw = gradient.const_data_ptr<double>();
+      const double* target = obj_targets.const_data_ptr<double>();
+      const int64_t stride = places.field_stride();
+      for (int64_t row = 0; row < index.size(0); ++row) {
+        scalar_t* fields = head + places.in_head(row);
+        for (int64_t i = 0; i < 4; ++i)
+          fields[i * stride] +=
+              static_cast<scalar_t>(-scales.box * by_raw[row * 4 + i]);
+        if (target[row] > 0) {
+          const double x = obj_logits[places.in_map(row)];
+          fields[kObjectness * stride] = static_cast<scalar_t>(
+              scales.obj * entropy(x, target[row], scales.obj_rule).derivative);
+        }
+        if (!classes.defined()) continue;
+        const int64_t first = row * classes.size(1);
+        const int64_t own = places.class_index(row);
+        const double x = classes.const_data_ptr<scalar_t>()[first + own];
+        scalar_t* by_logits = by_classes.mutable_data_ptr<scalar_t>() + first;
+        by_logits[own] = static_cast<scalar_t>(
+            scales.cls *
+            entropy(x, scales.positive_target, scales.cls_rule).derivative);
+        for (int64_t c = 0; c < classes.size(1); ++c)
+          fields[(kFirstClass + c) * stride] += by_logits[c];
+      }
+    });
+    return {by_head, at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  static void save_scales(AutogradContext* ctx, const LevelScales& s) {
+    ctx->saved_data["scales"] = std::vector<double>{s.box,
+                                                    s.obj,
+                                                    s.cls,
+                                                    s.images,
+                                                    s.positive_target,
+                                                    s.negative_target,
+                                                    s.obj_rule.positive_weight,
+                                                    s.obj_rule.focal_gamma,
+                                                    s.cls_rule.positive_weight,
+                                                    s.cls_rule.focal_gamma};
+  }
+  static LevelScales load_scales(AutogradContext* ctx) {
+    const std::vector<double> s = ctx->saved_data["scales"].toDoubleVector();
+    return {s[0], s[1], s[2], s[3], s[4], s[5], {s[6], s[7]}, {s[8], s[9]}};
+  }
+};
+
+}  // namespace
+
+LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
+                     const LevelScales& scales) {
+  HEADROOM_CHECK(head.dim() == 5 && head.size(4) > kFirstClass && head.is_cpu(),
+                 "a head has 5 dimensions and at least one class");
+  HEADROOM_CHECK(targets.index.defined() &&
+                     targets.box.scalar_type() == head.scalar_type(),
+                 "targets must be assigned in the heads' type");
+  variable_list outputs = LevelFunction::apply(head, targets, scales);
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace headroom

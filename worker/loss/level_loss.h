@@ -1,0 +1,44 @@
+// level_loss: the three terms of one detection level as one autograd function.
+//
+// Composed of tensor operators a level is some forty small ones each way. Here
+// the M matched rows are handled one by one in double, with a closed-form
+// gradient, and only the objectness map and the rows' class logits go through
+// vectorised passes. For backward it keeps the objectness logits and the rows,
+// not the head.
+//
+// Objectness of a matched cell is the CIoU of its last row, at least 0 and
+// without gradient, whatever the number of threads.
+//
+// Threads: called by one thread; works on several.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/loss/binary_cross_entropy.h"
+#include "worker/loss/target_assignment.h"
+
+namespace headroom {
+
+// What each sum is multiplied by, and the rules of the two entropies.
+struct LevelScales {
+  double box = 0;     // per row
+  double obj = 0;     // per cell
+  double cls = 0;     // per row and class
+  double images = 0;  // the factor between the items and the loss
+  double positive_target = 1;
+  double negative_target = 0;
+  EntropyRule obj_rule;
+  EntropyRule cls_rule;
+};
+
+struct LevelLoss {
+  at::Tensor total;  // 0-dim double, differentiable; images * sum of the items
+  at::Tensor items;  // double [3]: box, obj, cls
+};
+
+// head [n, anchors, H, W, 5 + classes], any strides, n may be 0; with one class
+// there is no class term.
+LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
+                     const LevelScales& scales);
+
+}  // namespace headroom

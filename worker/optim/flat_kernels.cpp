@@ -1,0 +1,69 @@
+#include "worker/optim/flat_kernels.h"
+
+namespace headroom {
+namespace {
+
+// Independent partial sums: without them a compiler may not reorder the
+// additions, and there would be no vector code. The order is fixed by this.
+constexpr int64_t kLanes = 8;
+
+template <typename T, typename Element>
+double sum_of_lanes(int64_t size, const Element& element) {
+  double lanes[kLanes] = {};
+  const int64_t whole = size - size % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = element(i + lane);
+      lanes[lane] += value * value;
+    }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  for (int64_t i = whole; i < size; ++i) {
+    const double value = element(i);
+    sum += value * value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <typename T>
+void sgd_range(T* __restrict parameters, const T* __restrict gradients,
+               T* __restrict buffer, int64_t size,
+               const SgdCoefficients<T>& coefficients) {
+  const auto [lr, weight_decay, momentum, clip, first_step] = coefficients;
+  if (first_step) {
+    for (int64_t i = 0; i < size; ++i) {
+      const T g = clip * gradients[i] + weight_decay * parameters[i];
+      buffer[i] = g;
+      parameters[i] -= lr * (g + momentum * g);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    const T g = clip * gradients[i] + weight_decay * parameters[i];
+    const T updated = momentum * buffer[i] + g;
+    buffer[i] = updated;
+    parameters[i] -= lr * (g + momentum * updated);
+  }
+}
+
+template <typename T>
+double sum_of_squares(const T* __restrict a, const T* __restrict b,
+                      int64_t size) {
+  if (b == nullptr)
+    return sum_of_lanes<T>(
+        size, [a](int64_t i) { return static_cast<double>(a[i]); });
+  // The sum is rounded to T first: it is the gradient that the step will use.
+  return sum_of_lanes<T>(
+      size, [a, b](int64_t i) { return static_cast<double>(a[i] + b[i]); });
+}
+
+template void sgd_range<float>(float*, const float*, float*, int64_t,
+                               const SgdCoefficients<float>&);
+template void sgd_range<double>(double*, const double*, double*, int64_t,
+                                const SgdCoefficients<double>&);
+template double sum_of_squares<float>(const float*, const float*, int64_t);
+template double sum_of_squares<double>(const double*, const double*, int64_t);
+
+}  // namespace headroom

@@ -1,0 +1,45 @@
+// SGD with Nesterov momentum over a flat arena, in one pass over memory.
+//
+// Clipping, decay, momentum and update are one loop: parameter, gradient and
+// momentum are read once and nothing is allocated, because after the vote of a
+// step nothing may fail. The arithmetic is PyTorch's SGD(nesterov=True) with
+// dampening 0 (Sutskever et al. 2013 in that formulation).
+//
+// Ownership: borrows everything for the call.
+// Threads: called by one thread; works on at::get_num_threads() of them. The
+// result does not depend on their number.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "worker/optim/lr_schedule.h"
+
+namespace headroom {
+
+// A range of the arena that belongs to one parameter group.
+struct Segment {
+  int64_t offset = 0;  // in elements
+  int64_t size = 0;
+  int group = kWeightGroup;
+};
+
+struct GroupSettings {
+  double lr = 0;
+  double weight_decay = 0;
+};
+
+// Elements outside all segments (padding, frozen rows) are left as they are.
+// `first_step`: the momentum buffer takes the gradient instead of averaging it
+// in; what it held before is not read.
+// REQUIRES: three flat CPU tensors of one size, all float or all double;
+// segments in ascending order without overlap, inside the tensors.
+void sgd_step(at::Tensor& parameters, const at::Tensor& gradients,
+              at::Tensor& momentum_buffer, std::span<const Segment> segments,
+              const std::array<GroupSettings, kNumParameterGroups>& groups,
+              double momentum, double clip_coefficient, bool first_step);
+
+}  // namespace headroom
