@@ -71,6 +71,10 @@ function(headroom_test name)
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE LibTorch::cpu)
     target_precompile_headers(${name} REUSE_FROM headroom_torch)
+    # The shared header was compiled with -fPIC; an executable's own -fPIE
+    # would not match it.
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_compile_definitions(${name} PRIVATE
