@@ -1,0 +1,106 @@
+#include "worker/model/blocks.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/upsample_nearest2d.h>
+#include <ATen/ops/zeros.h>
+
+#include "worker/model/conv_block.h"
+
+namespace headroom {
+namespace {
+
+at::Tensor concatenate_channels(const std::vector<at::Tensor>& maps) {
+  return at::cat(maps, 1);
+}
+
+}  // namespace
+
+Conv::Conv(ModelState& state, const std::string& prefix, const ConvShape& shape)
+    : shape_(shape) {
+  state.add_convolution_weight(prefix + "conv.weight", &weight_, shape.c_out,
+                               shape.c_in, shape.kernel);
+  state.add(prefix + "bn.weight", TensorRole::kNormWeight, &norm_weight_,
+            at::ones({shape.c_out}));
+  state.add(prefix + "bn.bias", TensorRole::kBias, &norm_bias_,
+            at::zeros({shape.c_out}));
+  state.add(prefix + "bn.running_mean", TensorRole::kRunningStatistic,
+            &running_mean_, at::zeros({shape.c_out}));
+  state.add(prefix + "bn.running_var", TensorRole::kRunningStatistic,
+            &running_var_, at::full({shape.c_out}, 0.9));
+  state.add(prefix + "bn.num_batches_tracked", TensorRole::kConstant,
+            &num_batches_tracked_, at::ones({}, at::kLong));
+  sums_offset_ = state.add_batch_norm(prefix + "bn", shape.c_out,
+                                      &running_mean_, &running_var_);
+}
+
+at::Tensor Conv::apply(const at::Tensor& x, const StepContext& context) {
+  ConvBlockArguments arguments;
+  arguments.x = x;
+  arguments.weight = weight_;
+  arguments.norm_weight = norm_weight_;
+  arguments.norm_bias = norm_bias_;
+  arguments.running_mean = running_mean_;
+  arguments.running_var = running_var_;
+  arguments.stride = shape_.stride;
+  arguments.padding = shape_.padding;
+  arguments.sums_offset = sums_offset_;
+  return conv_block(arguments, context);
+}
+
+Bottleneck::Bottleneck(ModelState& state, const std::string& prefix,
+                       int64_t channels, bool shortcut)
+    : cv1_(state, prefix + "cv1.", {channels, channels, 1, 1, 0}),
+      cv2_(state, prefix + "cv2.", {channels, channels, 3, 1, 1}),
+      shortcut_(shortcut) {}
+
+at::Tensor Bottleneck::apply(const at::Tensor& x, const StepContext& context) {
+  const at::Tensor y = cv2_.apply(cv1_.apply(x, context), context);
+  return shortcut_ ? at::add(x, y) : y;
+}
+
+C3::C3(ModelState& state, const std::string& prefix, int64_t c_in,
+       int64_t c_out, int64_t repeats, bool shortcut)
+    : cv1_(state, prefix + "cv1.", {c_in, c_out / 2, 1, 1, 0}),
+      cv2_(state, prefix + "cv2.", {c_in, c_out / 2, 1, 1, 0}),
+      cv3_(state, prefix + "cv3.", {2 * (c_out / 2), c_out, 1, 1, 0}) {
+  for (int64_t i = 0; i < repeats; ++i)
+    bottlenecks_.push_back(std::make_unique<Bottleneck>(
+        state, prefix + "m." + std::to_string(i) + ".", c_out / 2, shortcut));
+}
+
+at::Tensor C3::apply(const at::Tensor& x, const StepContext& context) {
+  at::Tensor deep = cv1_.apply(x, context);
+  for (const auto& bottleneck : bottlenecks_)
+    deep = bottleneck->apply(deep, context);
+  return cv3_.apply(concatenate_channels({deep, cv2_.apply(x, context)}),
+                    context);
+}
+
+Sppf::Sppf(ModelState& state, const std::string& prefix, int64_t c_in,
+           int64_t c_out, int64_t pool)
+    : cv1_(state, prefix + "cv1.", {c_in, c_in / 2, 1, 1, 0}),
+      cv2_(state, prefix + "cv2.", {4 * (c_in / 2), c_out, 1, 1, 0}),
+      pool_(pool) {}
+
+at::Tensor Sppf::apply(const at::Tensor& x, const StepContext& context) {
+  std::vector<at::Tensor> maps{cv1_.apply(x, context)};
+  while (maps.size() < 4)
+    maps.push_back(at::max_pool2d(maps.back(), {pool_, pool_}, {1, 1},
+                                  {pool_ / 2, pool_ / 2}));
+  return cv2_.apply(concatenate_channels(maps), context);
+}
+
+at::Tensor Upsample::apply(const at::Tensor& x, const StepContext&) {
+  return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
+}
+
+std::vector<at::Tensor> Concat::forward(const std::vector<at::Tensor>& inputs,
+                                        const StepContext&) {
+  return {concatenate_channels(inputs)};
+}
+
+}  // namespace headroom

@@ -1,0 +1,157 @@
+#include "worker/model/detect.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/sigmoid.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/base/check.h"
+#include "worker/model/initialisation.h"
+
+namespace headroom {
+namespace {
+
+using Anchors = std::vector<std::vector<std::pair<double, double>>>;
+
+// A fresh detector expects 8 objects in an image of 640 pixels and treats
+// classes as nearly equally rare, so that training does not begin with a flood
+// of false detections (Lin et al., arXiv:1708.02002, section 3.3).
+at::Tensor fresh_bias(const InitialisationKey& key, int64_t c_in,
+                      int64_t num_anchors, int64_t num_fields, int64_t stride) {
+  at::Tensor bias = uniform_values(key, {num_anchors * num_fields},
+                                   kaiming_bound(c_in), at::kFloat);
+  const double cells = 640.0 / static_cast<double>(stride);
+  const auto num_classes = static_cast<double>(num_fields - 5);
+  const at::Tensor fields = bias.view({num_anchors, num_fields});
+  fields.select(1, 4).add_(std::log(8 / (cells * cells)));
+  fields.narrow(1, 5, num_fields - 5)
+      .add_(std::log(0.6 / (num_classes - 0.99999)));
+  return bias;
+}
+
+double total_area(const std::vector<std::pair<double, double>>& anchors) {
+  double area = 0;
+  for (const auto& anchor : anchors) area += anchor.first * anchor.second;
+  return area;
+}
+
+void order_like_strides(const std::vector<MapShape>& inputs, Anchors& anchors) {
+  const double rise = total_area(anchors.back()) - total_area(anchors.front());
+  const int64_t stride_rise = inputs.back().stride - inputs.front().stride;
+  if ((rise > 0 && stride_rise < 0) || (rise < 0 && stride_rise > 0))
+    std::reverse(anchors.begin(), anchors.end());
+}
+
+at::Tensor anchors_in_cells(const std::vector<MapShape>& inputs,
+                            const Anchors& anchors) {
+  const auto num_levels = static_cast<int64_t>(inputs.size());
+  const auto num_anchors = static_cast<int64_t>(anchors.front().size());
+  at::Tensor cells = at::empty({num_levels, num_anchors, 2}, at::kDouble);
+  double* out = cells.data_ptr<double>();
+  for (std::size_t level = 0; level < inputs.size(); ++level)
+    for (const auto& anchor : anchors[level]) {
+      const auto stride = static_cast<double>(inputs[level].stride);
+      *out++ = anchor.first / stride;
+      *out++ = anchor.second / stride;
+    }
+  return cells;
+}
+
+}  // namespace
+
+Detect::Detect(ModelState& state, const std::string& prefix,
+               const std::vector<MapShape>& inputs, Anchors anchors,
+               int64_t num_classes)
+    : num_anchors_(static_cast<int64_t>(anchors.front().size())),
+      num_fields_(5 + num_classes),
+      heads_(inputs.size()) {
+  order_like_strides(inputs, anchors);
+  state.add(prefix + "anchors", TensorRole::kConstant, &anchors_,
+            anchors_in_cells(inputs, anchors));
+  for (std::size_t level = 0; level < inputs.size(); ++level) {
+    const std::string name = prefix + "m." + std::to_string(level) + ".";
+    const int64_t c_in = inputs[level].channels;
+    Head& head = heads_[level];
+    head.stride = inputs[level].stride;
+    state.add_convolution_weight(name + "weight", &head.weight,
+                                 num_anchors_ * num_fields_, c_in, 1);
+    state.add(name + "bias", TensorRole::kBias, &head.bias,
+              fresh_bias({state.seed(), name + "bias"}, c_in, num_anchors_,
+                         num_fields_, head.stride));
+  }
+}
+
+std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
+                                        const StepContext&) {
+  std::vector<at::Tensor> raw;
+  for (std::size_t level = 0; level < heads_.size(); ++level) {
+    const Head& head = heads_[level];
+    const at::Tensor cells = inputs[level].permute({0, 2, 3, 1});
+    const at::Tensor weight =
+        head.weight.view({head.weight.size(0), head.weight.size(1)});
+    raw.push_back(at::linear(cells, weight, head.bias)
+                      .view({cells.size(0), cells.size(1), cells.size(2),
+                             num_anchors_, num_fields_})
+                      .permute({0, 3, 1, 2, 4}));
+  }
+  return raw;
+}
+
+at::Tensor Detect::decode(const std::vector<at::Tensor>& heads) const {
+  HEADROOM_CHECK(heads.size() == heads_.size(),
+                 std::to_string(heads.size()) + " heads of " +
+                     std::to_string(heads_.size()) + " levels");
+  const at::NoGradGuard no_grad;
+  const int64_t images = heads.front().size(0);
+  int64_t num_rows = 0;
+  for (const at::Tensor& head : heads)
+    num_rows += num_anchors_ * head.size(2) * head.size(3);
+
+  at::Tensor boxes =
+      at::empty({images, num_rows, num_fields_}, heads.front().options());
+  int64_t begin = 0;
+  for (std::size_t level = 0; level < heads.size(); ++level) {
+    const int64_t height = heads[level].size(2);
+    const int64_t width = heads[level].size(3);
+    const int64_t count = num_anchors_ * height * width;
+    at::Tensor part =
+        boxes.narrow(1, begin, count)
+            .view({images, num_anchors_, height, width, num_fields_});
+    begin += count;
+    at::sigmoid_out(part, heads[level]);
+
+    const auto stride = static_cast<double>(heads_[level].stride);
+    const at::Tensor columns = at::arange(width, boxes.options()).sub_(0.5);
+    const at::Tensor rows =
+        at::arange(height, boxes.options()).sub_(0.5).view({height, 1});
+    part.select(4, 0).mul_(2).add_(columns).mul_(stride);
+    part.select(4, 1).mul_(2).add_(rows).mul_(stride);
+    const at::Tensor anchors = anchors_[static_cast<int64_t>(level)]
+                                   .to(boxes.scalar_type())
+                                   .mul(stride);
+    part.narrow(4, 2, 2).mul_(2).square_().mul_(
+        anchors.view({num_anchors_, 1, 1, 2}));
+  }
+  return boxes;
+}
+
+std::vector<LayerGraph::Level> Detect::levels() const {
+  const at::Tensor cells = anchors_.detach().to(at::kDouble).contiguous();
+  const double* next = cells.data_ptr<double>();
+  std::vector<LayerGraph::Level> levels;
+  for (const Head& head : heads_) {
+    LayerGraph::Level level;
+    level.stride = head.stride;
+    const auto stride = static_cast<double>(head.stride);
+    for (int64_t i = 0; i < num_anchors_; ++i, next += 2)
+      level.anchors.emplace_back(next[0] * stride, next[1] * stride);
+    levels.push_back(std::move(level));
+  }
+  return levels;
+}
+
+}  // namespace headroom

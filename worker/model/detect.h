@@ -1,0 +1,57 @@
+// Detect: the detection head.
+//
+// Per level one biased 1x1 convolution to anchors * (5 + num_classes) channels.
+// On channels-last memory it is a matrix product over cells, and the raw head
+// [N, anchors, H, W, 5 + num_classes] is a view of its result: nothing is
+// copied.
+//
+// Decoding: s = sigmoid(raw); xy = (2s - 0.5 + cell) * stride; wh = (2s)^2 *
+// anchor; objectness and classes = s.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/model/layer_graph.h"
+#include "worker/model/model_state.h"
+#include "worker/model/row.h"
+
+namespace headroom {
+
+class Detect final : public Row {
+ public:
+  // One level per input. anchors[level]: pixels (w, h), equally many per level;
+  // when their areas fall while strides rise, the levels of `anchors` are
+  // turned round.
+  Detect(ModelState& state, const std::string& prefix,
+         const std::vector<MapShape>& inputs,
+         std::vector<std::vector<std::pair<double, double>>> anchors,
+         int64_t num_classes);
+
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
+                                  const StepContext& context) override;
+
+  // [N, rows, 5 + num_classes] in pixels; no gradient.
+  at::Tensor decode(const std::vector<at::Tensor>& heads) const;
+
+  // Anchors as the state has them now: loading weights may have changed them.
+  std::vector<LayerGraph::Level> levels() const;
+
+ private:
+  struct Head {
+    int64_t stride = 0;
+    at::Tensor weight;  // [anchors * fields, C, 1, 1]
+    at::Tensor bias;
+  };
+
+  int64_t num_anchors_;
+  int64_t num_fields_;
+  at::Tensor anchors_;  // [levels, anchors, 2], in cells
+  std::vector<Head> heads_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,54 @@
+// ModelState: the tensors of a model in state-dict order, while it is built.
+//
+// Modules own their tensors; each registers them here under YOLOv5's names,
+// with fresh values. Order of registration is the order of the state.
+//
+// Ownership: keeps pointers; a registered tensor must stay at its address for
+// the model's life, so modules are neither copied nor moved.
+// Threads: one thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/model/layer_graph.h"
+#include "worker/model/named_tensor.h"
+
+namespace headroom {
+
+class ModelState {
+ public:
+  ModelState(at::ScalarType scalar_type, uint64_t seed);
+
+  // [c_out, c_in, kernel, kernel] in channels-last memory, Kaiming-uniform.
+  void add_convolution_weight(const std::string& name, at::Tensor* tensor,
+                              int64_t c_out, int64_t c_in, int64_t kernel);
+  // Takes the values as they are, cast to the model's type if floating.
+  void add(const std::string& name, TensorRole role, at::Tensor* tensor,
+           const at::Tensor& values);
+  // Registers statistics for the step's commit; returns their place in
+  // StepContext::batch_norm_sums, in elements.
+  int64_t add_batch_norm(const std::string& name, int64_t channels,
+                         at::Tensor* running_mean, at::Tensor* running_var);
+
+  at::ScalarType scalar_type() const { return scalar_type_; }
+  uint64_t seed() const { return seed_; }
+  const NamedTensors& tensors() const { return tensors_; }
+  const std::vector<LayerGraph::BatchNorm>& batch_norms() const {
+    return batch_norms_;
+  }
+  int64_t batch_norm_sums_size() const { return batch_norm_sums_size_; }
+
+ private:
+  at::ScalarType scalar_type_;
+  uint64_t seed_;
+  NamedTensors tensors_;
+  std::vector<LayerGraph::BatchNorm> batch_norms_;
+  int64_t batch_norm_sums_size_ = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,92 @@
+#include "worker/model/weights.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/model/safetensors.h"
+
+namespace headroom {
+namespace {
+
+bool same_kind(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_floating_point() == b.is_floating_point();
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path,
+                         const std::string& what) {
+  throw Error("weights", path.string() + ": " + what,
+              "use weights of this very model, or start a training from them "
+              "with --weights");
+}
+
+void check_strict(const std::filesystem::path& path, const Safetensors& file,
+                  const NamedTensors& state) {
+  std::set<std::string> names;
+  for (const NamedTensor& entry : state) {
+    names.insert(entry.name);
+    const auto found = file.tensors.find(entry.name);
+    if (found == file.tensors.end())
+      refuse(path, "there is no tensor " + entry.name);
+    const at::Tensor& stored = found->second;
+    if (stored.sizes() != entry.tensor->sizes() ||
+        !same_kind(stored, *entry.tensor))
+      refuse(path, entry.name + " is " +
+                       c10::str(stored.scalar_type(), " ", stored.sizes()) +
+                       " but the model has " +
+                       c10::str(entry.tensor->scalar_type(), " ",
+                                entry.tensor->sizes()));
+  }
+  for (const auto& [name, tensor] : file.tensors)
+    if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
+}
+
+}  // namespace
+
+void save_weights(const std::filesystem::path& path, const NamedTensors& state,
+                  const std::map<std::string, std::string>& metadata) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const NamedTensor& entry : state)
+    tensors.emplace_back(entry.name, *entry.tensor);
+  write_safetensors(path, tensors, metadata);
+}
+
+std::string to_string(const LoadReport& report,
+                      const std::filesystem::path& path) {
+  return "Transferred " + std::to_string(report.transferred) + "/" +
+         std::to_string(report.total) + " items from " + path.string();
+}
+
+LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
+                        const LoadOptions& options) {
+  Safetensors file = read_safetensors(path);
+  const NamedTensors state = graph.state();
+  if (options.mode == LoadMode::kStrict) check_strict(path, file, state);
+
+  const at::NoGradGuard no_grad;
+  LoadReport report;
+  report.total = static_cast<int64_t>(state.size());
+  for (const NamedTensor& entry : state) {
+    const auto found = file.tensors.find(entry.name);
+    const bool kept = options.mode == LoadMode::kTransfer &&
+                      options.keep_anchors &&
+                      entry.name.find("anchor") != std::string::npos;
+    if (kept || found == file.tensors.end() ||
+        found->second.sizes() != entry.tensor->sizes() ||
+        !same_kind(found->second, *entry.tensor)) {
+      report.skipped.push_back(entry.name);
+      continue;
+    }
+    entry.tensor->copy_(found->second);
+    ++report.transferred;
+  }
+  if (report.transferred == 0)
+    refuse(path, "none of its " + std::to_string(file.tensors.size()) +
+                     " tensors fits the model");
+  report.metadata = std::move(file.metadata);
+  return report;
+}
+
+}  // namespace headroom

@@ -1,0 +1,51 @@
+// weights: a model's state in and out of safetensors files under YOLOv5's
+// names.
+//
+// Two ways in: kStrict for the same model (validation, resuming), kTransfer for
+// a head start (another number of classes, another size): what matches by name
+// and shape is taken, the rest stays as it is. Values are converted to the
+// model's type; float16 and bfloat16 files load into float32 and float64.
+//
+// Errors: Error naming the file, the tensor and both shapes; nothing is changed
+// then.
+// Threads: one thread per model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/model/layer_graph.h"
+#include "worker/model/named_tensor.h"
+
+namespace headroom {
+
+// All entries of `state`, in the types they have.
+void save_weights(const std::filesystem::path& path, const NamedTensors& state,
+                  const std::map<std::string, std::string>& metadata);
+
+enum class LoadMode { kStrict, kTransfer };
+
+struct LoadOptions {
+  LoadMode mode = LoadMode::kStrict;
+  // kTransfer: keep the model's own anchors.
+  bool keep_anchors = false;
+};
+
+struct LoadReport {
+  int64_t transferred = 0;
+  int64_t total = 0;                 // entries of the model's state
+  std::vector<std::string> skipped;  // entries left as they were
+  std::map<std::string, std::string> metadata;
+};
+// "Transferred 343/349 items from yolov5s.safetensors".
+std::string to_string(const LoadReport& report,
+                      const std::filesystem::path& path);
+
+// kStrict: every entry is in the file with its shape, and nothing else is.
+LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
+                        const LoadOptions& options);
+
+}  // namespace headroom
