@@ -1,0 +1,141 @@
+#include "worker/metrics/average_precision.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "worker/metrics/precision_curve.h"
+
+namespace headroom {
+namespace {
+
+constexpr size_t kNumRecalls = 101;
+constexpr size_t kNumConfidences = 1000;
+constexpr size_t kSmoothing = 101;  // confidences under the box filter
+constexpr double kEpsilon = 1e-16;
+
+using ConfidenceCurve = std::vector<double>;  // over kNumConfidences
+
+double confidence_at(size_t i) {
+  return static_cast<double>(i) / (kNumConfidences - 1);
+}
+
+// y at `at`, for ascending x; of equal x the last counts.
+double interpolate(const std::vector<double>& x, const std::vector<double>& y,
+                   double at) {
+  const auto above = std::upper_bound(x.begin(), x.end(), at);
+  if (above == x.end()) return y.back();
+  if (above == x.begin()) return y.front();
+  const auto i = static_cast<size_t>(above - x.begin()) - 1;
+  return (y[i + 1] - y[i]) / (x[i + 1] - x[i]) * (at - x[i]) + y[i];
+}
+
+double area_under(const PrecisionCurve& curve) {
+  std::vector<double> recall = {0}, precision = {1};
+  recall.insert(recall.end(), curve.recall.begin(), curve.recall.end());
+  precision.insert(precision.end(), curve.precision.begin(),
+                   curve.precision.end());
+  recall.push_back(1);
+  precision.push_back(0);
+  make_envelope(precision);
+
+  double area = 0;
+  double last = interpolate(recall, precision, 0);
+  for (size_t i = 1; i < kNumRecalls; ++i) {
+    const double at = static_cast<double>(i) / (kNumRecalls - 1);
+    const double value = interpolate(recall, precision, at);
+    area += (value + last) / 2 / (kNumRecalls - 1);
+    last = value;
+  }
+  return area;
+}
+
+// A figure along the ranking, read at even confidences; `above` holds beyond
+// the highest confidence of the ranking.
+ConfidenceCurve by_confidence(std::span<const DetectionRecord> records,
+                              const std::vector<size_t>& ranking,
+                              const std::vector<double>& figure, double above) {
+  std::vector<double> negated;
+  negated.reserve(ranking.size());
+  for (const size_t i : ranking)
+    negated.push_back(-static_cast<double>(records[i].confidence));
+  ConfidenceCurve curve(kNumConfidences, above);
+  for (size_t i = 0; i < kNumConfidences; ++i) {
+    const double at = -confidence_at(i);
+    if (at >= negated.front()) curve[i] = interpolate(negated, figure, at);
+  }
+  return curve;
+}
+
+// Position of the first maximum of the box-filtered curve; its ends repeat.
+size_t smoothed_maximum(const ConfidenceCurve& curve) {
+  const auto half = static_cast<int64_t>(kSmoothing / 2);
+  size_t best = 0;
+  double best_sum = -1;
+  for (int64_t i = 0; i < static_cast<int64_t>(kNumConfidences); ++i) {
+    double sum = 0;
+    for (int64_t j = i - half; j <= i + half; ++j)
+      sum += curve[static_cast<size_t>(
+          std::clamp<int64_t>(j, 0, kNumConfidences - 1))];
+    if (sum > best_sum) {
+      best_sum = sum;
+      best = static_cast<size_t>(i);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+double ClassPrecision::mean_ap() const {
+  return std::accumulate(ap.begin(), ap.end(), 0.0) / kNumIouThresholds;
+}
+
+AveragePrecision compute_average_precision(
+    std::span<const DetectionRecord> records,
+    std::span<const int64_t> labels_per_class) {
+  const auto ranking = rank_by_class(records, labels_per_class.size());
+  AveragePrecision result;
+  std::vector<ConfidenceCurve> precisions, recalls;
+  ConfidenceCurve f1_sum(kNumConfidences, 0.0);
+  for (size_t c = 0; c < labels_per_class.size(); ++c) {
+    if (labels_per_class[c] == 0) continue;
+    ClassPrecision& figures = result.classes.emplace_back();
+    figures.class_index = static_cast<int64_t>(c);
+    figures.labels = labels_per_class[c];
+    precisions.emplace_back(kNumConfidences, 0.0);
+    recalls.emplace_back(kNumConfidences, 0.0);
+    if (ranking[c].empty()) continue;
+
+    for (size_t t = 0; t < kNumIouThresholds; ++t) {
+      const PrecisionCurve curve = precision_curve(
+          records, ranking[c], t, labels_per_class[c], kEpsilon, 0);
+      figures.ap[t] = area_under(curve);
+      if (t != 0) continue;
+      precisions.back() =
+          by_confidence(records, ranking[c], curve.precision, 1);
+      recalls.back() = by_confidence(records, ranking[c], curve.recall, 0);
+    }
+    for (size_t i = 0; i < kNumConfidences; ++i) {
+      const double p = precisions.back()[i], r = recalls.back()[i];
+      f1_sum[i] += 2 * p * r / (p + r + kEpsilon);
+    }
+  }
+  if (result.classes.empty()) return result;
+
+  // The sum over the classes has its maximum where their mean has.
+  const size_t best = smoothed_maximum(f1_sum);
+  const auto num_classes = static_cast<double>(result.classes.size());
+  result.confidence = confidence_at(best);
+  for (size_t i = 0; i < result.classes.size(); ++i) {
+    ClassPrecision& figures = result.classes[i];
+    figures.precision = precisions[i][best];
+    figures.recall = recalls[i][best];
+    result.map50 += figures.ap50() / num_classes;
+    result.map += figures.mean_ap() / num_classes;
+    result.precision += figures.precision / num_classes;
+    result.recall += figures.recall / num_classes;
+  }
+  return result;
+}
+
+}  // namespace headroom

@@ -1,0 +1,83 @@
+// Average precision by YOLOv5's definition.
+//
+// Per image, detections are matched to labels at ten IoU thresholds; that
+// leaves one record per detection. Records of all images and ranks are pooled
+// and reduced to precision-recall figures. Records, never averages, are what
+// ranks exchange: AP of a whole is no mean of the parts' AP.
+//
+//   matching   per threshold: each detection turns to the object of its class
+//              that it overlaps most; each object takes the first such
+//              detection; nobody has a second choice
+//   curve      sorted by confidence, recall = TP/labels, precision = TP/(TP+FP)
+//   AP         envelope of precision with (0, 1) before and (1, 0) behind the
+//              curve, linear at 101 recalls, trapezoids; a perfect class has
+//              .995
+//   P, R       class means at the confidence where the smoothed mean F1 is
+//              highest
+//
+// coco_ap.h has the other definition.
+// Threads: pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/metrics/detection.h"
+
+namespace headroom {
+
+inline constexpr size_t kNumIouThresholds = 10;
+
+// 0.5, 0.55 ... 0.95, in float32.
+const std::array<float, kNumIouThresholds>& iou_thresholds();
+
+using Matched = std::array<bool, kNumIouThresholds>;
+
+// Trivially copyable: arrays of it are gathered as bytes.
+struct DetectionRecord {
+  float confidence = 0;
+  int32_t class_index = 0;
+  Matched correct = {};  // per IoU threshold
+};
+
+// One image. Boxes of both in the same pixels.
+// REQUIRES: detections in descending confidence.
+std::vector<Matched> match_detections(std::span<const Detection> detections,
+                                      std::span<const LabelledBox> labels);
+std::vector<DetectionRecord> match_records(
+    std::span<const Detection> detections, std::span<const LabelledBox> labels);
+
+struct ClassPrecision {
+  int64_t class_index = 0;
+  int64_t labels = 0;
+  std::array<double, kNumIouThresholds> ap = {};
+  double precision = 0;  // at the common confidence
+  double recall = 0;
+
+  double ap50() const { return ap[0]; }
+  double mean_ap() const;
+};
+
+// Means over the classes that have labels; zeros when none has.
+struct AveragePrecision {
+  double map50 = 0;
+  double map = 0;  // over the thresholds too
+  double precision = 0;
+  double recall = 0;
+  double confidence = 0;                // where precision and recall are read
+  std::vector<ClassPrecision> classes;  // those with labels, ascending
+
+  // What the best weights are chosen by.
+  double fitness() const { return 0.1 * map50 + 0.9 * map; }
+};
+
+// labels_per_class[c] counts the labels of class c over all images. Equal
+// confidences count in the order given: pool ranks in the order of the images.
+// REQUIRES: every record's class is an index of labels_per_class.
+AveragePrecision compute_average_precision(
+    std::span<const DetectionRecord> records,
+    std::span<const int64_t> labels_per_class);
+
+}  // namespace headroom

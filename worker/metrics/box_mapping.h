@@ -1,0 +1,24 @@
+// Boxes between the network's letterboxed input and the source image.
+//
+// Threads: pure. Arithmetic in float32, as the reference's.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/metrics/detection.h"
+
+namespace headroom {
+
+// How a source image lies in the network's input: input = source*ratio + pad.
+struct Letterbox {
+  int64_t height = 0;  // of the source
+  int64_t width = 0;
+  double ratio = 1;
+  double pad_x = 0;
+  double pad_y = 0;
+};
+
+// Input pixels to source pixels, clipped to the image.
+Corners to_source(const Corners& box, const Letterbox& letterbox);
+
+}  // namespace headroom

@@ -1,0 +1,53 @@
+#include "worker/metrics/precision_curve.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+std::vector<std::vector<size_t>> rank_by_class(
+    std::span<const DetectionRecord> records, size_t num_classes) {
+  std::vector<size_t> order(records.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return records[a].confidence > records[b].confidence;
+  });
+  std::vector<std::vector<size_t>> ranking(num_classes);
+  for (const size_t i : order) {
+    const int32_t c = records[i].class_index;
+    HEADROOM_CHECK(c >= 0 && static_cast<size_t>(c) < num_classes,
+                   "class " + std::to_string(c) + " of a detection, " +
+                       std::to_string(num_classes) + " classes");
+    ranking[static_cast<size_t>(c)].push_back(i);
+  }
+  return ranking;
+}
+
+PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
+                               const std::vector<size_t>& ranking,
+                               size_t threshold_index, int64_t labels,
+                               double recall_epsilon,
+                               double precision_epsilon) {
+  PrecisionCurve curve;
+  curve.recall.reserve(ranking.size());
+  curve.precision.reserve(ranking.size());
+  const double total = static_cast<double>(labels) + recall_epsilon;
+  double true_positives = 0, seen = 0;
+  for (const size_t i : ranking) {
+    true_positives += records[i].correct[threshold_index] ? 1 : 0;
+    seen += 1;
+    curve.recall.push_back(true_positives / total);
+    curve.precision.push_back(true_positives / (seen + precision_epsilon));
+  }
+  return curve;
+}
+
+void make_envelope(std::vector<double>& precision) {
+  for (size_t i = precision.size(); i-- > 1;)
+    precision[i - 1] = std::max(precision[i - 1], precision[i]);
+}
+
+}  // namespace headroom
