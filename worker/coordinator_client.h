@@ -37,13 +37,13 @@ struct Assignment {
 };
 
 struct ProgressReport {
-  int64_t step = 0, num_steps = 0;      // committed so far, of the whole run
+  int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
   int64_t epoch = 0, num_epochs = 0;
   int64_t step_in_epoch = 0, steps_per_epoch = 0;
-  double box = 0, obj = 0, cls = 0;     // means over the epoch so far
-  double images_per_second = 0;         // over all ranks
+  double box = 0, obj = 0, cls = 0;  // means over the epoch so far
+  double images_per_second = 0;      // over all ranks
   int64_t measured_peak_bytes = 0;
-  int64_t predicted_peak_bytes = 0;     // 0: not known
+  int64_t predicted_peak_bytes = 0;  // 0: not known
   int64_t image_height = 0, image_width = 0;
   std::string phase = "start";
 };

@@ -20,6 +20,8 @@ struct Batch {
   at::Tensor images;
   std::vector<LabelRow> labels;    // `image` counts from the first local sample
   std::vector<int64_t> samples;    // n indices into the data set
+  // Training: the whole global batch in its order, for the ledger.
+  std::vector<int64_t> global_samples;
   // Letterbox of each sample, to map boxes back (validation).
   struct Geometry {
     int64_t height = 0, width = 0;  // of the source image, EXIF applied

@@ -1,0 +1,44 @@
+// Checkpoints: the state after N committed steps, in checkpoints/step-N/.
+//
+//   state.safetensors   every flat buffer, entry by entry, under
+//                       "<buffer>.<YOLOv5 name>" (logical tensors, so that a
+//                       later run may split them differently)
+//   MANIFEST.json       counters, the run's plan, sizes and XXH3-128 digests of
+//                       the files; renamed into place last
+//
+// A folder without its manifest does not count. Loading goes from the newest
+// to the oldest: a damaged one is named and the one before is used.
+// Errors: Error naming file and remedy; saving to a full disk is exit 5.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/training_state.h"
+
+namespace headroom {
+
+// Writes checkpoints/step-N for N = state.counters.committed_steps, then
+// removes all but the newest `keep` (and every unfinished older folder).
+// Returns the new folder. `plan_json`: the plan the state was made under.
+std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
+                                      TrainingState& state,
+                                      const std::string& plan_json,
+                                      int64_t keep);
+
+struct LoadedCheckpoint {
+  std::filesystem::path folder;
+  std::vector<std::string> damaged;  // one line for each newer one refused
+};
+
+// Fills `state` from the newest valid checkpoint. Throws Error when there is
+// none, with the newest one's fault.
+LoadedCheckpoint load_newest_checkpoint(
+    const std::filesystem::path& checkpoints, TrainingState& state);
+
+// Bytes that a checkpoint of `state` takes, for the disk check at the start.
+int64_t checkpoint_bytes(TrainingState& state);
+
+}  // namespace headroom

@@ -1,0 +1,115 @@
+#include "worker/generation_loop.h"
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/collectives/backend.h"
+#include "worker/training_run.h"
+#include "worker/validation_run.h"
+
+namespace headroom {
+namespace {
+
+// A peer that dies is noticed at once by its closed connection, a silent node
+// by the coordinator; this bounds only what neither sees. Rank 0 may be busy
+// writing a checkpoint meanwhile.
+constexpr std::chrono::minutes kOperationTimeout{2};
+
+std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
+                                            CoordinatorClient& client,
+                                            const WorkerOptions& options) {
+  GlooOptions gloo;
+  gloo.hostname = options.advertise_host;
+  gloo.timeout = kOperationTimeout;
+  return make_communicator(assignment.plan.backend,
+                           client.rendezvous(assignment.generation), "ranks",
+                           assignment.rank, assignment.world_size, gloo);
+}
+
+void finish(CoordinatorClient& client, const Assignment& assignment,
+            const RunEnd& end, int64_t committed_steps) {
+  if (assignment.rank != 0) return;
+  client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
+}
+
+// What an exception that is not a lost peer means for the run.
+struct Refusal {
+  int exit_code = 1;
+  std::string message;
+};
+
+Refusal describe(const std::exception_ptr& exception) {
+  constexpr int kResource = static_cast<int>(ExitCode::kResource);
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {static_cast<int>(error.exit_code()), error.what()};
+  } catch (const c10::OutOfMemoryError& error) {
+    return {kResource, "[memory] " +
+                           std::string(error.what_without_backtrace()) +
+                           ": use a smaller --batch or --img"};
+  } catch (const c10::Error& error) {
+    return {kResource,
+            "[worker] " + std::string(error.what_without_backtrace())};
+  } catch (const std::bad_alloc&) {
+    return {kResource,
+            "[memory] the process is out of host memory: use a smaller "
+            "--batch, --img or --host-memory-limit"};
+  } catch (const std::exception& error) {
+    return {kResource, "[worker] " + std::string(error.what())};
+  }
+}
+
+}  // namespace
+
+int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
+  std::unique_ptr<TrainingRun> training;  // outlives a lost peer
+  for (;;) {
+    const Assignment assignment = client.next_assignment();
+    if (assignment.action == Action::kExit) return 0;
+    log::set_prefix("gen " + std::to_string(assignment.generation) + " rank " +
+                    std::to_string(assignment.rank) + "/" +
+                    std::to_string(assignment.world_size));
+    const auto committed = [&] {
+      return training ? training->committed_steps() : 0;
+    };
+    try {
+      if (assignment.action == Action::kSaveAndExit) {
+        HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
+        const RunEnd end = training->save_committed();
+        client.finish(end.exit_code, end.reason, end.result_json, committed());
+        continue;
+      }
+      const std::unique_ptr<Communicator> communicator =
+          connect_ranks(assignment, client, options);
+      const RunConfig config =
+          parse_run_config(assignment.run_config_yaml, "run.yaml");
+      if (config.command == "val") {
+        const RunEnd end = run_validation(assignment, client, *communicator);
+        finish(client, assignment, end, 0);
+      } else {
+        training = std::make_unique<TrainingRun>(assignment, client);
+        const RunEnd end = training->run(*communicator);
+        finish(client, assignment, end, committed());
+      }
+    } catch (const CommunicationError& error) {
+      log::debug(error.what());
+      client.report_failure(static_cast<int>(ExitCode::kResource), error.what(),
+                            committed(), /*peer_lost=*/true);
+    } catch (...) {
+      const Refusal refusal = describe(std::current_exception());
+      client.report_failure(refusal.exit_code, refusal.message, committed(),
+                            /*peer_lost=*/false);
+      return refusal.exit_code;
+    }
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,21 @@
+// The life of a worker: join, get an assignment, do it, until told to leave.
+//
+// The only place that catches a lost peer: the uncommitted step is dropped, the
+// coordinator is told how far this worker has committed, and the next
+// assignment says what to do with that state.
+#pragma once
+
+#include <string>
+
+#include "worker/coordinator_client.h"
+
+namespace headroom {
+
+struct WorkerOptions {
+  std::string advertise_host = "127.0.0.1";  // where peers reach this worker
+};
+
+// Returns the worker's exit code.
+int run_generations(CoordinatorClient& client, const WorkerOptions& options);
+
+}  // namespace headroom

@@ -1,0 +1,15 @@
+// network_input: loaded images as the network wants them.
+//
+// [n, H, W, 3] uint8 -> [n, 3, H, W] of `scalar_type` in channels-last memory
+// (no pixel moves), divided by 255 in float32 also where the run is in float64,
+// so that both precisions start from the same numbers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+namespace headroom {
+
+at::Tensor network_input(const at::Tensor& images, at::ScalarType scalar_type);
+
+}  // namespace headroom

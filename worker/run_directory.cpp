@@ -1,0 +1,57 @@
+#include "worker/run_directory.h"
+
+#include <system_error>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/model/atomic_file.h"
+
+namespace headroom {
+
+namespace fs = std::filesystem;
+
+void RunDirectory::create(bool may_exist, int64_t needed_bytes) const {
+  std::error_code error;
+  const bool existed = fs::exists(root_, error);
+  if (existed && !may_exist) {
+    throw Error("run",
+                "the run directory " + root_.string() +
+                    " was made by another run in the meantime",
+                "start again, or give --exist-ok");
+  }
+  fs::create_directories(root_, error);
+  if (error) {
+    throw Error("run",
+                "cannot make the run directory " + root_.string() + " (" +
+                    error.message() + ")",
+                "choose a writable one with --project DIR");
+  }
+  const auto space = fs::space(root_, error);
+  if (!error && static_cast<int64_t>(space.available) < needed_bytes) {
+    if (!existed) fs::remove(root_, error);
+    throw Error("run",
+                "the disk of " + root_.string() + " has " +
+                    format_bytes(static_cast<int64_t>(space.available)) +
+                    " free, but checkpoints and weights need " +
+                    format_bytes(needed_bytes),
+                "free some space, or choose another disk with --project DIR");
+  }
+  for (const fs::path& folder : {weights(), checkpoints()}) {
+    fs::create_directories(folder, error);
+    if (error) {
+      throw Error(
+          "run",
+          "cannot make " + folder.string() + " (" + error.message() + ")",
+          "choose a writable folder with --project DIR");
+    }
+  }
+}
+
+void RunDirectory::write_text(const std::string& name,
+                              const std::string& text) const {
+  AtomicFile file(root_ / name);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace headroom

@@ -1,0 +1,35 @@
+// RunDirectory: the files of a run that everybody can rely on
+// (README, "What a run leaves behind").
+//
+// Only rank 0 writes. The folder is made after everything that can refuse a
+// run has been checked, so a refusal leaves nothing behind.
+//
+// Errors: Error (exit 2) when the folder cannot be made or written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace headroom {
+
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
+
+  // Makes the folder and its sub-folders. `may_exist`: --exist-ok or --resume.
+  // Refuses when less than `needed_bytes` are free there, naming both.
+  void create(bool may_exist, int64_t needed_bytes) const;
+
+  // Writes a small text file under a temporary name and renames it into place.
+  void write_text(const std::string& name, const std::string& text) const;
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path weights() const { return root_ / "weights"; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace headroom

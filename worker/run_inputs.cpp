@@ -1,0 +1,116 @@
+#include "worker/run_inputs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "configs/data_config.h"
+#include "parallel/base/check.h"
+#include "worker/data/synthetic.h"
+#include "worker/loss/target_assignment.h"
+#include "worker/model/safetensors.h"
+
+namespace headroom {
+namespace {
+
+constexpr const char* kDefaultModel = "yolov5s";
+
+Split split_of(const std::string& task) {
+  if (task == "train") return Split::kTrain;
+  return task == "test" ? Split::kTest : Split::kVal;
+}
+
+Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
+                   std::vector<DataReport>& reports) {
+  IndexOptions options;
+  options.single_cls = config.single_cls;
+  options.num_threads = std::max<int64_t>(1, config.loader_threads);
+  IndexedDataset indexed = index_dataset(data, split, options);
+  reports.push_back(std::move(indexed.report));
+  return std::move(indexed.dataset);
+}
+
+}  // namespace
+
+RunInputs read_inputs(const RunConfig& config) {
+  RunInputs inputs;
+  inputs.table =
+      load_model_table(config.cfg.empty() ? kDefaultModel : config.cfg);
+  if (config.synthetic_input) {
+    for (int64_t i = 0; i < kSyntheticClasses; ++i) {
+      inputs.class_names.push_back("class" + std::to_string(i));
+    }
+    return inputs;
+  }
+  if (config.data.empty()) {
+    throw Error("data", "no data set was given", "give one with --data FILE");
+  }
+  const DataConfig data = load_data_config(config.data);
+  inputs.class_names =
+      config.single_cls ? std::vector<std::string>{"item"} : data.names;
+  if (config.command == "val") {
+    inputs.validation =
+        read_split(data, split_of(config.task), config, inputs.reports);
+  } else {
+    inputs.training = read_split(data, Split::kTrain, config, inputs.reports);
+    inputs.validation = read_split(data, Split::kVal, config, inputs.reports);
+  }
+  return inputs;
+}
+
+at::ScalarType scalar_type_of(Precision precision) {
+  return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
+}
+
+int64_t round_up_to_stride(int64_t size, int64_t stride) {
+  return std::max((size + stride - 1) / stride, int64_t{2}) * stride;
+}
+
+LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
+  LoaderOptions options;
+  options.seed = config.seed;
+  options.stride = model.max_stride();
+  options.image_height =
+      round_up_to_stride(config.image_height, options.stride);
+  options.image_width = round_up_to_stride(config.image_width, options.stride);
+  options.hyp = config.hyp;
+  options.num_threads = config.loader_threads;
+  options.host_memory_limit_bytes = config.host_memory_limit;
+  options.assign = [levels = model.levels(), threshold = config.hyp.anchor_t,
+                    type = scalar_type_of(config.precision)](
+                       const std::vector<LabelRow>& labels, int64_t height,
+                       int64_t width) {
+    std::vector<LevelGrid> grids;
+    for (const LayerGraph::Level& level : levels) {
+      LevelGrid grid{height / level.stride, width / level.stride, {}};
+      for (const auto& [w, h] : level.anchors) {
+        grid.anchors.emplace_back(w / static_cast<double>(level.stride),
+                                  h / static_cast<double>(level.stride));
+      }
+      grids.push_back(std::move(grid));
+    }
+    return assign_targets(labels, grids, threshold, type);
+  };
+  return options;
+}
+
+std::string model_of_weights(const std::string& file) {
+  const SafetensorsHeader header = read_safetensors_header(file);
+  const auto model = header.metadata.find("model");
+  if (model == header.metadata.end()) {
+    throw Error("val", file + " does not say which model it holds",
+                "name it, for example --cfg yolov5n");
+  }
+  return model->second;
+}
+
+std::map<std::string, std::string> weights_metadata(const RunConfig& config,
+                                                    const RunInputs& inputs,
+                                                    int64_t epoch) {
+  return {{"format", "headroom-weights"},
+          {"model", config.cfg.empty() ? kDefaultModel : config.cfg},
+          {"names", nlohmann::json(inputs.class_names).dump()},
+          {"epoch", std::to_string(epoch)}};
+}
+
+}  // namespace headroom

@@ -1,0 +1,55 @@
+// RunInputs: what a run's configuration comes to once its files are read: the
+// model table, the classes, the data sets and what was wrong with them.
+//
+// Reads labels and image headers, never pixels. Every rank reads for itself.
+// Errors: Error (exit 2 for the request, exit 4 for the data).
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/model_table.h"
+#include "configs/run_config.h"
+#include "worker/data/dataset.h"
+#include "worker/data/loader_options.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+struct RunInputs {
+  ModelTable table;
+  std::vector<std::string> class_names;
+  std::optional<Dataset> training;  // neither with synthetic input
+  std::optional<Dataset> validation;
+  std::vector<DataReport> reports;
+
+  int64_t num_classes() const {
+    return static_cast<int64_t>(class_names.size());
+  }
+};
+
+// For `train` the splits train and val, for `val` the split config.task.
+RunInputs read_inputs(const RunConfig& config);
+
+at::ScalarType scalar_type_of(Precision precision);
+
+// `size` rounded up to a multiple of `stride`, at least two strides.
+int64_t round_up_to_stride(int64_t size, int64_t stride);
+
+// What every loader of a run has in common; `model` must outlive the options.
+LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model);
+
+// The model that a weights file says it holds; Error when it does not say.
+std::string model_of_weights(const std::string& file);
+
+// What a weights file says about itself.
+std::map<std::string, std::string> weights_metadata(const RunConfig& config,
+                                                    const RunInputs& inputs,
+                                                    int64_t epoch);
+
+}  // namespace headroom

@@ -1,0 +1,44 @@
+#include "worker/step_groups.h"
+
+#include <algorithm>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+StepGroups groups_of(const GroupRequest& request, SampleRange micro_batch) {
+  const std::vector<SampleRange> all = batch_norm_groups(
+      request.global_size, request.group_size, request.smallest_map_elements);
+
+  StepGroups result;
+  bool is_whole_share = false;
+  for (int rank = 0; rank < request.data_parallel_size; ++rank) {
+    const SampleRange share =
+        share_of(request.global_size, request.data_parallel_size, rank);
+    is_whole_share |= share == micro_batch;
+    for (const SampleRange& group : all) {
+      result.span_ranks |= group.begin < share.begin && share.begin < group.end;
+    }
+  }
+  HEADROOM_CHECK(!result.span_ranks || is_whole_share,
+                 "a batch-norm group spans ranks, but micro-batch [" +
+                     std::to_string(micro_batch.begin) + ", " +
+                     std::to_string(micro_batch.end) +
+                     ") is not a rank's whole share");
+
+  for (const SampleRange& group : all) {
+    const int64_t begin = std::max(group.begin, micro_batch.begin);
+    const int64_t end = std::min(group.end, micro_batch.end);
+    if (begin >= end && !result.span_ranks) continue;
+    BatchNormGroup local;
+    local.local_begin = begin < end ? begin - micro_batch.begin : 0;
+    local.local_end = begin < end ? end - micro_batch.begin : 0;
+    local.global_samples = group.size();
+    local.counts_here =
+        micro_batch.begin <= group.begin && group.begin < micro_batch.end;
+    result.groups.push_back(local);
+  }
+  return result;
+}
+
+}  // namespace headroom

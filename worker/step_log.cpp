@@ -1,0 +1,80 @@
+#include "worker/step_log.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes of the leading lines whose step is below `first_step`. A torn last line
+// of a killed run is not a line.
+uintmax_t bytes_to_keep(const fs::path& path, int64_t first_step) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  uintmax_t keep = 0;
+  while (std::getline(file, line) && !file.eof()) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_discarded() || !record.contains("step") ||
+        record["step"].get<int64_t>() >= first_step) {
+      break;
+    }
+    keep += line.size() + 1;
+  }
+  return keep;
+}
+
+}  // namespace
+
+StepLog::StepLog(const fs::path& file, int64_t first_step) : path_(file) {
+  std::error_code error;
+  if (fs::exists(path_, error)) {
+    fs::resize_file(path_, bytes_to_keep(path_, first_step), error);
+  }
+  file_.open(path_, std::ios::binary | std::ios::app);
+  if (!file_ || error) {
+    throw Error("run", "cannot write " + path_.string(),
+                "choose a writable folder with --project DIR");
+  }
+}
+
+void StepLog::write(const StepRecord& record) {
+  const StepResult& result = record.result;
+  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
+    memory.push_back(
+        {{"rank", rank},
+         {"predicted_peak_bytes", nullptr},
+         {"measured_peak_bytes", result.measured_peak_bytes[rank]}});
+  }
+  // Doubles are written with as many digits as it takes to read the same bits.
+  const nlohmann::ordered_json line = {
+      {"step", record.step},
+      {"epoch", record.epoch},
+      {"generation", record.generation},
+      {"attempt", record.attempt},
+      {"optimizer_step", result.optimizer_stepped},
+      {"loss", result.loss},
+      {"box", result.box},
+      {"obj", result.obj},
+      {"cls", result.cls},
+      {"grad_norm", result.gradient_norm},
+      {"lr", result.settings.lr},
+      {"samples", record.samples},
+      {"images_per_second", record.images_per_second},
+      {"seconds", record.seconds},
+      {"memory", memory}};
+  file_ << line.dump() << '\n';
+  file_.flush();
+  if (!file_) {
+    throw Error("run", "cannot write " + path_.string() + " (disk full?)",
+                "free some space, then continue with --resume",
+                ExitCode::kResource);
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,53 @@
+// TrainingRun: one generation's training, from the checks before the first step
+// to the last line of summary.json.
+//
+//   prepare   data set, model, weights or checkpoint, run directory
+//   epochs    steps, validation, results, weights, checkpoint
+//   end       all epochs, --max-steps, patience, Ctrl-C, or a step that cannot
+//             be committed; always at a committed step
+//
+// Rank 0 writes; every rank takes the same decisions from the same numbers.
+//
+// Ownership: owns the training state, which outlives a lost peer so that it can
+// still be saved (save_committed).
+// Threads: one, besides the loader's.
+// Errors: CommunicationError when a peer is lost; Error otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "worker/coordinator_client.h"
+
+namespace headroom {
+
+class Communicator;
+
+// How a run ended that ended as it should.
+struct RunEnd {
+  int exit_code = 0;
+  std::string reason;
+  std::string result_json;
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(const Assignment& assignment, CoordinatorClient& client);
+  ~TrainingRun();
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+
+  // Everything that can refuse the run, then its training. Collective.
+  RunEnd run(Communicator& communicator);
+
+  // After a peer was lost: writes the state of the last committed step.
+  RunEnd save_committed();
+  int64_t committed_steps() const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,57 @@
+// validate: mean average precision over a split, spread over all ranks.
+//
+// Every rank takes its share of the fixed list of batches, runs the network,
+// non-maximum suppression and matching, and the per-image results are gathered:
+// averages of averages would be wrong. No image is counted twice.
+//
+// Collective; the same result on every rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/loader.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+struct ClassResult {
+  std::string name;
+  int64_t labels = 0;
+  double precision = 0, recall = 0, map50 = 0, map = 0;
+};
+
+struct ValidationResult {
+  int64_t images = 0, labels = 0;
+  // YOLOv5's definition, means over the classes that have labels.
+  double precision = 0, recall = 0, map50 = 0, map = 0;
+  // pycocotools' definition, at most 100 detections per image and class.
+  double coco_map50 = 0, coco_map = 0;
+  // Means over batches of the loss terms, with their gains.
+  double box = 0, obj = 0, cls = 0;
+  std::vector<ClassResult> classes;  // that have labels
+  std::vector<std::string> faults;   // images that could not be read
+  double seconds = 0;
+
+  // What best.safetensors is chosen by.
+  double fitness() const { return 0.1 * map50 + 0.9 * map; }
+};
+
+struct ValidationOptions {
+  double confidence_threshold = 0.001;
+  double nms_iou_threshold = 0.6;
+  int64_t max_detections = 300;
+  LossGains gains;
+  std::vector<std::string> class_names;
+};
+
+// `loader` yields this rank's share of the split (validation mode).
+ValidationResult validate(LayerGraph& model, Loader& loader,
+                          Communicator& communicator,
+                          const ValidationOptions& options);
+
+}  // namespace headroom

@@ -1,0 +1,66 @@
+#include "worker/validation_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/loader.h"
+#include "worker/model/weights.h"
+#include "worker/results.h"
+#include "worker/run_directory.h"
+#include "worker/run_inputs.h"
+#include "worker/validate.h"
+
+namespace headroom {
+
+RunEnd run_validation(const Assignment& assignment, CoordinatorClient& client,
+                      Communicator& communicator) {
+  RunConfig config = parse_run_config(assignment.run_config_yaml, "run.yaml");
+  if (config.weights.empty()) {
+    throw Error("val", "no weights were given",
+                "give them with --weights FILE.safetensors");
+  }
+  if (config.cfg.empty()) config.cfg = model_of_weights(config.weights);
+  const RunInputs inputs = read_inputs(config);
+  LayerGraph model(inputs.table, inputs.num_classes(),
+                   scalar_type_of(config.precision), config.seed);
+  load_weights(config.weights, model, {});
+
+  LoaderOptions options = loader_options(config, model);
+  options.mode = LoaderMode::kValidation;
+  options.dataset = &*inputs.validation;
+  options.global_batch_size = config.global_batch_size;
+  options.micro_batch_size = config.global_batch_size;
+  options.data_parallel_size = communicator.size();
+  options.data_parallel_rank = communicator.rank();
+  Loader loader(options);
+
+  ValidationOptions validation;
+  validation.confidence_threshold = config.confidence_threshold;
+  validation.nms_iou_threshold = config.nms_iou_threshold;
+  validation.max_detections = config.max_detections;
+  validation.class_names = inputs.class_names;
+  validation.gains = scale_gains(
+      config.hyp, static_cast<int64_t>(model.levels().size()),
+      inputs.num_classes(), std::max(options.image_height, options.image_width),
+      config.label_smoothing);
+  ProgressReport progress;
+  progress.phase = "validate";
+  progress.image_height = options.image_height;
+  progress.image_width = options.image_width;
+  client.set_progress(progress);
+
+  const ValidationResult result =
+      validate(model, loader, communicator, validation);
+  RunEnd end{0, "validated " + std::to_string(result.images) + " images",
+             to_json(result)};
+  if (assignment.rank == 0) {
+    const RunDirectory directory(assignment.run_directory);
+    directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
+    directory.write_text("results.json", end.result_json + "\n");
+  }
+  return end;
+}
+
+}  // namespace headroom
