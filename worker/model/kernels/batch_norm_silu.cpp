@@ -1,0 +1,252 @@
+#include "worker/model/kernels/batch_norm_silu.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "worker/model/kernels/vector_kernels.h"
+
+namespace headroom {
+
+namespace {
+
+// Elements of a chunk: with two or three arrays it stays in a second-level
+// cache, and the largest maps still give every thread many.
+constexpr int64_t kChunkElements = 1 << 16;
+
+// Pixels seen as the vector kernels' rows: `pixels_per_row` at a time, and a
+// last row that is copied to be padded.
+struct RowView {
+  int64_t channels;
+  int64_t pixels;
+  int64_t pixels_per_row;
+
+  RowView(int64_t channels, int64_t pixels, int64_t block)
+      : channels(channels),
+        pixels(pixels),
+        pixels_per_row(block / std::gcd(channels, block)) {}
+
+  int64_t period() const { return channels * pixels_per_row; }
+  int64_t whole_rows() const { return pixels / pixels_per_row; }
+  int64_t rest_elements() const { return pixels % pixels_per_row * channels; }
+  int64_t rows_per_chunk() const {
+    return std::max<int64_t>(1, kChunkElements / period());
+  }
+  int64_t chunks() const {
+    return (whole_rows() + rows_per_chunk() - 1) / rows_per_chunk();
+  }
+};
+
+// A per-channel value for each column of a row.
+template <typename T, typename Value>
+std::vector<T> columns(const RowView& view, Value value) {
+  std::vector<T> result(view.period());
+  for (int64_t c = 0; c < view.channels; ++c) result[c] = T(value(c));
+  for (int64_t i = view.channels; i < view.period(); ++i)
+    result[i] = result[i - view.channels];
+  return result;
+}
+
+// What rounding the mean to T loses goes into the bias, so that channels whose
+// mean is large against their deviation keep their precision.
+template <typename T>
+struct NormColumns {
+  std::vector<T> mean, scale, bias;
+
+  NormColumns(const RowView& view, const ChannelNorm& norm)
+      : mean(columns<T>(view, [&](int64_t c) { return norm.mean[c]; })),
+        scale(columns<T>(view, [&](int64_t c) { return norm.scale(c); })),
+        bias(columns<T>(view, [&](int64_t c) {
+          return norm.bias[c] + lost(norm, c) * norm.scale(c);
+        })) {}
+
+  static double lost(const ChannelNorm& norm, int64_t c) {
+    return static_cast<double>(static_cast<T>(norm.mean[c])) - norm.mean[c];
+  }
+};
+
+// The last pixels as one row; `padding` fills the columns they leave.
+template <typename T>
+std::vector<T> padded_rest(const RowView& view, const T* data,
+                           std::vector<T> padding) {
+  std::copy_n(data + view.whole_rows() * view.period(), view.rest_elements(),
+              padding.begin());
+  return padding;
+}
+
+// Runs body(first_row, rows, chunk) for every chunk of whole rows.
+template <typename Body>
+void for_each_chunk(const RowView& view, const Body& body) {
+  at::parallel_for(0, view.chunks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t row = chunk * view.rows_per_chunk();
+      body(row, std::min(view.rows_per_chunk(), view.whole_rows() - row),
+           chunk);
+    }
+  });
+}
+
+// Two sums per column for every chunk, then for the rest.
+class ColumnSums {
+ public:
+  explicit ColumnSums(const RowView& view)
+      : view_(view), values_((view.chunks() + 1) * 2 * view.period()) {}
+
+  double* first(int64_t chunk) {
+    return values_.data() + chunk * 2 * view_.period();
+  }
+  double* second(int64_t chunk) { return first(chunk) + view_.period(); }
+
+  void add_up(std::span<double> first_sums, std::span<double> second_sums) {
+    std::fill(first_sums.begin(), first_sums.end(), 0.0);
+    std::fill(second_sums.begin(), second_sums.end(), 0.0);
+    for (int64_t chunk = 0; chunk <= view_.chunks(); ++chunk) {
+      for (int64_t i = 0; i < view_.period(); i += view_.channels) {
+        for (int64_t c = 0; c < view_.channels; ++c) {
+          first_sums[c] += first(chunk)[i + c];
+          second_sums[c] += second(chunk)[i + c];
+        }
+      }
+    }
+  }
+
+ private:
+  RowView view_;
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+template <typename T>
+void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
+                  std::span<double> sum_squares) {
+  std::fill(sum.begin(), sum.end(), 0.0);
+  std::fill(sum_squares.begin(), sum_squares.end(), 0.0);
+  if (pixels == 0) return;
+  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const RowView view(sum.size(), pixels, kernels.block);
+  // The first pixel is as good a centre as any: what matters is that it is
+  // within some deviations of the mean.
+  const std::vector<T> shift =
+      columns<T>(view, [&](int64_t c) { return y[c]; });
+  ColumnSums sums(view);
+  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
+    kernels.sums(y + row * view.period(), rows, view.period(), shift.data(),
+                 sums.first(chunk), sums.second(chunk));
+  });
+  if (view.rest_elements() > 0) {
+    const std::vector<T> rest = padded_rest(view, y, shift);
+    kernels.sums(rest.data(), 1, view.period(), shift.data(),
+                 sums.first(view.chunks()), sums.second(view.chunks()));
+  }
+  sums.add_up(sum, sum_squares);
+  const double n = static_cast<double>(pixels);
+  for (int64_t c = 0; c < view.channels; ++c) {
+    const double centre = shift[c];
+    sum_squares[c] += centre * (2 * sum[c] + n * centre);
+    sum[c] += n * centre;
+  }
+}
+
+template <typename T>
+void batch_norm_silu(const T* y, T* out, int64_t pixels,
+                     const ChannelNorm& norm) {
+  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const RowView view(norm.channels(), pixels, kernels.block);
+  const NormColumns<T> c(view, norm);
+  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
+    const int64_t at = row * view.period();
+    kernels.forward(y + at, out + at, rows, view.period(), c.mean.data(),
+                    c.scale.data(), c.bias.data());
+  });
+  if (view.rest_elements() > 0) {
+    std::vector<T> rest = padded_rest(view, y, c.mean);
+    kernels.forward(rest.data(), rest.data(), 1, view.period(), c.mean.data(),
+                    c.scale.data(), c.bias.data());
+    std::copy_n(rest.begin(), view.rest_elements(),
+                out + view.whole_rows() * view.period());
+  }
+}
+
+template <typename T>
+void batch_norm_silu_backward_sums(const T* y, const T* dy, int64_t pixels,
+                                   const ChannelNorm& norm,
+                                   std::span<double> sum,
+                                   std::span<double> sum_normalised) {
+  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const RowView view(norm.channels(), pixels, kernels.block);
+  const NormColumns<T> c(view, norm);
+  ColumnSums sums(view);
+  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
+    const int64_t at = row * view.period();
+    kernels.backward_sums(y + at, dy + at, rows, view.period(), c.mean.data(),
+                          c.scale.data(), c.bias.data(), sums.first(chunk),
+                          sums.second(chunk));
+  });
+  if (view.rest_elements() > 0) {
+    const std::vector<T> y_rest = padded_rest(view, y, c.mean);
+    const std::vector<T> dy_rest =
+        padded_rest(view, dy, std::vector<T>(view.period()));
+    kernels.backward_sums(y_rest.data(), dy_rest.data(), 1, view.period(),
+                          c.mean.data(), c.scale.data(), c.bias.data(),
+                          sums.first(view.chunks()),
+                          sums.second(view.chunks()));
+  }
+  sums.add_up(sum, sum_normalised);
+  for (int64_t i = 0; i < view.channels; ++i) {
+    const double sum_centred =
+        sum_normalised[i] + NormColumns<T>::lost(norm, i) * sum[i];
+    sum_normalised[i] = sum_centred * norm.inverse_deviation[i];
+  }
+}
+
+template <typename T>
+void batch_norm_silu_backward(const T* y, const T* dy, T* dx, int64_t pixels,
+                              const ChannelNorm& norm,
+                              std::span<const double> mean_dz,
+                              std::span<const double> mean_dz_normalised) {
+  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const RowView view(norm.channels(), pixels, kernels.block);
+  const NormColumns<T> c(view, norm);
+  const auto slope_of = [&](int64_t i) {
+    return norm.scale(i) * norm.inverse_deviation[i] * mean_dz_normalised[i];
+  };
+  const std::vector<T> slope = columns<T>(view, slope_of);
+  const std::vector<T> offset = columns<T>(view, [&](int64_t i) {
+    return norm.scale(i) * mean_dz[i] +
+           NormColumns<T>::lost(norm, i) * slope_of(i);
+  });
+  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
+    const int64_t at = row * view.period();
+    kernels.backward(y + at, dy + at, dx + at, rows, view.period(),
+                     c.mean.data(), c.scale.data(), c.bias.data(),
+                     offset.data(), slope.data());
+  });
+  if (view.rest_elements() > 0) {
+    const std::vector<T> y_rest = padded_rest(view, y, c.mean);
+    std::vector<T> rest = padded_rest(view, dy, std::vector<T>(view.period()));
+    kernels.backward(y_rest.data(), rest.data(), rest.data(), 1, view.period(),
+                     c.mean.data(), c.scale.data(), c.bias.data(),
+                     offset.data(), slope.data());
+    std::copy_n(rest.begin(), view.rest_elements(),
+                dx + view.whole_rows() * view.period());
+  }
+}
+
+#define HEADROOM_INSTANTIATE(T)                                             \
+  template void channel_sums(const T*, int64_t, std::span<double>,          \
+                             std::span<double>);                            \
+  template void batch_norm_silu(const T*, T*, int64_t, const ChannelNorm&); \
+  template void batch_norm_silu_backward_sums(                              \
+      const T*, const T*, int64_t, const ChannelNorm&, std::span<double>,   \
+      std::span<double>);                                                   \
+  template void batch_norm_silu_backward(                                   \
+      const T*, const T*, T*, int64_t, const ChannelNorm&,                  \
+      std::span<const double>, std::span<const double>);
+HEADROOM_INSTANTIATE(float)
+HEADROOM_INSTANTIATE(double)
+#undef HEADROOM_INSTANTIATE
+
+}  // namespace headroom

@@ -1,0 +1,59 @@
+// batch_norm_silu: the passes over memory of batch norm and SiLU.
+//
+// Training needs four: sums of y; normalise and activate; and backward sums and
+// the gradient of y, both of which derive the activation again from y.
+//
+// `pixels` counts rows of `channels` neighbouring elements (channels-last).
+// Results do not depend on the number of threads: pixels are cut into fixed
+// chunks and the chunks' sums are added in order.
+// T is float or double; sums are in double.
+//
+// Ownership: arguments are only read or filled during the call.
+// Threads: reentrant; uses ATen's thread pool.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace headroom {
+
+// z = (y - mean) * inverse_deviation * weight + bias, per channel.
+struct ChannelNorm {
+  std::span<const double> mean;
+  std::span<const double> inverse_deviation;
+  std::span<const double> weight;
+  std::span<const double> bias;
+
+  int64_t channels() const { return static_cast<int64_t>(mean.size()); }
+  double scale(int64_t c) const { return inverse_deviation[c] * weight[c]; }
+};
+
+// Fills `sum` and `sum_squares` with those of y over the pixels. Squares are
+// summed around a value of each channel, so that the variance of channels with
+// a large mean survives until it is in double.
+template <typename T>
+void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
+                  std::span<double> sum_squares);
+
+// out = silu(z)
+template <typename T>
+void batch_norm_silu(const T* y, T* out, int64_t pixels,
+                     const ChannelNorm& norm);
+
+// With dz = dy * silu'(z) and n = (y - mean) * inverse_deviation: fills
+// `sum` with the sums of dz and `sum_normalised` with those of dz * n.
+template <typename T>
+void batch_norm_silu_backward_sums(const T* y, const T* dy, int64_t pixels,
+                                   const ChannelNorm& norm,
+                                   std::span<double> sum,
+                                   std::span<double> sum_normalised);
+
+// dx = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_normalised),
+// where the means are over the whole group, or 0 for fixed statistics.
+template <typename T>
+void batch_norm_silu_backward(const T* y, const T* dy, T* dx, int64_t pixels,
+                              const ChannelNorm& norm,
+                              std::span<const double> mean_dz,
+                              std::span<const double> mean_dz_normalised);
+
+}  // namespace headroom
