@@ -201,6 +201,15 @@ void apply(RunConfig& config, const FlagUse& use) {
   }
 }
 
+// --config and --hyp have been read by then.
+void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
+  for (const FlagUse& use : uses) {
+    if (use.spelling != "--config" && use.spelling != "--hyp") {
+      apply(config, use);
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<Flag>& flags() {
@@ -234,12 +243,20 @@ RunConfig run_config_from_flags(const std::string& command,
   config.command = command;
   if (hyp_file.empty()) hyp_file = config.hyp_file;
   if (!hyp_file.empty()) load_hyperparameters(config, hyp_file);
-  for (const FlagUse& use : uses) {
-    if (use.spelling != "--config" && use.spelling != "--hyp") {
-      apply(config, use);
-    }
-  }
+  apply_in_order(config, uses);
   return config;
+}
+
+RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses) {
+  for (const FlagUse& use : uses) {
+    if (use.spelling == "--config") {
+      throw bad_flag("--config", "a resumed run has its own run.yaml",
+                     "give single flags or --set KEY=VALUE instead");
+    }
+    if (use.spelling == "--hyp") load_hyperparameters(base, use.values.at(0));
+  }
+  apply_in_order(base, uses);
+  return base;
 }
 
 }  // namespace headroom

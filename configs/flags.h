@@ -50,4 +50,9 @@ struct FlagUse {
 RunConfig run_config_from_flags(const std::string& command,
                                 const std::vector<FlagUse>& uses);
 
+// The same flags laid over `base`, the run that is resumed: they win over all
+// of it, and its hyp_file is not read again. Throws Error if --config is among
+// them: a resumed run has its own.
+RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses);
+
 }  // namespace headroom

@@ -37,15 +37,14 @@ install_packages() {
 
 # pip fetches the wheels: a pinned version, checked by hash.
 fetch_wheels() {
-  local python=python3 list="$1" into="$2"
+  local python=python3 list="$1" into="$2" minor platforms=()
   shift 2
+  for minor in {17..28}; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
   "$python" -m pip --version >/dev/null 2>&1 || python=/usr/bin/python3
   # Its temporary copy goes beside the result: /tmp is often small.
   TMPDIR="$into" "$python" -m pip download --quiet --no-cache-dir -d "$into" \
     --only-binary=:all: --python-version 311 --implementation cp --abi cp311 \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
-    --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 -r "$list" "$@" >&2
+    --platform manylinux2014_x86_64 "${platforms[@]}" -r "$list" "$@" >&2
 }
 
 check_free_disk() {

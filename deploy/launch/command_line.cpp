@@ -1,0 +1,255 @@
+#include "deploy/launch/command_line.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "configs/absent_flags.h"
+#include "configs/nearest_name.h"
+#include "deploy/launch/launch_flags.h"
+#include "parallel/base/check.h"
+#include "proto/version.h"
+
+namespace headroom {
+namespace {
+
+// One option of the parser, and what it stands for.
+struct Entry {
+  CLI::Option* option = nullptr;
+  const Flag* run_flag = nullptr;
+  const LaunchFlag* launch_flag = nullptr;
+  std::string absent_spelling;
+  bool repeatable = true;  // each use has exactly one value, or none
+};
+
+// What a flag of `command` may be called besides those of configs/flags.h.
+std::vector<std::string> launch_spellings(const std::string& command) {
+  std::vector<std::string> spellings = {"--help"};
+  for (const LaunchFlag& flag : launch_flags()) {
+    if (belongs_to(flag, command) && !flag.description.empty()) {
+      spellings.push_back(flag.spelling);
+    }
+  }
+  return spellings;
+}
+
+CLI::Option* add_words(CLI::App& app, const std::string& names, int least,
+                       int most) {
+  // The words are read back from the option, in the order of its uses.
+  CLI::Option* option = app.add_option(
+      names, [](const CLI::results_t&) { return true; }, "");
+  option->expected(least, most);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->allow_extra_args(most > 1);
+  return option;
+}
+
+Entry add_run_flag(CLI::App& app, const Flag& flag) {
+  std::string names;
+  for (const std::string& spelling : flag.spellings) {
+    names += (names.empty() ? "" : ",") + spelling;
+  }
+  Entry entry;
+  entry.run_flag = &flag;
+  switch (flag.values) {
+    case Flag::Values::kNone:
+      entry.option = app.add_flag(names);
+      break;
+    case Flag::Values::kOne:
+      entry.option = add_words(app, names, 1, 1);
+      break;
+    case Flag::Values::kOneOrTwo:
+      entry.option = add_words(app, names, 1, 2);
+      entry.repeatable = false;
+      break;
+    case Flag::Values::kOptional:
+      entry.option = add_words(app, names, 0, 1);
+      entry.repeatable = false;
+      break;
+  }
+  return entry;
+}
+
+std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
+  std::vector<Entry> entries;
+  for (const LaunchFlag& flag : launch_flags()) {
+    if (!belongs_to(flag, command)) continue;
+    Entry entry;
+    entry.launch_flag = &flag;
+    entry.option = flag.value_name.empty()
+                       ? app.add_flag(flag.spelling)
+                       : add_words(app, flag.spelling, 1, 1);
+    entries.push_back(entry);
+  }
+  if (!find_command(command)->takes_run_flags) return entries;
+  for (const Flag& flag : flags()) {
+    if (is_run_flag_of(flag, command)) {
+      entries.push_back(add_run_flag(app, flag));
+    }
+  }
+  for (const AbsentFlag& flag : absent_flags()) {
+    Entry entry;
+    entry.absent_spelling = flag.spelling;
+    entry.option = flag.max_values == 0
+                       ? app.add_flag(flag.spelling)
+                       : add_words(app, flag.spelling, 0, flag.max_values);
+    entry.repeatable = false;
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+[[noreturn]] void refuse_word(const std::string& command,
+                              const std::string& word) {
+  const std::string help = "headroom " + command + " --help";
+  if (!word.starts_with('-')) {
+    throw Error("command line", "'" + word + "' belongs to no flag",
+                help + " shows what may stand where");
+  }
+  const std::string spelling = word.substr(0, word.find('='));
+  if (find_command(command)->takes_run_flags) {
+    // Knows the flags of other versions and programs too; it does not return,
+    // for what it would only remark upon was no unknown word to begin with.
+    answer_unknown_flag(command == "val" ? "val" : "train", spelling,
+                        launch_spellings(command));
+  }
+  throw Error(
+      "command line", "unknown flag " + spelling,
+      suggestion(spelling, launch_spellings(command), help + " lists them"));
+}
+
+// CLI11's words for a missing or surplus value, as one of ours.
+[[noreturn]] void refuse_use(const std::string& command,
+                             const CLI::ParseError& error) {
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  throw Error("command line", what,
+              "headroom " + command + " --help shows how to write it");
+}
+
+void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
+  const std::vector<std::string>& words = entry.option->results();
+  std::vector<std::string> values = words;
+  if (entry.repeatable) values = {words.at(use_index)};
+  if (!entry.absent_spelling.empty()) {
+    line.notes.push_back(
+        answer_unknown_flag(line.command, entry.absent_spelling, {}));
+    return;
+  }
+  if (!entry.repeatable && use_index > 0) {
+    throw Error("command line", entry.option->get_name() + " is given twice",
+                "give it once");
+  }
+  if (entry.launch_flag != nullptr) {
+    line.launch_flags[entry.launch_flag->spelling] =
+        entry.launch_flag->value_name.empty() ? "" : values.front();
+    return;
+  }
+  if (entry.run_flag->values == Flag::Values::kNone) {
+    // --cos-lr=false, which CLI11 would take.
+    if (values.front() != "true") {
+      throw Error("command line",
+                  entry.option->get_name() + " is a switch and takes no value",
+                  "leave it out to have it off");
+    }
+    values.clear();
+  }
+  if (values == std::vector<std::string>{""} &&
+      entry.run_flag->values == Flag::Values::kOptional) {
+    values.clear();
+  }
+  line.run_flags.push_back({entry.run_flag->spellings.front(), values});
+}
+
+void parse_flags(CommandLine& line, std::vector<std::string> words) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  const std::vector<Entry> entries = add_flags(app, line.command);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    refuse_use(line.command, error);
+  }
+  for (const std::string& word : app.remaining()) {
+    refuse_word(line.command, word);
+  }
+  std::map<const CLI::Option*, size_t> uses;
+  for (const CLI::Option* option : app.parse_order()) {
+    auto entry = std::find_if(
+        entries.begin(), entries.end(),
+        [&](const Entry& candidate) { return candidate.option == option; });
+    take_use(line, *entry, uses[option]++);
+  }
+}
+
+void refuse_command(const std::string& name) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const CommandSummary& command : command_summaries()) {
+    names.push_back(command.name);
+    list += (list.empty() ? "" : ", ") + command.name;
+  }
+  const std::vector<std::string>& absent = absent_commands();
+  if (std::find(absent.begin(), absent.end(), name) != absent.end()) {
+    throw Error(
+        "command line",
+        "headroom " + name + " is not in this version (" + kVersion + ")",
+        "it has " + list);
+  }
+  throw Error("command line", "unknown command '" + name + "'",
+              suggestion(name, names, "the commands are " + list));
+}
+
+}  // namespace
+
+bool is_run_flag_of(const Flag& flag, const std::string& command) {
+  if (command == "coordinator") {
+    // Its workers are counted by --expected-workers.
+    return flag.in_train && flag.spellings.front() != "--processes" &&
+           flag.spellings.front() != "--resume";
+  }
+  return command == "val" ? flag.in_val : flag.in_train;
+}
+
+std::string CommandLine::value_of(const std::string& launch_flag,
+                                  const std::string& otherwise) const {
+  auto found = launch_flags.find(launch_flag);
+  return found == launch_flags.end() ? otherwise : found->second;
+}
+
+int CommandLine::count_of(const std::string& launch_flag, int otherwise) const {
+  const std::string text = value_of(launch_flag, std::to_string(otherwise));
+  int count = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1) {
+    throw Error("command line", launch_flag + " " + text + " is no count",
+                "give a whole number of at least 1");
+  }
+  return count;
+}
+
+CommandLine parse_command_line(const std::vector<std::string>& words) {
+  CommandLine line;
+  if (words.empty()) {
+    throw Error("command line", "no command", "headroom --help lists them");
+  }
+  const auto is_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  const std::string& first = words.front();
+  line.help =
+      first == "help" || std::any_of(words.begin(), words.end(), is_help);
+  line.version = first == "--version";
+  if (line.version || is_help(first) || first == "help") return line;
+  if (find_command(first) == nullptr) refuse_command(first);
+  line.command = first;
+  if (!line.help) parse_flags(line, {words.begin() + 1, words.end()});
+  return line;
+}
+
+}  // namespace headroom

@@ -1,0 +1,116 @@
+#include "deploy/launch/launch_flags.h"
+
+#include <algorithm>
+
+namespace headroom {
+
+const std::vector<LaunchFlag>& launch_flags() {
+  static const std::vector<LaunchFlag> all = {
+      {"--listen",
+       "HOST:PORT",
+       {"coordinator"},
+       "Where to listen; port 0 takes a free one. Default 127.0.0.1:0."},
+      {"--expected-workers",
+       "N",
+       {"coordinator"},
+       "Workers of all agents together; the run starts when all are there. "
+       "Default 1."},
+      {"--coordinator",
+       "HOST:PORT",
+       {"agent", "status"},
+       "Where the coordinator listens."},
+      {"--coordinator",
+       "HOST:PORT",
+       {"train", "val"},
+       "Join the run of a coordinator that is already there, as an agent. "
+       "Under mpirun or srun: where rank 0's coordinator listens."},
+      {"--rendezvous",
+       "DIR",
+       {"train", "val"},
+       "Under mpirun or srun: a folder that all hosts share, in which rank 0 "
+       "leaves the coordinator's address. Not needed on one host."},
+      {"--processes",
+       "N",
+       {"agent"},
+       "Workers to start on this machine. Default 1."},
+      {"--insecure-network",
+       "",
+       {"train", "val", "coordinator"},
+       "Allow control traffic beyond loopback although it is neither encrypted "
+       "nor authenticated; for private networks."},
+      {"--watch",
+       "",
+       {"status"},
+       "Go on showing the status, once a second, until the run ends."},
+      {"--json",
+       "",
+       {"train", "val", "status"},
+       "Print the result as one JSON document on standard output."},
+      {"--config-fd", "FD", {"coordinator"}, ""},
+      {"--report-fd", "FD", {"coordinator"}, ""},
+      {"--run-directory", "DIR", {"coordinator"}, ""},
+      {"--supervised", "", {"agent"}, ""},
+  };
+  return all;
+}
+
+bool belongs_to(const LaunchFlag& flag, const std::string& command) {
+  return std::find(flag.commands.begin(), flag.commands.end(), command) !=
+         flag.commands.end();
+}
+
+const std::vector<CommandSummary>& command_summaries() {
+  static const std::vector<CommandSummary> all = {
+      {"train",
+       "train a detector: alone, or under mpirun or srun",
+       true,
+       {"headroom train --data my.yaml --cfg yolov5n --img 320 --epochs 60",
+        "headroom train --data my.yaml --weights yolov5s.safetensors "
+        "--processes 2",
+        "headroom train --resume runs/train/exp --epochs 100"}},
+      {"val",
+       "judge weights on a data set: precision, recall, mAP",
+       true,
+       {"headroom val --data my.yaml --weights "
+        "runs/train/exp/weights/best.safetensors",
+        "headroom val --data my.yaml --weights w.safetensors --task test",
+        "headroom val --data my.yaml --weights w.safetensors --processes 2 "
+        "--json"}},
+      {"coordinator",
+       "the server that gives workers their ranks and plan, on its own",
+       true,
+       {"headroom coordinator --listen 127.0.0.1:29500 --expected-workers 2 "
+        "--data my.yaml --cfg yolov5n",
+        "headroom coordinator --listen 10.0.0.5:29500 --insecure-network "
+        "--expected-workers 8 --data my.yaml",
+        "headroom coordinator --listen 127.0.0.1:29500 --config run.yaml"}},
+      {"agent",
+       "starts and watches one machine's workers for a coordinator",
+       false,
+       {"headroom agent --coordinator 127.0.0.1:29500",
+        "headroom agent --coordinator 10.0.0.5:29500 --processes 4",
+        "OMP_PROC_BIND=false headroom agent --coordinator head-node:29500"}},
+      {"status",
+       "what a run is doing: processes, plan, progress, last events",
+       false,
+       {"headroom status --coordinator 127.0.0.1:29500",
+        "headroom status --coordinator 127.0.0.1:29500 --watch",
+        "headroom status --coordinator 127.0.0.1:29500 --json"}},
+  };
+  return all;
+}
+
+const CommandSummary* find_command(const std::string& name) {
+  for (const CommandSummary& command : command_summaries()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+const std::vector<std::string>& absent_commands() {
+  static const std::vector<std::string> all = {"plan", "detect", "export",
+                                               "verify", "tile"};
+  return all;
+}
+
+}  // namespace headroom

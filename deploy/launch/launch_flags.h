@@ -1,0 +1,37 @@
+// The program's commands, and the flags that are not knobs of a run: how the
+// processes find each other and what is printed. The flags of a run itself are
+// in configs/flags.h.
+//
+// Threads: immutable tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+struct LaunchFlag {
+  std::string spelling;
+  std::string value_name;  // "" for a switch
+  std::vector<std::string> commands;
+  std::string description;  // "" for one that only headroom itself uses
+};
+
+const std::vector<LaunchFlag>& launch_flags();
+bool belongs_to(const LaunchFlag& flag, const std::string& command);
+
+struct CommandSummary {
+  std::string name;
+  std::string summary;
+  bool takes_run_flags = false;  // those of configs/flags.h too
+  std::vector<std::string> examples;
+};
+
+const std::vector<CommandSummary>& command_summaries();
+// nullptr when this version has no such command.
+const CommandSummary* find_command(const std::string& name);
+
+// Commands of the design that this version does not have.
+const std::vector<std::string>& absent_commands();
+
+}  // namespace headroom

@@ -1,0 +1,72 @@
+#include "deploy/launch/progress_reporter.h"
+
+#include "deploy/launch/progress_line.h"
+
+namespace headroom {
+namespace {
+
+constexpr auto kShortestPause = std::chrono::seconds(10);
+constexpr auto kLongestPause = std::chrono::seconds(60);
+
+double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+std::optional<double> EtaEstimate::update(const RunProgress& progress,
+                                          TimePoint now) {
+  if (progress.num_steps == 0) return std::nullopt;
+  if (!first_time_) {
+    first_time_ = now;
+    first_step_ = progress.step;
+  }
+  const double steps = static_cast<double>(progress.step - first_step_);
+  if (steps <= 0) return std::nullopt;
+  return seconds_between(*first_time_, now) / steps *
+         static_cast<double>(progress.num_steps - progress.step);
+}
+
+bool ProgressReporter::is_time_for_a_line(TimePoint now,
+                                          bool epoch_ended) const {
+  if (!last_line_) return true;
+  return now - *last_line_ >= (epoch_ended ? kShortestPause : kLongestPause);
+}
+
+ProgressReporter::Output ProgressReporter::update(const RunProgress& progress,
+                                                  size_t width, TimePoint now) {
+  last_ = progress;
+  const std::optional<double> eta = eta_.update(progress, now);
+  Output output;
+  if (on_terminal_) {
+    output.live = progress_line(progress, eta, width);
+    return output;
+  }
+  if (progress.step == 0) return output;
+  const bool epoch_ended = progress.step_in_epoch == progress.steps_per_epoch &&
+                           progress.epoch != last_printed_epoch_;
+  const bool run_ended = epoch_ended && progress.step == progress.num_steps;
+  if (run_ended || is_time_for_a_line(now, epoch_ended)) {
+    output.lines.push_back(progress_line(progress, eta, 0));
+    last_line_ = now;
+    if (epoch_ended) last_printed_epoch_ = progress.epoch;
+  }
+  return output;
+}
+
+ProgressReporter::Output ProgressReporter::event(const EventRecord& event,
+                                                 TimePoint now) {
+  Output output;
+  if (event.warning) {
+    output.lines.push_back(event_line(event));
+  } else if (event.event == "validation") {
+    const bool last = last_.num_steps > 0 && event.step >= last_.num_steps;
+    if (on_terminal_ || last || is_time_for_a_line(now, true)) {
+      output.lines.push_back(validation_line(event, last_.num_epochs));
+      if (!on_terminal_) last_line_ = now;
+    }
+  }
+  return output;
+}
+
+}  // namespace headroom

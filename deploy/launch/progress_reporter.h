@@ -1,0 +1,54 @@
+// ProgressReporter: what of a run's progress to print, and when.
+//
+// On a terminal there is one live line, rewritten in place, and one line that
+// stays after each validation. Elsewhere (a log file) only lines that stay: one
+// per epoch, at most one in 10 s, but at least one a minute. Warnings are
+// printed as they come.
+//
+// Threads: a value with state; one thread. Time is an argument.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/clock.h"
+#include "coordinator/run_status.h"
+
+namespace headroom {
+
+// How much longer, from the steps seen so far, validation included.
+class EtaEstimate {
+ public:
+  std::optional<double> update(const RunProgress& progress, TimePoint now);
+
+ private:
+  std::optional<TimePoint> first_time_;
+  int64_t first_step_ = 0;
+};
+
+class ProgressReporter {
+ public:
+  struct Output {
+    std::vector<std::string> lines;   // to stay
+    std::optional<std::string> live;  // replaces the live line
+  };
+
+  explicit ProgressReporter(bool on_terminal) : on_terminal_(on_terminal) {}
+
+  // `width` of the terminal in characters; 0: unknown.
+  Output update(const RunProgress& progress, size_t width, TimePoint now);
+  Output event(const EventRecord& event, TimePoint now);
+
+ private:
+  bool is_time_for_a_line(TimePoint now, bool epoch_ended) const;
+
+  bool on_terminal_;
+  EtaEstimate eta_;
+  RunProgress last_;
+  int64_t last_printed_epoch_ = -1;
+  std::optional<TimePoint> last_line_;
+};
+
+}  // namespace headroom

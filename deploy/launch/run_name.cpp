@@ -1,0 +1,69 @@
+#include "deploy/launch/run_name.h"
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_resumable(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::is_regular_file(directory / "run.yaml", ignored) &&
+         fs::is_directory(directory / "checkpoints", ignored);
+}
+
+}  // namespace
+
+fs::path project_folder(const RunConfig& config) {
+  return fs::absolute(config.project.empty() ? "runs/" + config.command
+                                             : config.project)
+      .lexically_normal();
+}
+
+fs::path new_run_directory(const RunConfig& config) {
+  const fs::path base = project_folder(config) / config.name;
+  if (config.exist_ok) return base;
+  fs::path candidate = base;
+  // A dangling link counts as taken: nothing may be written through it.
+  for (int number = 2; fs::exists(fs::symlink_status(candidate)); ++number) {
+    candidate = base.string() + std::to_string(number);
+  }
+  return candidate;
+}
+
+fs::path run_directory_to_resume(const fs::path& project,
+                                 const std::string& given) {
+  if (!given.empty()) {
+    const fs::path directory = fs::absolute(given).lexically_normal();
+    if (!is_resumable(directory)) {
+      throw Error("resume",
+                  directory.string() +
+                      " is no run to resume: it has no run.yaml or no "
+                      "checkpoints folder",
+                  "give the folder of a run that saved a checkpoint");
+    }
+    return directory;
+  }
+  fs::path newest;
+  fs::file_time_type newest_time{};
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(project, ignored)) {
+    if (!is_resumable(entry.path())) continue;
+    const fs::file_time_type time =
+        fs::last_write_time(entry.path() / "checkpoints");
+    if (newest.empty() || time > newest_time) {
+      newest = entry.path();
+      newest_time = time;
+    }
+  }
+  if (newest.empty()) {
+    throw Error("resume",
+                "no run under " + project.string() + " has a checkpoint",
+                "name the run: --resume DIR");
+  }
+  return newest;
+}
+
+}  // namespace headroom
