@@ -2,44 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/log.h"
 #include "parallel/collectives/communicator.h"
-#include "proto/plan_json.h"
 #include "worker/checkpoint.h"
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
 #include "worker/epoch_meter.h"
+#include "worker/model/weights.h"
 #include "worker/replicate.h"
-#include "worker/results.h"
-#include "worker/run_directory.h"
 #include "worker/run_inputs.h"
-#include "worker/step_log.h"
+#include "worker/run_recorder.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
 
 namespace headroom {
 namespace {
 
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
 // A validation batch needs no memory for backward, but one rank takes it alone.
 constexpr int64_t kMaxValidationBatch = 32;
-
-// Faults of a data set that are shown at the start; data_report.txt has all.
-constexpr int64_t kFaultsShown = 5;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 
@@ -47,66 +33,53 @@ struct TrainingRun::Implementation {
   Implementation(const Assignment& given, CoordinatorClient& coordinator)
       : assignment(given),
         client(coordinator),
-        config(parse_run_config(given.run_config_yaml, "run.yaml")),
-        directory(given.run_directory) {}
+        config(parse_run_config(given.run_config_yaml, "run.yaml")) {}
 
   // --- before the first step ---
   void prepare(Communicator& communicator);
-  void start_or_resume();
-  void open_run_directory();
-  void report_data();
+  void fill_state();
   std::unique_ptr<BatchSource> make_source() const;
 
-  // --- the run ---
+  // --- the run; an end where it ends here ---
   RunEnd run(Communicator& communicator);
-  // One step and what is written about it; its reason if the run ends here.
   std::optional<RunEnd> step(BatchSource& source, Trainer& trainer);
   std::optional<RunEnd> end_epoch(Communicator& communicator);
   ValidationResult validate_average(Communicator& communicator);
-  void write_epoch(const EpochRecord& record, bool is_best);
   RunEnd refuse_step(const StepResult& result, const Batch& batch);
-  void record_step(const Batch& batch, const StepResult& result,
-                   double seconds);
-  void checkpoint();
-  void write_summary(const std::string& ended);
+  void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunEnd end(ExitCode exit_code, const std::string& reason);
 
-  bool leads() const { return assignment.rank == 0; }
+  void show_phase(const std::string& phase) {
+    progress.phase = phase;
+    client.set_progress(progress);
+  }
+  void checkpoint() {
+    show_phase("checkpoint");
+    recorder->save_checkpoint();
+  }
+  int64_t committed() const { return state->counters.committed_steps; }
   int64_t num_steps() const {
     const int64_t all = config.epochs * steps_in_epoch;
     return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
   }
-  int64_t images_in_epoch() const {
-    return inputs.training ? inputs.training->size()
-                           : steps_in_epoch * config.global_batch_size;
-  }
   std::string resume_hint() const {
-    return "continue with: headroom train --resume " +
-           directory.root().string();
+    return "continue with: headroom train --resume " + assignment.run_directory;
   }
 
   Assignment assignment;
   CoordinatorClient& client;
   RunConfig config;
-  RunDirectory directory;
   RunInputs inputs;
   std::unique_ptr<TrainingState> state;
+  std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
   LossGains gains;
   ScheduleOptions schedule;
-
-  // Written by rank 0.
-  std::unique_ptr<StepLog> step_log;
-  std::unique_ptr<Results> results;
-  RunSummary summary;
-  Clock::time_point started = Clock::now();
-  double seconds_before = 0;  // of earlier sessions of this run
-
-  StepRecord newest_record;  // on every rank: rank 0 may be lost
   EpochMeter meter;
   ProgressReport progress;
+  StepRecord newest;                  // on every rank: rank 0 may be lost
   bool stop_agreed = false;           // by the vote of the newest step
-  std::set<std::string> faults_said;  // each file is named once
+  std::set<std::string> faults_said;  // each is named once
 };
 
 void TrainingRun::Implementation::prepare(Communicator& communicator) {
@@ -129,17 +102,13 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
       config.hyp, static_cast<int64_t>(state->model().levels().size()),
       inputs.num_classes(), std::max(sizes.image_height, sizes.image_width),
       config.label_smoothing);
-
-  if (leads()) start_or_resume();
-  replicate(communicator, *state);  // rank 0's state on every rank
-  if (state->counters.committed_steps >= num_steps()) {
-    throw Error("resume",
-                "this run has committed " +
-                    std::to_string(state->counters.committed_steps) +
-                    " steps and was asked for " + std::to_string(num_steps()),
-                config.max_steps > 0 ? "give a larger --max-steps"
-                                     : "give a larger --epochs");
-  }
+  recorder = std::make_unique<RunRecorder>(
+      RunRecorder::Subject{
+          config, assignment, inputs, *state, steps_in_epoch,
+          inputs.training ? inputs.training->size() : steps_in_epoch * batch},
+      client);
+  if (assignment.rank == 0) fill_state();
+  replicate(communicator, *state);
   progress.num_steps = num_steps();
   progress.num_epochs = config.epochs;
   progress.steps_per_epoch = steps_in_epoch;
@@ -147,19 +116,17 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
   progress.image_width = sizes.image_width;
 }
 
-// Rank 0: fills the state, then makes the run directory, last of all checks.
-void TrainingRun::Implementation::start_or_resume() {
+// Rank 0: weights or checkpoint; then the run directory, last of all checks.
+void TrainingRun::Implementation::fill_state() {
   if (!config.resume.empty()) {
-    const LoadedCheckpoint loaded =
-        load_newest_checkpoint(directory.checkpoints(), *state);
+    const LoadedCheckpoint loaded = load_newest_checkpoint(
+        RunDirectory(assignment.run_directory).checkpoints(), *state);
     for (const std::string& fault : loaded.damaged) {
-      client.report_event({"checkpoint", state->counters.committed_steps, 0,
+      client.report_event({"checkpoint", committed(), 0,
                            fault + "; the one before is used", "", true});
     }
-    client.report_event({"resume", state->counters.committed_steps, 0,
+    client.report_event({"resume", committed(), 0,
                          "resumed from " + loaded.folder.string(), "", false});
-    summary = read_summary(directory.root() / "summary.json");
-    seconds_before = summary.wall_seconds;
   } else {
     if (!config.weights.empty()) {
       const LoadReport report = load_weights(config.weights, state->model(),
@@ -169,43 +136,21 @@ void TrainingRun::Implementation::start_or_resume() {
     }
     state->reset_average();
   }
-  open_run_directory();
-}
-
-void TrainingRun::Implementation::open_run_directory() {
-  const int64_t needed =
-      (config.keep_checkpoints + 1) * checkpoint_bytes(*state);
-  directory.create(config.exist_ok || !config.resume.empty(), needed);
-  directory.write_text("run.yaml", to_yaml(config));
-  directory.write_text("plan.json", plan_to_json(assignment.plan));
-  report_data();
-  const int64_t first_step = state->counters.committed_steps;
-  step_log =
-      std::make_unique<StepLog>(directory.root() / "steps.jsonl", first_step);
-  results =
-      std::make_unique<Results>(directory.root(), first_step / steps_in_epoch);
-}
-
-// What was wrong with the data: the first lines for people, all in a file.
-void TrainingRun::Implementation::report_data() {
-  std::string text;
-  for (const DataReport& report : inputs.reports) {
-    for (const std::string& line : report.lines(kMaxDataFaults)) {
-      text += line + "\n";
-    }
-    for (const std::string& line : report.lines(kFaultsShown)) {
-      client.report_event({"data", state->counters.committed_steps, -1, line,
-                           "", report.num_faults() > 0});
-    }
+  if (committed() >= num_steps()) {
+    throw Error("resume",
+                "this run has committed " + std::to_string(committed()) +
+                    " steps and was asked for " + std::to_string(num_steps()),
+                config.max_steps > 0 ? "give a larger --max-steps"
+                                     : "give a larger --epochs");
   }
-  directory.write_text("data_report.txt", text);
+  recorder->open();
 }
 
 std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   LoaderOptions options = loader_options(config, state->model());
   options.mode =
       config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
-  options.first_step = state->counters.committed_steps;
+  options.first_step = committed();
   options.global_batch_size = config.global_batch_size;
   options.data_parallel_size = assignment.plan.layout.data_parallel_size;
   options.data_parallel_rank = assignment.rank;
@@ -215,72 +160,118 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   return std::make_unique<Loader>(options);
 }
 
-std::optional<RunEnd> TrainingRun::Implementation::step(BatchSource& source,
-                                                        Trainer& trainer) {
-  const Clock::time_point start = Clock::now();
-  const Batch batch = source.next();
-  const StepResult result = trainer.train_step(batch, client.stop_requested());
-  if (!result.committed) return refuse_step(result, batch);
-  record_step(batch, result, seconds_since(start));
-  stop_agreed = result.verdict.stop_requested;
-
-  const int64_t committed = state->counters.committed_steps;
-  const bool epoch_over = committed % steps_in_epoch == 0;
-  if (stop_agreed && !epoch_over) {
-    checkpoint();
-    return end(ExitCode::kInterrupted, "interrupted after step " +
-                                           std::to_string(committed) + "; " +
-                                           resume_hint());
-  }
-  if (committed == num_steps() && !epoch_over) {
-    checkpoint();
-    return end(ExitCode::kDone, "reached --max-steps " +
-                                    std::to_string(config.max_steps) + "; " +
-                                    resume_hint());
-  }
-  if (config.checkpoint_every_steps > 0 && !epoch_over &&
-      committed % config.checkpoint_every_steps == 0) {
-    checkpoint();
-  }
-  return std::nullopt;
-}
-
 RunEnd TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite},
                   *state, communicator);
   const std::unique_ptr<BatchSource> source = make_source();
   for (;;) {
-    const int64_t committed = state->counters.committed_steps;
-    const int64_t epoch = committed / steps_in_epoch;
-    if (committed % steps_in_epoch == 0) {
-      state->start_epoch();
-      meter = {};
-    }
-    while (state->counters.committed_steps < (epoch + 1) * steps_in_epoch) {
+    const int64_t epoch = committed() / steps_in_epoch;
+    if (committed() % steps_in_epoch == 0) state->start_epoch();
+    meter = {};
+    while (committed() < (epoch + 1) * steps_in_epoch) {
       if (auto ended = step(*source, trainer)) return *ended;
     }
     if (auto ended = end_epoch(communicator)) return *ended;
   }
 }
 
+std::optional<RunEnd> TrainingRun::Implementation::step(BatchSource& source,
+                                                        Trainer& trainer) {
+  const auto start = std::chrono::steady_clock::now();
+  const Batch batch = source.next();
+  const StepResult result = trainer.train_step(batch, client.stop_requested());
+  if (!result.committed) return refuse_step(result, batch);
+  note_step(
+      batch, result,
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count());
+
+  if (committed() % steps_in_epoch == 0) return std::nullopt;  // end_epoch
+  if (committed() == num_steps()) {
+    checkpoint();
+    return end(ExitCode::kDone, "reached --max-steps " +
+                                    std::to_string(config.max_steps) + "; " +
+                                    resume_hint());
+  }
+  if (stop_agreed) {
+    checkpoint();
+    return end(ExitCode::kInterrupted, "interrupted after step " +
+                                           std::to_string(committed()) + "; " +
+                                           resume_hint());
+  }
+  if (config.checkpoint_every_steps > 0 &&
+      committed() % config.checkpoint_every_steps == 0) {
+    checkpoint();
+  }
+  return std::nullopt;
+}
+
+void TrainingRun::Implementation::note_step(const Batch& batch,
+                                            const StepResult& result,
+                                            double seconds) {
+  meter.add(result.box, result.obj, result.cls);
+  newest = {batch.step,
+            batch.epoch,
+            assignment.generation,
+            /*attempt=*/1,
+            seconds,
+            static_cast<double>(batch.global_size) / seconds,
+            batch.global_samples,
+            result};
+  recorder->record_step(newest);
+  stop_agreed = result.verdict.stop_requested;
+
+  progress.step = committed();
+  progress.epoch = batch.epoch;
+  progress.step_in_epoch = batch.step % steps_in_epoch + 1;
+  progress.box = meter.box();
+  progress.obj = meter.obj();
+  progress.cls = meter.cls();
+  progress.images_per_second = newest.images_per_second;
+  progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
+  show_phase("train");
+  for (const std::string& fault : batch.faults) {
+    if (!faults_said.insert(fault).second) continue;
+    client.report_event({"data", batch.step, assignment.rank, fault, "", true});
+  }
+  if (assignment.rank == 0) client.commit(batch.step, result.loss, progress);
+}
+
+// Every rank comes here together; the state is that before the step.
+RunEnd TrainingRun::Implementation::refuse_step(const StepResult& result,
+                                                const Batch& batch) {
+  const Verdict& verdict = result.verdict;
+  const bool memory = verdict.outcome == Outcome::kOutOfMemory;
+  const std::string reason =
+      "step " + std::to_string(batch.step) + ", rank " +
+      std::to_string(verdict.rank) + ": " +
+      (memory ? "out of memory; use a smaller --batch or --img"
+              : "the loss or the gradient is not finite; lower hyp.lr0, or "
+                "--set skip_non_finite=true");
+  if (assignment.rank == 0) {
+    client.report_event({memory ? "out_of_memory" : "non_finite", batch.step,
+                         verdict.rank, reason, "", true});
+  }
+  checkpoint();
+  return end(ExitCode::kResource, reason + "; " + resume_hint());
+}
+
 // Validation, results, weights and checkpoint of a finished epoch.
 std::optional<RunEnd> TrainingRun::Implementation::end_epoch(
     Communicator& communicator) {
   TrainingCounters& counters = state->counters;
-  const bool last = counters.committed_steps >= num_steps();
+  const bool last = committed() >= num_steps();
   EpochRecord record;
-  record.epoch = (counters.committed_steps - 1) / steps_in_epoch;
-  record.step = counters.committed_steps;
+  record.epoch = committed() / steps_in_epoch - 1;
+  record.step = committed();
   record.box = meter.box();
   record.obj = meter.obj();
   record.cls = meter.cls();
-  record.lr =
-      settings_at(schedule, counters.committed_steps - 1, record.epoch).lr;
+  record.lr = settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
-    progress.phase = "validate";
-    client.set_progress(progress);
+    show_phase("validate");
     record.validation = validate_average(communicator);
     const double fitness = record.validation->fitness();
     // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
@@ -288,12 +279,13 @@ std::optional<RunEnd> TrainingRun::Implementation::end_epoch(
     if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
     counters.best_fitness = std::max(counters.best_fitness, fitness);
   }
-  if (leads()) write_epoch(record, is_best);
-  if (!config.nosave || last) checkpoint();
+  recorder->record_epoch(record, is_best);
+  if (!config.nosave || last || stop_agreed) checkpoint();
 
-  if (last)
+  if (last) {
     return end(ExitCode::kDone,
                "all " + std::to_string(num_steps()) + " steps done");
+  }
   if (stop_agreed) {
     return end(ExitCode::kInterrupted, "interrupted after epoch " +
                                            std::to_string(record.epoch + 1) +
@@ -322,121 +314,13 @@ ValidationResult TrainingRun::Implementation::validate_average(
   Loader loader(options);
   return validate(state->average_model(), loader, communicator,
                   {config.confidence_threshold, config.nms_iou_threshold,
-                   config.max_detections, gains, inputs.class_names});
-}
-
-void TrainingRun::Implementation::write_epoch(const EpochRecord& record,
-                                              bool is_best) {
-  results->write(record);
-  const auto save = [&](const std::string& name) {
-    save_weights(directory.weights() / (name + ".safetensors"),
-                 state->average_model().state(),
-                 weights_metadata(config, inputs, record.epoch));
-  };
-  save("last");
-  if (is_best || !record.validation) save("best");
-  if (config.save_period > 0 && (record.epoch + 1) % config.save_period == 0) {
-    save("epoch" + std::to_string(record.epoch + 1));
-  }
-  if (is_best) summary.best_metrics_json = to_json(*record.validation);
-  if (record.validation) {
-    client.report_event({"validation", record.step, 0,
-                         describe(record, config.epochs), to_event_json(record),
-                         false});
-  }
-  write_summary("");
-}
-
-// Every rank takes part; rank 0 names the cause.
-RunEnd TrainingRun::Implementation::refuse_step(const StepResult& result,
-                                                const Batch& batch) {
-  const Verdict& verdict = result.verdict;
-  std::string reason = "step " + std::to_string(batch.step) + ", rank " +
-                       std::to_string(verdict.rank) + ": ";
-  reason += verdict.outcome == Outcome::kOutOfMemory
-                ? "out of memory; use a smaller --batch or --img"
-                : "the loss or the gradient is not finite; lower hyp.lr0, or "
-                  "--set skip_non_finite=true";
-  client.report_event({verdict.outcome == Outcome::kOutOfMemory
-                           ? "out_of_memory"
-                           : "non_finite",
-                       batch.step, verdict.rank, reason, "", true});
-  checkpoint();
-  return end(ExitCode::kResource, reason + "; " + resume_hint());
-}
-
-void TrainingRun::Implementation::record_step(const Batch& batch,
-                                              const StepResult& result,
-                                              double seconds) {
-  meter.add(result.box, result.obj, result.cls);
-  const double rate = static_cast<double>(batch.global_size) / seconds;
-  progress.step = state->counters.committed_steps;
-  progress.epoch = batch.epoch;
-  progress.step_in_epoch = batch.step % steps_in_epoch + 1;
-  progress.box = meter.box();
-  progress.obj = meter.obj();
-  progress.cls = meter.cls();
-  progress.images_per_second = rate;
-  progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
-  progress.phase = "train";
-  client.set_progress(progress);
-  for (const std::string& fault : batch.faults) {
-    if (faults_said.insert(fault).second) {
-      client.report_event(
-          {"data", batch.step, assignment.rank, fault, "", true});
-    }
-  }
-  newest_record = {batch.step, batch.epoch, assignment.generation, 1,
-                   seconds,    rate,        batch.global_samples,  result};
-  if (!leads()) return;
-  if (!result.verdict.ok()) {
-    client.report_event({"non_finite", batch.step, result.verdict.rank,
-                         "step " + std::to_string(batch.step) +
-                             " is not finite: its update is skipped "
-                             "(skip_non_finite)",
-                         "", true});
-  }
-  summary.peak_bytes.resize(result.measured_peak_bytes.size());
-  for (size_t rank = 0; rank < summary.peak_bytes.size(); ++rank) {
-    summary.peak_bytes[rank] =
-        std::max(summary.peak_bytes[rank], result.measured_peak_bytes[rank]);
-  }
-  step_log->write(newest_record);
-  client.commit(batch.step, result.loss, progress);
-}
-
-void TrainingRun::Implementation::checkpoint() {
-  if (!leads()) return;
-  progress.phase = "checkpoint";
-  client.set_progress(progress);
-  const std::filesystem::path folder =
-      save_checkpoint(directory.checkpoints(), *state,
-                      plan_to_json(assignment.plan), config.keep_checkpoints);
-  client.report_event({"checkpoint", state->counters.committed_steps, 0,
-                       "saved " + folder.string(), "", false});
-}
-
-void TrainingRun::Implementation::write_summary(const std::string& ended) {
-  const int64_t steps = state->counters.committed_steps;
-  summary.best_epoch = state->counters.best_epoch;
-  summary.steps = steps;
-  summary.epochs = steps / steps_in_epoch;
-  const int64_t in_epoch = steps % steps_in_epoch * config.global_batch_size;
-  summary.images = summary.epochs * images_in_epoch() + in_epoch;
-  summary.generations = assignment.generation;
-  summary.wall_seconds = seconds_before + seconds_since(started);
-  summary.ended = ended;
-  directory.write_text("summary.json", to_json(summary) + "\n");
+                   config.max_detections, gains, inputs.class_names,
+                   scalar_type_of(config.precision)});
 }
 
 RunEnd TrainingRun::Implementation::end(ExitCode exit_code,
                                         const std::string& reason) {
-  RunEnd result{static_cast<int>(exit_code), reason, ""};
-  if (leads()) {
-    write_summary(reason);
-    result.result_json = to_json(summary);
-  }
-  return result;
+  return {static_cast<int>(exit_code), reason, recorder->record_end(reason)};
 }
 
 TrainingRun::TrainingRun(const Assignment& assignment,
@@ -451,12 +335,7 @@ RunEnd TrainingRun::run(Communicator& communicator) {
 
 RunEnd TrainingRun::save_committed() {
   Implementation& run = *implementation_;
-  if (!run.leads()) {  // rank 0 is lost: this survivor writes in its place
-    run.assignment.rank = 0;
-    run.summary = read_summary(run.directory.root() / "summary.json");
-    StepLog log(run.directory.root() / "steps.jsonl", run.newest_record.step);
-    log.write(run.newest_record);
-  }
+  run.recorder->take_over(run.newest);
   run.checkpoint();
   return run.end(ExitCode::kResource, "stopped after step " +
                                           std::to_string(committed_steps()) +

@@ -1,39 +1,140 @@
 #include "worker/validate.h"
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
-#include "parallel/base/check.h"
-#include "worker/gather.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/box_mapping.h"
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/nms.h"
 #include "worker/network_input.h"
+#include "worker/validation_findings.h"
 
 namespace headroom {
 namespace {
 
-// What one rank found in its share, as plain arrays.
-struct Findings {
-  std::vector<ImageDetections> images;
-  double box = 0, obj = 0, cls = 0;  // sums over batches
-  int64_t batches = 0;
-  std::vector<std::string> faults;
-};
+std::vector<LabelledBox> labels_of_image(const Batch& batch, int64_t image,
+                                         const Letterbox& letterbox) {
+  const auto height = static_cast<double>(batch.images.size(1));
+  const auto width = static_cast<double>(batch.images.size(2));
+  std::vector<LabelledBox> boxes;
+  for (const LabelRow& row : batch.labels) {
+    if (row.image != image) continue;
+    const double x = row.cx * width, y = row.cy * height;
+    const double half_w = row.w * width / 2, half_h = row.h * height / 2;
+    const Corners corners{
+        static_cast<float>(x - half_w), static_cast<float>(y - half_h),
+        static_cast<float>(x + half_w), static_cast<float>(y + half_h)};
+    boxes.push_back(
+        {to_source(corners, letterbox), static_cast<int32_t>(row.class_index)});
+  }
+  return boxes;
+}
 
-template <typename T>
-std::string to_bytes(const std::vector<T>& values) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(T)};
+Letterbox letterbox_of(const Batch::Geometry& geometry) {
+  return {geometry.height, geometry.width, geometry.ratio, geometry.pad_x,
+          geometry.pad_y};
+}
+
+GlobalCounts counts_of(const Batch& batch) {
+  GlobalCounts counts{batch.images.size(0), {}};
+  for (const LevelTargets& level : batch.targets.at(0)) {
+    counts.matches.push_back(level.size());
+  }
+  return counts;
+}
+
+BatchFindings examine(LayerGraph& model, const Batch& batch,
+                      const ValidationOptions& options) {
+  const std::vector<at::Tensor> heads = model.forward(
+      network_input(batch.images, options.scalar_type), StepContext{});
+  BatchFindings findings;
+  findings.images = batch.images.size(0);
+  const Loss loss = detection_loss(heads, batch.targets.at(0), counts_of(batch),
+                                   options.gains);
+  const double* items = loss.items.const_data_ptr<double>();
+  findings.box = items[0];
+  findings.obj = items[1];
+  findings.cls = items[2];
+
+  NmsOptions nms;
+  nms.confidence_threshold = options.confidence_threshold;
+  nms.iou_threshold = options.nms_iou_threshold;
+  nms.max_detections = options.max_detections;
+  auto detections = non_maximum_suppression(model.decode(heads), nms);
+  findings.labels_per_class.resize(options.class_names.size());
+  for (int64_t image = 0; image < findings.images; ++image) {
+    const Letterbox letterbox = letterbox_of(batch.geometry[image]);
+    for (Detection& detection : detections[image]) {
+      detection.box = to_source(detection.box, letterbox);
+    }
+    const auto labels = labels_of_image(batch, image, letterbox);
+    for (const LabelledBox& label : labels) {
+      ++findings.labels_per_class[label.class_index];
+    }
+    const auto append = [](std::vector<DetectionRecord>& all,
+                           const std::vector<DetectionRecord>& more) {
+      all.insert(all.end(), more.begin(), more.end());
+    };
+    append(findings.records, match_records(detections[image], labels));
+    append(findings.coco_records,
+           coco_match_records(detections[image], labels));
+  }
+  findings.faults = batch.faults;
+  return findings;
+}
+
+ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
+                           const std::vector<std::string>& class_names) {
+  ValidationResult result;
+  result.images = all.images;
+  for (const int64_t count : all.labels_per_class) result.labels += count;
+  const AveragePrecision yolo =
+      compute_average_precision(all.records, all.labels_per_class);
+  result.precision = yolo.precision;
+  result.recall = yolo.recall;
+  result.map50 = yolo.map50;
+  result.map = yolo.map;
+  for (const ClassPrecision& entry : yolo.classes) {
+    result.classes.push_back({class_names[entry.class_index], entry.labels,
+                              entry.precision, entry.recall, entry.ap50(),
+                              entry.mean_ap()});
+  }
+  const CocoAveragePrecision coco =
+      compute_coco_average_precision(all.coco_records, all.labels_per_class);
+  result.coco_map50 = coco.map50;
+  result.coco_map = coco.map;
+  const auto batches = static_cast<double>(num_batches);
+  result.box = all.box / batches;
+  result.obj = all.obj / batches;
+  result.cls = all.cls / batches;
+  result.faults = all.faults;
+  return result;
 }
 
 }  // namespace
+
+ValidationResult validate(LayerGraph& model, BatchSource& source,
+                          Communicator& communicator,
+                          const ValidationOptions& options) {
+  at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<BatchFindings> mine;
+  for (int64_t i = 0; i < source.batches_per_epoch(); ++i) {
+    mine.push_back(examine(model, source.next(), options));
+  }
+  const std::vector<BatchFindings> all = gather_findings(communicator, mine);
+  BatchFindings pooled;
+  for (const BatchFindings& batch : all) pooled.add(batch);
+  pooled.labels_per_class.resize(options.class_names.size());
+  ValidationResult result =
+      summarise(pooled, static_cast<int64_t>(all.size()), options.class_names);
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return result;
+}
 
 }  // namespace headroom

@@ -7,13 +7,15 @@
 // Collective; the same result on every rank.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
-#include "worker/data/loader.h"
+#include "worker/data/batch_source.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/model/layer_graph.h"
 
@@ -47,10 +49,11 @@ struct ValidationOptions {
   int64_t max_detections = 300;
   LossGains gains;
   std::vector<std::string> class_names;
+  at::ScalarType scalar_type = at::kFloat;
 };
 
-// `loader` yields this rank's share of the split (validation mode).
-ValidationResult validate(LayerGraph& model, Loader& loader,
+// `source` yields this rank's share of the split (LoaderMode::kValidation).
+ValidationResult validate(LayerGraph& model, BatchSource& source,
                           Communicator& communicator,
                           const ValidationOptions& options);
 

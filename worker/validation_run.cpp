@@ -41,6 +41,7 @@ RunEnd run_validation(const Assignment& assignment, CoordinatorClient& client,
   validation.nms_iou_threshold = config.nms_iou_threshold;
   validation.max_detections = config.max_detections;
   validation.class_names = inputs.class_names;
+  validation.scalar_type = scalar_type_of(config.precision);
   validation.gains = scale_gains(
       config.hyp, static_cast<int64_t>(model.levels().size()),
       inputs.num_classes(), std::max(options.image_height, options.image_width),

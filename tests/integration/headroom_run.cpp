@@ -1,0 +1,168 @@
+#include "tests/integration/headroom_run.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+double now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void redirect(const fs::path& path, int descriptor) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  ::dup2(file, descriptor);
+  ::close(file);
+}
+
+}  // namespace
+
+Program::Program(std::vector<std::string> command, fs::path folder)
+    : folder_(std::move(folder)), started_(now()) {
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    if (::chdir(folder_.c_str()) != 0) ::_exit(126);
+    redirect(folder_ / "stdout.txt", STDOUT_FILENO);
+    redirect(folder_ / "stderr.txt", STDERR_FILENO);
+    redirect("/dev/null", STDIN_FILENO);
+    ::execvp(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+}
+
+Program::~Program() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+}
+
+void Program::signal(int number) const { ::kill(pid_, number); }
+
+ProgramResult Program::join() {
+  ProgramResult result;
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  result.exit_code =
+      WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.out = read_text(folder_ / "stdout.txt");
+  result.err = read_text(folder_ / "stderr.txt");
+  result.seconds = now() - started_;
+  return result;
+}
+
+ProgramResult run_program(const std::vector<std::string>& command,
+                          const fs::path& folder) {
+  return Program(command, folder).join();
+}
+
+std::string program(const std::string& name) {
+  return std::string(HEADROOM_BUILD_DIR) + "/bin/" + name;
+}
+
+fs::path fresh_folder() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  std::replace(name.begin(), name.end(), '/', '.');
+  const fs::path folder = fs::path(HEADROOM_BUILD_DIR) / "tests" / "runs" / name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::string shapes_data() {
+  const fs::path folder =
+      fs::path(HEADROOM_BUILD_DIR) / "tests" / "runs" / "shapes";
+  if (!fs::exists(folder / "data.yaml")) {
+    fs::create_directories(folder.parent_path());
+    const ProgramResult made =
+        run_program({program("headroom-shapes"), folder.string(), "--train",
+                     "37", "--val", "9", "--size", "128"},
+                    folder.parent_path());
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+  }
+  return (folder / "data.yaml").string();
+}
+
+Json read_json(const fs::path& file) {
+  return Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+}
+
+std::vector<Json> read_lines(const fs::path& path) {
+  std::vector<Json> lines;
+  std::istringstream text(read_text(path));
+  std::string line;
+  while (std::getline(text, line)) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+std::vector<pid_t> descendants(pid_t pid, const std::string& text) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stat = read_text(entry.path() / "stat");
+    const size_t behind_name = stat.rfind(") ");
+    if (behind_name == std::string::npos) continue;
+    std::istringstream fields(stat.substr(behind_name + 2));
+    char state = 0;
+    pid_t parent = 0;
+    fields >> state >> parent;
+    children.emplace(parent, static_cast<pid_t>(std::stol(name)));
+  }
+  std::vector<pid_t> found;
+  std::vector<pid_t> open = {pid};
+  while (!open.empty()) {
+    const pid_t parent = open.back();
+    open.pop_back();
+    const auto [begin, end] = children.equal_range(parent);
+    for (auto child = begin; child != end; ++child) {
+      open.push_back(child->second);
+      const std::string line =
+          read_text("/proc/" + std::to_string(child->second) + "/cmdline");
+      if (line.find(text) != std::string::npos) found.push_back(child->second);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool wait_for_lines(const fs::path& file, size_t count, double seconds) {
+  const double deadline = now() + seconds;
+  while (now() < deadline) {
+    const std::string text = read_text(file);
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    if (static_cast<size_t>(lines) >= count) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+}  // namespace headroom::testing

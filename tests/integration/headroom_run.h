@@ -1,0 +1,64 @@
+// Runs the real programs in a folder of their own, as a user would, and reads
+// what they leave behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace headroom::testing {
+
+struct ProgramResult {
+  int exit_code = -1;  // 128 + signal when killed by one
+  std::string out;
+  std::string err;
+  double seconds = 0;
+};
+
+// Starts a program and hands out its pid; join() waits for its end.
+class Program {
+ public:
+  // `command[0]` is a path, or a name looked up in PATH. Output goes to files
+  // in `folder`, which is the working directory too.
+  Program(std::vector<std::string> command, std::filesystem::path folder);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void signal(int number) const;
+  ProgramResult join();
+  pid_t pid() const { return pid_; }
+
+ private:
+  std::filesystem::path folder_;
+  pid_t pid_ = -1;
+  double started_ = 0;
+};
+
+ProgramResult run_program(const std::vector<std::string>& command,
+                          const std::filesystem::path& folder);
+
+// build/bin/NAME of the build under test.
+std::string program(const std::string& name);
+
+// A new folder under the build's tests, named after the running test.
+std::filesystem::path fresh_folder();
+
+// A small drawn data set, made once per build; returns its data.yaml.
+std::string shapes_data();
+
+using Json = nlohmann::json;
+Json read_json(const std::filesystem::path& file);
+std::vector<Json> read_lines(const std::filesystem::path& file);
+
+// Descendants of `pid`, itself excluded, whose command line contains `text`.
+std::vector<pid_t> descendants(pid_t pid, const std::string& text);
+
+// Waits until `file` has at least `count` lines, or the time is over.
+bool wait_for_lines(const std::filesystem::path& file, size_t count,
+                    double seconds);
+
+}  // namespace headroom::testing

@@ -1,0 +1,150 @@
+#include "worker/run_recorder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "proto/plan_json.h"
+#include "worker/checkpoint.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+// Faults of a data set that are shown at the start; data_report.txt has all.
+constexpr int64_t kFaultsShown = 5;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const Subject& subject, CoordinatorClient& client)
+    : subject_(subject),
+      client_(client),
+      directory_(subject.assignment.run_directory),
+      records_(subject.assignment.rank == 0),
+      started_(steady_seconds()) {}
+
+void RunRecorder::open() {
+  if (!records_) return;
+  const RunConfig& config = subject_.config;
+  const bool resumed = !config.resume.empty();
+  const int64_t needed =
+      (config.keep_checkpoints + 1) * checkpoint_bytes(subject_.state);
+  directory_.create(config.exist_ok || resumed, needed);
+  directory_.write_text("run.yaml", to_yaml(config));
+  directory_.write_text("plan.json", plan_to_json(subject_.assignment.plan));
+  if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
+  seconds_before_ = summary_.wall_seconds;
+  report_data();
+  const int64_t first_step = subject_.state.counters.committed_steps;
+  step_log_ =
+      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", first_step);
+  results_ = std::make_unique<Results>(directory_.root(),
+                                       first_step / subject_.steps_in_epoch);
+}
+
+// The first lines for people, all of them in a file.
+void RunRecorder::report_data() const {
+  std::string text;
+  for (const DataReport& report : subject_.inputs.reports) {
+    for (const std::string& line : report.lines(kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    for (const std::string& line : report.lines(kFaultsShown)) {
+      client_.report_event({"data", subject_.state.counters.committed_steps, -1,
+                            line, "", report.num_faults() > 0});
+    }
+  }
+  directory_.write_text("data_report.txt", text);
+}
+
+void RunRecorder::record_step(const StepRecord& record) {
+  if (!records_) return;
+  const StepResult& result = record.result;
+  if (!result.verdict.ok()) {
+    client_.report_event({"non_finite", record.step, result.verdict.rank,
+                          "step " + std::to_string(record.step) +
+                              " is not finite: its update is skipped "
+                              "(skip_non_finite)",
+                          "", true});
+  }
+  summary_.peak_bytes.resize(result.measured_peak_bytes.size());
+  for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
+    summary_.peak_bytes[rank] =
+        std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
+  }
+  step_log_->write(record);
+}
+
+void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
+  if (!records_) return;
+  results_->write(record);
+  save_average("last", record.epoch);
+  if (is_best) save_average("best", record.epoch);
+  const int64_t period = subject_.config.save_period;
+  if (period > 0 && (record.epoch + 1) % period == 0) {
+    save_average("epoch" + std::to_string(record.epoch + 1), record.epoch);
+  }
+  if (record.validation) {
+    if (is_best) summary_.best_metrics_json = to_json(*record.validation);
+    client_.report_event({"validation", record.step, 0,
+                          describe(record, subject_.config.epochs),
+                          to_event_json(record), false});
+    for (const std::string& fault : record.validation->faults) {
+      client_.report_event({"data", record.step, -1, fault, "", true});
+    }
+  }
+  write_summary("");
+}
+
+void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
+  save_weights(directory_.weights() / (name + ".safetensors"),
+               subject_.state.average_model().state(),
+               weights_metadata(subject_.config, subject_.inputs, epoch));
+}
+
+void RunRecorder::save_checkpoint() {
+  if (!records_) return;
+  const std::filesystem::path folder = headroom::save_checkpoint(
+      directory_.checkpoints(), subject_.state,
+      plan_to_json(subject_.assignment.plan), subject_.config.keep_checkpoints);
+  client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
+                        0, "saved " + folder.string(), "", false});
+}
+
+std::string RunRecorder::record_end(const std::string& reason) {
+  if (!records_) return "";
+  write_summary(reason);
+  return to_json(summary_);
+}
+
+void RunRecorder::write_summary(const std::string& ended) {
+  const TrainingCounters& counters = subject_.state.counters;
+  summary_.best_epoch = counters.best_epoch;
+  summary_.steps = counters.committed_steps;
+  summary_.epochs = counters.committed_steps / subject_.steps_in_epoch;
+  summary_.images = summary_.epochs * subject_.images_in_epoch +
+                    counters.committed_steps % subject_.steps_in_epoch *
+                        subject_.config.global_batch_size;
+  summary_.generations = subject_.assignment.generation;
+  summary_.wall_seconds = seconds_before_ + steady_seconds() - started_;
+  summary_.ended = ended;
+  directory_.write_text("summary.json", to_json(summary_) + "\n");
+}
+
+void RunRecorder::take_over(const StepRecord& newest) {
+  if (records_) return;
+  records_ = true;
+  summary_ = read_summary(directory_.root() / "summary.json");
+  seconds_before_ = 0;
+  step_log_ =
+      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
+  step_log_->write(newest);
+}
+
+}  // namespace headroom

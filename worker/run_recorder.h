@@ -1,0 +1,65 @@
+// RunRecorder: everything a run writes, in one place: the run directory, steps,
+// results, weights, checkpoints, summary, and the events that people see.
+//
+// Rank 0 records; on other ranks the calls do nothing, until one takes over
+// because rank 0 was lost.
+//
+// Ownership: borrows all it is given. Threads: one.
+// Errors: Error (exit 2 in open(), exit 5 later) when a file cannot be written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "configs/run_config.h"
+#include "worker/coordinator_client.h"
+#include "worker/results.h"
+#include "worker/run_directory.h"
+#include "worker/run_inputs.h"
+#include "worker/step_log.h"
+#include "worker/training_state.h"
+
+namespace headroom {
+
+class RunRecorder {
+ public:
+  struct Subject {
+    const RunConfig& config;
+    const Assignment& assignment;
+    const RunInputs& inputs;
+    TrainingState& state;
+    int64_t steps_in_epoch = 0;
+    int64_t images_in_epoch = 0;
+  };
+  RunRecorder(const Subject& subject, CoordinatorClient& client);
+
+  // Makes or reopens the run directory: the last of the checks before a run.
+  void open();
+  void record_step(const StepRecord& record);
+  // `is_best`: the averaged weights are the best so far.
+  void record_epoch(const EpochRecord& record, bool is_best);
+  void save_checkpoint();
+  // The last word on the run; returns summary.json's content.
+  std::string record_end(const std::string& reason);
+
+  // Rank 0 is lost and may not have written the newest committed step.
+  void take_over(const StepRecord& newest);
+
+ private:
+  void report_data() const;
+  void save_average(const std::string& name, int64_t epoch) const;
+  void write_summary(const std::string& ended);
+
+  Subject subject_;
+  CoordinatorClient& client_;
+  RunDirectory directory_;
+  bool records_;
+  std::unique_ptr<StepLog> step_log_;
+  std::unique_ptr<Results> results_;
+  RunSummary summary_;
+  double started_;             // seconds of a steady clock
+  double seconds_before_ = 0;  // of earlier sessions of this run
+};
+
+}  // namespace headroom

@@ -1,0 +1,122 @@
+#include "worker/validation_findings.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "worker/gather.h"
+
+namespace headroom {
+namespace {
+
+// Plain values one after another; the reader asks in the writer's order.
+class ByteWriter {
+ public:
+  template <typename T>
+  void value(const T& v) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  template <typename T>
+  void array(const T& values) {
+    value(static_cast<int64_t>(values.size()));
+    for (const auto& v : values) value(v);
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}
+  template <typename T>
+  T value() {
+    T v;
+    std::memcpy(&v, bytes_.data() + position_, sizeof v);
+    position_ += sizeof v;
+    return v;
+  }
+  template <typename T>
+  T array() {
+    T values(value<int64_t>(), typename T::value_type{});
+    for (auto& v : values) v = value<typename T::value_type>();
+    return values;
+  }
+
+ private:
+  const std::string& bytes_;
+  size_t position_ = 0;
+};
+
+std::string pack(const std::vector<BatchFindings>& batches) {
+  ByteWriter writer;
+  writer.value(static_cast<int64_t>(batches.size()));
+  for (const BatchFindings& batch : batches) {
+    writer.value(batch.images);
+    writer.value(batch.box);
+    writer.value(batch.obj);
+    writer.value(batch.cls);
+    writer.array(batch.labels_per_class);
+    writer.array(batch.records);
+    writer.array(batch.coco_records);
+    writer.value(static_cast<int64_t>(batch.faults.size()));
+    for (const std::string& fault : batch.faults) writer.array(fault);
+  }
+  return writer.bytes();
+}
+
+std::vector<BatchFindings> unpack(const std::string& bytes) {
+  ByteReader reader(bytes);
+  std::vector<BatchFindings> batches(reader.value<int64_t>());
+  for (BatchFindings& batch : batches) {
+    batch.images = reader.value<int64_t>();
+    batch.box = reader.value<double>();
+    batch.obj = reader.value<double>();
+    batch.cls = reader.value<double>();
+    batch.labels_per_class = reader.array<std::vector<int64_t>>();
+    batch.records = reader.array<std::vector<DetectionRecord>>();
+    batch.coco_records = reader.array<std::vector<DetectionRecord>>();
+    batch.faults.resize(reader.value<int64_t>());
+    for (std::string& fault : batch.faults) fault = reader.array<std::string>();
+  }
+  return batches;
+}
+
+}  // namespace
+
+void BatchFindings::add(const BatchFindings& other) {
+  images += other.images;
+  box += other.box;
+  obj += other.obj;
+  cls += other.cls;
+  labels_per_class.resize(
+      std::max(labels_per_class.size(), other.labels_per_class.size()));
+  for (size_t c = 0; c < other.labels_per_class.size(); ++c) {
+    labels_per_class[c] += other.labels_per_class[c];
+  }
+  records.insert(records.end(), other.records.begin(), other.records.end());
+  coco_records.insert(coco_records.end(), other.coco_records.begin(),
+                      other.coco_records.end());
+  faults.insert(faults.end(), other.faults.begin(), other.faults.end());
+}
+
+std::vector<BatchFindings> gather_findings(
+    Communicator& communicator, const std::vector<BatchFindings>& mine) {
+  std::vector<std::vector<BatchFindings>> ranks;
+  size_t longest = 0;
+  for (const std::string& bytes : gather_bytes(communicator, pack(mine))) {
+    ranks.push_back(unpack(bytes));
+    longest = std::max(longest, ranks.back().size());
+  }
+  std::vector<BatchFindings> all;
+  for (size_t turn = 0; turn < longest; ++turn) {
+    for (std::vector<BatchFindings>& rank : ranks) {
+      if (turn < rank.size()) all.push_back(std::move(rank[turn]));
+    }
+  }
+  return all;
+}
+
+}  // namespace headroom

@@ -1,0 +1,32 @@
+// BatchFindings: what one validation batch contributes to the metrics, and how
+// the ranks' batches come together again.
+//
+// Batch b was examined by rank b % ranks; gathered batches are back in their
+// order, so that equal confidences count the same for any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "worker/metrics/average_precision.h"
+
+namespace headroom {
+
+struct BatchFindings {
+  int64_t images = 0;
+  double box = 0, obj = 0, cls = 0;  // loss terms of the batch
+  std::vector<int64_t> labels_per_class;
+  std::vector<DetectionRecord> records;       // YOLOv5's matching
+  std::vector<DetectionRecord> coco_records;  // pycocotools'
+  std::vector<std::string> faults;            // images that could not be read
+
+  void add(const BatchFindings& other);
+};
+
+// Collective; the batches of all ranks, in their order, on every rank.
+std::vector<BatchFindings> gather_findings(
+    Communicator& communicator, const std::vector<BatchFindings>& mine);
+
+}  // namespace headroom
