@@ -12,14 +12,14 @@
 namespace headroom {
 
 struct Batch {
-  int64_t step = 0;          // training only
+  int64_t step = 0;  // training only
   int64_t epoch = 0;
-  int64_t global_size = 0;   // samples of the global batch
-  int64_t local_begin = 0;   // the first local sample's place in it
+  int64_t global_size = 0;  // samples of the global batch
+  int64_t local_begin = 0;  // the first local sample's place in it
   // [n, H, W, 3] uint8, RGB; n may be 0.
   at::Tensor images;
-  std::vector<LabelRow> labels;    // `image` counts from the first local sample
-  std::vector<int64_t> samples;    // n indices into the data set
+  std::vector<LabelRow> labels;  // `image` counts from the first local sample
+  std::vector<int64_t> samples;  // n indices into the data set
   // Training: the whole global batch in its order, for the ledger.
   std::vector<int64_t> global_samples;
   // Letterbox of each sample, to map boxes back (validation).

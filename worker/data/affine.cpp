@@ -1,0 +1,122 @@
+#include "worker/data/affine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <opencv2/imgproc.hpp>
+
+#include "worker/data/letterbox.h"
+
+namespace headroom {
+namespace {
+
+constexpr double kMinSidePixels = 2;
+constexpr double kMinAreaRatio = 0.1;
+constexpr double kMaxAspect = 100;
+constexpr double kEpsilon = 1e-16;
+
+double radians(double degrees) { return degrees * std::numbers::pi / 180; }
+
+double symmetric(RandomStream& draws, double bound) {
+  return draws.uniform(-bound, bound);
+}
+
+// Corners of the hull of a box's four moved corners.
+PixelBox moved_hull(const PixelBox& box, const cv::Matx33d& matrix) {
+  const std::array<cv::Vec3d, 4> corners{
+      cv::Vec3d{box.x1, box.y1, 1}, cv::Vec3d{box.x2, box.y2, 1},
+      cv::Vec3d{box.x1, box.y2, 1}, cv::Vec3d{box.x2, box.y1, 1}};
+  PixelBox hull{box.class_index, HUGE_VAL, HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
+  for (const cv::Vec3d& corner : corners) {
+    const cv::Vec3d moved = matrix * corner;
+    const double x = moved[0] / moved[2];
+    const double y = moved[1] / moved[2];
+    hull.x1 = std::min(hull.x1, x);
+    hull.x2 = std::max(hull.x2, x);
+    hull.y1 = std::min(hull.y1, y);
+    hull.y2 = std::max(hull.y2, y);
+  }
+  return hull;
+}
+
+bool is_worth_keeping(const PixelBox& before, const PixelBox& after,
+                      double scale) {
+  const double w = after.width();
+  const double h = after.height();
+  if (w <= kMinSidePixels || h <= kMinSidePixels) return false;
+  const double area_before = before.width() * scale * (before.height() * scale);
+  const double aspect = std::max(w / (h + kEpsilon), h / (w + kEpsilon));
+  return w * h / (area_before + kEpsilon) > kMinAreaRatio &&
+         aspect < kMaxAspect;
+}
+
+}  // namespace
+
+Warp draw_warp(const Hyperparameters& hyp, ImageSize source, ImageSize target,
+               RandomStream& draws) {
+  const cv::Matx33d centre(1, 0, -source.width / 2.0,   //
+                           0, 1, -source.height / 2.0,  //
+                           0, 0, 1);
+  cv::Matx33d perspective = cv::Matx33d::eye();
+  perspective(2, 0) = symmetric(draws, hyp.perspective);
+  perspective(2, 1) = symmetric(draws, hyp.perspective);
+
+  Warp warp;
+  const double angle = radians(symmetric(draws, hyp.degrees));
+  warp.scale = draws.uniform(1 - hyp.scale, 1 + hyp.scale);
+  const double along = warp.scale * std::cos(angle);
+  const double across = warp.scale * std::sin(angle);
+  const cv::Matx33d rotation(along, across, 0,   //
+                             -across, along, 0,  //
+                             0, 0, 1);
+  cv::Matx33d shear = cv::Matx33d::eye();
+  shear(0, 1) = std::tan(radians(symmetric(draws, hyp.shear)));
+  shear(1, 0) = std::tan(radians(symmetric(draws, hyp.shear)));
+
+  cv::Matx33d translation = cv::Matx33d::eye();
+  translation(0, 2) = (0.5 + symmetric(draws, hyp.translate)) * target.width;
+  translation(1, 2) = (0.5 + symmetric(draws, hyp.translate)) * target.height;
+
+  warp.matrix = translation * shear * rotation * perspective * centre;
+  return warp;
+}
+
+std::vector<PixelBox> warp_boxes(const std::vector<PixelBox>& boxes,
+                                 const Warp& warp, ImageSize target) {
+  std::vector<PixelBox> result;
+  for (const PixelBox& box : boxes) {
+    std::vector<PixelBox> moved{moved_hull(box, warp.matrix)};
+    clip_boxes(moved, target.width, target.height);
+    if (is_worth_keeping(box, moved[0], warp.scale)) {
+      result.push_back(moved[0]);
+    }
+  }
+  return result;
+}
+
+BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
+                      ImageSize target) {
+  BoxedImage result;
+  result.boxes = warp_boxes(image.boxes, warp, target);
+  const bool same_size =
+      image.pixels.rows == target.height && image.pixels.cols == target.width;
+  if (same_size && warp.matrix == cv::Matx33d::eye()) {
+    result.pixels = image.pixels;
+    return result;
+  }
+  const cv::Size size(target.width, target.height);
+  const bool is_affine = warp.matrix(2, 0) == 0 && warp.matrix(2, 1) == 0;
+  if (is_affine) {
+    cv::warpAffine(image.pixels, result.pixels,
+                   warp.matrix.get_minor<2, 3>(0, 0), size, cv::INTER_LINEAR,
+                   cv::BORDER_CONSTANT, cv::Scalar::all(kFillGray));
+  } else {
+    cv::warpPerspective(image.pixels, result.pixels, warp.matrix, size,
+                        cv::INTER_LINEAR, cv::BORDER_CONSTANT,
+                        cv::Scalar::all(kFillGray));
+  }
+  return result;
+}
+
+}  // namespace headroom

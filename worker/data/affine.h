@@ -1,0 +1,43 @@
+// Random perspective: YOLOv5's geometric augmentation, one 3 x 3 matrix
+//
+//   M = T S R P C     C  centre to the origin
+//                     P  perspective, uniform +-
+//                     R  rotation, +-degrees, and scale, 1 +- scale
+//                     S  shear, +-degrees
+//                     T  back to (0.5 +- translate) of the new size
+//
+// Pixels are fetched bilinearly, what lies outside is gray 114. Boxes become
+// the hull of their four moved corners, clipped; what is left too small, too
+// thin or too little of its former self is dropped.
+//
+// Geometry is in double. Threads: any.
+#pragma once
+
+#include <opencv2/core/matx.hpp>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "worker/data/image.h"
+#include "worker/data/pixel_box.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+
+struct Warp {
+  cv::Matx33d matrix = cv::Matx33d::eye();
+  double scale = 1;
+};
+
+// Always takes eight draws, whatever is switched off.
+Warp draw_warp(const Hyperparameters& hyp, ImageSize source, ImageSize target,
+               RandomStream& draws);
+
+// May return pixels shared with `image` when there is nothing to do.
+BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
+                      ImageSize target);
+
+// The boxes alone, in the order of `boxes`.
+std::vector<PixelBox> warp_boxes(const std::vector<PixelBox>& boxes,
+                                 const Warp& warp, ImageSize target);
+
+}  // namespace headroom

@@ -1,0 +1,54 @@
+// augment: from samples to what the network sees, in YOLOv5's order.
+//
+//   training, mosaic      mosaic of four -> random perspective [-> mixup with
+//                         a second one] -> HSV -> flips
+//   training, otherwise   letterbox -> random perspective -> HSV -> flips
+//   validation            letterbox
+//
+// Every draw comes from the sample's own stream (seed, epoch, sample), so the
+// result depends on nothing else.
+//
+// Threads: any, if `load` allows it.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "worker/data/loaded_image.h"
+#include "worker/data/pixel_box.h"
+
+namespace headroom {
+
+struct NetworkSample {
+  cv::Mat pixels;  // height x width as asked for; not shared
+  std::vector<NormalizedBox> boxes;
+  // Letterbox of the source image; of no meaning after augmentation.
+  ImageSize source;
+  double ratio = 1;
+  double pad_x = 0, pad_y = 0;
+  std::vector<std::string> faults;
+};
+
+struct SampleId {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  int64_t sample = 0;
+};
+
+// Mosaic with probability hyp.mosaic; partners are any of `num_samples`.
+NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
+                                 int64_t height, int64_t width,
+                                 const Hyperparameters& hyp,
+                                 const LoadImage& load);
+
+NetworkSample make_rect_sample(const SampleId& id, int64_t height,
+                               int64_t width, const Hyperparameters& hyp,
+                               const LoadImage& load);
+
+NetworkSample make_validation_sample(int64_t sample, int64_t height,
+                                     int64_t width, const LoadImage& load);
+
+}  // namespace headroom

@@ -1,0 +1,28 @@
+// BatchSource: where a rank's batches come from, whatever they are made of.
+//
+// Ownership: batches are the caller's; the source keeps no part of them.
+// Threads: next() is called by one thread; sources may have threads of their
+// own.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/data/batch.h"
+
+namespace headroom {
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // This rank's part of the next batch. Training never ends: epoch follows
+  // epoch. Throws what a worker thread threw.
+  // REQUIRES: in validation, called at most batches_per_epoch() times.
+  virtual Batch next() = 0;
+
+  // Calls of next() that make one pass over the data. In training the steps of
+  // an epoch, the same on every rank; in validation this rank's batches.
+  virtual int64_t batches_per_epoch() const = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,281 @@
+#include "worker/data/dataset.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/data/file_list.h"
+#include "worker/data/parallel_for.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
+
+std::string split_name(Split split) {
+  switch (split) {
+    case Split::kTrain:
+      return "train";
+    case Split::kVal:
+      return "val";
+    case Split::kTest:
+      return "test";
+  }
+  return "";
+}
+
+const std::vector<fs::path>& sources_of(const DataConfig& config, Split split) {
+  switch (split) {
+    case Split::kTrain:
+      return config.train;
+    case Split::kVal:
+      return config.val;
+    case Split::kTest:
+      break;
+  }
+  return config.test;
+}
+
+// What the threads find out about one image.
+struct Examined {
+  ImageSizeResult size;
+  int64_t file_bytes = 0;
+  LabelFile labels;
+  std::optional<DataFault> label_fault;  // the file as a whole
+  fs::path label_file;
+};
+
+// The text of a label file; "" if there is none. Nothing if it cannot be read.
+std::optional<std::string> read_labels(const fs::path& file,
+                                       std::string& reason) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return "";
+  const auto bytes = fs::file_size(file, error);
+  if (error) {
+    reason = error.message();
+    return std::nullopt;
+  }
+  if (static_cast<int64_t>(bytes) > kMaxLabelFileBytes) {
+    reason = format_bytes(static_cast<int64_t>(bytes)) + " of labels";
+    return std::nullopt;
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    reason = "cannot be opened";
+    return std::nullopt;
+  }
+  return text;
+}
+
+Examined examine(const fs::path& image, int64_t num_classes,
+                 const IndexOptions& options) {
+  Examined result;
+  result.size = inspect_image(image, options.limits);
+  if (!result.size.ok()) return result;
+  std::error_code error;
+  result.file_bytes = static_cast<int64_t>(fs::file_size(image, error));
+  result.label_file = label_path(image);
+  std::string reason;
+  const auto text = read_labels(result.label_file, reason);
+  if (text) {
+    result.labels = parse_label_file(*text, result.label_file.string(),
+                                     num_classes, options.single_cls);
+  } else {
+    result.label_fault =
+        DataFault{DataFaultKind::kUnreadableLabels, result.label_file.string(),
+                  reason, "its image left out"};
+  }
+  return result;
+}
+
+}  // namespace
+
+// Appends images in order; the digest grows with them.
+class DatasetBuilder {
+ public:
+  DatasetBuilder(const DataConfig& config, bool single_cls)
+      : root_(fs::absolute(config.file).lexically_normal().parent_path()),
+        hash_(XXH3_createState(), XXH3_freeState) {
+    dataset_.class_names_ = config.names;
+    if (single_cls) {
+      dataset_.class_names_ = {config.names.size() == 1 ? config.names[0]
+                                                        : "item"};
+    }
+    dataset_.path_offsets_.push_back(0);
+    dataset_.label_offsets_.push_back(0);
+    XXH3_64bits_reset(hash_.get());
+    for (const std::string& name : dataset_.class_names_) hash_text(name);
+  }
+
+  void add(const fs::path& image, const Examined& examined) {
+    const ImageSize size = examined.size.size;
+    const std::vector<BoxLabel>& boxes = examined.labels.boxes;
+    dataset_.path_text_ += image.string();
+    dataset_.path_offsets_.push_back(dataset_.path_text_.size());
+    dataset_.sizes_.push_back(size);
+    dataset_.labels_.insert(dataset_.labels_.end(), boxes.begin(), boxes.end());
+    dataset_.label_offsets_.push_back(dataset_.labels_.size());
+    dataset_.num_polygons_ += examined.labels.num_polygons;
+
+    hash_text(image.lexically_relative(root_).string());
+    hash_value(examined.file_bytes);
+    hash_value(size.height);
+    hash_value(size.width);
+    hash_value(static_cast<uint64_t>(boxes.size()));
+    for (const BoxLabel& box : boxes) {
+      hash_value(box.class_index);
+      for (const float value : {box.cx, box.cy, box.w, box.h}) {
+        hash_value(value);
+      }
+    }
+  }
+
+  Dataset finish() {
+    dataset_.digest_ = XXH3_64bits_digest(hash_.get());
+    dataset_.path_text_.shrink_to_fit();
+    dataset_.labels_.shrink_to_fit();
+    return std::move(dataset_);
+  }
+
+ private:
+  template <typename T>
+  void hash_value(T value) {
+    XXH3_64bits_update(hash_.get(), &value, sizeof(value));
+  }
+  void hash_text(const std::string& text) {
+    hash_value(static_cast<uint64_t>(text.size()));
+    XXH3_64bits_update(hash_.get(), text.data(), text.size());
+  }
+
+  fs::path root_;
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  Dataset dataset_;
+};
+
+namespace {
+
+void refuse_unknown_class(const DataConfig& config, const Examined& examined) {
+  const auto& unknown = examined.labels.unknown_class;
+  if (!unknown) return;
+  throw Error("data",
+              examined.label_file.string() + ":" +
+                  std::to_string(unknown->line) + " has class " +
+                  std::to_string(unknown->class_index) + ", but names in " +
+                  config.file.string() + " has " +
+                  std::to_string(config.names.size()) + " classes, 0 to " +
+                  std::to_string(static_cast<int64_t>(config.names.size()) - 1),
+              "complete names, or correct the label", ExitCode::kData);
+}
+
+[[noreturn]] void refuse_empty(const DataConfig& config,
+                               const DataReport& report, size_t num_found,
+                               const fs::path& first) {
+  const std::string name = report.split + " of " + config.file.string();
+  if (num_found == 0) {
+    throw Error("data", name + " has no image",
+                "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
+                "files",
+                ExitCode::kData);
+  }
+  if (report.images == 0) {
+    const std::string why =
+        report.faults.empty() ? "" : ", first " + to_string(report.faults[0]);
+    throw Error("data",
+                "none of the " + std::to_string(num_found) + " images in " +
+                    name + " can be used" + why,
+                "replace them", ExitCode::kData);
+  }
+  throw Error("data",
+              "none of the " + std::to_string(report.images) + " images in " +
+                  name + " has a box; labels of the first are looked for in " +
+                  label_path(first).string(),
+              "put labels there, one `class cx cy w h` per line",
+              ExitCode::kData);
+}
+
+// Into the report, in the order of the files. True if the image is kept.
+bool report_image(const fs::path& image, const Examined& examined,
+                  DataReport& report) {
+  if (!examined.size.ok()) {
+    report.add({DataFaultKind::kUnreadableImage, image.string(),
+                examined.size.reason, "image and its boxes left out"});
+    return false;
+  }
+  if (examined.label_fault) {
+    report.add(*examined.label_fault);
+    return false;
+  }
+  for (const DataFault& fault : examined.labels.faults) report.add(fault);
+  const auto boxes = static_cast<int64_t>(examined.labels.boxes.size());
+  ++report.images;
+  report.boxes += boxes;
+  if (boxes == 0) ++report.background;
+  return true;
+}
+
+}  // namespace
+
+fs::path Dataset::path(int64_t index) const {
+  const uint64_t begin = path_offsets_[index];
+  return path_text_.substr(begin, path_offsets_[index + 1] - begin);
+}
+
+std::span<const BoxLabel> Dataset::labels(int64_t index) const {
+  const uint64_t begin = label_offsets_[index];
+  return {labels_.data() + begin, label_offsets_[index + 1] - begin};
+}
+
+int64_t Dataset::max_labels_per_image() const {
+  uint64_t most = 0;
+  for (size_t i = 0; i + 1 < label_offsets_.size(); ++i) {
+    most = std::max(most, label_offsets_[i + 1] - label_offsets_[i]);
+  }
+  return static_cast<int64_t>(most);
+}
+
+IndexedDataset index_dataset(const DataConfig& config, Split split,
+                             const IndexOptions& options) {
+  IndexedDataset result;
+  result.report.split = split_name(split);
+  if (sources_of(config, split).empty()) {
+    throw Error(
+        "data",
+        config.file.string() + " names no images for " + result.report.split,
+        "add the key " + result.report.split, ExitCode::kData);
+  }
+  const std::vector<fs::path> images =
+      list_images(sources_of(config, split), result.report);
+  std::vector<Examined> examined(images.size());
+  const auto num_classes = static_cast<int64_t>(config.names.size());
+  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
+               [&](int64_t i) {
+                 examined[i] = examine(images[i], num_classes, options);
+               });
+
+  DatasetBuilder builder(config, options.single_cls);
+  for (size_t i = 0; i < images.size(); ++i) {
+    refuse_unknown_class(config, examined[i]);
+    if (!report_image(images[i], examined[i], result.report)) continue;
+    builder.add(images[i], examined[i]);
+    examined[i] = {};
+  }
+  if (result.report.boxes == 0) {
+    refuse_empty(config, result.report, images.size(),
+                 images.empty() ? fs::path() : images.front());
+  }
+  result.dataset = builder.finish();
+  return result;
+}
+
+}  // namespace headroom

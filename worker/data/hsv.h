@@ -1,0 +1,21 @@
+// HSV jitter: hue, saturation and value each times 1 + U(-1, 1) x gain, by
+// lookup tables on OpenCV's 8-bit HSV (hue in 0..179, modulo 180).
+#pragma once
+
+#include <array>
+#include <opencv2/core/mat.hpp>
+
+#include "configs/run_config.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+
+using HsvGains = std::array<double, 3>;
+
+// Always takes three draws.
+HsvGains draw_hsv_gains(const Hyperparameters& hyp, RandomStream& draws);
+
+// In place, RGB uint8; nothing happens at gains of exactly 1.
+void jitter_hsv(cv::Mat& pixels, const HsvGains& gains);
+
+}  // namespace headroom

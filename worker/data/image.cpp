@@ -1,0 +1,112 @@
+#include "worker/data/image.h"
+
+#include <array>
+#include <cstring>
+#include <new>
+#include <opencv2/core.hpp>
+#include <string_view>
+
+#include "worker/data/codec.h"
+#include "worker/data/exif.h"
+#include "worker/data/image_file.h"
+
+namespace headroom {
+namespace {
+
+constexpr std::array<const Codec*, 5> kCodecs{
+    &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
+
+bool starts_with(std::span<const uint8_t> head, std::string_view text) {
+  return head.size() >= text.size() &&
+         std::memcmp(head.data(), text.data(), text.size()) == 0;
+}
+
+// What people find in their data folders instead of images.
+std::string describe_foreign(std::span<const uint8_t> head) {
+  if (starts_with(head, "version https://git-lfs")) {
+    return "a Git LFS pointer, not an image: fetch it with git lfs pull";
+  }
+  if (starts_with(head, "<")) return "text (HTML or XML), not an image";
+  if (starts_with(head, "GIF8")) return "GIF is not supported";
+  return "not a JPEG, PNG, BMP, TIFF or WebP file";
+}
+
+const Codec& find_codec(ImageFile& file) {
+  std::array<uint8_t, kCodecHeadBytes> buffer{};
+  const std::span<const uint8_t> head(buffer.data(), file.read_at(0, buffer));
+  for (const Codec* codec : kCodecs) {
+    if (codec->matches(head)) return *codec;
+  }
+  throw ImageRefusal(describe_foreign(head));
+}
+
+// Runs `body`, turning every way a decoder can fail into a reason.
+template <typename Body>
+std::string reason_of(Body&& body) {
+  try {
+    body();
+    return "";
+  } catch (const ImageRefusal& refusal) {
+    return refusal.what();
+  } catch (const std::bad_alloc&) {
+    return "not enough memory to decode it";
+  } catch (const cv::Exception& error) {
+    return error.code == cv::Error::StsNoMem
+               ? "not enough memory to decode it"
+               : "cannot be decoded: " + error.err;
+  }
+}
+
+ImageSize upright_size(const ImageHeader& header) {
+  const auto height = static_cast<int32_t>(header.height);
+  const auto width = static_cast<int32_t>(header.width);
+  return swaps_axes(header.orientation) ? ImageSize{width, height}
+                                        : ImageSize{height, width};
+}
+
+}  // namespace
+
+void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
+  if (width <= 0 || height <= 0) throw ImageRefusal("an image without pixels");
+  if (height > limits.max_pixels / width) {
+    throw ImageRefusal(std::to_string(width) + " x " + std::to_string(height) +
+                       " pixels are above the limit of " +
+                       std::to_string(limits.max_pixels));
+  }
+}
+
+ImageResult decode_image(const std::filesystem::path& file,
+                         const ImageLimits& limits) {
+  ImageResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    RawImage raw = find_codec(opened).decode(opened, limits);
+    result.pixels = upright(raw.pixels, raw.orientation);
+  });
+  if (!result.ok()) result.pixels.release();
+  return result;
+}
+
+ImageSizeResult read_image_size(const std::filesystem::path& file,
+                                const ImageLimits& limits) {
+  ImageSizeResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    result.size = upright_size(find_codec(opened).read_header(opened, limits));
+  });
+  return result;
+}
+
+ImageSizeResult inspect_image(const std::filesystem::path& file,
+                              const ImageLimits& limits) {
+  ImageSizeResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    const Codec& codec = find_codec(opened);
+    result.size = upright_size(codec.read_header(opened, limits));
+    if (!codec.ends_well(opened)) codec.decode(opened, limits);
+  });
+  return result;
+}
+
+}  // namespace headroom

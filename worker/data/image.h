@@ -1,0 +1,60 @@
+// Image files to RGB pixels: JPEG, PNG, BMP, TIFF, WebP.
+//
+// The content decides which decoder reads a file, never its name. What comes
+// out is 8-bit RGB with the EXIF orientation applied, to pixels and size
+// alike; gray is repeated, alpha dropped, 16 bits keep the high byte, of
+// animations and multi-page files the first picture is taken.
+//
+// A file is refused, with a reason, when it is damaged (truncated, corrupt
+// data, as its library reports them), foreign, or larger than the limits.
+// Sizes are checked before anything is allocated for them, and a file too
+// short to hold the pixels it claims is refused by its header.
+//
+// Threads: all functions may run in any number of threads.
+// Errors: none are thrown for a bad file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+
+namespace headroom {
+
+struct ImageSize {
+  int32_t height = 0;
+  int32_t width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+struct ImageLimits {
+  int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
+  int64_t max_file_bytes = 1LL << 30;
+  int max_jpeg_scans = 100;  // a crafted file of 1 MB can cost half a minute
+};
+
+struct ImageResult {
+  cv::Mat pixels;      // CV_8UC3, RGB, continuous; empty if refused
+  std::string reason;  // why refused; empty if not
+  bool ok() const { return reason.empty(); }
+};
+
+struct ImageSizeResult {
+  ImageSize size;
+  std::string reason;
+  bool ok() const { return reason.empty(); }
+};
+
+ImageResult decode_image(const std::filesystem::path& file,
+                         const ImageLimits& limits = {});
+
+// From the header alone: the data may still turn out to be damaged.
+ImageSizeResult read_image_size(const std::filesystem::path& file,
+                                const ImageLimits& limits = {});
+
+// As read_image_size, but a file whose end looks cut off is decoded in full
+// for its verdict.
+ImageSizeResult inspect_image(const std::filesystem::path& file,
+                              const ImageLimits& limits = {});
+
+}  // namespace headroom

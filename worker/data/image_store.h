@@ -1,0 +1,51 @@
+// ImageStore: samples decoded and resized to fit the network, some of them
+// remembered.
+//
+// A mosaic needs four images per sample, so each image is met four times an
+// epoch. The first ones that fit into `cache_bytes` stay for good: under a
+// random order evicting would gain nothing, and a full cache of half the data
+// set saves half the decoding.
+//
+// Ownership: borrows the data set.
+// Threads: load() from any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <opencv2/core/mat.hpp>
+#include <unordered_map>
+
+#include "worker/data/dataset.h"
+#include "worker/data/loaded_image.h"
+
+namespace headroom {
+
+class ImageStore {
+ public:
+  struct Options {
+    int64_t height = 0, width = 0;  // of the network: the size to fit
+    bool training = true;           // how images are made smaller
+    int64_t cache_bytes = 0;        // 0: nothing is remembered
+    ImageLimits limits;
+  };
+  ImageStore(const Dataset& dataset, const Options& options);
+
+  // An image that cannot be decoded, or has changed its size since it was
+  // indexed, is gray, without labels, and has a fault naming its file.
+  LoadedImage load(int64_t sample);
+
+ private:
+  struct Entry {
+    cv::Mat pixels;
+    std::string fault;
+  };
+  Entry decode(int64_t sample) const;
+
+  const Dataset& dataset_;
+  Options options_;
+  std::mutex mutex_;
+  std::unordered_map<int64_t, Entry> entries_;  // guarded by mutex_
+  int64_t cached_bytes_ = 0;                    // guarded by mutex_
+};
+
+}  // namespace headroom

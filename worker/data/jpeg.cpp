@@ -1,0 +1,243 @@
+// JPEG through libjpeg-turbo.
+//
+// The library reports errors by a callback that must not return and must not
+// throw (it is C): it longjmps to the guard of one of the two functions below,
+// which hold no object with a destructor.
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs it first
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "worker/data/codec.h"
+#include "worker/data/exif.h"
+
+namespace headroom {
+namespace {
+
+struct Reader {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr error{};
+  jpeg_source_mgr source{};
+  jpeg_progress_mgr progress{};
+  jmp_buf jump;
+  std::array<char, JMSG_LENGTH_MAX> message{};
+  std::array<JOCTET, 1 << 16> buffer;
+  ImageFile* file = nullptr;
+  int64_t offset = 0;  // of the file, behind the buffer
+  int max_scans = 0;
+  bool in_header = true;
+
+  ~Reader() { jpeg_destroy_decompress(&info); }
+};
+
+Reader& reader_of(j_common_ptr info) {
+  return *static_cast<Reader*>(info->client_data);
+}
+Reader& reader_of(j_decompress_ptr info) {
+  return *static_cast<Reader*>(info->client_data);
+}
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  Reader& reader = reader_of(info);
+  info->err->format_message(info, reader.message.data());
+  std::longjmp(reader.jump, 1);
+}
+
+// Complaints about headers that leave the pixels sound.
+bool is_harmless(int code, bool in_header) {
+  return (code == JWRN_EXTRANEOUS_DATA && in_header) ||
+         code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
+         code == JWRN_NOT_SEQUENTIAL;
+}
+
+// The library would go on after damaged data and fill up with gray. The first
+// warning settles the verdict, so decoding stops there.
+void on_message(j_common_ptr info, int level) {
+  if (level < 0 &&
+      !is_harmless(info->err->msg_code, reader_of(info).in_header)) {
+    on_error(info);
+  }
+}
+
+void ignore_message(j_common_ptr) {}
+
+void start_source(j_decompress_ptr) {}
+
+boolean fill_buffer(j_decompress_ptr info) {
+  Reader& reader = reader_of(info);
+  const size_t got = reader.file->read_at(reader.offset, reader.buffer);
+  if (got == 0) ERREXIT(info, JERR_INPUT_EOF);
+  reader.offset += static_cast<int64_t>(got);
+  reader.source.next_input_byte = reader.buffer.data();
+  reader.source.bytes_in_buffer = got;
+  return TRUE;
+}
+
+void skip_bytes(j_decompress_ptr info, long count) {
+  Reader& reader = reader_of(info);
+  if (count <= 0) return;
+  const auto left = static_cast<long>(reader.source.bytes_in_buffer);
+  if (count <= left) {
+    reader.source.next_input_byte += count;
+    reader.source.bytes_in_buffer -= static_cast<size_t>(count);
+    return;
+  }
+  reader.offset += count - left;
+  reader.source.bytes_in_buffer = 0;
+}
+
+void stop_source(j_decompress_ptr) {}
+
+void check_scans(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  Reader& reader = reader_of(info);
+  if (decompress->input_scan_number <= reader.max_scans) return;
+  std::snprintf(reader.message.data(), reader.message.size(),
+                "more than %d scans", reader.max_scans);
+  std::longjmp(reader.jump, 1);
+}
+
+bool guarded_header(Reader& reader) {
+  if (setjmp(reader.jump) != 0) return false;
+  jpeg_create_decompress(&reader.info);
+  reader.info.src = &reader.source;
+  reader.info.progress = &reader.progress;
+  jpeg_save_markers(&reader.info, JPEG_APP0 + 1, 0xFFFF);
+  jpeg_read_header(&reader.info, TRUE);
+  return true;
+}
+
+// Inks multiply what the paper reflects; Adobe's programs store them inverted.
+void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
+                 bool inverted) {
+  for (JDIMENSION x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
+    const int black = inverted ? cmyk[3] : 255 - cmyk[3];
+    for (int c = 0; c < 3; ++c) {
+      const int ink = inverted ? cmyk[c] : 255 - cmyk[c];
+      rgb[c] = static_cast<uint8_t>((ink * black + 127) / 255);
+    }
+  }
+}
+
+// `row` holds one row of CMYK; null for other colour spaces.
+bool guarded_pixels(Reader& reader, uint8_t* pixels, size_t stride,
+                    JSAMPLE* row) {
+  if (setjmp(reader.jump) != 0) return false;
+  jpeg_decompress_struct* info = &reader.info;
+  info->out_color_space = row != nullptr ? JCS_CMYK : JCS_RGB;
+  jpeg_start_decompress(info);
+  while (info->output_scanline < info->output_height) {
+    uint8_t* target = pixels + info->output_scanline * stride;
+    JSAMPROW line = row != nullptr ? row : target;
+    if (jpeg_read_scanlines(info, &line, 1) == 1 && row != nullptr) {
+      cmyk_to_rgb(row, target, info->output_width,
+                  info->saw_Adobe_marker != FALSE);
+    }
+  }
+  // Reads to the end marker: data left over is corruption too.
+  jpeg_finish_decompress(info);
+  return true;
+}
+
+[[noreturn]] void refuse(const Reader& reader) {
+  throw ImageRefusal(std::string("damaged JPEG: ") + reader.message.data());
+}
+
+std::unique_ptr<Reader> open_reader(ImageFile& file,
+                                    const ImageLimits& limits) {
+  auto reader = std::make_unique<Reader>();
+  reader->file = &file;
+  reader->max_scans = limits.max_jpeg_scans;
+  reader->info.err = jpeg_std_error(&reader->error);
+  reader->info.client_data = reader.get();
+  reader->error.error_exit = on_error;
+  reader->error.emit_message = on_message;
+  reader->error.output_message = ignore_message;
+  reader->source.init_source = start_source;
+  reader->source.fill_input_buffer = fill_buffer;
+  reader->source.skip_input_data = skip_bytes;
+  reader->source.resync_to_restart = jpeg_resync_to_restart;
+  reader->source.term_source = stop_source;
+  reader->progress.progress_monitor = check_scans;
+  if (!guarded_header(*reader)) refuse(*reader);
+  reader->in_header = false;
+  check_pixels(reader->info.image_width, reader->info.image_height, limits);
+  return reader;
+}
+
+ImageHeader header_of(const Reader& reader) {
+  ImageHeader header;
+  header.height = reader.info.image_height;
+  header.width = reader.info.image_width;
+  for (jpeg_saved_marker_ptr marker = reader.info.marker_list;
+       marker != nullptr; marker = marker->next) {
+    const std::span<const uint8_t> data(marker->data, marker->data_length);
+    if (data.size() > 6 && std::memcmp(data.data(), "Exif\0\0", 6) == 0) {
+      header.orientation = exif_orientation(data);
+      break;
+    }
+  }
+  return header;
+}
+
+// Huffman coding spends at least one bit on each 8x8 block, in its first scan.
+void check_length(const Reader& reader, int64_t file_bytes) {
+  if (reader.info.arith_code != FALSE) return;
+  int64_t blocks = 0;
+  for (int c = 0; c < reader.info.num_components; ++c) {
+    const jpeg_component_info& component = reader.info.comp_info[c];
+    blocks += int64_t{component.width_in_blocks} * component.height_in_blocks;
+  }
+  if (blocks / 8 > file_bytes) {
+    throw ImageRefusal("truncated JPEG: " + std::to_string(file_bytes) +
+                       " bytes cannot hold " + std::to_string(blocks) +
+                       " blocks of pixels");
+  }
+}
+
+bool matches(std::span<const uint8_t> head) {
+  return head.size() >= 3 && head[0] == 0xFF && head[1] == 0xD8 &&
+         head[2] == 0xFF;
+}
+
+ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
+  const auto reader = open_reader(file, limits);
+  check_length(*reader, file.size());
+  return header_of(*reader);
+}
+
+RawImage decode(ImageFile& file, const ImageLimits& limits) {
+  const auto reader = open_reader(file, limits);
+  check_length(*reader, file.size());
+  const jpeg_decompress_struct& info = reader->info;
+  const bool cmyk =
+      info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  std::vector<JSAMPLE> row(cmyk ? size_t{4} * info.image_width : 0);
+  RawImage image;
+  image.orientation = header_of(*reader).orientation;
+  image.pixels.create(static_cast<int>(info.image_height),
+                      static_cast<int>(info.image_width), CV_8UC3);
+  if (!guarded_pixels(*reader, image.pixels.data, image.pixels.step,
+                      cmyk ? row.data() : nullptr)) {
+    refuse(*reader);
+  }
+  return image;
+}
+
+bool ends_well(ImageFile& file) {
+  std::array<uint8_t, 2> end{};
+  file.read_at(file.size() - 2, end);
+  return end[0] == 0xFF && end[1] == 0xD9;
+}
+
+}  // namespace
+
+const Codec kJpegCodec{"JPEG", matches, read_header, decode, ends_well};
+
+}  // namespace headroom

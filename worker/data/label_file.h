@@ -1,0 +1,47 @@
+// One YOLO label file: lines to boxes, faults repaired line by line.
+//
+//   class cx cy w h             a box, normalised by image width and height
+//   class x1 y1 x2 y2 x3 y3 ..  a polygon, kept as its bounding box
+//
+// Which of the two is decided per line, so that a mixed file means what it
+// says. Files written with six decimals stick out of the image by up to 5e-7:
+// boxes within kLabelTolerance are neither faults nor changed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/data/data_report.h"
+
+namespace headroom {
+
+inline constexpr double kLabelTolerance = 1e-6;
+
+struct BoxLabel {
+  int32_t class_index = 0;
+  float cx = 0, cy = 0, w = 0, h = 0;  // 0..1
+  bool operator==(const BoxLabel&) const = default;
+};
+
+struct LabelFile {
+  // A class that `names` does not have: not repairable, as it is `names` that
+  // is wrong.
+  struct UnknownClass {
+    int64_t line = 0;
+    int64_t class_index = 0;
+  };
+  std::vector<BoxLabel> boxes;
+  std::vector<DataFault> faults;
+  std::optional<UnknownClass> unknown_class;  // the first
+  int64_t num_polygons = 0;
+};
+
+// `file` is used in faults only. With `single_cls` every class becomes 0 and
+// none is unknown.
+LabelFile parse_label_file(std::string_view text, std::string_view file,
+                           int64_t num_classes, bool single_cls);
+
+}  // namespace headroom

@@ -1,0 +1,90 @@
+#include "worker/data/letterbox.h"
+
+#include <algorithm>
+#include <cmath>
+#include <opencv2/imgproc.hpp>
+
+namespace headroom {
+namespace {
+
+// Half to even, as Python rounds.
+int64_t round_even(double value) {
+  return static_cast<int64_t>(std::nearbyint(value));
+}
+
+}  // namespace
+
+ImageSize fit_size(ImageSize source, int64_t height, int64_t width) {
+  const double ratio = std::min(static_cast<double>(height) / source.height,
+                                static_cast<double>(width) / source.width);
+  const auto scaled = [&](int32_t side, int64_t limit) {
+    const auto rounded = static_cast<int64_t>(std::ceil(side * ratio));
+    return static_cast<int32_t>(std::clamp<int64_t>(rounded, 1, limit));
+  };
+  return {scaled(source.height, height), scaled(source.width, width)};
+}
+
+cv::Mat resize_loaded(const cv::Mat& pixels, ImageSize size, bool training) {
+  if (pixels.rows == size.height && pixels.cols == size.width) return pixels;
+  const bool enlarges = size.height > pixels.rows || size.width > pixels.cols;
+  cv::Mat resized;
+  cv::resize(pixels, resized, {size.width, size.height}, 0, 0,
+             training || enlarges ? cv::INTER_LINEAR : cv::INTER_AREA);
+  return resized;
+}
+
+Letterbox letterbox_geometry(ImageSize source, int64_t height, int64_t width,
+                             const LetterboxOptions& options) {
+  Letterbox box;
+  double ratio = std::min(static_cast<double>(height) / source.height,
+                          static_cast<double>(width) / source.width);
+  if (!options.enlarge) ratio = std::min(ratio, 1.0);
+  box.ratio_x = ratio;
+  box.ratio_y = ratio;
+  box.resized_height = round_even(source.height * ratio);
+  box.resized_width = round_even(source.width * ratio);
+  int64_t pad_x = width - box.resized_width;
+  int64_t pad_y = height - box.resized_height;
+  if (options.stretch) {
+    pad_x = 0;
+    pad_y = 0;
+    box.resized_height = height;
+    box.resized_width = width;
+    box.ratio_x = static_cast<double>(width) / source.width;
+    box.ratio_y = static_cast<double>(height) / source.height;
+  } else if (options.smallest) {
+    pad_x %= options.stride;
+    pad_y %= options.stride;
+  }
+  box.pad_x = static_cast<double>(pad_x) / 2;
+  box.pad_y = static_cast<double>(pad_y) / 2;
+  // 0.1 sends the odd pixel to the right and to the bottom.
+  box.left = round_even(box.pad_x - 0.1);
+  box.top = round_even(box.pad_y - 0.1);
+  box.width = box.resized_width + pad_x;
+  box.height = box.resized_height + pad_y;
+  return box;
+}
+
+cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
+  cv::Mat resized = pixels;
+  if (pixels.rows != geometry.resized_height ||
+      pixels.cols != geometry.resized_width) {
+    // A very flat image may round to nothing; it still gets a row.
+    const cv::Size size(
+        static_cast<int>(std::max<int64_t>(geometry.resized_width, 1)),
+        static_cast<int>(std::max<int64_t>(geometry.resized_height, 1)));
+    cv::resize(pixels, resized, size, 0, 0, cv::INTER_LINEAR);
+  }
+  cv::Mat result(static_cast<int>(geometry.height),
+                 static_cast<int>(geometry.width), CV_8UC3,
+                 cv::Scalar::all(kFillGray));
+  const auto left =
+      static_cast<int>(std::min(geometry.left, geometry.width - resized.cols));
+  const auto top =
+      static_cast<int>(std::min(geometry.top, geometry.height - resized.rows));
+  resized.copyTo(result(cv::Rect(left, top, resized.cols, resized.rows)));
+  return result;
+}
+
+}  // namespace headroom

@@ -1,0 +1,48 @@
+// Letterbox: an image brought to the network's size with its shape kept, the
+// rest filled with gray 114, half of it on each side (YOLOv5's rounding).
+//
+// Before it every image is resized once as it is loaded, so that its longer
+// side fits the network: fit_size and resize_loaded.
+//
+// Pure functions; threads: any.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/mat.hpp>
+
+#include "worker/data/image.h"
+
+namespace headroom {
+
+inline constexpr uint8_t kFillGray = 114;
+
+// The largest size of the image's shape within height x width, both sides
+// rounded up (but not beyond it).
+ImageSize fit_size(ImageSize source, int64_t height, int64_t width);
+
+// Linear in training and where it enlarges, area otherwise; `pixels` itself
+// where nothing changes.
+cv::Mat resize_loaded(const cv::Mat& pixels, ImageSize size, bool training);
+
+struct LetterboxOptions {
+  bool enlarge = true;    // may pixels be made larger?
+  bool smallest = false;  // pad only to the next multiple of the stride
+  bool stretch = false;   // fill the target, shape not kept
+  int64_t stride = 32;
+};
+
+struct Letterbox {
+  int64_t height = 0, width = 0;  // of the result
+  int64_t resized_height = 0, resized_width = 0;
+  int64_t top = 0, left = 0;        // first row and column of the picture
+  double ratio_x = 1, ratio_y = 1;  // before rounding
+  double pad_x = 0, pad_y = 0;      // half of the padding; boxes move by it
+};
+
+Letterbox letterbox_geometry(ImageSize source, int64_t height, int64_t width,
+                             const LetterboxOptions& options);
+
+// A new image; never shares pixels with `pixels`.
+cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);
+
+}  // namespace headroom

@@ -1,0 +1,26 @@
+// LoadedImage: a sample as augmentation receives it: decoded, resized to fit
+// the network, with its labels.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <opencv2/core/mat.hpp>
+#include <span>
+#include <string>
+
+#include "worker/data/image.h"
+#include "worker/data/label_file.h"
+
+namespace headroom {
+
+struct LoadedImage {
+  cv::Mat pixels;    // RGB uint8; may be shared with a cache: never written to
+  ImageSize source;  // before resizing
+  std::span<const BoxLabel> labels;
+  std::string fault;  // gray pixels, no labels, if not empty
+};
+
+// Safe to call from several threads.
+using LoadImage = std::function<LoadedImage(int64_t sample)>;
+
+}  // namespace headroom

@@ -1,0 +1,248 @@
+#include "worker/data/loader.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <opencv2/core.hpp>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/data/augment.h"
+#include "worker/data/image_store.h"
+#include "worker/data/image_tensor.h"
+#include "worker/data/loader_plan.h"
+#include "worker/data/micro_batch_targets.h"
+
+namespace headroom {
+namespace {
+
+// A batch while threads fill it. Each sample writes to its own place.
+struct PendingBatch {
+  BatchPlan plan;
+  Batch batch;
+  std::vector<NetworkSample> made;  // without pixels: those are in batch.images
+  int64_t next_sample = 0;          // to be claimed by a thread
+  int64_t unfinished = 0;
+  bool ready = false;
+
+  int64_t size() const {
+    return static_cast<int64_t>(plan.part.samples.size());
+  }
+};
+
+void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
+                 int64_t index) {
+  const int64_t bytes = images.size(1) * images.size(2) * images.size(3);
+  cv::Mat target(pixels.rows, pixels.cols, CV_8UC3,
+                 images.data_ptr<uint8_t>() + index * bytes);
+  HEADROOM_CHECK(pixels.rows == images.size(1) && pixels.cols == images.size(2),
+                 "a sample of another size than its batch");
+  pixels.copyTo(target);
+}
+
+}  // namespace
+
+class Loader::Implementation {
+ public:
+  explicit Implementation(LoaderOptions options)
+      : options_(std::move(options)),
+        plan_(options_),
+        budget_(plan_.budget()),
+        store_(*options_.dataset, store_options()),
+        load_([this](int64_t sample) { return store_.load(sample); }) {
+    // Loader threads are the parallelism; OpenCV's own would add to them.
+    cv::setNumThreads(0);
+    for (int64_t i = 0; i < budget_.num_threads; ++i) {
+      threads_.emplace_back([this] { work(); });
+    }
+  }
+
+  ~Implementation() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_available_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  Batch next() {
+    std::unique_lock lock(mutex_);
+    HEADROOM_CHECK(num_yielded_ < last_index(),
+                   "no batch left after " + std::to_string(num_yielded_));
+    batch_ready_.wait(lock, [this] {
+      return failure_ || (!pending_.empty() && pending_.front()->ready);
+    });
+    if (failure_) std::rethrow_exception(failure_);
+    Batch batch = std::move(pending_.front()->batch);
+    pending_.pop_front();
+    ++num_yielded_;
+    lock.unlock();
+    work_available_.notify_all();
+    return batch;
+  }
+
+  const LoaderPlan& plan() const { return plan_; }
+  const LoaderBudget& budget() const { return budget_; }
+
+ private:
+  bool is_validation() const {
+    return options_.mode == LoaderMode::kValidation;
+  }
+
+  // Batches there will ever be.
+  int64_t last_index() const {
+    return is_validation() ? plan_.batches_per_epoch() : INT64_MAX;
+  }
+
+  ImageStore::Options store_options() const {
+    ImageStore::Options result;
+    result.height = options_.image_height;
+    result.width = options_.image_width;
+    result.training = !is_validation();
+    result.cache_bytes = budget_.cache_bytes;
+    return result;
+  }
+
+  // A batch with samples to make or, if all are taken and the queue has room,
+  // a new one. Null: nothing to do now. Under the lock.
+  PendingBatch* find_work() {
+    for (const auto& pending : pending_) {
+      if (pending->next_sample < pending->size()) return pending.get();
+    }
+    if (static_cast<int64_t>(pending_.size()) >= budget_.queue_depth ||
+        next_index_ >= last_index()) {
+      return nullptr;
+    }
+    auto pending = std::make_unique<PendingBatch>();
+    pending->plan = plan_.batch(next_index_++);
+    const BatchPlan& plan = pending->plan;
+    pending->batch.step = plan.step;
+    pending->batch.epoch = plan.epoch;
+    pending->batch.global_size = plan.global_size;
+    pending->batch.local_begin = plan.part.local.begin;
+    pending->batch.samples = plan.part.samples;
+    pending->batch.images =
+        make_image_tensor(pending->size(), plan.height, plan.width);
+    pending->made.resize(plan.part.samples.size());
+    pending->unfinished = pending->size();
+    pending_.push_back(std::move(pending));
+    return pending_.back().get();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    try {
+      while (!stopping_ && !failure_) {
+        PendingBatch* pending = find_work();
+        if (pending == nullptr) {
+          work_available_.wait(lock);
+          continue;
+        }
+        // A rank without samples still gets a batch, made by who opened it.
+        if (pending->size() > 0) {
+          const int64_t index = pending->next_sample++;
+          lock.unlock();
+          make_sample(*pending, index);
+          lock.lock();
+          if (--pending->unfinished > 0) continue;
+        }
+        lock.unlock();
+        finish(*pending);
+        lock.lock();
+        pending->ready = true;
+        batch_ready_.notify_all();
+      }
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      if (!failure_) failure_ = std::current_exception();
+      batch_ready_.notify_all();
+      work_available_.notify_all();
+    }
+  }
+
+  void make_sample(PendingBatch& pending, int64_t index) {
+    const BatchPlan& plan = pending.plan;
+    const int64_t sample = plan.part.samples[index];
+    const SampleId id{options_.seed, plan.epoch, sample};
+    NetworkSample& made = pending.made[index];
+    switch (options_.mode) {
+      case LoaderMode::kTrainMosaic:
+        made = make_mosaic_sample(id, options_.dataset->size(), plan.height,
+                                  plan.width, options_.hyp, load_);
+        break;
+      case LoaderMode::kTrainRect:
+        made =
+            make_rect_sample(id, plan.height, plan.width, options_.hyp, load_);
+        break;
+      case LoaderMode::kValidation:
+        made = make_validation_sample(sample, plan.height, plan.width, load_);
+        break;
+    }
+    copy_pixels(made.pixels, pending.batch.images, index);
+    made.pixels.release();
+  }
+
+  // All samples are made: what is left is about the batch as a whole.
+  void finish(PendingBatch& pending) const {
+    Batch& batch = pending.batch;
+    for (int64_t i = 0; i < pending.size(); ++i) {
+      const NetworkSample& made = pending.made[i];
+      for (const NormalizedBox& box : made.boxes) {
+        batch.labels.push_back(
+            {i, box.class_index, box.cx, box.cy, box.w, box.h});
+      }
+      batch.geometry.push_back({made.source.height, made.source.width,
+                                made.ratio, made.pad_x, made.pad_y});
+      for (const std::string& fault : made.faults) {
+        if (std::find(batch.faults.begin(), batch.faults.end(), fault) ==
+            batch.faults.end()) {
+          batch.faults.push_back(fault);
+        }
+      }
+    }
+    assign_micro_batches(batch, options_.micro_batch_size, options_.assign);
+  }
+
+  const LoaderOptions options_;
+  const LoaderPlan plan_;
+  const LoaderBudget budget_;
+  ImageStore store_;
+  const LoadImage load_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable work_available_;
+  std::condition_variable batch_ready_;
+  std::deque<std::unique_ptr<PendingBatch>> pending_;  // in order
+  int64_t next_index_ = 0;  // of the next batch to open
+  int64_t num_yielded_ = 0;
+  bool stopping_ = false;
+  std::exception_ptr failure_;
+
+  std::vector<std::thread> threads_;
+};
+
+Loader::Loader(LoaderOptions options)
+    : implementation_(std::make_unique<Implementation>(std::move(options))) {}
+
+Loader::~Loader() = default;
+
+Batch Loader::next() { return implementation_->next(); }
+
+int64_t Loader::batches_per_epoch() const {
+  return implementation_->plan().batches_per_epoch();
+}
+
+int64_t Loader::queue_depth() const {
+  return implementation_->budget().queue_depth;
+}
+
+int64_t Loader::num_threads() const {
+  return implementation_->budget().num_threads;
+}
+
+}  // namespace headroom

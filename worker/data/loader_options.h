@@ -1,0 +1,53 @@
+// LoaderOptions: what a rank asks of its source of batches.
+//
+// Layout fields (data_parallel_*, micro_batch_size, num_threads, memory) decide
+// who computes what and when, never what comes out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "worker/loss/target_assignment.h"
+
+namespace headroom {
+
+class Dataset;
+
+enum class LoaderMode {
+  kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
+  kTrainRect,    // batches of similar aspect, no mosaic, no shuffle
+  kValidation    // batches of similar aspect, padded by half a stride; one pass
+};
+
+// Label-dependent work of one micro-batch; `image` of a row counts from its
+// first sample. Called on loader threads, several at once.
+using AssignTargets = std::function<std::vector<LevelTargets>(
+    const std::vector<LabelRow>& labels, int64_t height, int64_t width)>;
+
+struct LoaderOptions {
+  // Borrowed; outlives the source. Not used by synthetic input.
+  const Dataset* dataset = nullptr;
+  LoaderMode mode = LoaderMode::kTrainMosaic;
+  uint64_t seed = 0;
+  int64_t first_step = 0;  // of the whole run; training only
+
+  int64_t image_height = 640;  // pixels; multiples of stride
+  int64_t image_width = 640;
+  int64_t stride = 32;             // the model's largest
+  Hyperparameters hyp;             // augmentation; training only
+  int64_t global_batch_size = 16;  // in validation: images of one batch
+
+  int data_parallel_size = 1;
+  int data_parallel_rank = 0;
+  int64_t micro_batch_size = 1;
+  AssignTargets assign;  // none: Batch::targets stays empty
+
+  int64_t num_threads = 1;  // 0 counts as 1
+  // Bounds prefetched batches, working canvases and cached images together;
+  // one batch and one thread are always there. 0: 1 GiB.
+  int64_t host_memory_limit_bytes = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,134 @@
+#include "worker/data/loader_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
+// More batches ready than this never help: threads make them in order.
+constexpr int64_t kMaxQueueDepth = 8;
+constexpr int64_t kChannels = 3;
+
+void check_options(const LoaderOptions& options) {
+  HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
+                 "a loader needs a data set");
+  HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
+                     options.data_parallel_rank < options.data_parallel_size,
+                 "rank " + std::to_string(options.data_parallel_rank) + " of " +
+                     std::to_string(options.data_parallel_size));
+  HEADROOM_CHECK(options.global_batch_size > 0 &&
+                     options.micro_batch_size > 0 && options.first_step >= 0,
+                 "global batch " + std::to_string(options.global_batch_size) +
+                     ", micro-batch " +
+                     std::to_string(options.micro_batch_size));
+  HEADROOM_CHECK(options.image_height > 0 && options.image_width > 0 &&
+                     options.image_height % options.stride == 0 &&
+                     options.image_width % options.stride == 0,
+                 std::to_string(options.image_height) + " x " +
+                     std::to_string(options.image_width) +
+                     " is no multiple of stride " +
+                     std::to_string(options.stride));
+  const bool training = options.mode != LoaderMode::kValidation;
+  if (training && options.hyp.copy_paste > 0 &&
+      options.dataset->num_polygons() > 0) {
+    throw Error("data",
+                "hyp.copy_paste is " + std::to_string(options.hyp.copy_paste) +
+                    " and " + std::to_string(options.dataset->num_polygons()) +
+                    " labels are polygons, but polygons are kept as boxes",
+                "--set hyp.copy_paste=0");
+  }
+}
+
+}  // namespace
+
+LoaderPlan::LoaderPlan(LoaderOptions options) : options_(std::move(options)) {
+  check_options(options_);
+  if (options_.mode == LoaderMode::kTrainMosaic) return;
+  RectOptions rect;
+  rect.batch_size = options_.global_batch_size;
+  rect.height = options_.image_height;
+  rect.width = options_.image_width;
+  rect.stride = options_.stride;
+  rect.pad = is_validation() ? 0.5 : 0;
+  rect_ = make_rect_batches(options_.dataset->image_sizes(), rect);
+}
+
+int64_t LoaderPlan::num_batches() const {
+  return steps_per_epoch(options_.dataset->size(), options_.global_batch_size);
+}
+
+int64_t LoaderPlan::batches_per_epoch() const {
+  if (!is_validation()) return num_batches();
+  const int64_t ranks = options_.data_parallel_size;
+  return (num_batches() - options_.data_parallel_rank + ranks - 1) / ranks;
+}
+
+BatchPlan LoaderPlan::batch(int64_t index) const {
+  const int64_t size = options_.dataset->size();
+  const int ranks = options_.data_parallel_size;
+  const int rank = options_.data_parallel_rank;
+  BatchPlan plan;
+  // Validation gives whole batches to ranks, training parts of each.
+  plan.step =
+      is_validation() ? rank + index * ranks : options_.first_step + index;
+  const EpochStep at = epoch_step(plan.step, size, options_.global_batch_size);
+  plan.epoch = at.epoch;
+  plan.global_size = at.positions.size();
+  if (options_.mode == LoaderMode::kTrainMosaic) {
+    plan.part = shuffled_samples(options_.seed, at, size, ranks, rank);
+    plan.height = options_.image_height;
+    plan.width = options_.image_width;
+    return plan;
+  }
+  plan.part = is_validation() ? ordered_samples(at, rect_.order, 1, 0)
+                              : ordered_samples(at, rect_.order, ranks, rank);
+  plan.height = rect_.shapes[at.step].height;
+  plan.width = rect_.shapes[at.step].width;
+  return plan;
+}
+
+LoaderBudget LoaderPlan::budget() const {
+  const int64_t limit = options_.host_memory_limit_bytes > 0
+                            ? options_.host_memory_limit_bytes
+                            : kDefaultHostMemory;
+  int64_t largest_source = 0;
+  for (const ImageSize size : options_.dataset->image_sizes()) {
+    largest_source =
+        std::max(largest_source, int64_t{size.height} * size.width);
+  }
+  int64_t pixels = options_.image_height * options_.image_width;
+  for (const RectBatches::Shape& shape : rect_.shapes) {
+    pixels = std::max(pixels, shape.height * shape.width);
+  }
+  const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
+  // A thread holds a decoded source, its resized copy, and of the network's
+  // size a warped and a converted picture; a mosaic's canvas is four times it,
+  // and mixup makes two of them.
+  const int64_t pictures =
+      mosaic ? 3 + 4 + (options_.hyp.mixup > 0 ? 2 : 0) : 3;
+  const int64_t thread_bytes = kChannels * (largest_source + pictures * pixels);
+  const int64_t ranks = is_validation() ? 1 : options_.data_parallel_size;
+  const int64_t batch_bytes =
+      kChannels * pixels * ((options_.global_batch_size + ranks - 1) / ranks);
+
+  LoaderBudget budget;
+  budget.num_threads = std::clamp<int64_t>(
+      limit / 2 / thread_bytes, 1, std::max<int64_t>(options_.num_threads, 1));
+  const int64_t rest =
+      std::max<int64_t>(0, limit - budget.num_threads * thread_bytes);
+  budget.queue_depth =
+      std::clamp<int64_t>(rest / 2 / batch_bytes, 1, kMaxQueueDepth);
+  // Validation meets each image once.
+  if (!is_validation()) {
+    budget.cache_bytes =
+        std::max<int64_t>(0, rest - budget.queue_depth * batch_bytes);
+  }
+  return budget;
+}
+
+}  // namespace headroom

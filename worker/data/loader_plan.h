@@ -1,0 +1,54 @@
+// LoaderPlan: which samples this rank's n-th batch holds, and its shape.
+//
+// Pure: what the loader's threads then do.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/data/dataset.h"
+#include "worker/data/loader_options.h"
+#include "worker/data/rect_batches.h"
+#include "worker/data/sampler.h"
+
+namespace headroom {
+
+struct BatchPlan {
+  int64_t step = 0, epoch = 0;
+  int64_t global_size = 0;
+  RankSamples part;
+  int64_t height = 0, width = 0;
+};
+
+// How the host memory is shared out.
+struct LoaderBudget {
+  int64_t num_threads = 1;
+  int64_t queue_depth = 1;  // batches that are ready or being made
+  int64_t cache_bytes = 0;
+};
+
+class LoaderPlan {
+ public:
+  // Throws Error (exit 2): impossible options.
+  explicit LoaderPlan(LoaderOptions options);
+
+  // Batches of one pass, for this rank.
+  int64_t batches_per_epoch() const;
+
+  // The `index`-th batch this loader yields; in validation
+  // REQUIRES: index < batches_per_epoch().
+  BatchPlan batch(int64_t index) const;
+
+  LoaderBudget budget() const;
+
+ private:
+  bool is_validation() const {
+    return options_.mode == LoaderMode::kValidation;
+  }
+  int64_t num_batches() const;  // of one pass, over all ranks
+
+  LoaderOptions options_;
+  RectBatches rect_;  // empty in mosaic mode
+};
+
+}  // namespace headroom

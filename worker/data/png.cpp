@@ -1,0 +1,158 @@
+// PNG through libpng.
+//
+// As in jpeg.cpp, errors longjmp to a guard that holds no object with a
+// destructor.
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <string>
+
+#include "worker/data/codec.h"
+#include "worker/data/exif.h"
+
+namespace headroom {
+namespace {
+
+// Deflate cannot shrink further (zlib's technical notes).
+constexpr int64_t kMaxDeflateRatio = 1032;
+
+struct Reader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  jmp_buf jump;
+  std::array<char, 256> message{};
+  ImageFile* file = nullptr;
+  int64_t offset = 0;
+
+  ~Reader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp text) {
+  Reader& reader = *static_cast<Reader*>(png_get_error_ptr(png));
+  std::snprintf(reader.message.data(), reader.message.size(), "%s", text);
+  std::longjmp(reader.jump, 1);
+}
+
+// Ancillary chunks (profiles, times) may be wrong; the pixels have checksums.
+void on_warning(png_structp, png_const_charp) {}
+
+void read_bytes(png_structp png, png_bytep buffer, size_t count) {
+  Reader& reader = *static_cast<Reader*>(png_get_io_ptr(png));
+  if (reader.file->read_at(reader.offset, {buffer, count}) != count) {
+    png_error(png, "the file ends early");
+  }
+  reader.offset += static_cast<int64_t>(count);
+}
+
+bool guarded_header(Reader& reader, const ImageLimits& limits) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_set_read_fn(reader.png, &reader, read_bytes);
+  // By default libpng refuses sides above a million by an unclear message.
+  png_set_user_limits(reader.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_set_chunk_cache_max(reader.png, 1000);
+  png_set_chunk_malloc_max(reader.png,
+                           static_cast<png_alloc_size_t>(std::min<int64_t>(
+                               limits.max_file_bytes, int64_t{8} << 20)));
+  png_read_info(reader.png, reader.info);
+  return true;
+}
+
+bool guarded_pixels(Reader& reader, uint8_t* pixels, size_t stride) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_structp png = reader.png;
+  png_set_expand(png);
+  png_set_strip_16(png);
+  png_set_gray_to_rgb(png);
+  png_set_strip_alpha(png);
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, reader.info);
+  const png_uint_32 height = png_get_image_height(png, reader.info);
+  if (png_get_rowbytes(png, reader.info) > stride) {
+    png_error(png, "unexpected pixel format");
+  }
+  for (int pass = 0; pass < passes; ++pass) {
+    for (png_uint_32 y = 0; y < height; ++y) {
+      png_read_row(png, pixels + y * stride, nullptr);
+    }
+  }
+  png_read_end(png, reader.info);
+  return true;
+}
+
+[[noreturn]] void refuse(const Reader& reader) {
+  throw ImageRefusal(std::string("damaged PNG: ") + reader.message.data());
+}
+
+void open_reader(Reader& reader, ImageFile& file, const ImageLimits& limits) {
+  reader.file = &file;
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error,
+                                      on_warning);
+  if (reader.png != nullptr) reader.info = png_create_info_struct(reader.png);
+  if (reader.info == nullptr) throw ImageRefusal("no memory for libpng");
+  if (!guarded_header(reader, limits)) refuse(reader);
+  const int64_t height = png_get_image_height(reader.png, reader.info);
+  const int64_t width = png_get_image_width(reader.png, reader.info);
+  check_pixels(width, height, limits);
+  const auto row_bytes =
+      static_cast<int64_t>(png_get_rowbytes(reader.png, reader.info));
+  if (row_bytes * height / kMaxDeflateRatio > file.size()) {
+    throw ImageRefusal("truncated PNG: " + std::to_string(file.size()) +
+                       " bytes cannot hold " + std::to_string(width) + " x " +
+                       std::to_string(height) + " pixels");
+  }
+}
+
+ImageHeader header_of(Reader& reader) {
+  ImageHeader header;
+  header.height = png_get_image_height(reader.png, reader.info);
+  header.width = png_get_image_width(reader.png, reader.info);
+  png_uint_32 exif_bytes = 0;
+  png_bytep exif = nullptr;
+  if (png_get_eXIf_1(reader.png, reader.info, &exif_bytes, &exif) != 0) {
+    header.orientation = exif_orientation({exif, exif_bytes});
+  }
+  return header;
+}
+
+bool matches(std::span<const uint8_t> head) {
+  return head.size() >= 8 && png_sig_cmp(head.data(), 0, 8) == 0;
+}
+
+ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
+  Reader reader;
+  open_reader(reader, file, limits);
+  return header_of(reader);
+}
+
+RawImage decode(ImageFile& file, const ImageLimits& limits) {
+  Reader reader;
+  open_reader(reader, file, limits);
+  // Read here as in read_header: an orientation that follows the pixels would
+  // turn them after their size has been announced.
+  const ImageHeader header = header_of(reader);
+  RawImage image;
+  image.orientation = header.orientation;
+  image.pixels.create(static_cast<int>(header.height),
+                      static_cast<int>(header.width), CV_8UC3);
+  if (!guarded_pixels(reader, image.pixels.data, image.pixels.step)) {
+    refuse(reader);
+  }
+  return image;
+}
+
+bool ends_well(ImageFile& file) {
+  constexpr std::array<uint8_t, 8> kEnd{'I',  'E',  'N',  'D',
+                                        0xAE, 0x42, 0x60, 0x82};
+  std::array<uint8_t, 8> end{};
+  file.read_at(file.size() - 8, end);
+  return end == kEnd;
+}
+
+}  // namespace
+
+const Codec kPngCodec{"PNG", matches, read_header, decode, ends_well};
+
+}  // namespace headroom

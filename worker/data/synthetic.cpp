@@ -1,0 +1,70 @@
+#include "worker/data/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "parallel/plan/batch_split.h"
+#include "worker/data/image_tensor.h"
+#include "worker/data/micro_batch_targets.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+namespace {
+
+constexpr double kSmallestSide = 0.05;  // of the image
+constexpr double kLargestSide = 0.5;
+
+void fill_random(uint8_t* bytes, int64_t count, RandomStream& draws) {
+  for (int64_t at = 0; at < count; at += 8) {
+    const uint64_t bits = draws.bits();
+    std::memcpy(bytes + at, &bits, std::min<int64_t>(8, count - at));
+  }
+}
+
+LabelRow draw_box(int64_t image, RandomStream& draws) {
+  LabelRow row;
+  row.image = image;
+  row.class_index = draws.below(kSyntheticClasses);
+  row.w = draws.uniform(kSmallestSide, kLargestSide);
+  row.h = draws.uniform(kSmallestSide, kLargestSide);
+  row.cx = draws.uniform(row.w / 2, 1 - row.w / 2);
+  row.cy = draws.uniform(row.h / 2, 1 - row.h / 2);
+  return row;
+}
+
+}  // namespace
+
+SyntheticInput::SyntheticInput(const LoaderOptions& options) {
+  const SampleRange local =
+      share_of(options.global_batch_size, options.data_parallel_size,
+               options.data_parallel_rank);
+  batch_.step = options.first_step;
+  batch_.global_size = options.global_batch_size;
+  batch_.local_begin = local.begin;
+  batch_.images = make_image_tensor(local.size(), options.image_height,
+                                    options.image_width);
+  const int64_t image_bytes = options.image_height * options.image_width * 3;
+  for (int64_t i = 0; i < local.size(); ++i) {
+    const int64_t sample = local.begin + i;
+    RandomStream draws(options.seed, 0, static_cast<uint64_t>(sample),
+                       RandomPurpose::kSyntheticImage);
+    for (int64_t box = 0; box < kSyntheticBoxesPerImage; ++box) {
+      batch_.labels.push_back(draw_box(i, draws));
+    }
+    fill_random(batch_.images.data_ptr<uint8_t>() + i * image_bytes,
+                image_bytes, draws);
+    batch_.samples.push_back(sample);
+    batch_.geometry.push_back({options.image_height, options.image_width});
+  }
+  assign_micro_batches(batch_, options.micro_batch_size, options.assign);
+}
+
+Batch SyntheticInput::next() {
+  batch_.epoch = batch_.step / kSyntheticStepsPerEpoch;
+  Batch batch = batch_;
+  ++batch_.step;
+  return batch;
+}
+
+}  // namespace headroom

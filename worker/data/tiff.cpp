@@ -1,0 +1,206 @@
+// TIFF and BigTIFF through libtiff: strips or tiles, any compression and
+// colour space that libtiff can turn into RGBA. The first page is taken.
+//
+// Messages go to the open file's own handlers (libtiff's global ones are
+// shared by all threads).
+#include <tiffio.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "worker/data/codec.h"
+
+namespace headroom {
+namespace {
+
+struct Source {
+  ImageFile* file = nullptr;
+  int64_t offset = 0;
+  std::string error;  // the first
+  bool reading_pixels = false;
+};
+
+Source& source_of(void* handle) { return *static_cast<Source*>(handle); }
+
+tmsize_t read_bytes(thandle_t handle, void* buffer, tmsize_t count) {
+  Source& source = source_of(handle);
+  if (source.offset < 0 || count < 0) return 0;
+  const size_t got = source.file->read_at(
+      source.offset,
+      {static_cast<uint8_t*>(buffer), static_cast<size_t>(count)});
+  source.offset += static_cast<int64_t>(got);
+  return static_cast<tmsize_t>(got);
+}
+
+tmsize_t write_bytes(thandle_t, void*, tmsize_t) { return 0; }
+
+toff_t seek(thandle_t handle, toff_t offset, int whence) {
+  Source& source = source_of(handle);
+  const auto delta = static_cast<int64_t>(offset);
+  if (whence == SEEK_SET) source.offset = delta;
+  if (whence == SEEK_CUR) source.offset += delta;
+  if (whence == SEEK_END) source.offset = source.file->size() + delta;
+  return static_cast<toff_t>(source.offset);
+}
+
+int close_source(thandle_t) { return 0; }
+
+toff_t source_size(thandle_t handle) {
+  return static_cast<toff_t>(source_of(handle).file->size());
+}
+
+void keep_first(Source& source, const char* format, va_list arguments) {
+  if (!source.error.empty()) return;
+  std::array<char, 200> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  source.error = text.data();
+}
+
+int on_error(TIFF*, void* user, const char*, const char* format,
+             va_list arguments) {
+  keep_first(source_of(user), format, arguments);
+  return 1;
+}
+
+// Unknown tags are no fault, but libjpeg's complaints about damaged data come
+// as warnings.
+int on_warning(TIFF*, void* user, const char* module, const char* format,
+               va_list arguments) {
+  Source& source = source_of(user);
+  if (source.reading_pixels && module != nullptr &&
+      std::strcmp(module, "JPEGLib") == 0) {
+    keep_first(source, format, arguments);
+  }
+  return 1;
+}
+
+struct CloseTiff {
+  void operator()(TIFF* tiff) const { TIFFClose(tiff); }
+};
+using TiffHandle = std::unique_ptr<TIFF, CloseTiff>;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw ImageRefusal("damaged or unsupported TIFF: " + message);
+}
+
+TiffHandle open_tiff(Source& source, const ImageLimits& limits) {
+  const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)>
+      options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
+  if (!options) throw ImageRefusal("no memory for libtiff");
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), on_error, &source);
+  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), on_warning, &source);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limits.max_pixels * 8);
+  // "m": no memory map, a file that shrinks under it would be a fault.
+  TiffHandle tiff(TIFFClientOpenExt(
+      "image", "rm", &source, read_bytes, write_bytes, seek, close_source,
+      source_size, nullptr, nullptr, options.get()));
+  if (!tiff) refuse(source.error);
+  return tiff;
+}
+
+ImageHeader header_of(TIFF* tiff, const ImageLimits& limits) {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint16_t orientation = 1;
+  TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &width);
+  TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
+  check_pixels(width, height, limits);
+  if (orientation < 1 || orientation > 8) orientation = 1;
+  return {height, width, orientation};
+}
+
+// Rows that libtiff decodes together.
+int64_t rows_per_chunk(TIFF* tiff, int64_t height) {
+  uint32_t rows = 1;
+  if (TIFFIsTiled(tiff) != 0) {
+    TIFFGetField(tiff, TIFFTAG_TILELENGTH, &rows);
+  } else {
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &rows);
+  }
+  return std::clamp<int64_t>(rows, 1, height);
+}
+
+class RgbaReader {
+ public:
+  RgbaReader(TIFF* tiff, Source& source) {
+    std::array<char, 1024> message{};
+    constexpr int kStopOnError = 1;
+    if (TIFFRGBAImageOK(tiff, message.data()) == 0 ||
+        TIFFRGBAImageBegin(&image_, tiff, kStopOnError, message.data()) == 0) {
+      refuse(source.error.empty() ? message.data() : source.error);
+    }
+    // Rows in the order of the file; turning is done once, for all formats.
+    image_.req_orientation = image_.orientation;
+  }
+  ~RgbaReader() { TIFFRGBAImageEnd(&image_); }
+  RgbaReader(const RgbaReader&) = delete;
+  RgbaReader& operator=(const RgbaReader&) = delete;
+
+  bool read(int64_t first_row, int64_t rows, uint32_t* raster) {
+    image_.row_offset = static_cast<int>(first_row);
+    return TIFFRGBAImageGet(&image_, raster, image_.width,
+                            static_cast<uint32_t>(rows)) != 0;
+  }
+
+ private:
+  TIFFRGBAImage image_{};
+};
+
+bool matches(std::span<const uint8_t> head) {
+  if (head.size() < 8) return false;
+  const bool little = head[0] == 'I' && head[1] == 'I' && head[3] == 0;
+  const bool big = head[0] == 'M' && head[1] == 'M' && head[2] == 0;
+  const uint8_t version = little ? head[2] : head[3];
+  return (little || big) && (version == 42 || version == 43);
+}
+
+ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
+  Source source{&file, 0, {}, false};
+  const TiffHandle tiff = open_tiff(source, limits);
+  return header_of(tiff.get(), limits);
+}
+
+RawImage decode(ImageFile& file, const ImageLimits& limits) {
+  Source source{&file, 0, {}, false};
+  const TiffHandle tiff = open_tiff(source, limits);
+  const ImageHeader header = header_of(tiff.get(), limits);
+  const int64_t chunk = rows_per_chunk(tiff.get(), header.height);
+  RgbaReader reader(tiff.get(), source);
+  source.reading_pixels = true;
+  source.error.clear();
+  RawImage image;
+  image.orientation = header.orientation;
+  image.pixels.create(static_cast<int>(header.height),
+                      static_cast<int>(header.width), CV_8UC3);
+  // Not cleared: only what is decoded into it becomes resident.
+  const auto raster = std::make_unique_for_overwrite<uint32_t[]>(
+      static_cast<size_t>(chunk * header.width));
+  for (int64_t row = 0; row < header.height; row += chunk) {
+    const int64_t rows = std::min(chunk, header.height - row);
+    if (!reader.read(row, rows, raster.get()) || !source.error.empty()) {
+      refuse(source.error.empty() ? "pixels cannot be read" : source.error);
+    }
+    uint8_t* rgb = image.pixels.ptr<uint8_t>(static_cast<int>(row));
+    for (int64_t i = 0; i < rows * header.width; ++i, rgb += 3) {
+      rgb[0] = static_cast<uint8_t>(TIFFGetR(raster[i]));
+      rgb[1] = static_cast<uint8_t>(TIFFGetG(raster[i]));
+      rgb[2] = static_cast<uint8_t>(TIFFGetB(raster[i]));
+    }
+  }
+  return image;
+}
+
+// The directory may stand anywhere: the end says nothing.
+bool ends_well(ImageFile&) { return true; }
+
+}  // namespace
+
+const Codec kTiffCodec{"TIFF", matches, read_header, decode, ends_well};
+
+}  // namespace headroom
