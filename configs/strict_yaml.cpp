@@ -129,7 +129,10 @@ class TreeBuilder : public YAML::EventHandler {
     if (parent.value.kind == YamlValue::Kind::kSequence) {
       parent.value.items.push_back(std::move(value));
     } else if (parent.has_key) {
-      parent.value.entries.back().value = std::move(value);
+      YamlEntry& entry = parent.value.entries.back();
+      // yaml-cpp places a value that is not there at the next line.
+      if (value.kind == YamlValue::Kind::kNull) value.place = entry.key_place;
+      entry.value = std::move(value);
       parent.has_key = false;
     } else {
       add_key(parent, value);

@@ -1,0 +1,208 @@
+#include "configs/flags.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "configs/knobs.h"
+#include "tests/configs/refusal.h"
+#include "tests/configs/temporary_folder.h"
+
+namespace headroom {
+namespace {
+
+// Frozen: a spelling may be added here, never changed or removed.
+const std::vector<std::string> kFrozen = {"--data",
+                                          "--cfg",
+                                          "--weights",
+                                          "--hyp",
+                                          "--img",
+                                          "--imgsz",
+                                          "--img-size",
+                                          "--batch",
+                                          "--batch-size",
+                                          "--epochs",
+                                          "--max-steps",
+                                          "--optimizer",
+                                          "--cos-lr",
+                                          "--label-smoothing",
+                                          "--single-cls",
+                                          "--rect",
+                                          "--freeze",
+                                          "--seed",
+                                          "--precision",
+                                          "--patience",
+                                          "--bn-group",
+                                          "--device",
+                                          "--processes",
+                                          "--layout",
+                                          "--micro-batch",
+                                          "--backend",
+                                          "--threads",
+                                          "--workers",
+                                          "--host-memory-limit",
+                                          "--synthetic-input",
+                                          "--inject",
+                                          "--project",
+                                          "--name",
+                                          "--exist-ok",
+                                          "--resume",
+                                          "--noval",
+                                          "--nosave",
+                                          "--save-period",
+                                          "--task",
+                                          "--conf-thres",
+                                          "--iou-thres",
+                                          "--max-det",
+                                          "--config",
+                                          "--set"};
+
+TEST(Flags, SpellingsAreFrozen) {
+  std::vector<std::string> spellings;
+  for (const Flag& flag : flags()) {
+    spellings.insert(spellings.end(), flag.spellings.begin(),
+                     flag.spellings.end());
+  }
+  EXPECT_EQ(spellings, kFrozen);
+}
+
+TEST(Flags, TheReadmeListsEachWithItsKeys) {
+  std::ifstream file(HEADROOM_SOURCE_DIR "/configs/README.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const Flag& flag : flags()) {
+    std::string row = "|";
+    for (const std::string& spelling : flag.spellings) {
+      row += (row == "|" ? " `" : ", `") + spelling + "`";
+    }
+    if (flag.keys.empty()) continue;
+    row += " |";
+    for (size_t i = 0; i < flag.keys.size(); ++i) {
+      row += (i == 0 ? " `" : ", `") + flag.keys[i] + "`";
+    }
+    EXPECT_NE(text.str().find(row), std::string::npos) << row;
+  }
+}
+
+TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
+  std::set<std::string> seen;
+  for (const Flag& flag : flags()) {
+    EXPECT_TRUE(flag.in_train || flag.in_val) << flag.spellings.front();
+    EXPECT_FALSE(flag.description.empty()) << flag.spellings.front();
+    for (const std::string& spelling : flag.spellings) {
+      EXPECT_EQ(find_flag(spelling), &flag);
+      EXPECT_TRUE(seen.insert(spelling).second) << spelling;
+    }
+    for (const std::string& key : flag.keys) {
+      const Knob* knob = find_knob(key);
+      ASSERT_NE(knob, nullptr) << key;
+      EXPECT_EQ(is_switch(*knob), flag.values == Flag::Values::kNone) << key;
+    }
+  }
+  EXPECT_EQ(find_flag("--img-sz"), nullptr);
+}
+
+TEST(Flags, BecomeARunConfig) {
+  const RunConfig config =
+      run_config_from_flags("train", {{"--data", {"d.yaml"}},
+                                      {"--img", {"320"}},
+                                      {"--batch", {"32"}},
+                                      {"--cos-lr", {}},
+                                      {"--resume", {}},
+                                      {"--host-memory-limit", {"2GiB"}},
+                                      {"--precision", {"fp64"}},
+                                      {"--set", {"hyp.lr0=0.5"}}});
+  RunConfig expected;
+  expected.data = "d.yaml";
+  expected.image_height = expected.image_width = 320;
+  expected.global_batch_size = 32;
+  expected.cos_lr = true;
+  expected.resume = "latest";
+  expected.host_memory_limit = int64_t{2} << 30;
+  expected.precision = Precision::kFp64;
+  expected.hyp.lr0 = 0.5;
+  EXPECT_EQ(config, expected);
+}
+
+TEST(Flags, ImageSizesAndFolders) {
+  const RunConfig config = run_config_from_flags(
+      "val", {{"--imgsz", {"384", "640"}}, {"--resume", {"runs/train/exp3"}}});
+  EXPECT_EQ(config.command, "val");
+  EXPECT_EQ(config.image_height, 384);
+  EXPECT_EQ(config.image_width, 640);
+  EXPECT_EQ(config.resume, "runs/train/exp3");
+}
+
+TEST(Flags, LaterSourcesWin) {
+  const TemporaryFolder folder;
+  const std::string hyp =
+      folder.file("hyp.yaml", "lr0: 0.3\nlrf: 0.3\nbox: 0.3\n");
+  const std::string run = folder.file(
+      "run.yaml",
+      "epochs: 7\nseed: 7\nhyp:\n  lr0: 0.7\n  cls: 0.7\n  lrf: 0.7\n");
+  // In any place: --config, then --hyp, then the rest in order.
+  const RunConfig config =
+      run_config_from_flags("train", {{"--set", {"hyp.box=0.1"}},
+                                      {"--epochs", {"8"}},
+                                      {"--hyp", {hyp}},
+                                      {"--set", {"epochs=9", "hyp.box=0.2"}},
+                                      {"--config", {run}}});
+  EXPECT_EQ(config.seed, 7u);
+  EXPECT_EQ(config.epochs, 9);
+  EXPECT_EQ(config.hyp.lr0, 0.3);
+  EXPECT_EQ(config.hyp.cls, 0.7);
+  EXPECT_EQ(config.hyp.box, 0.2);
+  EXPECT_EQ(config.hyp.obj, 1.0);
+  EXPECT_EQ(config.hyp_file, hyp);
+}
+
+TEST(Flags, ARunFileMayNameItsHyperparameters) {
+  const TemporaryFolder folder;
+  const std::string run = folder.file(
+      "run.yaml", "hyp_file: no-augmentation\nhyp: {mosaic: 0.5, lr0: 0.7}\n");
+  const RunConfig config =
+      run_config_from_flags("train", {{"--config", {run}}});
+  EXPECT_EQ(config.hyp.mosaic, 0);
+  EXPECT_EQ(config.hyp.fliplr, 0);
+  EXPECT_EQ(run_config_from_flags(
+                "train", {{"--config", {run}}, {"--hyp", {"scratch-low"}}})
+                .hyp,
+            Hyperparameters());
+}
+
+TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {
+  const auto refusal = [](const FlagUse& use) {
+    return refusal_of([&] { run_config_from_flags("train", {use}); });
+  };
+  EXPECT_EQ(refusal({"--processes", {"0"}}),
+            "[config] --processes 0: a run needs at least one process: leave "
+            "the flag out to have the number chosen");
+  EXPECT_EQ(refusal({"--set", {"processes=0"}}),
+            "[config] --set processes=0: a run needs at least one process: "
+            "leave it out to have the number chosen");
+}
+
+TEST(Flags, WrongValuesNameTheFlag) {
+  const auto refusal = [](const FlagUse& use) {
+    return refusal_of([&] { run_config_from_flags("train", {use}); });
+  };
+  EXPECT_EQ(refusal({"--epochs", {"ten"}}),
+            "[config] --epochs ten: 'ten' is not a whole number: for example "
+            "--epochs 100");
+  EXPECT_EQ(refusal({"--img", {"640", "x"}}),
+            "[config] --img x: 'x' is not a whole number: for example --img "
+            "640");
+  EXPECT_EQ(refusal({"--precision", {"bf16"}}),
+            "[config] --precision bf16: 'bf16' is not fp32 or fp64: for "
+            "example --precision fp32");
+  EXPECT_EQ(refusal({"--set", {"hyp.lr0"}}),
+            "[config] --set hyp.lr0: there is no '=': write --set KEY=VALUE, "
+            "for example --set hyp.lr0=0.02");
+  EXPECT_EQ(refusal({"--config", {"/nowhere/run.yaml"}}),
+            "[config] there is no file /nowhere/run.yaml: check the path");
+}
+
+}  // namespace
+}  // namespace headroom

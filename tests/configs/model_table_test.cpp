@@ -1,0 +1,200 @@
+#include "configs/model_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "configs/shipped_files.h"
+#include "tests/configs/refusal.h"
+#include "tests/configs/temporary_folder.h"
+
+namespace headroom {
+namespace {
+
+const std::string kSmall =
+    "nc: 3\n"
+    "depth_multiple: 0.5\n"
+    "width_multiple: 1.0\n"
+    "anchors:\n"
+    "  - [1,2, 3,4]\n"
+    "backbone:\n"
+    "  [[-1, 1, Conv, [64, 6, 2, 2]],\n"
+    "   [-1, 2, C3, [64, False]]]\n"
+    "head:\n"
+    "  - [[-1, 0], 1, Concat, [1]]\n"
+    "  - [-1, 1, nn.Upsample, [None, 2, 'nearest']]\n"
+    "  - [[2], 1, Detect, [nc, anchors, [1, 2]]]\n";
+
+// kSmall with its first `from` replaced by `to`.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = kSmall;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+std::string refusal(const std::string& text) {
+  return refusal_of([&] { parse_model_table(text, "m.yaml"); });
+}
+
+TEST(ModelTable, ReadsRowsWithTheirPlaces) {
+  const ModelTable table = parse_model_table(kSmall, "dir/m.yaml");
+  EXPECT_EQ(table.name, "m");
+  EXPECT_EQ(table.num_classes, 3);
+  EXPECT_EQ(table.depth_multiple, 0.5);
+  EXPECT_EQ(table.channel_multiple, 8);
+  EXPECT_EQ(table.input_channels, 3);
+  EXPECT_EQ(table.activation, "SiLU");
+  using Anchors = std::vector<std::vector<std::pair<double, double>>>;
+  EXPECT_EQ(table.anchors, (Anchors{{{1, 2}, {3, 4}}}));
+  ASSERT_EQ(table.rows.size(), 5u);
+  EXPECT_EQ(table.rows[0].module, "Conv");
+  EXPECT_EQ(table.rows[1].repeats, 2);
+  EXPECT_EQ(to_string(table.rows[1].place), "dir/m.yaml:8:4");
+  EXPECT_EQ(table.rows[2].from, (std::vector<int>{-1, 0}));
+  using Arguments = std::vector<ModelTable::Argument>;
+  EXPECT_EQ(table.rows[1].args, (Arguments{64.0, "False"}));
+  EXPECT_EQ(table.rows[3].args, (Arguments{"None", 2.0, "nearest"}));
+  EXPECT_EQ(table.rows[4].args,
+            (Arguments{"nc", "anchors", std::vector<double>{1, 2}}));
+}
+
+TEST(ModelTable, OptionalKeys) {
+  const ModelTable table = parse_model_table(
+      kSmall +
+          "activation: nn.ReLU()\nchannel_multiple: 16\nch: 1\ninplace: True\n",
+      "m.yaml");
+  EXPECT_EQ(table.activation, "nn.ReLU()");
+  EXPECT_EQ(table.channel_multiple, 16);
+  EXPECT_EQ(table.input_channels, 1);
+}
+
+TEST(ModelTable, Refusals) {
+  EXPECT_EQ(refusal(changed("nc: 3", "nc: 0")),
+            "[config] m.yaml:1:5: nc is 0: write a whole number from 1 to "
+            "100000");
+  EXPECT_EQ(refusal(changed("nc: 3\n", "")),
+            "[config] m.yaml:1:1: the key 'nc' is missing: add a line 'nc: "
+            "...'");
+  EXPECT_EQ(refusal(changed("depth_multiple: 0.5", "depth_multiple: -1")),
+            "[config] m.yaml:2:17: depth_multiple is -1: write a number above "
+            "0 and at most 100");
+  EXPECT_EQ(refusal(changed("width_multiple", "widht_multiple")),
+            "[config] m.yaml:3:1: unknown key 'widht_multiple' in a model "
+            "file: did you mean 'width_multiple'?");
+  EXPECT_EQ(refusal(changed("[1,2, 3,4]", "[1,2, 3]")),
+            "[config] m.yaml:5:5: a level of anchors has 3 numbers: write "
+            "widths and heights in pairs");
+  EXPECT_EQ(refusal(changed("[1,2, 3,4]", "[1,2]\n  - [1,2, 3,4]")),
+            "[config] m.yaml:6:5: this level has 2 anchors, the first has 1: "
+            "give every level the same number");
+  EXPECT_EQ(refusal(changed("[1,2, 3,4]", "[1,-2]")),
+            "[config] m.yaml:5:6: an anchor of 1 x -2: anchors are pixels "
+            "above 0");
+  EXPECT_EQ(refusal(changed("\n  - [1,2, 3,4]", " 3")),
+            "[config] m.yaml:4:10: anchors is a number per level (3), to be "
+            "found from the data: this version does not search for anchors; "
+            "write them as one list of widths and heights per level");
+  EXPECT_EQ(refusal(changed("[-1, 2, C3, [64, False]]", "[-1, 2, C3]")),
+            "[config] m.yaml:8:4: this row is a list of 3 elements: a row is "
+            "[from, repeats, module, args]");
+  EXPECT_EQ(refusal(changed("[-1, 2, C3", "[-1, 0, C3")),
+            "[config] m.yaml:8:9: repeats is 0: write a whole number from 1 to "
+            "1000");
+  EXPECT_EQ(refusal(changed("[64, False]", "64")),
+            "[config] m.yaml:8:16: args is '64': write a list here, [] for "
+            "none");
+  EXPECT_EQ(refusal(changed("[64, False]", "[{a: 1}]")),
+            "[config] m.yaml:8:17: an argument is a mapping: write a number, a "
+            "word or a list of numbers");
+  EXPECT_EQ(refusal(changed("[[-1, 0], 1", "[[x, 0], 1")),
+            "[config] m.yaml:10:7: from is 'x': write a whole number here");
+}
+
+TEST(ModelTable, ShippedModelsByNameAndByPath) {
+  EXPECT_EQ(shipped_names("model").size(), 10u);
+  for (const std::string& name : shipped_names("model")) {
+    const ModelTable table = load_model_table(name);
+    const bool has_p6 = name.ends_with("6");
+    EXPECT_EQ(table.name, name);
+    EXPECT_EQ(table.num_classes, 80);
+    EXPECT_EQ(table.rows.size(), has_p6 ? 34u : 25u) << name;
+    EXPECT_EQ(table.anchors.size(), has_p6 ? 4u : 3u) << name;
+    EXPECT_EQ(table.rows.back().module, "Detect");
+  }
+  EXPECT_EQ(load_model_table("yolov5n.yaml").name, "yolov5n");
+  const TemporaryFolder folder;
+  EXPECT_EQ(load_model_table(folder.file("yolov5n.yaml", kSmall)).num_classes,
+            3);
+}
+
+TEST(ModelTable, UnknownNamesGetTheNearestAndTheList) {
+  EXPECT_EQ(refusal_of([] { load_model_table("yolo5n"); }),
+            "[model] there is no file yolo5n, nor a shipped model file of that "
+            "name: did you mean 'yolov5n'? There are: yolov5l yolov5l6 yolov5m "
+            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s6 yolov5x yolov5x6");
+  EXPECT_EQ(refusal_of([] { load_model_table("resnet152.yaml"); }),
+            "[model] there is no file resnet152.yaml, nor a shipped model file "
+            "of that name: give a path or one of yolov5l yolov5l6 yolov5m "
+            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s6 yolov5x yolov5x6");
+}
+
+int64_t scaled_channels(const ModelTable& table, double channels) {
+  return static_cast<int64_t>(std::ceil(channels * table.width_multiple /
+                                        table.channel_multiple)) *
+         table.channel_multiple;
+}
+
+double number(const ModelTable::Row& row, size_t index) {
+  return std::get<double>(row.args.at(index));
+}
+
+TEST(ModelTable, RowsEqualTheReference) {
+  const std::string path =
+      HEADROOM_SOURCE_DIR "/../shared/parity/architecture.json";
+  std::ifstream file(path);
+  if (!file) GTEST_SKIP() << "no " << path;
+  std::cout << "parity file used: architecture.json\n";
+  const nlohmann::json reference = nlohmann::json::parse(file);
+  for (const std::string& name : shipped_names("model")) {
+    const ModelTable table = load_model_table(name);
+    const nlohmann::json& model = reference.at(name.substr(6));
+    EXPECT_EQ(table.anchors,
+              model.at("anchors_px").get<decltype(table.anchors)>())
+        << name;
+    const nlohmann::json& layers = model.at("layers");
+    ASSERT_EQ(table.rows.size(), layers.size()) << name;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const ModelTable::Row& row = table.rows[i];
+      const nlohmann::json& layer = layers[i];
+      SCOPED_TRACE(name + " row " + std::to_string(i) + " " + layer.dump());
+      EXPECT_EQ(row.module.substr(row.module.rfind('.') + 1),
+                layer.at("kind").get<std::string>());
+      EXPECT_EQ(row.from, layer.at("from").get<std::vector<int>>());
+      if (row.module == "Conv" || row.module == "C3" || row.module == "SPPF") {
+        EXPECT_EQ(scaled_channels(table, number(row, 0)), layer.at("c_out"));
+      }
+      if (row.module == "Conv") {
+        EXPECT_EQ(number(row, 1), layer.at("kernel"));
+        EXPECT_EQ(number(row, 2), layer.at("stride"));
+        EXPECT_EQ(row.args.size() == 4 ? number(row, 3)
+                                       : std::floor(number(row, 1) / 2),
+                  layer.at("pad"));
+      }
+      if (row.module == "C3") {
+        EXPECT_EQ(
+            std::max(1.0, std::nearbyint(row.repeats * table.depth_multiple)),
+            layer.at("repeats"));
+        EXPECT_EQ(row.args.size() == 1, layer.at("shortcut").get<bool>());
+      }
+      if (row.module == "SPPF") {
+        EXPECT_EQ(number(row, 1), layer.at("pool"));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom

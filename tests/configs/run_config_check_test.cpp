@@ -1,0 +1,211 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "configs/knobs.h"
+#include "configs/run_config.h"
+#include "tests/configs/refusal.h"
+
+namespace headroom {
+namespace {
+
+RunConfig good_config() {
+  RunConfig config;
+  config.data = "data.yaml";
+  return config;
+}
+
+std::string refusal(const std::function<void(RunConfig&)>& change,
+                    int num_agents = 1) {
+  RunConfig config = good_config();
+  change(config);
+  return refusal_of([&] { check_run_config(config, num_agents); });
+}
+
+TEST(CheckRunConfig, AcceptsGoodRuns) {
+  check_run_config(good_config());
+  RunConfig config = good_config();
+  config.processes = 2;
+  config.layout = "data=2";
+  config.device = "cpu";
+  config.hyp.fl_gamma = 1.5;
+  config.hyp.perspective = 0.0005;
+  config.hyp.degrees = 10;
+  config.hyp.shear = 2;
+  config.label_smoothing = 0.1;
+  check_run_config(config);
+  config.processes = 0;
+  check_run_config(config);
+  RunConfig synthetic;
+  synthetic.synthetic_input = true;
+  check_run_config(synthetic);
+  RunConfig resumed;
+  resumed.resume = "latest";
+  check_run_config(resumed);
+}
+
+TEST(CheckRunConfig, EveryRangeHasTwoEnds) {
+  for (const Knob& knob : knobs()) {
+    if (is_text(knob)) continue;
+    const bool whole =
+        std::holds_alternative<int64_t RunConfig::*>(knob.member);
+    for (const double bound : {knob.low, knob.high}) {
+      if (std::abs(bound) == Knob::kUnbounded) continue;
+      const double beyond = bound + (bound == knob.low ? -1 : 1);
+      if (knob.key == "global_batch_size" && beyond == -1) continue;
+      const std::string text = refusal([&](RunConfig& config) {
+        ASSERT_TRUE(
+            set_from_text(config, knob,
+                          whole ? std::to_string(static_cast<int64_t>(beyond))
+                                : std::to_string(beyond)));
+      });
+      EXPECT_EQ(text.rfind("[config] " + knob.key + " is ", 0), 0u) << text;
+      EXPECT_NE(text.find("the default is "), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(CheckRunConfig, RangesNameTheValueAndTheBound) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.epochs = 0; }),
+            "[config] epochs is 0, but must be at least 1 (epochs): the "
+            "default is 100");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.mosaic = 1.5; }),
+            "[config] hyp.mosaic is 1.5, but must be at most 1 (probability): "
+            "the default is 1");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.processes = -1; }),
+            "[config] processes is -1, but must be at least 0 (processes): the "
+            "default is 0");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.image_width = 32; }),
+            "[config] image_width is 32, but must be at least 64 (pixels): the "
+            "default is 640");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.keep_checkpoints = 1; }),
+            "[config] keep_checkpoints is 1, but must be at least 2 "
+            "(checkpoints): the default is 2");
+}
+
+TEST(CheckRunConfig, WhatThisVersionHasNot) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.global_batch_size = -1; }),
+            "[config] --batch -1 asks for an automatic batch size, which is "
+            "not in this version: give the number of images per step, for "
+            "example --batch 16");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.device = "0,1"; }),
+            "[config] --device 0,1: this build has no CUDA backend: use "
+            "--device cpu, or leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.optimizer = "AdamW"; }),
+            "[config] --optimizer AdamW is not in this version: use "
+            "--optimizer SGD");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.optimizer = "LAMB"; }),
+            "[config] --optimizer LAMB is not known: use --optimizer SGD");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.mixup = 0.1; }),
+            "[config] hyp.mixup is 0.1, but mixup is not in this version: add "
+            "--set hyp.mixup=0");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.copy_paste = 0.1; }),
+            "[config] hyp.copy_paste is 0.1, but copy-paste is not in this "
+            "version: add --set hyp.copy_paste=0");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.anchors = 3.4; }),
+            "[config] hyp.anchors is 3.4, but the search for anchors is not in "
+            "this version: add --set hyp.anchors=0");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.weights = "yolov5s.pt"; }),
+            "[config] --weights yolov5s.pt: pickled PyTorch checkpoints are "
+            "not read in this version: give a .safetensors file with YOLOv5's "
+            "tensor names");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.layout = "pipeline=2"; }),
+            "[config] --layout pipeline=2 is data=1,pipeline=2,spatial=1, but "
+            "this version trains with data parallelism only: the axes pipeline "
+            "and spatial must be 1: use --layout data=2");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.layout = "spatial=2,data=2";
+            }).find("use --layout data=4") == std::string::npos,
+            false);
+}
+
+TEST(CheckRunConfig, SourcesMustBeThere) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.data = ""; }),
+            "[config] there is no data set: give --data DATA.YAML "
+            "(configs/data/own_images.yaml explains its lines)");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.command = "val"; }),
+            "[config] headroom val has no weights to judge: give --weights "
+            "FILE.safetensors, for example "
+            "runs/train/exp/weights/best.safetensors");
+}
+
+TEST(CheckRunConfig, NamesStayInTheirFolder) {
+  for (const char* name : {"", ".", "..", "a/b", "/tmp"}) {
+    EXPECT_EQ(refusal([&](RunConfig& c) { c.name = name; }),
+              "[config] --name '" + std::string(name) +
+                  "' is not the name of a folder: give one word; --project "
+                  "names the folder above it");
+  }
+}
+
+TEST(CheckRunConfig, ChoicesOfWords) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.backend = "nccl"; }),
+            "[config] backend is 'nccl': use auto, gloo or mpi");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.task = "speed"; }),
+            "[config] task is 'speed': use train, val or test");
+}
+
+TEST(CheckRunConfig, BatchLayoutAndProcessesAgree) {
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.global_batch_size = 1;
+              c.layout = "data=2";
+            }),
+            "[config] global_batch_size 1 < data axis 2: a process would have "
+            "no image: use --batch 2 or more, or fewer processes");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.global_batch_size = 2;
+              c.processes = 3;
+            }),
+            "[config] global_batch_size 2 < data axis 3: a process would have "
+            "no image: use --batch 3 or more, or fewer processes");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.processes = 3;
+              c.layout = "data=2";
+            }),
+            "[config] --layout data=2 needs 2 processes, but there are 3 "
+            "(--processes): use --processes 2, or leave one of the two out");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.layout = "data=0"; }),
+            "[layout] --layout data=0: '0' is not a number of ranks of at "
+            "least 1: write for example data=2,pipeline=1,spatial=1");
+}
+
+TEST(CheckRunConfig, UnderALauncherEachAgentBringsItsProcesses) {
+  RunConfig config = good_config();
+  config.layout = "data=4";
+  config.processes = 2;
+  check_run_config(config, 2);
+  config.processes = 0;
+  check_run_config(config, 4);
+  EXPECT_EQ(refusal([](RunConfig& c) { c.layout = "data=4"; }, 3),
+            "[config] --layout data=4 needs 4 processes, but there are 3 (3 "
+            "agents x 1): change --layout, --processes or the number of "
+            "agents");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.global_batch_size = 3; }, 4)
+                .rfind("[config] global_batch_size 3 < data axis 4", 0),
+            0u);
+}
+
+TEST(CheckRunConfig, GroupsFitTheMicroBatch) {
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.global_batch_size = 8;
+              c.batch_norm_group_size = 16;
+            }),
+            "[config] batch_norm_group_size 16 > global_batch_size 8: use "
+            "--bn-group 8 for one group per step");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.global_batch_size = 16;
+              c.micro_batch_size = 4;
+            }),
+            "[config] micro_batch_size 4 is neither a multiple of "
+            "batch_norm_group_size 16 with whole groups per rank (16 images / "
+            "1 ranks), nor a rank's whole share of 16: change --micro-batch or "
+            "--bn-group");
+  RunConfig config = good_config();
+  config.micro_batch_size = 4;
+  config.batch_norm_group_size = 4;
+  config.processes = 2;
+  check_run_config(config);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,176 @@
+#include "configs/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include "configs/knobs.h"
+#include "tests/configs/refusal.h"
+
+namespace headroom {
+namespace {
+
+std::string refusal(const std::string& text) {
+  return refusal_of([&] { parse_run_config(text, "run.yaml"); });
+}
+
+std::string set_refusal(const std::string& key, const std::string& value) {
+  RunConfig config;
+  return refusal_of([&] { set_value(config, key, value); });
+}
+
+// A value that is not the default, and hard to keep.
+std::string unusual_value(const Knob& knob) {
+  if (!knob.choices.empty()) return knob.choices.back();
+  const std::string type = type_name(knob);
+  if (type == "true or false") {
+    return default_text(knob) == "true" ? "false" : "true";
+  }
+  if (type == "fp32 or fp64") return "fp64";
+  if (type == "a number") return "0.12345678901234568";
+  if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
+  if (type == "a whole number of at least 0") return "18446744073709551615";
+  return "9007199254740993";  // not a double
+}
+
+TEST(RunConfig, EveryKnobSurvivesYaml) {
+  for (const Knob& knob : knobs()) {
+    RunConfig config;
+    ASSERT_TRUE(set_from_text(config, knob, unusual_value(knob))) << knob.key;
+    ASSERT_NE(config, RunConfig()) << knob.key;
+    const std::string text = to_yaml(config);
+    EXPECT_EQ(parse_run_config(text, "run.yaml"), config) << knob.key;
+    EXPECT_EQ(value_text(parse_run_config(text, "run.yaml"), knob),
+              unusual_value(knob));
+  }
+}
+
+TEST(RunConfig, DefaultsAndAllUnusualTogetherSurviveYaml) {
+  RunConfig config;
+  EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml"), config);
+  for (const Knob& knob : knobs()) {
+    ASSERT_TRUE(set_from_text(config, knob, unusual_value(knob)));
+  }
+  EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml"), config);
+}
+
+TEST(RunConfig, TextsThatLookLikeOtherThingsSurviveYaml) {
+  for (const char* name : {"", "true", "123", "~", "null", "- a", "{}", "#",
+                           " lead", "trail ", "\x7f", "a\rb", "\xE2\x98\x83"}) {
+    RunConfig config;
+    config.name = name;
+    EXPECT_EQ(parse_run_config(to_yaml(config), "f").name, name);
+  }
+}
+
+TEST(RunConfig, ReadsARunFile) {
+  const RunConfig config = parse_run_config(
+      "data: bccd/data.yaml\n"
+      "global_batch_size: 32\n"
+      "cos_lr: yes\n"
+      "precision: fp64\n"
+      "host_memory_limit: 2GiB\n"
+      "project:\n"
+      "name: 7\n"
+      "hyp:\n"
+      "  lr0: 1e-3\n"
+      "  mosaic: 0\n",
+      "run.yaml");
+  RunConfig expected;
+  expected.data = "bccd/data.yaml";
+  expected.global_batch_size = 32;
+  expected.cos_lr = true;
+  expected.precision = Precision::kFp64;
+  expected.host_memory_limit = int64_t{2} << 30;
+  expected.name = "7";
+  expected.hyp.lr0 = 1e-3;
+  expected.hyp.mosaic = 0;
+  EXPECT_EQ(config, expected);
+  EXPECT_EQ(parse_run_config("", "run.yaml"), RunConfig());
+  EXPECT_EQ(parse_run_config("hyp:\n", "run.yaml"), RunConfig());
+}
+
+TEST(RunConfig, UnknownKeysGetTheNearest) {
+  EXPECT_EQ(refusal("seed: 1\nepoch: 3\n"),
+            "[config] run.yaml:2:1: unknown key 'epoch': did you mean "
+            "'epochs'?");
+  EXPECT_EQ(refusal("batch: 3\n"),
+            "[config] run.yaml:1:1: unknown key 'batch': did you mean "
+            "'global_batch_size'?");
+  EXPECT_EQ(refusal("lr0: 3\n"),
+            "[config] run.yaml:1:1: unknown key 'lr0': did you mean "
+            "'hyp.lr0'?");
+  EXPECT_EQ(refusal("hyp:\n  mosiac: 1\n"),
+            "[config] run.yaml:2:3: unknown key 'hyp.mosiac': did you mean "
+            "'hyp.mosaic'?");
+  EXPECT_EQ(refusal("hyp.lr0: 1\n"),
+            "[config] run.yaml:1:1: unknown key 'hyp.lr0': write it below "
+            "'hyp:'");
+  EXPECT_EQ(refusal("wavelength: 1\n"),
+            "[config] run.yaml:1:1: unknown key 'wavelength': headroom train "
+            "--help lists the keys");
+}
+
+TEST(RunConfig, WrongTypesAreNamedByPlace) {
+  EXPECT_EQ(refusal("epochs: many\n"),
+            "[config] run.yaml:1:9: epochs is 'many': write a whole number "
+            "here");
+  EXPECT_EQ(refusal("epochs: \"3\"\n"),
+            "[config] run.yaml:1:9: epochs is '3': write a whole number here");
+  EXPECT_EQ(refusal("cos_lr: 1\n"),
+            "[config] run.yaml:1:9: cos_lr is '1': write true or false here");
+  EXPECT_EQ(refusal("seed: -1\n"),
+            "[config] run.yaml:1:7: seed is '-1': write a whole number of at "
+            "least 0 here");
+  EXPECT_EQ(refusal("precision: fp16\n"),
+            "[config] run.yaml:1:12: precision is 'fp16': write fp32 or fp64 "
+            "here");
+  EXPECT_EQ(refusal("backend: nccl\n"),
+            "[config] run.yaml:1:10: backend is 'nccl': write auto, gloo or "
+            "mpi here");
+  EXPECT_EQ(refusal("host_memory_limit: lots\n"),
+            "[config] run.yaml:1:20: host_memory_limit is 'lots': write a size "
+            "such as 2GiB here");
+  EXPECT_EQ(refusal("hyp:\n  lr0: [1]\n"),
+            "[config] run.yaml:2:8: hyp.lr0 is a list: write a number here");
+  EXPECT_EQ(refusal("name: {a: 1}\n"),
+            "[config] run.yaml:1:7: name is a mapping: write text here");
+  EXPECT_EQ(refusal("hyp: 3\n"),
+            "[config] run.yaml:1:6: this is '3': write lines of the form 'key: "
+            "value'");
+  EXPECT_EQ(refusal("- 3\n"),
+            "[config] run.yaml:1:1: this is a list: write lines of the form "
+            "'key: value'");
+  EXPECT_EQ(refusal("hyp:\n  lr0: .nan\n"),
+            "[config] run.yaml:2:8: hyp.lr0 is '.nan': write a number here");
+}
+
+TEST(RunConfig, Set) {
+  RunConfig config;
+  set_value(config, "hyp.lr0", "0.02");
+  set_value(config, "checkpoint_every_steps", "3");
+  set_value(config, "skip_non_finite", "true");
+  set_value(config, "host_memory_limit", "512 MiB");
+  set_value(config, "inject", "kill@rank=0,step=5;hang@rank=1,step=3");
+  EXPECT_EQ(config.hyp.lr0, 0.02);
+  EXPECT_EQ(config.checkpoint_every_steps, 3);
+  EXPECT_TRUE(config.skip_non_finite);
+  EXPECT_EQ(config.host_memory_limit, 512 << 20);
+  EXPECT_EQ(config.inject, "kill@rank=0,step=5;hang@rank=1,step=3");
+}
+
+TEST(RunConfig, SetRefuses) {
+  EXPECT_EQ(set_refusal("epoch", "3"),
+            "[config] --set epoch: there is no such key: did you mean "
+            "'epochs'?");
+  EXPECT_EQ(set_refusal("epochs", "3.5"),
+            "[config] --set epochs=3.5: '3.5' is not a whole number: for "
+            "example --set epochs=100");
+  EXPECT_EQ(set_refusal("rect", ""),
+            "[config] --set rect=: '' is not true or false: for example --set "
+            "rect=false");
+  EXPECT_EQ(set_refusal("conf_thres", "0.1"),
+            "[config] --set conf_thres: there is no such key: did you mean "
+            "'confidence_threshold'?");
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,66 @@
+#include "parallel/base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace headroom {
+namespace {
+
+class LogTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    log::set_level(log::Level::kInfo);
+    log::set_prefix("");
+  }
+};
+
+TEST_F(LogTest, LinesGoToStderrWithTimeLevelAndPrefix) {
+  testing::internal::CaptureStderr();
+  log::set_prefix("gen 2 rank 3/8");
+  log::warn("2 images were skipped");
+  log::set_prefix("");
+  log::info("plain {} %s");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, testing::MatchesRegex(
+                        "[0-9:]+ .*warn.* .gen 2 rank 3/8. 2 images were "
+                        "skipped\n[0-9:]+ .*info.* plain .. %s\n"));
+}
+
+TEST_F(LogTest, LinesBelowTheLevelAreDropped) {
+  testing::internal::CaptureStderr();
+  log::debug("not yet");
+  log::set_level(log::Level::kError);
+  log::warn("no more");
+  log::error("only this");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_THAT(text, testing::HasSubstr("only this"));
+}
+
+TEST_F(LogTest, LinesOfSeveralThreadsAreNeverInterleaved) {
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) log::info("<" + std::string(50, 'a') + ">");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 400);
+  size_t whole = 0;
+  const std::string line = "<" + std::string(50, 'a') + ">\n";
+  for (size_t i = text.find(line); i != std::string::npos;
+       i = text.find(line, i + 1)) {
+    ++whole;
+  }
+  EXPECT_EQ(whole, 400u);
+}
+
+}  // namespace
+}  // namespace headroom

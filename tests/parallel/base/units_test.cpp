@@ -1,0 +1,60 @@
+#include "parallel/base/units.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom {
+namespace {
+
+TEST(Units, FormatsBytes) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1), "1 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1024), "1 KiB");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_bytes(int64_t{20} * 1024 * 1024), "20 MiB");
+  EXPECT_EQ(format_bytes(int64_t{1288490189}), "1.2 GiB");
+  EXPECT_EQ(format_bytes(int64_t{5} << 50), "5120 TiB");
+  EXPECT_EQ(format_bytes(-1536), "-1.5 KiB");
+}
+
+TEST(Units, ParsesBytes) {
+  EXPECT_EQ(parse_bytes("0"), 0);
+  EXPECT_EQ(parse_bytes("800000000"), 800'000'000);
+  EXPECT_EQ(parse_bytes("2GiB"), int64_t{2} << 30);
+  EXPECT_EQ(parse_bytes("2 gib"), int64_t{2} << 30);
+  EXPECT_EQ(parse_bytes("512 MiB"), 512 << 20);
+  EXPECT_EQ(parse_bytes("1.5G"), int64_t{3} << 29);
+  EXPECT_EQ(parse_bytes("1.5GB"), int64_t{3} << 29);
+  EXPECT_EQ(parse_bytes("3k"), 3072);
+  EXPECT_EQ(parse_bytes("7B"), 7);
+  EXPECT_EQ(parse_bytes("1T"), int64_t{1} << 40);
+}
+
+TEST(Units, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "GiB", "-1", "-1GiB", "1XiB", "1GiBi", "nan",
+                           "1e30", "99999999999T", "2 potatoes"}) {
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
+  }
+}
+
+TEST(Units, WhatIsFormattedParsesBackNearly) {
+  for (int64_t bytes = 1; bytes < (int64_t{1} << 50); bytes = bytes * 3 + 1) {
+    const auto back = parse_bytes(format_bytes(bytes));
+    ASSERT_TRUE(back.has_value()) << format_bytes(bytes);
+    EXPECT_NEAR(static_cast<double>(*back), static_cast<double>(bytes),
+                0.006 * static_cast<double>(bytes));
+  }
+}
+
+TEST(Units, FormatsSeconds) {
+  EXPECT_EQ(format_seconds(0.0000123), "12.3us");
+  EXPECT_EQ(format_seconds(0.0123), "12.3ms");
+  EXPECT_EQ(format_seconds(1.5), "1.5s");
+  EXPECT_EQ(format_seconds(75.2), "1m15s");
+  EXPECT_EQ(format_seconds(600), "10m00s");
+  EXPECT_EQ(format_seconds(3600), "1h00m");
+  EXPECT_EQ(format_seconds(93'784), "26h03m");
+}
+
+}  // namespace
+}  // namespace headroom
