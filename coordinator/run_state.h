@@ -1,0 +1,156 @@
+// RunState: one run from the first registration to its exit code, as a state
+// machine without clock, network or thread.
+//
+//   waiting --all joined--> running --rank 0 finishes--> finished | failed
+//      |                       |
+//      +------ a worker is lost, or complains of a peer ------+
+//                              v
+//                          stopping --saved, or nothing to save--> failed
+//
+// Calls are what happened, with the time as an argument; what is to be done
+// about it is read out with take_orders() and take_events(). The table of all
+// transitions is in coordinator/README.md.
+//
+// The seam for re-forming generations: where this version enters `stopping`, a
+// later one goes back to `waiting` under the next generation.
+//
+// Ownership: a value.
+// Threads: none of its own; the service guards it.
+// Invariants:
+//   1. the generation's number only rises, and only when `running` is entered;
+//   2. a worker gets at most one kRun per generation, and nothing after kExit;
+//   3. finished and failed are final: exit code and reason no longer change.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "coordinator/generation.h"
+#include "coordinator/membership.h"
+#include "coordinator/quorum.h"
+#include "coordinator/run_ending.h"
+#include "coordinator/run_status.h"
+
+namespace headroom {
+
+struct RunOptions {
+  QuorumOptions quorum;
+  EndingOptions ending;
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
+  std::string run_directory;
+};
+
+// For how long a coordinator stays to tell everybody that the run is over.
+inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
+
+enum class RunPhase { kWaiting, kRunning, kStopping, kFinished, kFailed };
+std::string to_string(RunPhase phase);
+
+// What a worker is told over its stream of assignments.
+struct Order {
+  enum class Kind { kRun, kSaveAndExit, kExit };
+  Kind kind = Kind::kExit;
+  std::string worker_id;
+  std::string reason;
+};
+
+// What a node's agent is told with every heartbeat.
+struct NodeAnswer {
+  bool known = false;
+  std::vector<std::string> lost_worker_ids;
+};
+
+class RunState {
+ public:
+  // REQUIRES: choose_plan(config, options.quorum.expected_workers) has a plan.
+  RunState(const RunOptions& options, const RunConfig& config, TimePoint now);
+
+  // --- what happened; a refusal is returned in words ------------------------
+  std::optional<std::string> register_node(TimePoint now, const Node& node);
+  std::optional<std::string> join(TimePoint now, const std::string& worker_id,
+                                  const std::string& node_id);
+  // False: nobody of that name takes part (any more).
+  bool worker_heartbeat(TimePoint now, const std::string& worker_id,
+                        const std::optional<RunProgress>& progress);
+  NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
+  // The worker's stream of assignments has ended.
+  void worker_disconnected(TimePoint now, const std::string& worker_id);
+  void worker_exited(TimePoint now, const std::string& worker_id, int exit_code,
+                     const std::string& last_words);
+  void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
+                     const std::string& message, int64_t committed_steps,
+                     bool peer_lost);
+  void committed(int64_t step, const std::optional<RunProgress>& progress);
+  std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
+                                    int exit_code, const std::string& reason,
+                                    const std::string& result_json,
+                                    int64_t step);
+  void drain(TimePoint now, const std::string& reason);
+  void stop(TimePoint now, const std::string& reason);
+  // Time has passed. REQUIRED several times a second.
+  void tick(TimePoint now);
+
+  // --- what is to be done ---------------------------------------------------
+  std::vector<Order> take_orders();
+  std::vector<EventRecord> take_events();
+
+  // --- what is --------------------------------------------------------------
+  RunPhase phase() const { return phase_; }
+  bool over() const {
+    return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
+  }
+  // Over, no worker is connected, every node that is not silent has had an
+  // answer since, and no follower of the events is left; or kFarewell passed.
+  bool everybody_told(TimePoint now, bool followers_left) const;
+  bool stop_requested() const { return stop_requested_; }
+  int exit_code() const { return exit_code_; }
+  const std::string& reason() const { return reason_; }
+  const Generation& generation() const { return generation_; }
+  const Membership& membership() const { return membership_; }
+  RunStatus status(TimePoint now) const;
+
+ private:
+  void advance(TimePoint now);
+  void advance_waiting(TimePoint now);
+  void advance_stopping(TimePoint now);
+  void form_generation(TimePoint now, const QuorumDecision& decision);
+  void lose(TimePoint now, Loss loss);
+  void begin_stopping(TimePoint now);
+  void settle(TimePoint now);
+  void end(TimePoint now, RunPhase phase, int exit_code,
+           const std::string& reason);
+  void order(Order::Kind kind, const std::string& worker_id,
+             const std::string& reason);
+  void emit(const std::string& event, int rank, const std::string& reason,
+            bool warning = false, const std::string& detail_json = "");
+  int rank_of(const std::string& worker_id) const;  // -1: none
+  Survivor* survivor(const std::string& worker_id);
+  Loss loss_of(const std::string& worker_id, const std::string& how) const;
+
+  const RunOptions options_;
+  const RunConfig config_;
+  Membership membership_;
+  RunPhase phase_ = RunPhase::kWaiting;
+  std::string reason_;
+  int exit_code_ = 0;
+  Generation generation_;
+  RunEnding ending_;                        // from kStopping on
+  std::optional<TimePoint> waiting_since_;  // the first registration
+  TimePoint last_tick_;
+  TimePoint over_since_;
+  bool stop_requested_ = false;
+  RunProgress progress_;
+  std::string result_json_;
+  std::map<std::string, int64_t> measured_peak_bytes_;  // by worker
+  std::set<std::string> given_up_;    // lost, their exit not yet reported
+  std::set<std::string> told_nodes_;  // have had an answer since the end
+  std::vector<Order> orders_;
+  std::vector<EventRecord> events_;
+};
+
+}  // namespace headroom

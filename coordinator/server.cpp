@@ -1,0 +1,159 @@
+#include "coordinator/server.h"
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "coordinator/listen_address.h"
+#include "coordinator/planner.h"
+#include "coordinator/service.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "proto/channel.h"
+
+namespace headroom {
+namespace {
+
+constexpr std::chrono::milliseconds kTickInterval{50};
+// Streams are told to end before this; it bounds a client that does not read.
+constexpr std::chrono::milliseconds kShutdownTimeout{1000};
+
+RunIdentity identify(const ServerOptions& options) {
+  RunIdentity identity;
+  identity.run_config_yaml = to_yaml(options.config);
+  identity.run_directory = options.run_directory;
+  identity.resume_checkpoint = options.resume_checkpoint;
+  const std::string all = identity.run_config_yaml + '\0' +
+                          identity.run_directory + '\0' +
+                          identity.resume_checkpoint;
+  char text[17];
+  std::snprintf(
+      text, sizeof(text), "%016llx",
+      static_cast<unsigned long long>(XXH3_64bits(all.data(), all.size())));
+  identity.run_digest = text;
+  return identity;
+}
+
+RunOptions run_options(const ServerOptions& options) {
+  RunOptions run;
+  run.quorum.expected_workers = options.expected_workers;
+  run.run_directory = options.run_directory;
+  return run;
+}
+
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(const ServerOptions& options, const Clock& clock)
+      : listen_(parse_listen_address(options.listen)),
+        service_(identify(options), run_options(options), options.config,
+                 clock) {
+    refuse_open_network(options.insecure_network);
+    listen();
+    ticker_ = std::thread([this] {
+      while (!stopping_) {
+        service_.tick();
+        std::this_thread::sleep_for(kTickInterval);
+      }
+    });
+  }
+
+  ~GrpcServer() override { stop(); }
+
+  std::string address() const override { return listen_.to_string(); }
+  RunStatus status() const override { return service_.status(); }
+  void drain(const std::string& reason) override { service_.drain(reason); }
+  bool wait_until_over(std::chrono::milliseconds timeout) override {
+    return service_.wait_until_over(timeout);
+  }
+
+  void stop() override {
+    std::lock_guard lock(stop_mutex_);
+    if (stopping_.exchange(true)) return;
+    ticker_.join();
+    service_.close();
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
+    server_->Wait();
+    service_.tick();  // the last events reach the file
+  }
+
+ private:
+  void refuse_open_network(bool insecure_network) const {
+    if (is_loopback(listen_.host)) return;
+    if (!insecure_network) {
+      throw Error("coordinator",
+                  "listening on " + listen_.to_string() +
+                      " would carry unprotected control traffic beyond this "
+                      "machine",
+                  "listen on 127.0.0.1, or pass --insecure-network in a "
+                  "network you trust");
+    }
+    log::warn("[coordinator] " + listen_.to_string() +
+              " carries unprotected control traffic beyond this machine "
+              "(--insecure-network)");
+  }
+
+  void listen() {
+    quieten_grpc();
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(listen_.to_string(),
+                             grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(kMaxReportBytes);
+    // Two coordinators on one port would each get half of the workers.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(
+        GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+    grpc::ResourceQuota quota("coordinator");
+    quota.Resize(size_t{512} << 20);
+    builder.SetResourceQuota(quota);
+    // gRPC says only that it failed; the system says why.
+    const std::string why = why_not_bindable(listen_);
+    if (why.empty()) server_ = builder.BuildAndStart();
+    if (!server_ || port == 0) {
+      throw Error("coordinator",
+                  "cannot listen on " + listen_.to_string() + ": " +
+                      (why.empty() ? "the port was taken just now" : why),
+                  "choose another address, or port 0 for any free port");
+    }
+    listen_.port = port;
+  }
+
+  ListenAddress listen_;
+  mutable CoordinatorService service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex stop_mutex_;
+  std::atomic<bool> stopping_ = false;
+  std::thread ticker_;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> Server::start(const ServerOptions& options,
+                                      const Clock* clock) {
+  static const SystemClock system_clock;
+  if (options.expected_workers < 1) {
+    throw Error("coordinator",
+                "a run has at least 1 worker, not " +
+                    std::to_string(options.expected_workers),
+                "use --processes 1 or more");
+  }
+  plan_or_throw(options.config, options.expected_workers);
+  return std::make_unique<GrpcServer>(options,
+                                      clock == nullptr ? system_clock : *clock);
+}
+
+}  // namespace headroom

@@ -1,0 +1,359 @@
+// The calls of coordinator.proto; what is delivered to waiting clients is in
+// service_delivery.cpp.
+#include "coordinator/service.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "coordinator/pending_lookup.h"
+#include "coordinator/status_messages.h"
+#include "parallel/base/log.h"
+#include "proto/channel.h"
+#include "proto/utf8.h"
+#include "proto/version.h"
+
+namespace headroom {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+using grpc::Status;
+using grpc::StatusCode;
+
+Status refused(const std::string& why) {
+  return Status(StatusCode::FAILED_PRECONDITION, valid_utf8(why));
+}
+
+Status stale(const std::string& why) {
+  return Status(StatusCode::ABORTED, valid_utf8(why));
+}
+
+Status check_version(const std::string& who, const std::string& version) {
+  if (version == kVersion) return Status::OK;
+  return refused("coordinator is " + std::string(kVersion) + ", this " + who +
+                 " is " + (version.empty() ? "of no version" : version) +
+                 ": install the same build on every node");
+}
+
+std::optional<RunProgress> progress_of(bool present,
+                                       const wire::Progress& message) {
+  if (!present) return std::nullopt;
+  return from_wire(message);
+}
+
+}  // namespace
+
+CoordinatorService::CoordinatorService(const RunIdentity& identity,
+                                       const RunOptions& options,
+                                       const RunConfig& config,
+                                       const Clock& clock)
+    : identity_(identity),
+      clock_(clock),
+      state_(options, config, clock.now()),
+      event_file_(identity.run_directory) {}
+
+CoordinatorService::~CoordinatorService() = default;
+
+ServerUnaryReactor* CoordinatorService::answer(
+    CallbackServerContext* context, int64_t request_bytes,
+    int64_t max_request_bytes, const std::function<Status(TimePoint)>& body) {
+  Status status;
+  if (request_bytes > max_request_bytes) {
+    status =
+        Status(StatusCode::RESOURCE_EXHAUSTED,
+               "the message has " + std::to_string(request_bytes) +
+                   " bytes, more than " + std::to_string(max_request_bytes));
+  } else {
+    AfterUnlock after;
+    std::lock_guard lock(mutex_);
+    try {
+      status =
+          closed_ ? Status(StatusCode::UNAVAILABLE, "the coordinator is ending")
+                  : body(clock_.now());
+      deliver(after);
+    } catch (const std::exception& error) {
+      // gRPC's threads have nobody above them who could catch it.
+      log::error(std::string("a call failed: ") + error.what());
+      status = Status(StatusCode::INTERNAL, valid_utf8(error.what()));
+    }
+  }
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+Status CoordinatorService::check_stamp(const wire::Stamp& stamp,
+                                       bool before_first) const {
+  const auto why =
+      why_stale(stamp.generation(), stamp.run_digest(),
+                state_.generation().number, identity_.run_digest, before_first);
+  return why ? stale(*why) : Status::OK;
+}
+
+ServerUnaryReactor* CoordinatorService::Register(
+    CallbackServerContext* context, const wire::RegisterRequest* request,
+    wire::RegisterResponse* response) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+        const Status version = check_version("agent", request->version());
+        if (!version.ok()) return version;
+        Node node;
+        node.node_id = request->node_id();
+        node.hostname = request->hostname();
+        node.launcher_rank = request->launcher_rank();
+        node.worker_ids = {request->worker_ids().begin(),
+                           request->worker_ids().end()};
+        if (const auto why = state_.register_node(now, node)) {
+          return refused(*why);
+        }
+        response->set_run_digest(identity_.run_digest);
+        response->set_run_config_yaml(identity_.run_config_yaml);
+        response->set_run_directory(identity_.run_directory);
+        return Status::OK;
+      });
+}
+
+grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
+    CallbackServerContext*, const wire::WatchRequest* request) {
+  const std::string worker_id = request->worker_id();
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
+  Status status = check_version("worker", request->version());
+  if (status.ok() && closed_) {
+    status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
+  }
+  if (!status.ok()) return new RefusedStream<wire::Assignment>(status);
+  // The entry first: the join may complete the quorum and bring an order.
+  const auto [entry, added] = watchers_.try_emplace(worker_id);
+  if (!added) {
+    return new RefusedStream<wire::Assignment>(
+        refused("worker " + worker_id + " has joined already"));
+  }
+  Watcher& watcher = entry->second;
+  wire::Assignment welcome;
+  welcome.mutable_stamp()->set_run_digest(identity_.run_digest);
+  welcome.set_action(wire::ACTION_WAIT);
+  watcher.queue.push_back(std::move(welcome));
+  if (const auto why =
+          state_.join(clock_.now(), worker_id, request->node_id())) {
+    watchers_.erase(entry);
+    return new RefusedStream<wire::Assignment>(refused(*why));
+  }
+  auto* stream = new AssignmentStream(
+      mutex_,
+      [&watcher](wire::Assignment* next) {
+        if (watcher.queue.empty()) return false;
+        *next = std::move(watcher.queue.front());
+        watcher.queue.pop_front();
+        return true;
+      },
+      [this, worker_id](AfterUnlock& after_close) {
+        watchers_.erase(worker_id);
+        state_.worker_disconnected(clock_.now(), worker_id);
+        deliver(after_close);
+      });
+  watcher.stream = stream;
+  stream->pump(after);
+  deliver(after);
+  return stream;
+}
+
+ServerUnaryReactor* CoordinatorService::Heartbeat(
+    CallbackServerContext* context, const wire::HeartbeatRequest* request,
+    wire::HeartbeatResponse* response) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+        const Status fresh = check_stamp(request->stamp(), true);
+        if (!fresh.ok()) return fresh;
+        if (request->worker_id().empty()) {
+          const NodeAnswer node =
+              state_.node_heartbeat(now, request->node_id());
+          if (!node.known) {
+            return stale("node " + request->node_id() + " is not registered");
+          }
+          for (const std::string& worker_id : node.lost_worker_ids) {
+            response->add_lost_worker_ids(worker_id);
+          }
+        } else if (!state_.worker_heartbeat(now, request->worker_id(),
+                                            progress_of(request->has_progress(),
+                                                        request->progress()))) {
+          return stale("worker " + request->worker_id() +
+                       " takes no part in this run (any more)");
+        }
+        response->set_stop_requested(state_.stop_requested());
+        response->set_run_over(state_.over());
+        response->set_exit_code(state_.exit_code());
+        if (state_.over()) response->set_reason(state_.reason());
+        return Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::Publish(
+    CallbackServerContext* context, const wire::PublishRequest* request,
+    wire::PublishResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint) {
+        const Status fresh = check_stamp(request->stamp(), false);
+        if (!fresh.ok()) return fresh;
+        const auto why = keys_.publish(request->key(), request->value());
+        return why ? Status(StatusCode::RESOURCE_EXHAUSTED, *why) : Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::Lookup(
+    CallbackServerContext* context, const wire::LookupRequest* request,
+    wire::LookupResponse* response) {
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
+  Status status = check_stamp(request->stamp(), false);
+  if (status.ok() && state_.phase() != RunPhase::kRunning) {
+    status = stale("the run is " + to_string(state_.phase()) + ": " +
+                   state_.reason());
+  }
+  if (status.ok() && closed_) {
+    status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
+  }
+  constexpr int64_t kMaxWaitMs = 60000;
+  const auto wait = std::chrono::milliseconds(
+      std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
+  const std::string* value = status.ok() ? keys_.find(request->key()) : nullptr;
+  if (!status.ok() || value != nullptr || wait.count() == 0) {
+    response->set_found(value != nullptr);
+    if (value != nullptr) response->set_value(*value);
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    after.add([reactor, status] { reactor->Finish(status); });
+    return reactor;
+  }
+  auto* pending = new PendingLookup(mutex_, lookups_, request->key(),
+                                    clock_.now() + wait, response);
+  lookups_.push_back(pending);
+  return pending;
+}
+
+ServerUnaryReactor* CoordinatorService::ReportFailure(
+    CallbackServerContext* context, const wire::ReportFailureRequest* request,
+    wire::ReportFailureResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+        const Status fresh = check_stamp(request->stamp(), true);
+        if (!fresh.ok()) return fresh;
+        state_.worker_failed(now, request->worker_id(), request->exit_code(),
+                             request->message(), request->committed_steps(),
+                             request->peer_lost());
+        return Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::ReportExit(
+    CallbackServerContext* context, const wire::ReportExitRequest* request,
+    wire::ReportExitResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+        const Status fresh = check_stamp(request->stamp(), true);
+        if (!fresh.ok()) return fresh;
+        state_.worker_exited(now, request->worker_id(), request->exit_code(),
+                             request->last_words());
+        return Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::Commit(
+    CallbackServerContext* context, const wire::CommitRequest* request,
+    wire::CommitResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint) {
+        const Status fresh = check_stamp(request->stamp(), false);
+        if (!fresh.ok()) return fresh;
+        state_.committed(request->step(), progress_of(request->has_progress(),
+                                                      request->progress()));
+        log::debug("commit: generation " +
+                   std::to_string(request->stamp().generation()) + ", " +
+                   std::to_string(request->step()) + " steps, loss " +
+                   std::to_string(request->loss()));
+        return Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::ReportEvent(
+    CallbackServerContext* context, const wire::ReportEventRequest* request,
+    wire::ReportEventResponse*) {
+  return answer(context, request->ByteSizeLong(), kMaxReportBytes,
+                [&](TimePoint) {
+                  const Status fresh = check_stamp(request->stamp(), false);
+                  if (!fresh.ok()) return fresh;
+                  deliver_event(from_wire(request->event()));
+                  return Status::OK;
+                });
+}
+
+ServerUnaryReactor* CoordinatorService::Finish(
+    CallbackServerContext* context, const wire::FinishRequest* request,
+    wire::FinishResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxReportBytes, [&](TimePoint now) {
+        const Status fresh = check_stamp(request->stamp(), false);
+        if (!fresh.ok()) return fresh;
+        const auto why = state_.finish(now, request->worker_id(),
+                                       request->exit_code(), request->reason(),
+                                       request->result_json(), request->step());
+        return why ? refused(*why) : Status::OK;
+      });
+}
+
+ServerUnaryReactor* CoordinatorService::GetStatus(
+    CallbackServerContext* context, const wire::GetStatusRequest* request,
+    wire::GetStatusResponse* response) {
+  return answer(context, request->ByteSizeLong(), kMaxMessageBytes,
+                [&](TimePoint) {
+                  *response = to_wire(status_locked());
+                  return Status::OK;
+                });
+}
+
+grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
+    CallbackServerContext*, const wire::StreamEventsRequest* request) {
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
+  if (closed_) {
+    return new RefusedStream<wire::Event>(
+        Status(StatusCode::UNAVAILABLE, "the coordinator is ending"));
+  }
+  const auto follower = followers_.emplace(followers_.end());
+  follower->last_sequence = request->after_sequence();
+  auto* stream = new EventStream(
+      mutex_,
+      [this, follower](wire::Event* next) {
+        const EventRecord* record = events_.next_after(follower->last_sequence);
+        if (record == nullptr) return false;
+        follower->last_sequence = record->sequence;
+        *next = to_wire(*record);
+        return true;
+      },
+      [this, follower](AfterUnlock&) { followers_.erase(follower); });
+  follower->stream = stream;
+  stream->pump(after);
+  return stream;
+}
+
+ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
+                                              const wire::DrainRequest* request,
+                                              wire::DrainResponse*) {
+  return answer(context, request->ByteSizeLong(), kMaxMessageBytes,
+                [&](TimePoint now) {
+                  state_.drain(now, request->reason());
+                  return Status::OK;
+                });
+}
+
+ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
+                                             const wire::StopRequest* request,
+                                             wire::StopResponse*) {
+  return answer(context, request->ByteSizeLong(), kMaxMessageBytes,
+                [&](TimePoint now) {
+                  state_.stop(now, request->reason());
+                  return Status::OK;
+                });
+}
+
+}  // namespace headroom

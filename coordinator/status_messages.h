@@ -1,0 +1,22 @@
+// RunStatus and its parts <-> their messages: the server fills, the control
+// client reads.
+//
+// Threads: pure functions.
+#pragma once
+
+#include "coordinator/run_status.h"
+#include "proto/coordinator.pb.h"
+
+namespace headroom {
+
+wire::Progress to_wire(const RunProgress& progress);
+RunProgress from_wire(const wire::Progress& message);
+
+wire::Event to_wire(const EventRecord& record);
+EventRecord from_wire(const wire::Event& message);
+
+wire::GetStatusResponse to_wire(const RunStatus& status);
+// Throws Error if the plan in it is no plan.
+RunStatus from_wire(const wire::GetStatusResponse& message);
+
+}  // namespace headroom

@@ -1,0 +1,42 @@
+// Channel: how every client of the coordinator connects, and how a refused or
+// failed call becomes an exception.
+//
+// One place for the connection's settings, because worker and agent must
+// behave alike when the coordinator is away: reconnect at least once a second,
+// notice a dead peer by keep-alive, never go through a proxy.
+//
+// Threads: the functions are safe from any thread.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace headroom {
+
+// Requests other than events and results, which may be four times as large.
+inline constexpr int kMaxMessageBytes = 1 << 20;
+inline constexpr int kMaxReportBytes = 4 << 20;
+
+// How often workers and agents say that they live.
+inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
+
+// gRPC's own log lines become debug lines of ours, once per process.
+void quieten_grpc();
+
+// Connects lazily. `address` is HOST:PORT.
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
+
+// REQUIRES: !status.ok(). Throws CommunicationError if nobody answered within
+// the deadline, else Error with the coordinator's own words: exit 2 if it
+// refused what was asked, 5 otherwise. `doing` starts the sentence:
+// "registering with the coordinator at HOST:PORT".
+[[noreturn]] void throw_failure(const grpc::Status& status,
+                                const std::string& doing);
+
+// True if the connection, not the coordinator, said no.
+bool is_unreachable(const grpc::Status& status);
+
+}  // namespace headroom

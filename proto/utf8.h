@@ -1,0 +1,17 @@
+// Text for the fields of type string, which must be UTF-8.
+//
+// The end of a process's stderr, a path, an exception's text are bytes; a
+// message with other bytes in a string field is dropped by its receiver.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headroom {
+
+// `bytes` with every byte that is not part of a UTF-8 character as '?'.
+std::string valid_utf8(std::string_view bytes);
+
+}  // namespace headroom
