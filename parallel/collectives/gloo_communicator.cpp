@@ -1,90 +1,36 @@
-#define USE_C10D_GLOO
 #include "parallel/collectives/gloo_communicator.h"
 
-#include <c10/util/Exception.h>
+#include <signal.h>
 
 #include <cstdint>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/flat_view.h"
+#include "parallel/collectives/gloo_connection.h"
 #include "parallel/collectives/rendezvous_store.h"
 #include "parallel/collectives/split_members.h"
 
 namespace headroom {
 namespace {
 
+using gloo_group::ClosableGroup;
+using gloo_group::Connection;
+using gloo_group::ParkedGroups;
+using gloo_group::reason_of;
 using Device = std::shared_ptr<gloo::transport::Device>;
 
-// c10::Error appends a backtrace to what().
-std::string reason_of(const std::exception& error) {
-  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
-    return c10_error->what_without_backtrace();
+// Gloo writes to sockets that a dead peer may have closed; the default answer
+// to that signal would end this process too.
+void ignore_broken_pipes() {
+  struct sigaction action = {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 &&
+      action.sa_handler == SIG_DFL) {
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, nullptr);
   }
-  return error.what();
 }
-
-class ClosableGroup final : public c10d::ProcessGroupGloo {
- public:
-  using ProcessGroupGloo::ProcessGroupGloo;
-  // Resets the connections, so that every peer's operation fails at once.
-  void close() {
-    for (const auto& context : contexts_) context->closeConnections();
-  }
-};
-
-// What a communicator shares with its operations under way.
-class Connection {
- public:
-  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
-      : group_(std::move(group)), rank_(rank), size_(size) {}
-
-  // Peers still wait for what was begun here and will never be completed.
-  ~Connection() {
-    for (const auto& work : under_way_) {
-      if (!work->isCompleted()) {
-        group_->close();
-        return;
-      }
-    }
-  }
-
-  ClosableGroup& group() { return *group_; }
-
-  // Runs one call into Gloo; its failure, of whatever kind, ends the group.
-  template <typename Call>
-  auto guard(const char* operation, const Call& call) {
-    if (!failure_.empty()) throw_failure(operation);
-    try {
-      return call();
-    } catch (const std::exception& error) {
-      failure_ = reason_of(error);
-      group_->close();
-      throw_failure(operation);
-    }
-  }
-
-  void track(const c10::intrusive_ptr<c10d::Work>& work) {
-    std::erase_if(under_way_,
-                  [](const auto& earlier) { return earlier->isCompleted(); });
-    under_way_.push_back(work);
-  }
-
- private:
-  [[noreturn]] void throw_failure(const char* operation) const {
-    throw CommunicationError("rank " + std::to_string(rank_) + " of " +
-                             std::to_string(size_) + ", " + operation + ": " +
-                             failure_);
-  }
-
-  c10::intrusive_ptr<ClosableGroup> group_;
-  const int rank_;
-  const int size_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> under_way_;
-  std::string failure_;
-};
 
 class GlooWork final : public Work {
  public:
@@ -92,9 +38,7 @@ class GlooWork final : public Work {
            c10::intrusive_ptr<c10d::Work> work)
       : connection_(std::move(connection)), work_(std::move(work)) {}
 
-  void wait() override {
-    connection_->guard("all_reduce", [this] { work_->wait(); });
-  }
+  void wait() override { connection_->wait("all_reduce", *work_); }
 
  private:
   std::shared_ptr<Connection> connection_;
@@ -130,7 +74,7 @@ class GlooCommunicator final : public Communicator {
     c10d::AllreduceOptions options;
     options.reduceOp =
         op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
-    const auto work = connection_->guard(
+    const auto work = connection_->issue(
         "all_reduce", [&] { return group().allreduce(tensors, options); });
     connection_->track(work);
     return std::make_unique<GlooWork>(connection_, work);
@@ -190,12 +134,9 @@ class GlooCommunicator final : public Communicator {
  private:
   ClosableGroup& group() { return connection_->group(); }
 
-  template <typename Issue>
-  void run(const char* operation, const Issue& issue) {
-    connection_->guard(operation, [&] {
-      const c10::intrusive_ptr<c10d::Work> work = issue();
-      HEADROOM_CHECK(work->wait(), "nobody aborts operations");
-    });
+  template <typename Call>
+  void run(const char* operation, const Call& call) {
+    connection_->wait(operation, *connection_->issue(operation, call));
   }
 
   void check_rank(int rank) const {
@@ -220,6 +161,7 @@ class GlooCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   if (size == 1) return make_single_communicator();
+  ParkedGroups::instance().release_finished();
   const auto options =
       c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
   options->threads = origin.options.threads;
@@ -246,6 +188,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(
   HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
                                                " in a group of " +
                                                std::to_string(size));
+  ignore_broken_pipes();
   Device device;
   try {
     device = c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname);

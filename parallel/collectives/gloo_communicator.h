@@ -5,6 +5,9 @@
 // at the first failure all connections of this rank are closed, which makes its
 // peers fail at once too.
 //
+// The first one sets SIGPIPE to be ignored, if it still has its default action:
+// otherwise a dying peer could end this process too.
+//
 // Gloo's sockets do not authenticate peers: bind to loopback, or to a private
 // network (README.md).
 #pragma once

@@ -1,0 +1,150 @@
+// The part of gloo_communicator.cpp that keeps failures in order; included
+// there only, because it needs the stand-ins for Gloo's headers.
+#pragma once
+
+#ifndef USE_C10D_GLOO
+#define USE_C10D_GLOO
+#endif
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+
+namespace headroom::gloo_group {
+
+// c10d's flight recorder is one per process and registers new groups without a
+// lock, which matters where ranks are threads.
+inline std::mutex& issue_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// c10::Error appends a backtrace to what().
+inline std::string reason_of(const std::exception& error) {
+  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
+    return c10_error->what_without_backtrace();
+  }
+  return error.what();
+}
+
+class ClosableGroup final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  // Resets the connections, so that every peer's operation fails at once.
+  void close() {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+inline void forget_completed(Works& works) {
+  std::erase_if(works, [](const auto& work) { return work->isCompleted(); });
+}
+
+// Closed groups that have an operation under way. It cannot be aborted and
+// fails only at its time limit, which the group's destructor waits for; that
+// must not hold up recovery.
+//
+// Threads: any. Never destroyed: what is left at exit would delay it.
+class ParkedGroups {
+ public:
+  static ParkedGroups& instance() {
+    static auto* const groups = new ParkedGroups;
+    return *groups;
+  }
+
+  void park(c10::intrusive_ptr<ClosableGroup> group, Works under_way) {
+    release_finished();
+    std::lock_guard<std::mutex> lock(mutex_);
+    parked_.push_back({std::move(group), std::move(under_way)});
+  }
+
+  void release_finished() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(parked_, [](Parked& one) {
+      forget_completed(one.under_way);
+      return one.under_way.empty();
+    });
+  }
+
+ private:
+  struct Parked {
+    c10::intrusive_ptr<ClosableGroup> group;
+    Works under_way;
+  };
+  std::mutex mutex_;
+  std::vector<Parked> parked_;  // guarded by mutex_
+};
+
+// What a communicator shares with its operations under way.
+class Connection {
+ public:
+  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
+      : group_(std::move(group)), rank_(rank), size_(size) {}
+
+  // Peers still wait for what was begun here and will never be completed.
+  ~Connection() {
+    forget_completed(under_way_);
+    if (under_way_.empty()) return;
+    group_->close();
+    ParkedGroups::instance().park(std::move(group_), std::move(under_way_));
+  }
+
+  ClosableGroup& group() { return *group_; }
+
+  template <typename Call>
+  c10::intrusive_ptr<c10d::Work> issue(const char* operation,
+                                       const Call& call) {
+    return guard(operation, [&call] {
+      std::lock_guard<std::mutex> lock(issue_mutex());
+      return c10::intrusive_ptr<c10d::Work>(call());
+    });
+  }
+
+  void wait(const char* operation, c10d::Work& work) {
+    guard(operation,
+          [&work] { HEADROOM_CHECK(work.wait(), "nobody aborts operations"); });
+  }
+
+  void track(const c10::intrusive_ptr<c10d::Work>& work) {
+    forget_completed(under_way_);
+    under_way_.push_back(work);
+  }
+
+ private:
+  // A failure of whatever kind ends the group.
+  template <typename Call>
+  std::invoke_result_t<const Call&> guard(const char* operation,
+                                          const Call& call) {
+    if (!failure_.empty()) throw_failure(operation);
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      failure_ = reason_of(error);
+      group_->close();
+      throw_failure(operation);
+    }
+  }
+
+  [[noreturn]] void throw_failure(const char* operation) const {
+    throw CommunicationError("rank " + std::to_string(rank_) + " of " +
+                             std::to_string(size_) + ", " + operation + ": " +
+                             failure_);
+  }
+
+  c10::intrusive_ptr<ClosableGroup> group_;
+  const int rank_;
+  const int size_;
+  Works under_way_;
+  std::string failure_;
+};
+
+}  // namespace headroom::gloo_group

@@ -1,0 +1,21 @@
+// What every backend must do, as programs that all ranks run together.
+//
+// Used by ranks as threads and by ranks as processes, so a check throws
+// std::runtime_error instead of using an assertion of the test framework.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+
+namespace headroom {
+
+struct CollectiveCheck {
+  std::string name;
+  void (*run)(Communicator&);
+};
+
+const std::vector<CollectiveCheck>& collective_checks();
+
+}  // namespace headroom

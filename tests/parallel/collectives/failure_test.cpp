@@ -1,0 +1,244 @@
+// What the surviving ranks see when one dies, hangs, or errs.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/gloo_communicator.h"
+#include "tests/support/in_memory_store.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::Lt;
+using Clock = std::chrono::steady_clock;
+
+// Holds a rank back, without a communicator, until the others are done.
+class Gate {
+ public:
+  explicit Gate(int count) : count_(count) {}
+  void pass_one() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --count_;
+    changed_.notify_all();
+  }
+  void wait_for_all() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_;
+};
+
+class FailureTest : public testing::TestWithParam<RankBackend> {
+ protected:
+  RankOptions options(milliseconds timeout) const {
+    RankOptions options;
+    options.backend = GetParam();
+    options.operation_timeout = timeout;
+    return options;
+  }
+};
+
+template <typename Call>
+std::pair<std::string, Clock::duration> communication_error_of(
+    const Call& call) {
+  const Clock::time_point start = Clock::now();
+  try {
+    call();
+  } catch (const CommunicationError& error) {
+    return {error.what(), Clock::now() - start};
+  }
+  return {"no CommunicationError", Clock::now() - start};
+}
+
+TEST_P(FailureTest, ADeadRankIsNoticedByAllAtOnce) {
+  for (const int size : {2, 3, 4}) {
+    EXPECT_THROW(run_ranks(
+                     size,
+                     [&](int rank, Communicator& ranks) {
+                       const at::Tensor tensor = at::ones({100000});
+                       ranks.all_reduce(tensor);
+                       if (rank == 1) throw std::runtime_error("rank 1 dies");
+                       const auto [what, taken] = communication_error_of([&] {
+                         for (int i = 0; i < 3; ++i) ranks.all_reduce(tensor);
+                       });
+                       EXPECT_THAT(
+                           what, AllOf(HasSubstr("rank " +
+                                                 std::to_string(rank) + " of "),
+                                       HasSubstr("all_reduce")));
+                       EXPECT_LT(taken, seconds(5)) << size << " ranks";
+                     },
+                     options(seconds(20))),
+                 std::runtime_error);
+  }
+}
+
+TEST_P(FailureTest, ARankThatDiesWithOperationsUnderWayFreesItsPeers) {
+  const auto work = [&](int rank, Communicator& ranks) {
+    std::vector<at::Tensor> tensors;
+    std::vector<std::unique_ptr<Work>> works;
+    for (int i = 0; i < 4; ++i) {
+      tensors.push_back(at::ones({50000}));
+      works.push_back(ranks.all_reduce_async(tensors.back(), ReduceOp::kSum));
+      if (rank == 2 && i == 1) throw std::runtime_error("rank 2 dies");
+    }
+    const auto [what, taken] = communication_error_of([&works] {
+      for (const auto& one : works) one->wait();
+    });
+    EXPECT_THAT(what, HasSubstr("all_reduce"));
+    EXPECT_LT(taken, seconds(5));
+  };
+  const Clock::time_point start = Clock::now();
+  EXPECT_THROW(run_ranks(3, work, options(seconds(20))), std::runtime_error);
+  // Neither does tearing down the failed group wait for the time limit.
+  EXPECT_LT(Clock::now() - start, seconds(10));
+}
+
+TEST_P(FailureTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
+  Gate others(2);
+  run_ranks(
+      3,
+      [&](int rank, Communicator& ranks) {
+        ranks.barrier();
+        if (rank == 0) {
+          others.wait_for_all();
+          return;
+        }
+        const at::Tensor tensor = at::ones({1000});
+        const auto [what, taken] =
+            communication_error_of([&] { ranks.all_reduce(tensor); });
+        others.pass_one();
+        EXPECT_THAT(what, HasSubstr("all_reduce"));
+        EXPECT_THAT(taken, Lt(seconds(4)));
+      },
+      options(milliseconds(700)));
+}
+
+TEST_P(FailureTest, EachOperationHasTheWholeTimeLimit) {
+  run_ranks(
+      2,
+      [&](int rank, Communicator& ranks) {
+        const at::Tensor tensor = at::ones({1});
+        for (int i = 0; i < 4; ++i) {
+          if (rank == 1) std::this_thread::sleep_for(milliseconds(400));
+          ranks.all_reduce(tensor);
+        }
+      },
+      options(milliseconds(1000)));
+}
+
+TEST_P(FailureTest, AReceiverIsFreedWhenTheSenderDies) {
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [&](int rank, Communicator& ranks) {
+                     ranks.barrier();
+                     if (rank == 0) throw std::runtime_error("rank 0 dies");
+                     const auto [what, taken] = communication_error_of(
+                         [&] { ranks.recv(at::ones({10}), 0); });
+                     EXPECT_THAT(what, HasSubstr("rank 1 of 2"));
+                     EXPECT_LT(taken, seconds(5));
+                   },
+                   options(seconds(20))),
+               std::runtime_error);
+}
+
+TEST_P(FailureTest, AFailedCommunicatorStaysFailed) {
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [&](int rank, Communicator& ranks) {
+                     ranks.barrier();
+                     if (rank == 0) throw std::runtime_error("rank 0 dies");
+                     const at::Tensor tensor = at::ones({10});
+                     EXPECT_THROW(ranks.all_reduce(tensor), CommunicationError);
+                     const auto [what, taken] = communication_error_of(
+                         [&] { ranks.broadcast(tensor, 1); });
+                     EXPECT_THAT(what, HasSubstr("broadcast"));
+                     EXPECT_LT(taken, seconds(1));
+                   },
+                   options(seconds(20))),
+               std::runtime_error);
+}
+
+TEST_P(FailureTest, ForeignTensorsAreRefusedBeforeAnythingIsSent) {
+  run_ranks(
+      2,
+      [&](int, Communicator& ranks) {
+        EXPECT_THROW(ranks.all_reduce(at::ones({4}, at::kHalf)), CheckFailure);
+        EXPECT_THROW(ranks.all_reduce(at::ones({4, 4}).narrow(1, 0, 2)),
+                     CheckFailure);
+        EXPECT_THROW(ranks.all_gather(at::ones({5}), at::ones({3})),
+                     CheckFailure);
+        EXPECT_THROW(ranks.send(at::ones({1}), 2), CheckFailure);
+        ranks.barrier();
+      },
+      options(seconds(20)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FailureTest,
+                         testing::Values(RankBackend::kLocal,
+                                         RankBackend::kGloo),
+                         [](const testing::TestParamInfo<RankBackend>& info) {
+                           return info.param == RankBackend::kLocal ? "local"
+                                                                    : "gloo";
+                         });
+
+TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
+  EXPECT_THROW(run_ranks(2,
+                         [](int rank, Communicator& ranks) {
+                           if (rank == 0) {
+                             ranks.barrier();
+                           } else {
+                             ranks.all_reduce(at::ones({3}));
+                           }
+                         }),
+               CommunicationError);
+  EXPECT_THROW(run_ranks(2,
+                         [](int rank, Communicator& ranks) {
+                           ranks.all_reduce(at::ones({3 + rank}));
+                         }),
+               CheckFailure);
+}
+
+TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
+  GlooOptions options;
+  options.timeout = milliseconds(500);
+  const auto store = std::make_shared<InMemoryStore>();
+  const auto [what, taken] = communication_error_of(
+      [&] { make_gloo_communicator(store, "alone", 0, 2, options); });
+  EXPECT_THAT(what, AllOf(HasSubstr("rank 0 of 2"), HasSubstr("connecting")));
+  EXPECT_THAT(taken, AllOf(Ge(milliseconds(450)), Lt(seconds(5))));
+}
+
+TEST(GlooCommunicatorTest, AnAddressOfAnotherMachineIsRefused) {
+  GlooOptions options;
+  options.hostname = "192.0.2.1";  // reserved for documentation
+  const auto store = std::make_shared<InMemoryStore>();
+  try {
+    make_gloo_communicator(store, "foreign", 0, 2, options);
+    FAIL() << "an address that this machine does not have";
+  } catch (const CommunicationError& error) {
+    FAIL() << error.what();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.tag(), "gloo");
+    EXPECT_THAT(error.what(), HasSubstr("192.0.2.1"));
+  }
+}
+
+}  // namespace
+}  // namespace headroom

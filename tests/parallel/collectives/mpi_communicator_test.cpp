@@ -1,0 +1,70 @@
+// The MPI backend, as real processes under mpirun.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace headroom {
+namespace {
+
+// Exit code and output of a command, ended after a minute.
+std::pair<int, std::string> run_under_mpi(int size, const std::string& mode) {
+  const std::string command =
+      "timeout 60 '" HEADROOM_MPIRUN "' -np " + std::to_string(size) +
+      " --oversubscribe --allow-run-as-root --bind-to none '" +
+      HEADROOM_RANK_PROCESS + "' mpi " + mode + " 2>&1";
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {-1, "popen failed"};
+  std::string output;
+  std::array<char, 4096> part;
+  while (const size_t count = fread(part.data(), 1, part.size(), pipe)) {
+    output.append(part.data(), count);
+  }
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+class MpiCommunicatorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(HEADROOM_MPIRUN).empty()) {
+      GTEST_SKIP() << "no mpirun, or built without MPI: install openmpi-bin "
+                      "and libopenmpi-dev to run the tests of --backend mpi";
+    }
+  }
+};
+
+TEST_F(MpiCommunicatorTest, EveryCollectiveWorks) {
+  for (const int size : {2, 3}) {
+    const auto [code, output] = run_under_mpi(size, "check");
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_EQ(output, "");
+  }
+}
+
+TEST_F(MpiCommunicatorTest, AFailingRankEndsTheJob) {
+  const auto [code, output] = run_under_mpi(2, "fail");
+  EXPECT_NE(code, 0);
+  EXPECT_NE(code, 124) << "hung";
+  EXPECT_THAT(output, testing::HasSubstr("the last rank fails"));
+}
+
+TEST_F(MpiCommunicatorTest, AKilledRankEndsTheJob) {
+  const auto [code, output] = run_under_mpi(2, "die");
+  EXPECT_NE(code, 0);
+  EXPECT_NE(code, 124) << "hung";
+}
+
+TEST_F(MpiCommunicatorTest, MoreRanksThanProcessesAreRefused) {
+  const auto [code, output] = run_under_mpi(2, "crowd");
+  EXPECT_NE(code, 0);
+  EXPECT_THAT(output, testing::HasSubstr("started 2 processes"));
+  EXPECT_THAT(output, testing::HasSubstr("world_size = 3"));
+}
+
+}  // namespace
+}  // namespace headroom

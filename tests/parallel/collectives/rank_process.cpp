@@ -1,0 +1,128 @@
+// One rank as a process, for the tests of this folder:
+//
+//   rank_process gloo RANK SIZE FOLDER MODE     rendezvous through FOLDER
+//   rank_process mpi MODE                       under mpirun
+//
+// MODE check runs every collective check; die and hang misbehave in the middle
+// of a collective (the last rank), fail throws there, crowd asks for a rank too
+// many. Exits with 0, or prints one line and exits with 7 on CommunicationError
+// and 1 on anything else.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
+#include "tests/parallel/collectives/collective_checks.h"
+
+namespace headroom {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A key is a file; written aside and renamed, so that nobody reads half of it.
+class FolderStore final : public KeyValueStore {
+ public:
+  explicit FolderStore(std::filesystem::path folder)
+      : folder_(std::move(folder)) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    const std::filesystem::path file = file_of(key);
+    const std::filesystem::path aside =
+        file.string() + "." + std::to_string(getpid());
+    std::ofstream(aside, std::ios::binary) << value;
+    std::filesystem::rename(aside, file);
+  }
+
+  std::string get(const std::string& key, milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!std::filesystem::exists(file_of(key))) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        throw CommunicationError("nobody set '" + key + "'");
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    std::ifstream in(file_of(key), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  std::filesystem::path file_of(std::string key) const {
+    for (char& letter : key) {
+      if (letter == '/') letter = '_';
+    }
+    return folder_ / key;
+  }
+
+  const std::filesystem::path folder_;
+};
+
+void work(Communicator& ranks, const std::string& mode) {
+  if (mode == "check") {
+    for (const CollectiveCheck& check : collective_checks()) check.run(ranks);
+    return;
+  }
+  const at::Tensor tensor = at::ones({1000000});
+  const auto under_way = ranks.all_reduce_async(tensor, ReduceOp::kSum);
+  under_way->wait();
+  if (ranks.rank() == ranks.size() - 1) {
+    if (mode == "die") raise(SIGKILL);
+    if (mode == "fail") throw std::runtime_error("the last rank fails");
+    if (mode == "hang") std::this_thread::sleep_for(std::chrono::minutes(1));
+  }
+  for (int i = 0; i < 100; ++i) ranks.all_reduce(tensor);
+}
+
+int variable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error(std::string(name) + " unset");
+  return std::atoi(value);
+}
+
+void run(const std::vector<std::string>& arguments) {
+  at::set_num_threads(1);
+  if (arguments.at(0) == "mpi") {
+    const std::string mode = arguments.at(1);
+    const int size = variable("OMPI_COMM_WORLD_SIZE");
+    // Ranks that are not MPI's own.
+    const int rank = size - 1 - variable("OMPI_COMM_WORLD_RANK");
+    const auto ranks = make_communicator(Backend::kMpi, nullptr, "", rank,
+                                         size + (mode == "crowd" ? 1 : 0));
+    if (ranks->rank() != rank) throw std::runtime_error("another rank");
+    work(*ranks, mode);
+    return;
+  }
+  GlooOptions options;
+  options.timeout = milliseconds(arguments.at(4) == "hang" ? 1000 : 20000);
+  const auto ranks = make_communicator(
+      Backend::kGloo, std::make_shared<FolderStore>(arguments.at(3)), "test",
+      std::stoi(arguments.at(1)), std::stoi(arguments.at(2)), options);
+  work(*ranks, arguments.at(4));
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  try {
+    headroom::run(std::vector<std::string>(argv + 1, argv + argc));
+    return 0;
+  } catch (const headroom::CommunicationError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 7;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,108 @@
+#include "tests/support/run_ranks.h"
+
+#include <ATen/Parallel.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/collectives/local_communicator.h"
+#include "tests/support/in_memory_store.h"
+
+namespace headroom {
+namespace {
+
+using Factory = std::function<std::unique_ptr<Communicator>(int rank)>;
+
+Factory make_factory(int size, const RankOptions& options) {
+  if (options.backend == RankBackend::kLocal) {
+    using Communicators = std::vector<std::unique_ptr<Communicator>>;
+    const auto all = std::make_shared<Communicators>(
+        make_local_communicators(size, options.operation_timeout));
+    return [all](int rank) { return std::move(all->at(rank)); };
+  }
+  const auto store = std::make_shared<InMemoryStore>();
+  GlooOptions gloo;
+  gloo.timeout = options.operation_timeout;
+  return [store, size, gloo](int rank) {
+    return make_gloo_communicator(store, "run_ranks", rank, size, gloo);
+  };
+}
+
+// The first error that tells a cause, else the first.
+std::exception_ptr choose(const std::vector<std::exception_ptr>& errors) {
+  std::exception_ptr first;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    if (!first) first = error;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError&) {
+      continue;
+    } catch (...) {
+      return error;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+void run_ranks(int size,
+               const std::function<void(int rank, Communicator&)>& body,
+               const RankOptions& options) {
+  const Factory factory = make_factory(size, options);
+  std::vector<std::exception_ptr> errors(size);
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::vector<bool> has_ended(size);  // guarded by mutex
+
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      try {
+        const std::unique_ptr<Communicator> communicator = factory(rank);
+        body(rank, *communicator);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+      std::lock_guard<std::mutex> lock(mutex);
+      has_ended[rank] = true;
+      ended.notify_all();
+    });
+  }
+
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    const bool all_ended =
+        ended.wait_for(lock, options.time_limit, [&has_ended, size] {
+          for (int rank = 0; rank < size; ++rank) {
+            if (!has_ended[rank]) return false;
+          }
+          return true;
+        });
+    if (!all_ended) {
+      for (int rank = 0; rank < size; ++rank) {
+        if (!has_ended[rank]) {
+          std::fprintf(stderr, "run_ranks: rank %d has not ended\n", rank);
+        }
+      }
+      std::abort();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (const std::exception_ptr error = choose(errors)) {
+    std::rethrow_exception(error);
+  }
+}
+
+}  // namespace headroom
