@@ -1,0 +1,345 @@
+// Round trips, and what the reader does with files that lie.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/model/file_digest.h"
+#include "worker/model/safetensors.h"
+
+namespace headroom {
+namespace {
+
+using testing::HasSubstr;
+
+class SafetensorsTest : public testing::Test {
+ protected:
+  SafetensorsTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("headroom_safetensors_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~SafetensorsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path path(const std::string& name) const {
+    return folder_ / name;
+  }
+
+  std::filesystem::path write_bytes(const std::string& bytes) const {
+    const std::filesystem::path file = path("bytes.safetensors");
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+    return file;
+  }
+
+  static std::string with_header(const std::string& header,
+                                 std::size_t data_bytes) {
+    const uint64_t length = header.size();
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    return bytes + header + std::string(data_bytes, '\1');
+  }
+
+  // Empty when the file is read without complaint.
+  std::string complaint_of(const std::string& bytes) const {
+    try {
+      read_safetensors(write_bytes(bytes));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::string bytes_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_F(SafetensorsTest, EveryTypeComesBackAsItWas) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const at::ScalarType type :
+       {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+        at::kShort, at::kChar, at::kByte, at::kBool})
+    tensors.emplace_back(c10::toString(type),
+                         at::randint(0, 2, {3, 5}).to(type));
+  tensors.emplace_back("scalar", at::tensor(int64_t{7}).reshape({}));
+  tensors.emplace_back("empty", at::empty({0, 4}));
+  write_safetensors(path("all"), tensors, {{"format", "pt"}, {"ü", "\"x\\"}});
+
+  const Safetensors file = read_safetensors(path("all"));
+  ASSERT_EQ(file.tensors.size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_EQ(file.at(name).scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(file.at(name), tensor)) << name;
+  }
+  EXPECT_EQ(file.metadata.at("format"), "pt");
+  EXPECT_EQ(file.metadata.at("ü"), "\"x\\");
+  EXPECT_FALSE(std::filesystem::exists(path("all.partial")));
+}
+
+TEST_F(SafetensorsTest, MemoryLayoutIsNotStored) {
+  const at::Tensor rows = at::arange(2 * 3 * 4 * 5).view({2, 3, 4, 5});
+  const at::Tensor last = rows.contiguous(at::MemoryFormat::ChannelsLast);
+  write_safetensors(path("rows"), {{"x", rows}}, {});
+  write_safetensors(path("last"), {{"x", last}}, {});
+  EXPECT_EQ(bytes_of(path("rows")), bytes_of(path("last")));
+  EXPECT_TRUE(read_safetensors(path("last")).at("x").is_contiguous());
+}
+
+TEST_F(SafetensorsTest, EveryTensorIsAlignedInTheFile) {
+  write_safetensors(path("odd"),
+                    {{"bytes", at::zeros({3}, at::kByte)},
+                     {"half", at::zeros({3}, at::kHalf)},
+                     {"long", at::zeros({1}, at::kLong)},
+                     {"float", at::zeros({3})}},
+                    {});
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes_of(path("odd")).data(), 8);
+  EXPECT_EQ(header_bytes % 8, 0u);
+  for (const SafetensorsEntry& entry :
+       read_safetensors_header(path("odd")).entries)
+    EXPECT_EQ(entry.begin % static_cast<uint64_t>(size_of(entry.type)), 0u);
+}
+
+TEST_F(SafetensorsTest, AFailedWriteLeavesTheOldFile) {
+  write_safetensors(path("kept"), {{"x", at::zeros({2})}}, {});
+  const std::string before = bytes_of(path("kept"));
+  // A folder in the place of the temporary file makes the write fail, for root
+  // as well.
+  std::filesystem::create_directories(path("kept.partial"));
+  try {
+    write_safetensors(path("kept"), {{"x", at::rand({2})}}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kResource);
+    EXPECT_THAT(error.what(), HasSubstr("kept"));
+  }
+  EXPECT_EQ(bytes_of(path("kept")), before);
+}
+
+TEST_F(SafetensorsTest, AFullDiskIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  std::filesystem::create_symlink("/dev/full", path("full.partial"));
+  try {
+    write_safetensors(path("full"), {{"x", at::zeros({2})}}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kResource);
+    EXPECT_THAT(error.what(), HasSubstr("free some space"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("full")));
+}
+
+TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
+  // XXH3-128 of nothing, from the algorithm's specification.
+  EXPECT_EQ(file_digest(write_bytes("")), "99aa06d3014798d86001c324468d497f");
+  const std::string one = file_digest(write_bytes("abc"));
+  const std::string other = file_digest(write_bytes("abd"));
+  EXPECT_EQ(one.size(), 32u);
+  EXPECT_NE(one, other);
+  EXPECT_THROW(file_digest(path("absent")), Error);
+}
+
+TEST_F(SafetensorsTest, WhatIsNotAFileIsRefused) {
+  EXPECT_THROW(read_safetensors(path("absent")), Error);
+  EXPECT_THROW(read_safetensors(folder_), Error);
+}
+
+TEST_F(SafetensorsTest, TheLargestHeaderIsAskedForBeforeItIsAllocated) {
+  const auto with_length = [](uint64_t length) {
+    std::string bytes(16, '{');
+    std::memcpy(bytes.data(), &length, 8);
+    return bytes;
+  };
+  for (const uint64_t length :
+       {uint64_t{9}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{7}})
+    EXPECT_THAT(complaint_of(with_length(length)), HasSubstr("header claims"));
+}
+
+TEST_F(SafetensorsTest, EachKindOfLieIsNamed) {
+  const auto one = [](const std::string& fields) {
+    return "{\"x\":{" + fields + "}}";
+  };
+  const std::string f32 = R"("dtype":"F32",)";
+  const struct {
+    std::string header;
+    std::size_t data_bytes;
+    const char* complaint;
+  } kCases[] = {
+      {"{}", 0, nullptr},
+      {one(f32 + R"("shape":[2],"data_offsets":[0,8])"), 8, nullptr},
+      {one(f32 + R"("shape":[0,9],"data_offsets":[0,0])"), 0, nullptr},
+      {"[]", 0, "does not begin with {"},
+      {"", 0, "does not begin with {"},
+      {"{\"x\"", 0, "not valid JSON"},
+      {"{} x", 0, "not valid JSON"},
+      {"{\"\xff\":1}", 0, "not valid JSON"},
+      {"{\"x\":1}", 0, "a number where none belongs"},
+      {"{\"x\":[]}", 0, "a list where none belongs"},
+      {"{\"__metadata__\":{\"a\":1}}", 0, "a number where none belongs"},
+      {"{\"__metadata__\":{\"a\":{}}}", 0, "an object where none belongs"},
+      {one(R"("shape":[2],"data_offsets":[0,8])"), 8, "lacks one of"},
+      {one(f32 + R"("data_offsets":[0,8])"), 8, "lacks one of"},
+      {one(f32 + R"("shape":[2])"), 8, "lacks one of"},
+      {one(f32 + R"("shape":[2],"data_offsets":[0])"), 8, "lacks one of"},
+      {one(f32 + R"("shape":[2],"data_offsets":[0,8,9])"), 8, "more than 2"},
+      {one(f32 + R"("shape":[2],"shape":[2],"data_offsets":[0,8])"), 8,
+       "\"shape\" twice"},
+      {one(f32 + R"("shape":[2],"data_offsets":[0,8],"z":1)"), 8,
+       "unknown key"},
+      {one(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])"), 8,
+       "unknown dtype"},
+      {one(R"("dtype":7,"shape":[2],"data_offsets":[0,8])"), 8,
+       "a number where none belongs"},
+      {one(f32 + R"("shape":[-2],"data_offsets":[0,8])"), 8,
+       "a negative number"},
+      {one(f32 + R"("shape":[2.0],"data_offsets":[0,8])"), 8, "a fraction"},
+      {one(f32 + R"("shape":[[2]],"data_offsets":[0,8])"), 8,
+       "a list where none belongs"},
+      {one(f32 + R"("shape":[3],"data_offsets":[0,8])"), 8, "need 12"},
+      {one(f32 + R"("shape":[2],"data_offsets":[8,0])"), 8, "bytes [8, 0)"},
+      {one(f32 + R"("shape":[2],"data_offsets":[0,16])"), 8, "bytes [0, 16)"},
+      {one(f32 + R"("shape":[2],"data_offsets":[4,12])"), 12,
+       "begins at byte 4"},
+      {one(f32 + R"("shape":[2],"data_offsets":[0,8])"), 9, "9 follow"},
+      {one(f32 + R"("shape":[4611686018427387904,4],"data_offsets":[0,0])"), 0,
+       "overflows"},
+      {one(f32 + R"("shape":[0,4611686018427387904,4],"data_offsets":[0,0])"),
+       0, "overflows"},
+      {one(f32 + R"("shape":[18446744073709551615],"data_offsets":[0,0])"), 0,
+       "a dimension of 18446744073709551615"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+       R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+       6, "begins at byte 2"},
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+       R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+       2, "\"a\" twice"},
+      {R"({"a":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})", 1,
+       nullptr},
+  };
+  for (const auto& test : kCases) {
+    const std::string complaint =
+        complaint_of(with_header(test.header, test.data_bytes));
+    if (test.complaint == nullptr) {
+      EXPECT_EQ(complaint, "") << test.header;
+      continue;
+    }
+    EXPECT_THAT(complaint, HasSubstr(test.complaint)) << test.header;
+    EXPECT_THAT(complaint, HasSubstr("bytes.safetensors")) << test.header;
+  }
+}
+
+TEST_F(SafetensorsTest, DeepNestingIsRefusedAtOnce) {
+  const std::string deep = "{\"x\":" + std::string(1000000, '[');
+  EXPECT_THAT(complaint_of(with_header(deep, 0)), HasSubstr("a list where"));
+}
+
+class DamagedSafetensors : public SafetensorsTest {
+ protected:
+  void SetUp() override {
+    write_safetensors(path("good"),
+                      {{"weight", at::rand({2, 3})},
+                       {"count", at::zeros({}, at::kLong)},
+                       {"mask", at::zeros({3}, at::kBool)}},
+                      {{"model", "yolov5n"}});
+    good_ = bytes_of(path("good"));
+    std::memcpy(&header_bytes_, good_.data(), 8);
+  }
+
+  std::string good_;
+  uint64_t header_bytes_ = 0;
+};
+
+TEST_F(DamagedSafetensors, EveryTruncationIsRefused) {
+  for (std::size_t size = 0; size < good_.size(); ++size)
+    EXPECT_NE(complaint_of(good_.substr(0, size)), "") << size << " bytes";
+  EXPECT_EQ(complaint_of(good_), "");
+  EXPECT_NE(complaint_of(good_ + "x"), "");
+}
+
+// A changed byte may still be a valid header (another name, another shape of
+// as many elements); then it is read, and its tensors are as large as the data.
+TEST_F(DamagedSafetensors, NoChangedByteOfTheHeaderDoesHarm) {
+  const std::string header = good_.substr(8, header_bytes_);
+  const uint64_t data_bytes = good_.size() - 8 - header_bytes_;
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < header.size(); ++at)
+    for (int value = 0; value < 256; ++value) {
+      std::string changed = header;
+      changed[at] = static_cast<char>(value);
+      try {
+        uint64_t total = 0;
+        for (const SafetensorsEntry& entry :
+             parse_safetensors_header(changed, data_bytes, "changed").entries)
+          total += entry.end - entry.begin;
+        EXPECT_EQ(total, data_bytes);
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  EXPECT_GT(refused, header.size() * 100);
+}
+
+TEST_F(DamagedSafetensors, NoChangedByteOfTheLengthIsAccepted) {
+  for (std::size_t at = 0; at < 8; ++at)
+    for (const int step : {1, 7, 8, 128}) {
+      std::string bytes = good_;
+      bytes[at] = static_cast<char>(bytes[at] + step);
+      EXPECT_NE(complaint_of(bytes), "") << "byte " << at << " + " << step;
+    }
+}
+
+TEST_F(DamagedSafetensors, EveryFieldWithEveryWrongValueIsRefused) {
+  const auto original = nlohmann::json::parse(good_.substr(8, header_bytes_));
+  const std::vector<nlohmann::json> wrong = {nullptr,
+                                             true,
+                                             -1,
+                                             0.5,
+                                             1e300,
+                                             "",
+                                             "F16",
+                                             "f32",
+                                             {1},
+                                             {0, 1, 2},
+                                             {},
+                                             7,
+                                             {{"a", 1}},
+                                             nlohmann::json::array(),
+                                             18446744073709551615u};
+  const std::string data = good_.substr(8 + header_bytes_);
+  for (const char* tensor : {"weight", "count", "mask"})
+    for (const char* field : {"dtype", "shape", "data_offsets"})
+      for (const nlohmann::json& value : wrong) {
+        nlohmann::json header = original;
+        if (header[tensor][field] == value) continue;
+        header[tensor][field] = value;
+        // The one wrong value that fits: a count of one element is [] or [1].
+        if (header[tensor]["shape"] == nlohmann::json{1} &&
+            std::string(tensor) == "count")
+          continue;
+        std::string bytes = with_header(header.dump(), 0) + data;
+        EXPECT_NE(complaint_of(bytes), "") << header.dump();
+      }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,171 @@
+// Weights in and out under YOLOv5's names.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/model_table.h"
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "worker/model/safetensors.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+using testing::HasSubstr;
+
+class WeightsTest : public testing::Test {
+ protected:
+  WeightsTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("headroom_weights_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~WeightsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path path(const std::string& name) const {
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
+LayerGraph nano(int64_t num_classes, at::ScalarType type, uint64_t seed) {
+  return LayerGraph(load_model_table("yolov5n"), num_classes, type, seed);
+}
+
+bool same_state(LayerGraph& a, LayerGraph& b) {
+  const NamedTensors left = a.state();
+  const NamedTensors right = b.state();
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (!at::equal(left[i].tensor->to(at::kDouble),
+                   right[i].tensor->to(at::kDouble)))
+      return false;
+  return true;
+}
+
+std::string complaint_of(const std::filesystem::path& path, LayerGraph& graph,
+                         const LoadOptions& options) {
+  try {
+    load_weights(path, graph, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(WeightsTest, ComeBackInBothPrecisions) {
+  LayerGraph saved = nano(3, at::kFloat, 1);
+  save_weights(path("w"), saved.state(), {{"names", "a,b,c"}});
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    LayerGraph loaded = nano(3, type, 2);
+    EXPECT_FALSE(same_state(saved, loaded));
+    const LoadReport report = load_weights(path("w"), loaded, {});
+    EXPECT_TRUE(same_state(saved, loaded));
+    EXPECT_EQ(report.transferred, 349);
+    EXPECT_EQ(report.total, 349);
+    EXPECT_EQ(report.metadata.at("names"), "a,b,c");
+    for (const NamedTensor& entry : loaded.state())
+      EXPECT_EQ(entry.tensor->requires_grad(), entry.is_parameter());
+  }
+}
+
+TEST_F(WeightsTest, TransferTakesWhatFits) {
+  LayerGraph saved = nano(80, at::kFloat, 1);
+  save_weights(path("w"), saved.state(), {});
+  LayerGraph other = nano(3, at::kFloat, 2);
+  const LoadReport report =
+      load_weights(path("w"), other, {LoadMode::kTransfer, false});
+  EXPECT_EQ(to_string(report, "w"), "Transferred 343/349 items from w");
+  EXPECT_THAT(report.skipped,
+              testing::ElementsAre("model.24.m.0.weight", "model.24.m.0.bias",
+                                   "model.24.m.1.weight", "model.24.m.1.bias",
+                                   "model.24.m.2.weight", "model.24.m.2.bias"));
+  LayerGraph own_anchors = nano(3, at::kFloat, 2);
+  EXPECT_EQ(load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true})
+                .transferred,
+            342);
+}
+
+TEST_F(WeightsTest, LoadedAnchorsAreTheModels) {
+  LayerGraph saved = nano(3, at::kFloat, 1);
+  for (const NamedTensor& entry : saved.state())
+    if (entry.name == "model.24.anchors") entry.tensor->mul_(2);
+  save_weights(path("w"), saved.state(), {});
+  LayerGraph loaded = nano(3, at::kFloat, 1);
+  EXPECT_EQ(loaded.levels()[0].anchors[0], std::make_pair(10.0, 13.0));
+  load_weights(path("w"), loaded, {LoadMode::kTransfer, false});
+  EXPECT_EQ(loaded.levels()[0].anchors[0], std::make_pair(20.0, 26.0));
+}
+
+TEST_F(WeightsTest, StrictRefusesAnythingElseAndChangesNothing) {
+  LayerGraph graph = nano(3, at::kFloat, 2);
+  LayerGraph untouched = nano(3, at::kFloat, 2);
+  LayerGraph saved = nano(80, at::kFloat, 1);
+  save_weights(path("shape"), saved.state(), {});
+  const std::string shape = complaint_of(path("shape"), graph, {});
+  EXPECT_THAT(shape, HasSubstr("model.24.m.0.weight"));
+  EXPECT_THAT(shape, HasSubstr("[255, 64, 1, 1]"));
+  EXPECT_THAT(shape, HasSubstr("[24, 64, 1, 1]"));
+
+  LayerGraph same = nano(3, at::kFloat, 1);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const NamedTensor& entry : same.state())
+    tensors.emplace_back(entry.name, *entry.tensor);
+  tensors.emplace_back("model.24.anchor_grid", *same.state().front().tensor);
+  write_safetensors(path("extra"), tensors, {});
+  EXPECT_THAT(complaint_of(path("extra"), graph, {}),
+              HasSubstr("no tensor model.24.anchor_grid"));
+
+  tensors.erase(tensors.end() - 2, tensors.end());
+  write_safetensors(path("fewer"), tensors, {});
+  EXPECT_THAT(complaint_of(path("fewer"), graph, {}),
+              HasSubstr("there is no tensor model.24.m.2.bias"));
+
+  write_safetensors(path("foreign"),
+                    {{"x", same.batch_norms()[0].running_mean->clone()}}, {});
+  EXPECT_THAT(
+      complaint_of(path("foreign"), graph, {LoadMode::kTransfer, false}),
+      HasSubstr("none of its 1 tensors fits"));
+  EXPECT_TRUE(same_state(graph, untouched));
+}
+
+TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
+  LayerGraph saved = nano(3, at::kFloat, 1);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const NamedTensor& entry : saved.state())
+    tensors.emplace_back(entry.name, entry.tensor->is_floating_point()
+                                         ? entry.tensor->detach().to(at::kHalf)
+                                         : *entry.tensor);
+  write_safetensors(path("half"), tensors, {});
+  LayerGraph loaded = nano(3, at::kFloat, 2);
+  EXPECT_EQ(load_weights(path("half"), loaded, {}).transferred, 349);
+  EXPECT_TRUE(at::equal(
+      *loaded.state()[0].tensor,
+      saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
+}
+
+TEST_F(WeightsTest, ATrainedModelOfTheReferenceLoads) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  LayerGraph graph = nano(3, at::kFloat, 0);
+  const auto file = parity_path("weights/bccd_v5n.safetensors");
+  const LoadReport report = load_weights(file, graph, {});
+  EXPECT_EQ(report.transferred, 349);
+  EXPECT_EQ(report.total, 349);
+  const Safetensors stored = read_safetensors(file);
+  for (const NamedTensor& entry : graph.state())
+    EXPECT_TRUE(at::equal(
+        *entry.tensor, stored.at(entry.name).to(entry.tensor->scalar_type())))
+        << entry.name;
+}
+
+}  // namespace
+}  // namespace headroom
