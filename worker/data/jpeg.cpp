@@ -114,13 +114,14 @@ bool guarded_header(Reader& reader) {
 }
 
 // Inks multiply what the paper reflects; Adobe's programs store them inverted.
+// The integer form is OpenCV's, and so YOLOv5's.
 void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
                  bool inverted) {
   for (JDIMENSION x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
     const int black = inverted ? cmyk[3] : 255 - cmyk[3];
     for (int c = 0; c < 3; ++c) {
-      const int ink = inverted ? cmyk[c] : 255 - cmyk[c];
-      rgb[c] = static_cast<uint8_t>((ink * black + 127) / 255);
+      const int ink = inverted ? 255 - cmyk[c] : cmyk[c];
+      rgb[c] = static_cast<uint8_t>(black - (ink * black >> 8));
     }
   }
 }
