@@ -69,13 +69,27 @@ TEST(StrictYaml, RefusesDuplicateKeys) {
 }
 
 TEST(StrictYaml, RefusesSyntaxErrors) {
+  EXPECT_EQ(refusal("a: 1\n  b: 2\n"),
+            "[config] f.yaml:2:4: not valid YAML (illegal map value): correct "
+            "the line, or the one above it");
   EXPECT_EQ(refusal("a: [1, 2\nb: 3\n").rfind("[config] f.yaml:2:", 0), 0u);
   EXPECT_EQ(
-      refusal("a: 1\n  b: 2\n").rfind("[config] f.yaml:2:4: not valid", 0), 0u)
-      << refusal("a: 1\n  b: 2\n");
-  EXPECT_EQ(refusal("a: \"open\n").rfind("[config] f.yaml:", 0), 0u)
-      << refusal("a: \"open\n");
-  EXPECT_EQ(refusal("{a: 1\n").rfind("[config] f.yaml:", 0), 0u);
+      refusal("a: \"open\nb: 2\n"),
+      "[config] f.yaml:3:1: the file ends inside a value: close the quote "
+      "or the bracket that was opened above");
+  EXPECT_EQ(refusal("a: 'open").rfind("[config] f.yaml:1:1: the file ends", 0),
+            0u);
+  for (const char* text : {"{a: 1\n", "a: [1\n", "a: }\n", "a: @b\n"}) {
+    EXPECT_EQ(refusal(text).rfind("[config] f.yaml:", 0), 0u) << text;
+  }
+}
+
+TEST(StrictYaml, BlockTextsAndDocumentMarks) {
+  const YamlValue root = parse_yaml(
+      "---\ndownload: |\n  import os\n  os.x()\nnames: [a]\n...\n", "f.yaml");
+  EXPECT_EQ(root.find("download")->scalar, "import os\nos.x()\n");
+  EXPECT_EQ(root.find("names")->items.size(), 1u);
+  EXPECT_EQ(parse_yaml("a: b", "f.yaml").find("a")->scalar, "b");
 }
 
 TEST(StrictYaml, RefusesWhatItDoesNotRead) {
