@@ -1,0 +1,466 @@
+#include "worker/coordinator_client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "proto/channel.h"
+#include "proto/convert.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/utf8.h"
+#include "proto/version.h"
+
+namespace headroom {
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr milliseconds kCallTimeout{5000};
+constexpr milliseconds kHeartbeatTimeout{1000};
+// Until the coordinator is given up: at first it may not be there yet.
+constexpr milliseconds kFirstContact{30000};
+constexpr milliseconds kReconnect{10000};
+constexpr milliseconds kMinBackoff{100};
+constexpr milliseconds kMaxBackoff{1000};
+// Commits and events that wait while the coordinator is away.
+constexpr size_t kMaxQueued = 1000;
+
+void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+wire::Progress to_wire(const ProgressReport& progress) {
+  wire::Progress message;
+  message.set_step(progress.step);
+  message.set_num_steps(progress.num_steps);
+  message.set_epoch(progress.epoch);
+  message.set_num_epochs(progress.num_epochs);
+  message.set_step_in_epoch(progress.step_in_epoch);
+  message.set_steps_per_epoch(progress.steps_per_epoch);
+  message.set_box(progress.box);
+  message.set_obj(progress.obj);
+  message.set_cls(progress.cls);
+  message.set_images_per_second(progress.images_per_second);
+  message.set_measured_peak_bytes(progress.measured_peak_bytes);
+  message.set_predicted_peak_bytes(progress.predicted_peak_bytes);
+  message.set_image_height(progress.image_height);
+  message.set_image_width(progress.image_width);
+  message.set_phase(valid_utf8(progress.phase));
+  return message;
+}
+
+// REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
+Assignment to_assignment(const wire::Assignment& message) {
+  Assignment assignment;
+  assignment.generation = message.stamp().generation();
+  assignment.reason = message.reason();
+  if (message.action() == wire::ACTION_EXIT) return assignment;
+  assignment.action = message.action() == wire::ACTION_RUN
+                          ? Action::kRun
+                          : Action::kSaveAndExit;
+  assignment.rank = message.rank();
+  assignment.local_rank = message.local_rank();
+  assignment.local_world_size = message.local_world_size();
+  assignment.world_size = message.world_size();
+  assignment.plan = from_wire(message.plan());
+  assignment.run_config_yaml = message.run_config_yaml();
+  assignment.run_directory = message.run_directory();
+  assignment.resume_checkpoint = message.resume_checkpoint();
+  return assignment;
+}
+
+class Rendezvous final : public KeyValueStore {
+ public:
+  Rendezvous(wire::Coordinator::Stub& stub, wire::Stamp stamp,
+             std::string address)
+      : stub_(stub), stamp_(std::move(stamp)), address_(std::move(address)) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    wire::PublishRequest request;
+    *request.mutable_stamp() = stamp_;
+    request.set_key(valid_utf8(key));
+    request.set_value(value);
+    wire::PublishResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_.Publish(&context, request, &response);
+    if (!status.ok()) fail("publishing", key, status);
+  }
+
+  std::string get(const std::string& key, milliseconds timeout) override {
+    constexpr milliseconds kSlice{10000};
+    const auto deadline = SteadyClock::now() + timeout;
+    wire::LookupRequest request;
+    *request.mutable_stamp() = stamp_;
+    request.set_key(valid_utf8(key));
+    for (;;) {
+      const auto left = std::chrono::ceil<milliseconds>(
+          std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
+      const milliseconds slice = std::min(left, kSlice);
+      request.set_timeout_ms(slice.count());
+      wire::LookupResponse response;
+      grpc::ClientContext context;
+      set_deadline(context, slice + kCallTimeout);
+      const grpc::Status status = stub_.Lookup(&context, request, &response);
+      if (!status.ok()) fail("looking up", key, status);
+      if (response.found()) return response.value();
+      if (left <= slice) {
+        throw CommunicationError("nobody published rendezvous key '" + key +
+                                 "' within " + std::to_string(timeout.count()) +
+                                 " ms");
+      }
+    }
+  }
+
+ private:
+  // Also a refusal is a lost generation to whoever wants to form it.
+  [[noreturn]] void fail(const std::string& doing, const std::string& key,
+                         const grpc::Status& status) const {
+    throw CommunicationError(doing + " rendezvous key '" + key +
+                             "' at the coordinator at " + address_ + ": " +
+                             status.error_message());
+  }
+
+  wire::Coordinator::Stub& stub_;
+  const wire::Stamp stamp_;
+  const std::string address_;
+};
+
+class GrpcCoordinatorClient final : public CoordinatorClient {
+ public:
+  GrpcCoordinatorClient(const std::string& address, const std::string& node_id,
+                        const std::string& worker_id,
+                        const std::string& advertise_host)
+      : address_(address),
+        node_id_(valid_utf8(node_id)),
+        worker_id_(valid_utf8(worker_id)),
+        advertise_host_(valid_utf8(advertise_host)),
+        stub_(wire::Coordinator::NewStub(make_channel(address))) {
+    watcher_ = std::thread([this] { follow_assignments(); });
+    try {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return joined_ || failure_; });
+      if (!joined_) std::rethrow_exception(failure_);
+    } catch (...) {
+      watcher_.join();  // it has ended with the failure
+      throw;
+    }
+    heartbeats_ = std::thread([this] { send_heartbeats(); });
+    sender_ = std::thread([this] { send_queued(); });
+  }
+
+  ~GrpcCoordinatorClient() override {
+    flush(milliseconds(1000));
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+      if (watch_context_) watch_context_->TryCancel();
+    }
+    changed_.notify_all();
+    watcher_.join();
+    heartbeats_.join();
+    sender_.join();
+  }
+
+  Assignment next_assignment() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
+    if (assignments_.empty()) std::rethrow_exception(failure_);
+    Assignment next = std::move(assignments_.front());
+    assignments_.pop_front();
+    return next;
+  }
+
+  std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) override {
+    wire::Stamp stamp = current_stamp();
+    stamp.set_generation(generation);
+    return std::make_unique<Rendezvous>(*stub_, stamp, address_);
+  }
+
+  void set_progress(const ProgressReport& progress) override {
+    wire::Progress message = to_wire(progress);
+    std::lock_guard lock(mutex_);
+    progress_ = std::move(message);
+    has_progress_ = true;
+  }
+
+  bool stop_requested() const override { return stop_requested_; }
+
+  void commit(int64_t step, double loss,
+              const ProgressReport& progress) override {
+    set_progress(progress);
+    wire::CommitRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_step(step);
+    request.set_loss(loss);
+    *request.mutable_progress() = to_wire(progress);
+    enqueue([this, request](grpc::ClientContext& context) {
+      wire::CommitResponse response;
+      return stub_->Commit(&context, request, &response);
+    });
+  }
+
+  void report_event(const RunEvent& event) override {
+    wire::ReportEventRequest request;
+    *request.mutable_stamp() = current_stamp();
+    wire::Event* message = request.mutable_event();
+    message->set_event(valid_utf8(event.event));
+    message->set_step(event.step);
+    message->set_rank(event.rank);
+    message->set_reason(valid_utf8(event.reason));
+    message->set_detail_json(valid_utf8(event.detail_json));
+    message->set_warning(event.warning);
+    enqueue([this, request](grpc::ClientContext& context) {
+      wire::ReportEventResponse response;
+      return stub_->ReportEvent(&context, request, &response);
+    });
+  }
+
+  void report_failure(int exit_code, const std::string& message,
+                      int64_t committed_steps, bool peer_lost) override {
+    flush(milliseconds(1000));
+    wire::ReportFailureRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_exit_code(exit_code);
+    request.set_message(valid_utf8(message));
+    request.set_committed_steps(committed_steps);
+    request.set_peer_lost(peer_lost);
+    wire::ReportFailureResponse response;
+    call("reporting a failure to ", [&](grpc::ClientContext& context) {
+      return stub_->ReportFailure(&context, request, &response);
+    });
+  }
+
+  void finish(int exit_code, const std::string& reason,
+              const std::string& result_json, int64_t step) override {
+    flush(kCallTimeout);
+    wire::FinishRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_exit_code(exit_code);
+    request.set_reason(valid_utf8(reason));
+    request.set_result_json(valid_utf8(result_json));
+    request.set_step(step);
+    wire::FinishResponse response;
+    call("finishing the run at ", [&](grpc::ClientContext& context) {
+      return stub_->Finish(&context, request, &response);
+    });
+  }
+
+ private:
+  using Call = std::function<grpc::Status(grpc::ClientContext&)>;
+
+  wire::Stamp current_stamp() const {
+    std::lock_guard lock(mutex_);
+    return stamp_;
+  }
+
+  void call(const std::string& doing, const Call& send) {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = send(context);
+    if (!status.ok()) {
+      throw_failure(status, doing + "the coordinator at " + address_);
+    }
+  }
+
+  // --- the stream of assignments: a thread of its own -----------------------
+  void follow_assignments() {
+    wire::WatchRequest request;
+    request.set_version(kVersion);
+    request.set_node_id(node_id_);
+    request.set_worker_id(worker_id_);
+    request.set_advertise_host(advertise_host_);
+    milliseconds limit = kFirstContact;
+    milliseconds backoff = kMinBackoff;
+    auto silent_since = SteadyClock::now();
+    for (;;) {
+      grpc::ClientContext context;
+      {
+        std::lock_guard lock(mutex_);
+        if (ending_) return;
+        watch_context_ = &context;
+      }
+      const auto reader = stub_->Watch(&context, request);
+      wire::Assignment message;
+      bool connected = false;
+      while (reader->Read(&message)) {
+        connected = true;
+        if (!take(message)) context.TryCancel();
+      }
+      if (connected) {
+        // The last message may be long ago: silence begins with the break.
+        silent_since = SteadyClock::now();
+        limit = kReconnect;
+        backoff = kMinBackoff;
+      }
+      const grpc::Status status = reader->Finish();
+      std::unique_lock lock(mutex_);
+      watch_context_ = nullptr;
+      if (ending_ || failure_) return;
+      if (end_of_stream(status, SteadyClock::now() - silent_since, limit)) {
+        changed_.notify_all();
+        return;
+      }
+      changed_.wait_for(lock, backoff, [&] { return ending_; });
+      backoff = std::min(2 * backoff, kMaxBackoff);
+    }
+  }
+
+  // False if the message cannot be followed.
+  bool take(const wire::Assignment& message) {
+    std::lock_guard lock(mutex_);
+    try {
+      check_assignment(message);
+      stamp_.set_run_digest(message.stamp().run_digest());
+      joined_ = true;
+      if (message.action() != wire::ACTION_WAIT) {
+        assignments_.push_back(to_assignment(message));
+        stamp_.set_generation(message.stamp().generation());
+      }
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+    return !failure_;
+  }
+
+  // The mutex is held. True if there is nothing to come any more.
+  bool end_of_stream(const grpc::Status& status, SteadyClock::duration silence,
+                     milliseconds limit) {
+    const std::string whom = "the coordinator at " + address_;
+    try {
+      if (status.ok()) throw CommunicationError(whom + " has ended");
+      if (!is_unreachable(status)) throw_failure(status, "joining " + whom);
+      if (silence < limit) return false;
+      throw CommunicationError(
+          "no answer from " + whom + " for " +
+          std::to_string(
+              std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+          " s (" + status.error_message() + ")");
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    return true;
+  }
+
+  // --- heartbeats: a thread of its own ---------------------------------------
+  void send_heartbeats() {
+    std::unique_lock lock(mutex_);
+    while (!ending_) {
+      wire::HeartbeatRequest request;
+      *request.mutable_stamp() = stamp_;
+      request.set_node_id(node_id_);
+      request.set_worker_id(worker_id_);
+      if (has_progress_) *request.mutable_progress() = progress_;
+      lock.unlock();
+      wire::HeartbeatResponse response;
+      grpc::ClientContext context;
+      set_deadline(context, kHeartbeatTimeout);
+      const grpc::Status status =
+          stub_->Heartbeat(&context, request, &response);
+      if (status.ok() && response.stop_requested()) stop_requested_ = true;
+      lock.lock();
+      if (!status.ok()) log::debug("heartbeat: " + status.error_message());
+      // Refused though nothing newer has come: this worker was given up.
+      if (status.error_code() == grpc::StatusCode::ABORTED && !failure_ &&
+          request.stamp().generation() == stamp_.generation()) {
+        failure_ = std::make_exception_ptr(
+            Error("coordinator", status.error_message(),
+                  "resume the run with headroom train --resume",
+                  ExitCode::kResource));
+        changed_.notify_all();
+      }
+      changed_.wait_for(lock, kHeartbeatInterval, [&] { return ending_; });
+    }
+  }
+
+  // --- commits and events: a queue and a thread of its own
+  // --------------------
+  void enqueue(Call send) {
+    std::lock_guard lock(mutex_);
+    if (queue_.size() >= kMaxQueued) {
+      if (!dropping_) log::warn("the coordinator is away: events are dropped");
+      dropping_ = true;
+      return;
+    }
+    dropping_ = false;
+    queue_.push_back(std::move(send));
+    changed_.notify_all();
+  }
+
+  void send_queued() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+      if (ending_) return;
+      const Call send = queue_.front();
+      lock.unlock();
+      grpc::ClientContext context;
+      set_deadline(context, kCallTimeout);
+      const grpc::Status status = send(context);
+      lock.lock();
+      if (!status.ok() && is_unreachable(status)) {
+        changed_.wait_for(lock, kHeartbeatInterval, [&] { return ending_; });
+        continue;
+      }
+      if (!status.ok()) {
+        log::warn("the coordinator refused a report: " +
+                  status.error_message());
+      }
+      queue_.pop_front();
+      if (queue_.empty()) changed_.notify_all();
+    }
+  }
+
+  void flush(milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] { return queue_.empty(); });
+  }
+
+  const std::string address_;
+  const std::string node_id_;
+  const std::string worker_id_;
+  const std::string advertise_host_;
+  const std::unique_ptr<wire::Coordinator::Stub> stub_;
+  std::atomic<bool> stop_requested_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  wire::Stamp stamp_;
+  std::deque<Assignment> assignments_;
+  std::exception_ptr failure_;  // why no further assignment will come
+  grpc::ClientContext* watch_context_ = nullptr;
+  wire::Progress progress_;
+  bool has_progress_ = false;
+  std::deque<Call> queue_;
+  bool dropping_ = false;
+  bool joined_ = false;
+  bool ending_ = false;
+
+  std::thread watcher_;
+  std::thread heartbeats_;
+  std::thread sender_;
+};
+
+}  // namespace
+
+std::unique_ptr<CoordinatorClient> CoordinatorClient::connect(
+    const std::string& address, const std::string& node_id,
+    const std::string& worker_id, const std::string& advertise_host) {
+  return std::make_unique<GrpcCoordinatorClient>(address, node_id, worker_id,
+                                                 advertise_host);
+}
+
+}  // namespace headroom
