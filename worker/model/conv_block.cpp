@@ -200,6 +200,22 @@ void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
                                       std::to_string(samples));
 }
 
+// The incoming gradient and what it is turned into: the same memory where
+// nobody else can see it.
+struct GradientBuffers {
+  at::Tensor source;
+  at::Tensor target;
+};
+
+GradientBuffers gradient_buffers(at::Tensor incoming) {
+  const bool shared =
+      incoming.use_count() > 1 || incoming.storage().use_count() > 1;
+  at::Tensor source = incoming.contiguous(at::MemoryFormat::ChannelsLast);
+  const bool copied = !source.is_same(incoming);
+  at::Tensor target = shared && !copied ? at::empty_like(source) : source;
+  return {std::move(source), std::move(target)};
+}
+
 class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
@@ -253,7 +269,9 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     return out;
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+  // By reference: a copy of the list would hold a second reference to the
+  // gradient, which is worked on in place where nobody else has one.
+  static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
@@ -264,34 +282,34 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         ctx->saved_data["plan"].toCapsule());
     const int64_t channels = y.size(1);
     const GroupStatistics statistics(saved[5], channels);
-    const at::Tensor dy = grads[0].contiguous(at::MemoryFormat::ChannelsLast);
+    GradientBuffers gradient = gradient_buffers(std::move(grads[0]));
     const std::vector<double> gamma = to_doubles(norm_weight);
     const std::vector<double> beta = to_doubles(norm_bias);
     const auto norm = [&](size_t g) -> ChannelNorm {
       return {statistics.mean(g), statistics.inverse_deviation(g), gamma, beta};
     };
 
-    at::Tensor dy_convolution = at::empty_like(y);
     at::Tensor norm_sums = at::zeros({2, channels}, at::kDouble);
     with_element_type(y, [&](auto zero) {
       using T = decltype(zero);
       GroupSums sums(plan->groups.size(), channels);
       for (size_t g = 0; g < plan->groups.size(); ++g) {
         const GroupPixels pixels(plan->groups[g], y);
-        batch_norm_silu_backward_sums(y.const_data_ptr<T>() + pixels.offset,
-                                      dy.const_data_ptr<T>() + pixels.offset,
-                                      pixels.count, norm(g), sums.first(g),
-                                      sums.second(g));
+        T* data = gradient.target.data_ptr<T>() + pixels.offset;
+        batch_norm_silu_backward(
+            y.const_data_ptr<T>() + pixels.offset,
+            gradient.source.const_data_ptr<T>() + pixels.offset, data,
+            pixels.count, norm(g), sums.first(g), sums.second(g));
       }
+      gradient.source.reset();
       add_norm_gradients(sums, plan->groups.size(), norm_sums);
       to_group_means(*plan, y, sums);
       for (size_t g = 0; g < plan->groups.size(); ++g) {
         const GroupPixels pixels(plan->groups[g], y);
-        batch_norm_silu_backward(y.const_data_ptr<T>() + pixels.offset,
-                                 dy.const_data_ptr<T>() + pixels.offset,
-                                 dy_convolution.data_ptr<T>() + pixels.offset,
-                                 pixels.count, norm(g), sums.first(g),
-                                 sums.second(g));
+        batch_norm_backward(y.const_data_ptr<T>() + pixels.offset,
+                            gradient.target.data_ptr<T>() + pixels.offset,
+                            pixels.count, norm(g), sums.first(g),
+                            sums.second(g));
       }
     });
 
@@ -303,7 +321,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
       if (wants_weight) dweight = at::zeros_like(weight);
     } else if (wants_input || wants_weight) {
       std::tie(dx, dweight, std::ignore) = at::convolution_backward(
-          dy_convolution, x, weight, at::OptionalIntArrayRef(),
+          gradient.target, x, weight, at::OptionalIntArrayRef(),
           {plan->stride, plan->stride}, {plan->padding, plan->padding}, {1, 1},
           false, {0, 0}, 1, {wants_input, wants_weight, false});
     }

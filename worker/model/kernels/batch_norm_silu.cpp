@@ -171,28 +171,28 @@ void batch_norm_silu(const T* y, T* out, int64_t pixels,
 }
 
 template <typename T>
-void batch_norm_silu_backward_sums(const T* y, const T* dy, int64_t pixels,
-                                   const ChannelNorm& norm,
-                                   std::span<double> sum,
-                                   std::span<double> sum_normalised) {
+void batch_norm_silu_backward(const T* y, const T* dy, T* dz, int64_t pixels,
+                              const ChannelNorm& norm, std::span<double> sum,
+                              std::span<double> sum_normalised) {
   const VectorKernels<T>& kernels = vector_kernels<T>();
   const RowView view(norm.channels(), pixels, kernels.block);
   const NormColumns<T> c(view, norm);
   ColumnSums sums(view);
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
     const int64_t at = row * view.period();
-    kernels.backward_sums(y + at, dy + at, rows, view.period(), c.mean.data(),
-                          c.scale.data(), c.bias.data(), sums.first(chunk),
-                          sums.second(chunk));
+    kernels.backward_activation(y + at, dy + at, dz + at, rows, view.period(),
+                                c.mean.data(), c.scale.data(), c.bias.data(),
+                                sums.first(chunk), sums.second(chunk));
   });
   if (view.rest_elements() > 0) {
     const std::vector<T> y_rest = padded_rest(view, y, c.mean);
-    const std::vector<T> dy_rest =
-        padded_rest(view, dy, std::vector<T>(view.period()));
-    kernels.backward_sums(y_rest.data(), dy_rest.data(), 1, view.period(),
-                          c.mean.data(), c.scale.data(), c.bias.data(),
-                          sums.first(view.chunks()),
-                          sums.second(view.chunks()));
+    std::vector<T> rest = padded_rest(view, dy, std::vector<T>(view.period()));
+    kernels.backward_activation(y_rest.data(), rest.data(), rest.data(), 1,
+                                view.period(), c.mean.data(), c.scale.data(),
+                                c.bias.data(), sums.first(view.chunks()),
+                                sums.second(view.chunks()));
+    std::copy_n(rest.begin(), view.rest_elements(),
+                dz + view.whole_rows() * view.period());
   }
   sums.add_up(sum, sum_normalised);
   for (int64_t i = 0; i < view.channels; ++i) {
@@ -203,10 +203,10 @@ void batch_norm_silu_backward_sums(const T* y, const T* dy, int64_t pixels,
 }
 
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, T* dx, int64_t pixels,
-                              const ChannelNorm& norm,
-                              std::span<const double> mean_dz,
-                              std::span<const double> mean_dz_normalised) {
+void batch_norm_backward(const T* y, T* dz, int64_t pixels,
+                         const ChannelNorm& norm,
+                         std::span<const double> mean_dz,
+                         std::span<const double> mean_dz_normalised) {
   const VectorKernels<T>& kernels = vector_kernels<T>();
   const RowView view(norm.channels(), pixels, kernels.block);
   const NormColumns<T> c(view, norm);
@@ -220,31 +220,31 @@ void batch_norm_silu_backward(const T* y, const T* dy, T* dx, int64_t pixels,
   });
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
     const int64_t at = row * view.period();
-    kernels.backward(y + at, dy + at, dx + at, rows, view.period(),
-                     c.mean.data(), c.scale.data(), c.bias.data(),
-                     offset.data(), slope.data());
+    kernels.backward_norm(y + at, dz + at, rows, view.period(), c.mean.data(),
+                          c.scale.data(), offset.data(), slope.data());
   });
   if (view.rest_elements() > 0) {
     const std::vector<T> y_rest = padded_rest(view, y, c.mean);
-    std::vector<T> rest = padded_rest(view, dy, std::vector<T>(view.period()));
-    kernels.backward(y_rest.data(), rest.data(), rest.data(), 1, view.period(),
-                     c.mean.data(), c.scale.data(), c.bias.data(),
-                     offset.data(), slope.data());
+    std::vector<T> rest =
+        padded_rest<T>(view, dz, std::vector<T>(view.period()));
+    kernels.backward_norm(y_rest.data(), rest.data(), 1, view.period(),
+                          c.mean.data(), c.scale.data(), offset.data(),
+                          slope.data());
     std::copy_n(rest.begin(), view.rest_elements(),
-                dx + view.whole_rows() * view.period());
+                dz + view.whole_rows() * view.period());
   }
 }
 
-#define HEADROOM_INSTANTIATE(T)                                             \
-  template void channel_sums(const T*, int64_t, std::span<double>,          \
-                             std::span<double>);                            \
-  template void batch_norm_silu(const T*, T*, int64_t, const ChannelNorm&); \
-  template void batch_norm_silu_backward_sums(                              \
-      const T*, const T*, int64_t, const ChannelNorm&, std::span<double>,   \
-      std::span<double>);                                                   \
-  template void batch_norm_silu_backward(                                   \
-      const T*, const T*, T*, int64_t, const ChannelNorm&,                  \
-      std::span<const double>, std::span<const double>);
+#define HEADROOM_INSTANTIATE(T)                                                \
+  template void channel_sums(const T*, int64_t, std::span<double>,             \
+                             std::span<double>);                               \
+  template void batch_norm_silu(const T*, T*, int64_t, const ChannelNorm&);    \
+  template void batch_norm_silu_backward(                                      \
+      const T*, const T*, T*, int64_t, const ChannelNorm&, std::span<double>,  \
+      std::span<double>);                                                      \
+  template void batch_norm_backward(const T*, T*, int64_t, const ChannelNorm&, \
+                                    std::span<const double>,                   \
+                                    std::span<const double>);
 HEADROOM_INSTANTIATE(float)
 HEADROOM_INSTANTIATE(double)
 #undef HEADROOM_INSTANTIATE

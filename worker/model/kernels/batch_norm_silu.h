@@ -1,7 +1,8 @@
 // batch_norm_silu: the passes over memory of batch norm and SiLU.
 //
-// Training needs four: sums of y; normalise and activate; and backward sums and
-// the gradient of y, both of which derive the activation again from y.
+// Training needs four: sums of y; normalise and activate; backward through the
+// activation, which is derived again from y, with sums; backward through the
+// normalisation.
 //
 // `pixels` counts rows of `channels` neighbouring elements (channels-last).
 // Results do not depend on the number of threads: pixels are cut into fixed
@@ -40,20 +41,20 @@ template <typename T>
 void batch_norm_silu(const T* y, T* out, int64_t pixels,
                      const ChannelNorm& norm);
 
-// With dz = dy * silu'(z) and n = (y - mean) * inverse_deviation: fills
-// `sum` with the sums of dz and `sum_normalised` with those of dz * n.
+// dz = dy * silu'(z). With n = (y - mean) * inverse_deviation: fills `sum` with
+// the sums of dz and `sum_normalised` with those of dz * n. dz may be dy.
 template <typename T>
-void batch_norm_silu_backward_sums(const T* y, const T* dy, int64_t pixels,
-                                   const ChannelNorm& norm,
-                                   std::span<double> sum,
-                                   std::span<double> sum_normalised);
+void batch_norm_silu_backward(const T* y, const T* dy, T* dz, int64_t pixels,
+                              const ChannelNorm& norm, std::span<double> sum,
+                              std::span<double> sum_normalised);
 
-// dx = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_normalised),
+// Turns dz into the gradient of y:
+//   weight * inverse_deviation * (dz - mean_dz - n * mean_dz_normalised),
 // where the means are over the whole group, or 0 for fixed statistics.
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, T* dx, int64_t pixels,
-                              const ChannelNorm& norm,
-                              std::span<const double> mean_dz,
-                              std::span<const double> mean_dz_normalised);
+void batch_norm_backward(const T* y, T* dz, int64_t pixels,
+                         const ChannelNorm& norm,
+                         std::span<const double> mean_dz,
+                         std::span<const double> mean_dz_normalised);
 
 }  // namespace headroom

@@ -7,44 +7,38 @@
 namespace headroom {
 namespace {
 
-// Vectors of neighbouring columns that are worked on together: enough
-// independent additions to hide their latency.
-constexpr int64_t kColumns = 4;
-template <typename T>
-constexpr int64_t kBlock = kColumns* kLanes<T>;
-
 // Rows added in T before their sum goes to double: rounding stays at that of a
 // few additions, and a tile stays in the first-level cache.
 constexpr int64_t kTileRows = 32;
 
 template <typename T>
-inline __attribute__((always_inline)) void flush(const Vector<T>* vectors,
-                                                 double* to) {
-  T values[kBlock<T>];
-  for (int64_t k = 0; k < kColumns; ++k)
-    store(values + k * kLanes<T>, vectors[k]);
-  for (int64_t i = 0; i < kBlock<T>; ++i) to[i] += values[i];
+inline __attribute__((always_inline)) void add_to(double* to,
+                                                  const Pack<T>& pack) {
+  T values[kPackElements<T>];
+  store(values, pack);
+  for (int64_t i = 0; i < kPackElements<T>; ++i) to[i] += values[i];
 }
+
+inline int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <typename T>
 void sums(const T* y, int64_t rows, int64_t period, const T* shift, double* sum,
           double* sum_squares) {
   for (int64_t begin = 0; begin < rows; begin += kTileRows) {
-    const int64_t end = begin + kTileRows < rows ? begin + kTileRows : rows;
-    for (int64_t column = 0; column < period; column += kBlock<T>) {
-      Vector<T> centre[kColumns], total[kColumns] = {}, squares[kColumns] = {};
-      for (int64_t k = 0; k < kColumns; ++k)
-        centre[k] = load(shift + column + k * kLanes<T>);
-      const T* row = y + begin * period + column;
-      for (int64_t i = begin; i < end; ++i, row += period) {
-        for (int64_t k = 0; k < kColumns; ++k) {
-          const Vector<T> d = load(row + k * kLanes<T>) - centre[k];
-          total[k] += d;
-          squares[k] += d * d;
+    const int64_t end = smaller_of(begin + kTileRows, rows);
+    for (int64_t column = 0; column < period; column += kPackElements<T>) {
+      const Pack<T> centre = load(shift + column);
+      Pack<T> total = {}, squares = {};
+      for (int64_t i = begin; i < end; ++i) {
+        const Pack<T> value = load(y + i * period + column);
+        HEADROOM_EACH(k) {
+          const Vector<T> d = value.v[k] - centre.v[k];
+          total.v[k] += d;
+          squares.v[k] += d * d;
         }
       }
-      flush<T>(total, sum + column);
-      flush<T>(squares, sum_squares + column);
+      add_to(sum + column, total);
+      add_to(sum_squares + column, squares);
     }
   }
 }
@@ -53,73 +47,72 @@ template <typename T>
 void forward(const T* y, T* out, int64_t rows, int64_t period, const T* mean,
              const T* scale, const T* bias) {
   for (int64_t i = 0; i < rows; ++i, y += period, out += period) {
-    for (int64_t c = 0; c < period; c += kLanes<T>) {
-      const Vector<T> z =
-          (load(y + c) - load(mean + c)) * load(scale + c) + load(bias + c);
-      store(out + c, z / (T(1) + exponential<T>(-z)));
+    for (int64_t c = 0; c < period; c += kPackElements<T>) {
+      const Pack<T> value = load(y + c), m = load(mean + c),
+                    a = load(scale + c), b = load(bias + c);
+      Pack<T> z;
+      HEADROOM_EACH(k) z.v[k] = (value.v[k] - m.v[k]) * a.v[k] + b.v[k];
+      const ScaledExponential<T> e = exponential_of_minus<T>(z);
+      HEADROOM_EACH(k)
+      z.v[k] = z.v[k] / (e.mantissa.v[k] * e.power.v[k] + T(1));
+      store(out + c, z);
     }
   }
 }
 
 template <typename T>
-struct Gradient {
-  Vector<T> centred;  // y - mean
-  Vector<T> dz;
-};
-
-template <typename T>
-inline __attribute__((always_inline)) Gradient<T> gradient(
-    const T* y, const T* dy, const T* mean, const T* scale, const T* bias) {
-  const Vector<T> centred = load(y) - load(mean);
-  const Vector<T> z = centred * load(scale) + load(bias);
-  // e * s is 1 - s without the cancellation.
-  const Vector<T> e = exponential<T>(-z);
-  const Vector<T> s = T(1) / (T(1) + e);
-  return {centred, load(dy) * s * (T(1) + z * (e * s))};
-}
-
-template <typename T>
-void backward_sums(const T* y, const T* dy, int64_t rows, int64_t period,
-                   const T* mean, const T* scale, const T* bias, double* sum,
-                   double* sum_centred) {
+void backward_activation(const T* y, const T* dy, T* dz, int64_t rows,
+                         int64_t period, const T* mean, const T* scale,
+                         const T* bias, double* sum, double* sum_centred) {
   for (int64_t begin = 0; begin < rows; begin += kTileRows) {
-    const int64_t end = begin + kTileRows < rows ? begin + kTileRows : rows;
-    for (int64_t column = 0; column < period; column += kBlock<T>) {
-      Vector<T> total[kColumns] = {}, centred[kColumns] = {};
+    const int64_t end = smaller_of(begin + kTileRows, rows);
+    for (int64_t column = 0; column < period; column += kPackElements<T>) {
+      Pack<T> total = {}, total_centred = {};
       for (int64_t i = begin; i < end; ++i) {
         const int64_t at = i * period + column;
-        for (int64_t k = 0; k < kColumns; ++k) {
-          const int64_t c = k * kLanes<T>;
-          const Gradient<T> g =
-              gradient(y + at + c, dy + at + c, mean + column + c,
-                       scale + column + c, bias + column + c);
-          total[k] += g.dz;
-          centred[k] += g.dz * g.centred;
+        Pack<T> centred = load(y + at), z, gradient = load(dy + at);
+        const Pack<T> m = load(mean + column), a = load(scale + column),
+                      b = load(bias + column);
+        HEADROOM_EACH(k) centred.v[k] -= m.v[k];
+        HEADROOM_EACH(k) z.v[k] = centred.v[k] * a.v[k] + b.v[k];
+        const ScaledExponential<T> scaled = exponential_of_minus<T>(z);
+        HEADROOM_EACH(k) {
+          // silu'(z) = s + z s (1 - s); e * s is 1 - s without cancellation.
+          const Vector<T> e = scaled.mantissa.v[k] * scaled.power.v[k];
+          const Vector<T> s = T(1) / (e + T(1));
+          gradient.v[k] = gradient.v[k] * s * (T(1) + z.v[k] * (e * s));
+          total.v[k] += gradient.v[k];
+          total_centred.v[k] += gradient.v[k] * centred.v[k];
         }
+        store(dz + at, gradient);
       }
-      flush<T>(total, sum + column);
-      flush<T>(centred, sum_centred + column);
+      add_to(sum + column, total);
+      add_to(sum_centred + column, total_centred);
     }
   }
 }
 
 template <typename T>
-void backward(const T* y, const T* dy, T* dx, int64_t rows, int64_t period,
-              const T* mean, const T* scale, const T* bias, const T* offset,
-              const T* slope) {
-  for (int64_t i = 0; i < rows; ++i, y += period, dy += period, dx += period) {
-    for (int64_t c = 0; c < period; c += kLanes<T>) {
-      const Gradient<T> g =
-          gradient(y + c, dy + c, mean + c, scale + c, bias + c);
-      store(dx + c, load(scale + c) * g.dz - load(offset + c) -
-                        g.centred * load(slope + c));
+void backward_norm(const T* y, T* gradient, int64_t rows, int64_t period,
+                   const T* mean, const T* scale, const T* offset,
+                   const T* slope) {
+  for (int64_t i = 0; i < rows; ++i, y += period, gradient += period) {
+    for (int64_t c = 0; c < period; c += kPackElements<T>) {
+      const Pack<T> value = load(y + c), m = load(mean + c),
+                    a = load(scale + c), b = load(offset + c),
+                    d = load(slope + c);
+      Pack<T> g = load(gradient + c);
+      HEADROOM_EACH(k)
+      g.v[k] = g.v[k] * a.v[k] - b.v[k] - (value.v[k] - m.v[k]) * d.v[k];
+      store(gradient + c, g);
     }
   }
 }
 
 template <typename T>
-constexpr VectorKernels<T> kKernels = {kBlock<T>, sums<T>, forward<T>,
-                                       backward_sums<T>, backward<T>};
+constexpr VectorKernels<T> kKernels = {kPackElements<T>, sums<T>, forward<T>,
+                                       backward_activation<T>,
+                                       backward_norm<T>};
 
 }  // namespace
 

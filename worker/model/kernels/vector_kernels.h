@@ -26,15 +26,16 @@ struct VectorKernels {
   void (*forward)(const T* y, T* out, int64_t rows, int64_t period,
                   const T* mean, const T* scale, const T* bias);
 
-  // With dz = dy * silu'(z): sum += dz, sum_centred += dz * (y - mean).
-  void (*backward_sums)(const T* y, const T* dy, int64_t rows, int64_t period,
-                        const T* mean, const T* scale, const T* bias,
-                        double* sum, double* sum_centred);
+  // dz = dy * silu'(z); sum += dz, sum_centred += dz * (y - mean).
+  // dz may be dy.
+  void (*backward_activation)(const T* y, const T* dy, T* dz, int64_t rows,
+                              int64_t period, const T* mean, const T* scale,
+                              const T* bias, double* sum, double* sum_centred);
 
-  // dx = scale * dz - offset - (y - mean) * slope
-  void (*backward)(const T* y, const T* dy, T* dx, int64_t rows, int64_t period,
-                   const T* mean, const T* scale, const T* bias,
-                   const T* offset, const T* slope);
+  // gradient = scale * gradient - offset - (y - mean) * slope
+  void (*backward_norm)(const T* y, T* gradient, int64_t rows, int64_t period,
+                        const T* mean, const T* scale, const T* offset,
+                        const T* slope);
 };
 
 // The best of this processor. T is float or double.
