@@ -16,16 +16,34 @@ namespace headroom::testing {
 namespace {
 
 constexpr int kSteps = 20;
-constexpr const char* kCalm[] = {"--set", "hyp.lr0=1e-5", "--set", "hyp.lrf=1",
+constexpr const char* kCalm[] = {"--set", "hyp.lr0=1e-5",
+                                 "--set", "hyp.lrf=1",
                                  "--set", "hyp.warmup_epochs=0"};
 
 std::vector<std::string> train_command(const std::string& batch, int steps) {
-  return {program("headroom"), "train",  "--data",      shapes_data(),
-          "--cfg",             "yolov5n", "--img",      "96",
-          "--batch",           batch,     "--epochs",   "40",
-          "--precision",       "fp64",    "--threads",  "1",
-          "--workers",         "1",       "--device",   "cpu",
-          "--noval",           "--max-steps", std::to_string(steps)};
+  return {program("headroom"),
+          "train",
+          "--data",
+          shapes_data(),
+          "--cfg",
+          "yolov5n",
+          "--img",
+          "96",
+          "--batch",
+          batch,
+          "--epochs",
+          "40",
+          "--precision",
+          "fp64",
+          "--threads",
+          "1",
+          "--workers",
+          "1",
+          "--device",
+          "cpu",
+          "--noval",
+          "--max-steps",
+          std::to_string(steps)};
 }
 
 std::vector<Json> train(std::vector<std::string> command,
@@ -109,9 +127,9 @@ TEST(Mpirun, TwoSlotsEqualOneProcess) {
   }
   for (const std::string backend : {"auto", "mpi"}) {
     SCOPED_TRACE(backend);
-    std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
-                                        "--allow-run-as-root", "--bind-to",
-                                        "none"};
+    std::vector<std::string> command = {
+        "mpirun",    "-np", "2", "--oversubscribe", "--allow-run-as-root",
+        "--bind-to", "none"};
     const auto rest = train_command("8", kSteps);
     command.insert(command.end(), rest.begin(), rest.end());
     expect_equivalent(one_process("8"),

@@ -90,7 +90,8 @@ fs::path fresh_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(test->test_suite_name()) + "." + test->name();
   std::replace(name.begin(), name.end(), '/', '.');
-  const fs::path folder = fs::path(HEADROOM_BUILD_DIR) / "tests" / "runs" / name;
+  const fs::path folder =
+      fs::path(HEADROOM_BUILD_DIR) / "tests" / "runs" / name;
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;

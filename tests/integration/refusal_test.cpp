@@ -1,0 +1,200 @@
+// Bad input: one clear line, the right exit code, and nothing left behind.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  std::string name;
+  std::vector<std::string> flags;
+  int exit_code;
+  std::vector<std::string> said;  // all of these
+  std::function<void(const fs::path&)> prepare = [](const fs::path&) {};
+};
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+// A copy of the drawn data set whose files a case may spoil.
+void copy_shapes(const fs::path& folder) {
+  fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",
+           fs::copy_options::recursive);
+}
+
+class Refusal : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Refusal, IsOneClearLine) {
+  const Case& c = GetParam();
+  const fs::path folder = fresh_folder();
+  c.prepare(folder);
+  std::vector<std::string> command = {program("headroom"), "train"};
+  command.insert(command.end(), c.flags.begin(), c.flags.end());
+  const ProgramResult result = run_program(command, folder);
+  EXPECT_EQ(result.exit_code, c.exit_code) << result.err;
+  for (const std::string& words : c.said) {
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << "\nin\n"
+                                                         << result.err;
+  }
+  EXPECT_EQ(result.out, "");
+  EXPECT_LE(std::count(result.err.begin(), result.err.end(), '\n'), 6)
+      << result.err;
+  EXPECT_FALSE(fs::exists(folder / "runs")) << "something was left behind";
+}
+
+std::vector<Case> cases() {
+  const std::vector<std::string> small = {
+      "--cfg", "yolov5n",  "--img", "64",     "--batch",
+      "4",     "--epochs", "1",     "--data", "data/data.yaml"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = small;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  return {
+      {"NoSuchDataFile", {"--data", "nothing.yaml"}, 2, {"nothing.yaml"}},
+      {"TabInYaml",
+       small,
+       2,
+       {"data.yaml:2:", "tab"},
+       [](const fs::path& f) {
+         write(f / "data/data.yaml", "path: .\n\ttrain: x\n");
+       }},
+      {"UnknownKeyInYaml",
+       small,
+       2,
+       {"data.yaml:2:1", "trian", "train"},
+       [](const fs::path& f) {
+         write(f / "data/data.yaml", "path: .\ntrian: x\nval: x\nnames: [a]\n");
+       }},
+      {"WrongTypeInYaml",
+       small,
+       2,
+       {"data.yaml:", "names"},
+       [](const fs::path& f) {
+         copy_shapes(f);
+         write(f / "data/data.yaml",
+               "train: images/train\nval: images/val\nnames: 3\n");
+       }},
+      {"NamesShorterThanClasses",
+       small,
+       4,
+       {"labels/train/", ".txt:", "names"},
+       [](const fs::path& f) {
+         copy_shapes(f);
+         write(f / "data/data.yaml",
+               "train: images/train\nval: images/val\nnames: [one]\n");
+       }},
+      {"EmptyDataSet",
+       small,
+       4,
+       {"images/train"},
+       [](const fs::path& f) {
+         copy_shapes(f);
+         fs::remove_all(f / "data/images/train");
+         fs::create_directories(f / "data/images/train");
+       }},
+      {"UnknownFlag",
+       {"--data", "x.yaml", "--batchsize", "4"},
+       2,
+       {"--batchsize", "--batch"}},
+      {"ZeroProcesses",
+       with({"--processes", "0"}),
+       2,
+       {"processes"},
+       copy_shapes},
+      {"BatchBelowDataAxis",
+       with({"--batch", "1", "--layout", "data=2"}),
+       2,
+       {"1", "2", "batch"},
+       copy_shapes},
+      {"LayoutAgainstProcesses",
+       with({"--processes", "3", "--layout", "data=2"}),
+       2,
+       {"3", "2"},
+       copy_shapes},
+      {"UnknownModel",
+       with({"--cfg", "yolov5q"}),
+       2,
+       {"yolov5q", "yolov5n"},
+       copy_shapes},
+      {"UnknownSetKey",
+       with({"--set", "hyp.lr=1"}),
+       2,
+       {"hyp.lr", "lr0"},
+       copy_shapes},
+      {"CudaDevice", with({"--device", "0"}), 2, {"CUDA"}, copy_shapes},
+      {"NoSuchWeights",
+       with({"--weights", "w.safetensors"}),
+       2,
+       {"w.safetensors"},
+       copy_shapes},
+      {"ForeignWeights",
+       with({"--weights", "w.safetensors"}),
+       2,
+       {"w.safetensors"},
+       [](const fs::path& f) {
+         copy_shapes(f);
+         write(f / "w.safetensors", "this is no safetensors file");
+       }},
+      {"ReadOnlyProject",
+       with({"--project", "/proc/headroom"}),
+       2,
+       {"/proc/headroom"},
+       copy_shapes},
+      {"ResumeOfNothing", {"--resume", "runs/nothing"}, 2, {"runs/nothing"}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Faults, ATooShortDataSetIsRepairedNamedAndTrainedOn) {
+  const fs::path folder = fresh_folder();
+  copy_shapes(folder);
+  const fs::path images = folder / "data/images/train";
+  const fs::path labels = folder / "data/labels/train";
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::directory_iterator(images)) {
+    names.push_back(entry.path());
+  }
+  std::sort(names.begin(), names.end());
+  fs::resize_file(names[0], fs::file_size(names[0]) / 2);  // truncated
+  write(names[1], "<html>not found</html>");
+  const auto label = [&](size_t i) {
+    return labels / names[i].stem().concat(".txt");
+  };
+  write(label(2), "0 0.5 0.5 nan 0.2\n0 0.5 0.5 0.2 0.2\n");
+  write(label(3), "0 0.5 0.5 0 0.2\n0 1.5 0.5 -0.1 0.2\n");
+  const ProgramResult result = run_program(
+      {program("headroom"), "train", "--data", "data/data.yaml", "--cfg",
+       "yolov5n", "--img", "64", "--batch", "8", "--max-steps", "2"},
+      folder);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::ifstream file(folder / "runs/train/exp/data_report.txt");
+  const std::string report((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+  for (const std::string& name :
+       {names[0].filename().string(), names[1].filename().string(),
+        label(2).filename().string() + ":1",
+        label(3).filename().string() + ":1",
+        label(3).filename().string() + ":2"}) {
+    EXPECT_NE(report.find(name), std::string::npos) << name << "\n" << report;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::testing

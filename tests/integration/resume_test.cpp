@@ -1,0 +1,129 @@
+// A run that was stopped and resumed is the run that was never stopped: the
+// remaining lines of steps.jsonl are bit-identical.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kDecided = {"loss", "box",       "obj",    "cls",
+                                           "lr",   "grad_norm", "samples"};
+
+class Resume : public ::testing::Test {
+ protected:
+  // 37 images in batches of 8: 5 steps an epoch, validated at each end.
+  ProgramResult train(const fs::path& folder, std::vector<std::string> more) {
+    fs::create_directories(folder);
+    std::vector<std::string> command = {program("headroom"),
+                                        "train",
+                                        "--data",
+                                        shapes_data(),
+                                        "--cfg",
+                                        "yolov5n",
+                                        "--img",
+                                        "96",
+                                        "--batch",
+                                        "8",
+                                        "--epochs",
+                                        "4",
+                                        "--threads",
+                                        "1",
+                                        "--workers",
+                                        "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, folder);
+  }
+  ProgramResult resume(const fs::path& folder, std::vector<std::string> more) {
+    std::vector<std::string> command = {program("headroom"), "train",
+                                        "--resume", (folder / kRun).string()};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, folder);
+  }
+  static std::vector<Json> steps(const fs::path& folder) {
+    return read_lines(folder / kRun / "steps.jsonl");
+  }
+  static void expect_same_steps(const std::vector<Json>& a,
+                                const std::vector<Json>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t step = 0; step < a.size(); ++step) {
+      EXPECT_EQ(a[step].at("step"), step);
+      for (const std::string& key : kDecided) {
+        EXPECT_EQ(a[step].at(key).dump(), b[step].at(key).dump())
+            << key << " of step " << step;
+      }
+    }
+  }
+  static constexpr const char* kRun = "runs/train/exp";
+};
+
+TEST_F(Resume, ContinuesBitForBit) {
+  const fs::path folder = fresh_folder();
+  for (const std::string processes : {"1", "2"}) {
+    SCOPED_TRACE(processes + " processes");
+    const fs::path whole = folder / ("whole" + processes);
+    const fs::path parts = folder / ("parts" + processes);
+    ASSERT_EQ(train(whole, {"--processes", processes}).exit_code, 0);
+    ASSERT_EQ(
+        train(parts, {"--processes", processes, "--max-steps", "12"}).exit_code,
+        0);
+    ASSERT_EQ(steps(parts).size(), 12u);
+    const ProgramResult resumed = resume(parts, {"--max-steps", "0"});
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_same_steps(steps(whole), steps(parts));
+    const Json a = read_json(whole / kRun / "summary.json");
+    const Json b = read_json(parts / kRun / "summary.json");
+    EXPECT_EQ(a.at("map50"), b.at("map50"));
+    EXPECT_EQ(a.at("best_epoch"), b.at("best_epoch"));
+  }
+}
+
+TEST_F(Resume, UsesTheCheckpointBeforeADamagedOneAndCutsTheLog) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(
+      train(folder, {"--max-steps", "9", "--set", "checkpoint_every_steps=3"})
+          .exit_code,
+      0);
+  const std::vector<Json> before = steps(folder);
+  const fs::path newest = folder / kRun / "checkpoints/step-9";
+  ASSERT_TRUE(fs::exists(newest / "MANIFEST.json"));
+  fs::resize_file(newest / "state.safetensors", 1000);
+
+  const ProgramResult resumed = resume(folder, {"--max-steps", "9"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("state.safetensors has 1000 bytes"),
+            std::string::npos)
+      << resumed.err;
+  expect_same_steps(before, steps(folder));
+}
+
+TEST_F(Resume, NothingUsableIsRefusedAndNothingChanges) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(train(folder, {"--max-steps", "2"}).exit_code, 0);
+  fs::remove(folder / kRun / "checkpoints/step-2/MANIFEST.json");
+  const ProgramResult resumed = resume(folder, {"--max-steps", "4"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.err.find("no usable checkpoint"), std::string::npos)
+      << resumed.err;
+  EXPECT_EQ(steps(folder).size(), 2u);
+}
+
+TEST_F(Resume, AFinishedRunSaysSo) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(train(folder, {"--epochs", "1", "--noval"}).exit_code, 0);
+  const ProgramResult resumed = resume(folder, {});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.err.find("has committed 5 steps and was asked for 5"),
+            std::string::npos)
+      << resumed.err;
+}
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,159 @@
+#include "worker/checkpoint.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "parallel/base/check.h"
+#include "worker/model/file_digest.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPlan = "{}";
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  Checkpoints() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+
+  static std::unique_ptr<TrainingState> make_state(int64_t classes = 3,
+                                                   uint64_t seed = 0) {
+    return std::make_unique<TrainingState>(load_model_table("yolov5n"), classes,
+                                           at::kFloat, seed, 0);
+  }
+
+  static void fill(TrainingState& state, int64_t steps) {
+    for (const TrainingState::Buffer& buffer : state.buffers()) {
+      for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
+        buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
+      }
+    }
+    state.counters = {steps, steps / 2, steps - 1, 0.5, 3};
+  }
+
+  static void expect_equal(TrainingState& a, TrainingState& b) {
+    const auto left = a.buffers();
+    const auto right = b.buffers();
+    for (size_t i = 0; i < left.size(); ++i) {
+      EXPECT_TRUE(at::equal(*left[i].flat, *right[i].flat)) << left[i].name;
+    }
+    EXPECT_EQ(a.counters.committed_steps, b.counters.committed_steps);
+    EXPECT_EQ(a.counters.optimizer_steps, b.counters.optimizer_steps);
+    EXPECT_EQ(a.counters.last_optimizer_step, b.counters.last_optimizer_step);
+    EXPECT_EQ(a.counters.best_fitness, b.counters.best_fitness);
+    EXPECT_EQ(a.counters.best_epoch, b.counters.best_epoch);
+  }
+
+  static std::string refusal(const fs::path& folder, TrainingState& state) {
+    try {
+      load_newest_checkpoint(folder, state);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+      return error.what();
+    }
+    return "";
+  }
+
+  static void flip_byte(const fs::path& path, int64_t offset) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(offset);
+    const char byte = static_cast<char>(file.get() ^ 0x10);
+    file.seekp(offset);
+    file.put(byte);
+  }
+
+  fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "checkpoints";
+};
+
+TEST_F(Checkpoints, ComeBackBitForBit) {
+  auto saved = make_state();
+  fill(*saved, 12);
+  EXPECT_EQ(save_checkpoint(folder_, *saved, kPlan, 2), folder_ / "step-12");
+  auto loaded = make_state(3, 7);
+  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded).folder,
+            folder_ / "step-12");
+  expect_equal(*saved, *loaded);
+}
+
+TEST_F(Checkpoints, OnlyTheNewestAreKept) {
+  auto state = make_state();
+  for (const int64_t step : {3, 9, 10}) {
+    fill(*state, step);
+    save_checkpoint(folder_, *state, kPlan, 2);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "step-3"));
+  EXPECT_TRUE(fs::exists(folder_ / "step-9"));
+  EXPECT_TRUE(fs::exists(folder_ / "step-10"));
+}
+
+TEST_F(Checkpoints, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
+  auto older = make_state();
+  fill(*older, 4);
+  save_checkpoint(folder_, *older, kPlan, 2);
+  auto newer = make_state();
+  fill(*newer, 8);
+  save_checkpoint(folder_, *newer, kPlan, 2);
+  flip_byte(folder_ / "step-8" / "state.safetensors", 100'000);
+
+  auto loaded = make_state();
+  const LoadedCheckpoint result = load_newest_checkpoint(folder_, *loaded);
+  EXPECT_EQ(result.folder, folder_ / "step-4");
+  ASSERT_EQ(result.damaged.size(), 1u);
+  EXPECT_NE(result.damaged[0].find("is damaged: its digest is"),
+            std::string::npos)
+      << result.damaged[0];
+  expect_equal(*older, *loaded);
+  EXPECT_TRUE(fs::exists(folder_ / "step-8.damaged"));
+}
+
+TEST_F(Checkpoints, AnUnfinishedOneDoesNotCount) {
+  auto state = make_state();
+  fill(*state, 4);
+  save_checkpoint(folder_, *state, kPlan, 2);
+  fs::create_directories(folder_ / "step-9");
+  std::ofstream(folder_ / "step-9" / "state.safetensors") << "half";
+  auto loaded = make_state();
+  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded).folder,
+            folder_ / "step-4");
+}
+
+TEST_F(Checkpoints, NoneAtAllIsRefused) {
+  auto state = make_state();
+  EXPECT_NE(refusal(folder_, *state).find("there is none at all"),
+            std::string::npos);
+}
+
+TEST_F(Checkpoints, AnotherModelsShapesAreRefusedWithBoth) {
+  auto saved = make_state(3);
+  fill(*saved, 4);
+  save_checkpoint(folder_, *saved, kPlan, 2);
+  auto other = make_state(5);
+  const std::string text = refusal(folder_, *other);
+  EXPECT_NE(text.find("model.24.m.0.weight"), std::string::npos) << text;
+  EXPECT_NE(text.find("[24, 64, 1, 1]"), std::string::npos) << text;
+  EXPECT_NE(text.find("[30, 64, 1, 1]"), std::string::npos) << text;
+}
+
+TEST_F(Checkpoints, AForeignManifestIsRefusedWithoutACrash) {
+  for (const std::string text :
+       {"", "{", "[]", "{\"schema\": 99}", "{\"schema\": 1}",
+        "{\"schema\": 1, \"files\": 3}",
+        "{\"schema\": 1, \"files\": [{\"name\": \"../../x\"}]}"}) {
+    fs::create_directories(folder_ / "step-5");
+    std::ofstream(folder_ / "step-5" / "MANIFEST.json") << text;
+    auto state = make_state();
+    EXPECT_NE(refusal(folder_, *state).find("MANIFEST.json"), std::string::npos)
+        << text;
+  }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,209 @@
+// The step as a transaction, with ranks as threads: equal to one process for
+// every number of ranks, and without a trace where it is not committed.
+#include "worker/trainer.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "parallel/activations/counting_allocator.h"
+#include "tests/support/run_ranks.h"
+#include "worker/data/synthetic.h"
+#include "worker/run_inputs.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kClasses = kSyntheticClasses;
+
+RunConfig small_config(int64_t batch) {
+  RunConfig config;
+  config.synthetic_input = true;
+  config.image_height = 64;
+  config.image_width = 96;
+  config.global_batch_size = batch;
+  config.precision = Precision::kFp64;
+  return config;
+}
+
+struct RankState {
+  explicit RankState(const RunConfig& config)
+      : state(load_model_table("yolov5n"), kClasses, at::kDouble, 0, 0) {
+    state.reset_average();
+    options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
+    options.gains = scale_gains(config.hyp, 3, kClasses, 96, 0);
+  }
+  TrainingState state;
+  Trainer::Options options;
+};
+
+struct Losses {
+  std::vector<double> loss, gradient_norm;
+};
+
+Losses train(int ranks, int64_t batch, int64_t group, int steps) {
+  const RunConfig config = small_config(batch);
+  Losses losses;
+  run_ranks(ranks, [&](int rank, Communicator& communicator) {
+    RankState run(config);
+    run.options.plan.layout.data_parallel_size = ranks;
+    run.options.plan.micro_batch_size = batch;
+    run.options.plan.batch_norm_group_size = group;
+    LoaderOptions loading = loader_options(config, run.state.model());
+    loading.global_batch_size = batch;
+    loading.data_parallel_size = ranks;
+    loading.data_parallel_rank = rank;
+    loading.micro_batch_size = batch;
+    SyntheticInput source(loading);
+    Trainer trainer(run.options, run.state, communicator);
+    for (int step = 0; step < steps; ++step) {
+      const StepResult result = trainer.train_step(source.next(), false);
+      ASSERT_TRUE(result.committed);
+      if (rank != 0) continue;
+      losses.loss.push_back(result.loss);
+      losses.gradient_norm.push_back(result.gradient_norm);
+    }
+  });
+  return losses;
+}
+
+void expect_equal(const Losses& one, const Losses& other) {
+  ASSERT_EQ(one.loss.size(), other.loss.size());
+  for (size_t step = 0; step < one.loss.size(); ++step) {
+    EXPECT_NEAR(other.loss[step] / one.loss[step], 1, 1e-9) << step;
+    EXPECT_NEAR(other.gradient_norm[step] / one.gradient_norm[step], 1, 1e-9)
+        << step;
+  }
+}
+
+TEST(Trainer, RanksThatShareAGroupEqualOneProcess) {
+  const Losses one = train(1, 4, 4, 3);
+  expect_equal(one, train(2, 4, 4, 3));
+  expect_equal(one, train(3, 4, 4, 3));
+}
+
+TEST(Trainer, RanksWithGroupsOfTheirOwnEqualOneProcess) {
+  expect_equal(train(1, 4, 2, 3), train(2, 4, 2, 3));
+}
+
+TEST(Trainer, ARankWithoutASampleTakesPart) {
+  expect_equal(train(1, 2, 2, 2), train(3, 2, 2, 2));
+}
+
+TEST(Trainer, RepeatsBitForBit) {
+  const Losses first = train(2, 4, 4, 3);
+  const Losses second = train(2, 4, 4, 3);
+  EXPECT_EQ(first.loss, second.loss);
+  EXPECT_EQ(first.gradient_norm, second.gradient_norm);
+}
+
+// Everything that a commit changes, copied.
+std::vector<at::Tensor> snapshot(TrainingState& state) {
+  std::vector<at::Tensor> copies;
+  for (const TrainingState::Buffer& buffer : state.buffers()) {
+    copies.push_back(buffer.flat->clone());
+  }
+  return copies;
+}
+
+void expect_unchanged(const std::vector<at::Tensor>& before,
+                      TrainingState& state) {
+  const auto buffers = state.buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    EXPECT_TRUE(at::equal(before[i], *buffers[i].flat)) << buffers[i].name;
+  }
+}
+
+struct OneRank {
+  OneRank() : config(small_config(2)), run(config) {
+    run.options.plan.micro_batch_size = 2;
+    run.options.plan.batch_norm_group_size = 2;
+    LoaderOptions loading = loader_options(config, run.state.model());
+    loading.global_batch_size = 2;
+    loading.micro_batch_size = 2;
+    source = std::make_unique<SyntheticInput>(loading);
+  }
+  RunConfig config;
+  RankState run;
+  std::unique_ptr<SyntheticInput> source;
+  std::unique_ptr<Communicator> communicator = make_single_communicator();
+};
+
+TEST(Trainer, AStepThatIsNotFiniteLeavesTheStateAlone) {
+  OneRank one;
+  one.run.options.gains.obj = std::numeric_limits<double>::infinity();
+  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  const auto before = snapshot(one.run.state);
+  const StepResult result = trainer.train_step(one.source->next(), false);
+  EXPECT_FALSE(result.committed);
+  EXPECT_EQ(result.verdict.outcome, Outcome::kNonFinite);
+  EXPECT_EQ(result.verdict.rank, 0);
+  EXPECT_EQ(one.run.state.counters.committed_steps, 0);
+  expect_unchanged(before, one.run.state);
+}
+
+TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
+  OneRank one;
+  one.run.options.gains.obj = std::numeric_limits<double>::infinity();
+  one.run.options.skip_non_finite = true;
+  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  const auto before = snapshot(one.run.state);
+  EXPECT_TRUE(trainer.train_step(one.source->next(), false).committed);
+  EXPECT_EQ(one.run.state.counters.committed_steps, 1);
+  expect_unchanged(before, one.run.state);
+}
+
+TEST(Trainer, OutOfMemoryAnywhereInTheStepIsVotedAndCostsNothing) {
+  CountingAllocator::install();
+  OneRank reference;
+  Trainer plain(reference.run.options, reference.run.state,
+                *reference.communicator);
+  const StepResult expected = plain.train_step(reference.source->next(), false);
+
+  OneRank one;
+  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  const auto before = snapshot(one.run.state);
+  for (const int64_t allocation : {20, 150, 400, 700}) {
+    const Batch batch = one.source->next();
+    CountingAllocator::instance().fail_allocation(allocation);
+    Batch first = batch;
+    first.step = 0;
+    const StepResult result = trainer.train_step(first, false);
+    CountingAllocator::instance().fail_allocation(0);
+    EXPECT_EQ(result.verdict.outcome, Outcome::kOutOfMemory) << allocation;
+    EXPECT_FALSE(result.committed);
+    expect_unchanged(before, one.run.state);
+  }
+  Batch again = one.source->next();
+  again.step = 0;
+  const StepResult result = trainer.train_step(again, false);
+  EXPECT_TRUE(result.committed);
+  EXPECT_EQ(result.loss, expected.loss);
+  EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
+}
+
+TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
+  const RunConfig config = small_config(2);
+  run_ranks(2, [&](int rank, Communicator& communicator) {
+    RankState run(config);
+    run.options.plan.layout.data_parallel_size = 2;
+    run.options.plan.micro_batch_size = 1;
+    run.options.plan.batch_norm_group_size = 2;
+    LoaderOptions loading = loader_options(config, run.state.model());
+    loading.global_batch_size = 2;
+    loading.data_parallel_size = 2;
+    loading.data_parallel_rank = rank;
+    loading.micro_batch_size = 1;
+    SyntheticInput source(loading);
+    Trainer trainer(run.options, run.state, communicator);
+    const StepResult result = trainer.train_step(source.next(), rank == 1);
+    EXPECT_TRUE(result.committed);
+    EXPECT_TRUE(result.verdict.stop_requested);
+  });
+}
+
+}  // namespace
+}  // namespace headroom
