@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -186,8 +187,8 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     const std::vector<double> items = {
         scales.box * box_sum, scales.obj * obj_sum, scales.cls * cls_sum};
     variable_list outputs = {
-        at::tensor(scales.images * (items[0] + items[1] + items[2]),
-                   at::kDouble),
+        at::scalar_tensor(scales.images * (items[0] + items[1] + items[2]),
+                          at::kDouble),
         at::tensor(items, at::kDouble)};
     ctx->mark_non_differentiable({outputs[1]});
     return outputs;

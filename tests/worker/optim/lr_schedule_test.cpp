@@ -1,0 +1,144 @@
+#include "worker/optim/lr_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+
+namespace headroom {
+namespace {
+
+ScheduleOptions small_run() {
+  ScheduleOptions options;
+  options.epochs = 10;
+  options.steps_per_epoch = 2;
+  options.global_batch_size = 64;
+  return options;
+}
+
+TEST(LrScheduleTest, WarmupIncludesBothEnds) {
+  const ScheduleOptions options = small_run();
+  EXPECT_EQ(last_warmup_step(options), 100);
+
+  const StepSettings first = settings_at(options, 0, 0);
+  EXPECT_EQ(first.lr[kBiasGroup], 0.1);
+  EXPECT_EQ(first.lr[kWeightGroup], 0);
+  EXPECT_EQ(first.lr[kNormWeightGroup], 0);
+  EXPECT_EQ(first.momentum, 0.8);
+
+  const StepSettings last = settings_at(options, 100, 9);
+  const StepSettings after = settings_at(options, 101, 9);
+  EXPECT_EQ(last.lr, after.lr);
+  EXPECT_EQ(last.momentum, after.momentum);
+  EXPECT_NE(settings_at(options, 99, 9).lr, after.lr);
+}
+
+TEST(LrScheduleTest, NoWarmupAtAll) {
+  ScheduleOptions options = small_run();
+  options.hyp.warmup_epochs = 0;
+  options.hyp.lr0 = 1e-5;
+  options.hyp.lrf = 1;
+  options.global_batch_size = 16;
+  EXPECT_EQ(last_warmup_step(options), -1);
+  for (const int64_t step : {0, 1, 50, 100, 1000}) {
+    const StepSettings settings = settings_at(options, step, step / 2 % 10);
+    for (const double lr : settings.lr) EXPECT_EQ(lr, 1e-5);
+    EXPECT_EQ(settings.momentum, 0.937);
+    EXPECT_EQ(settings.accumulate, 4);
+  }
+}
+
+TEST(LrScheduleTest, AccumulationIsRoundedAndAtLeastOne) {
+  ScheduleOptions options = small_run();
+  options.hyp.warmup_epochs = 0;
+  const auto accumulate = [&](int64_t batch) {
+    options.global_batch_size = batch;
+    return settings_at(options, 0, 0).accumulate;
+  };
+  EXPECT_EQ(accumulate(1), 64);
+  EXPECT_EQ(accumulate(24), 3);
+  EXPECT_EQ(accumulate(64), 1);
+  EXPECT_EQ(accumulate(128), 1);  // round(0.5) is 0, to even
+  EXPECT_EQ(accumulate(1000), 1);
+}
+
+TEST(LrScheduleTest, ImpossibleOptionsAreRefused) {
+  ScheduleOptions options = small_run();
+  options.steps_per_epoch = 0;
+  EXPECT_THROW(settings_at(options, 0, 0), CheckFailure);
+  EXPECT_THROW(settings_at(small_run(), -1, 0), CheckFailure);
+}
+
+TEST(LrScheduleParityTest, Factors) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json factors =
+      load_parity_json("schedules.json")["lr_factor"];
+  for (const auto& [lrf, kinds] : factors.items()) {
+    ScheduleOptions options = small_run();
+    options.hyp.lrf = std::stod(lrf);
+    for (const bool is_cosine : {false, true}) {
+      options.cos_lr = is_cosine;
+      const auto expected =
+          kinds[is_cosine ? "cosine" : "linear"].get<std::vector<double>>();
+      ASSERT_EQ(expected.size(), 11u);
+      for (size_t epoch = 0; epoch < expected.size(); ++epoch)
+        EXPECT_NEAR(lr_factor(options, static_cast<int64_t>(epoch)),
+                    expected[epoch], 1e-15)
+            << lrf << (is_cosine ? " cosine " : " linear ") << epoch;
+    }
+  }
+}
+
+TEST(LrScheduleParityTest, WarmupAndAccumulation) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json runs =
+      load_parity_json("schedules.json")["warmup_nominal64"];
+  ASSERT_EQ(runs.size(), 5u);
+  for (const nlohmann::json& run : runs) {
+    ScheduleOptions options;
+    options.global_batch_size = run["batch"];
+    options.steps_per_epoch = run["batches_per_epoch"];
+    options.epochs = run["epochs"];
+    options.hyp.lrf = run["lrf"];
+    options.hyp.lr0 = run["lr0"];
+    const std::string what = "batch " + run["batch"].dump();
+    EXPECT_EQ(last_warmup_step(options), run["nw"].get<int64_t>()) << what;
+    EXPECT_NEAR(weight_decay(options), run["weight_decay_scaled"], 1e-18)
+        << what;
+    for (const nlohmann::json& sample : run["samples"]) {
+      const StepSettings settings =
+          settings_at(options, sample["ni"], sample["epoch"]);
+      const std::string at = what + " step " + sample["ni"].dump();
+      EXPECT_EQ(static_cast<double>(settings.accumulate),
+                sample["accumulate"].get<double>())
+          << at;
+      EXPECT_NEAR(settings.lr[kBiasGroup], sample["lr_bias"], 1e-15) << at;
+      EXPECT_NEAR(settings.lr[kWeightGroup], sample["lr_other"], 1e-15) << at;
+      EXPECT_EQ(settings.lr[kWeightGroup], settings.lr[kNormWeightGroup]);
+      EXPECT_NEAR(settings.momentum, sample["momentum"], 1e-15) << at;
+    }
+
+    const auto expected =
+        run["optimizer_step_at_iterations"].get<std::vector<int64_t>>();
+    const int64_t num_steps =
+        std::min(last_warmup_step(options) + 60,
+                 options.epochs * options.steps_per_epoch);
+    std::vector<int64_t> optimizer_steps;
+    int64_t last = -1;
+    for (int64_t step = 0; step < num_steps; ++step) {
+      const int64_t epoch = step / options.steps_per_epoch;
+      if (!is_optimizer_step(step, last,
+                             settings_at(options, step, epoch).accumulate))
+        continue;
+      optimizer_steps.push_back(step);
+      last = step;
+    }
+    EXPECT_EQ(optimizer_steps, expected) << what;
+  }
+}
+
+}  // namespace
+}  // namespace headroom
