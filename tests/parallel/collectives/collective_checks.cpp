@@ -8,7 +8,7 @@ namespace headroom {
 namespace {
 
 // Sizes that divide by no number of ranks, down to less than one per rank.
-constexpr int64_t kSizes[] = {1, 2, 3, 7, 64, 1000, 4097, 100003};
+constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 64, 1000, 4097, 100003};
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kLong,
                                      at::kByte};
 

@@ -125,9 +125,9 @@ TEST_P(FailureTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
             communication_error_of([&] { ranks.all_reduce(tensor); });
         others.pass_one();
         EXPECT_THAT(what, HasSubstr("all_reduce"));
-        EXPECT_THAT(taken, Lt(seconds(4)));
+        EXPECT_THAT(taken, AllOf(Ge(milliseconds(1400)), Lt(seconds(8))));
       },
-      options(milliseconds(700)));
+      options(milliseconds(1500)));
 }
 
 TEST_P(FailureTest, EachOperationHasTheWholeTimeLimit) {
@@ -135,12 +135,12 @@ TEST_P(FailureTest, EachOperationHasTheWholeTimeLimit) {
       2,
       [&](int rank, Communicator& ranks) {
         const at::Tensor tensor = at::ones({1});
-        for (int i = 0; i < 4; ++i) {
-          if (rank == 1) std::this_thread::sleep_for(milliseconds(400));
+        for (int i = 0; i < 3; ++i) {
+          if (rank == 1) std::this_thread::sleep_for(milliseconds(700));
           ranks.all_reduce(tensor);
         }
       },
-      options(milliseconds(1000)));
+      options(milliseconds(1500)));
 }
 
 TEST_P(FailureTest, AReceiverIsFreedWhenTheSenderDies) {

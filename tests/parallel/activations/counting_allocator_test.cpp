@@ -1,0 +1,193 @@
+#include "parallel/activations/counting_allocator.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace headroom {
+namespace {
+
+class CountingAllocatorTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { CountingAllocator::install(); }
+  void SetUp() override {
+    allocator_.reset_peak();
+    start_ = allocator_.live_bytes();
+  }
+  void TearDown() override {
+    allocator_.set_limit(CountingAllocator::kNoLimit);
+    allocator_.fail_allocation(0);
+    EXPECT_EQ(allocator_.live_bytes(), start_) << "bytes left";
+  }
+  int64_t live() const { return allocator_.live_bytes() - start_; }
+  int64_t peak() const { return allocator_.peak_bytes() - start_; }
+
+  CountingAllocator& allocator_ = CountingAllocator::instance();
+  int64_t start_ = 0;
+};
+
+TEST_F(CountingAllocatorTest, LiveAndPeakAreExact) {
+  {
+    const at::Tensor a = at::empty({1000}, at::kFloat);
+    EXPECT_EQ(live(), 4000);
+    {
+      const at::Tensor b = at::empty({3}, at::kDouble);
+      EXPECT_EQ(live(), 4024);
+    }
+    EXPECT_EQ(live(), 4000);
+    EXPECT_EQ(peak(), 4024);
+    allocator_.reset_peak();
+    EXPECT_EQ(peak(), 4000);
+    const at::Tensor view = a.view({10, 100}).t();
+    EXPECT_EQ(live(), 4000) << "a view owns nothing";
+    const at::Tensor c = a + a;
+    EXPECT_EQ(live(), 8000);
+  }
+  EXPECT_EQ(live(), 0);
+  EXPECT_EQ(peak(), 8000);
+}
+
+TEST_F(CountingAllocatorTest, BlocksKeepTheirAlignment) {
+  for (const int64_t size : {1, 3, 64, 1000, 100000}) {
+    const at::Tensor tensor = at::empty({size}, at::kByte);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u) << size;
+  }
+}
+
+TEST_F(CountingAllocatorTest, TheLimitThrowsTheRealError) {
+  allocator_.set_limit(start_ + 10000);
+  const at::Tensor fits = at::empty({10000}, at::kByte);
+  try {
+    at::empty({1}, at::kByte);
+    FAIL() << "above the limit";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                testing::AllOf(testing::HasSubstr("memory limit"),
+                               testing::HasSubstr("asked for 1 B")));
+  }
+  EXPECT_EQ(live(), 10000) << "a refused block is not counted";
+  EXPECT_EQ(peak(), 10000);
+  allocator_.set_limit(CountingAllocator::kNoLimit);
+  EXPECT_NO_THROW(at::empty({100000}, at::kByte));
+}
+
+TEST_F(CountingAllocatorTest, AnAbsurdSizeIsOutOfMemoryToo) {
+  EXPECT_THROW(allocator_.allocate(SIZE_MAX - 8), c10::OutOfMemoryError);
+  // More than any machine has: the system's own refusal.
+  EXPECT_THROW(allocator_.allocate(size_t{1} << 60), c10::OutOfMemoryError);
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CountingAllocatorTest, ZeroBytesAreNoAllocation) {
+  const int64_t before = allocator_.allocations();
+  allocator_.fail_allocation(1);
+  EXPECT_NO_THROW(allocator_.allocate(0));
+  EXPECT_NO_THROW(at::empty({0}));
+  EXPECT_EQ(allocator_.allocations(), before);
+  EXPECT_THROW(at::empty({1}), c10::OutOfMemoryError);
+}
+
+TEST_F(CountingAllocatorTest, TheNthAllocationFailsOnce) {
+  allocator_.fail_allocation(3);
+  EXPECT_NO_THROW(at::empty({1}));
+  EXPECT_NO_THROW(at::empty({1}));
+  EXPECT_THROW(at::empty({1}), c10::OutOfMemoryError);
+  EXPECT_NO_THROW(at::empty({1}));
+}
+
+TEST_F(CountingAllocatorTest, CountsAreRightWithSeveralThreads) {
+  constexpr int kThreads = 4;
+  constexpr int64_t kBytes = 4096;
+  std::atomic<int> holding{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&holding] {
+      for (int k = 0; k < 2000; ++k) at::empty({kBytes}, at::kByte);
+      const at::Tensor held = at::empty({kBytes}, at::kByte);
+      ++holding;
+      while (holding < kThreads) std::this_thread::yield();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(live(), 0);
+  EXPECT_EQ(peak(), kThreads * kBytes);
+}
+
+// oneDNN takes its scratch memory through raw_allocate, which asserts on the
+// shape of our blocks.
+class ConvolutionTest : public CountingAllocatorTest,
+                        public testing::WithParamInterface<at::MemoryFormat> {
+ protected:
+  // One step of two layers; its gradients' sum.
+  static double step(at::MemoryFormat format) {
+    const at::Tensor x =
+        at::arange(4 * 16 * 20 * 20, at::kFloat).view({4, 16, 20, 20}).sin();
+    at::Tensor w1 = at::arange(32 * 16 * 9, at::kFloat)
+                        .view({32, 16, 3, 3})
+                        .cos()
+                        .contiguous(format);
+    at::Tensor w2 = at::arange(8 * 32, at::kFloat)
+                        .view({8, 32, 1, 1})
+                        .sin()
+                        .contiguous(format);
+    w1.set_requires_grad(true);
+    w2.set_requires_grad(true);
+    const at::Tensor y = at::silu(at::conv2d(x.contiguous(format), w1, {},
+                                             /*stride=*/2, /*padding=*/1));
+    at::sigmoid(at::conv2d(y, w2)).sum().backward();
+    return w1.grad().abs().sum().item<double>() +
+           w2.grad().abs().sum().item<double>();
+  }
+
+  // A failed backward leaves nodes and their tensors in the thread's queue
+  // until the next one.
+  static void release_failed_graph() {
+    const at::Tensor one = at::ones({1});
+    one.set_requires_grad(true);
+    (one * 1.0).backward();
+  }
+};
+
+TEST_P(ConvolutionTest, RunsAndCounts) {
+  step(GetParam());
+  const int64_t before = allocator_.live_bytes();
+  const double first = step(GetParam());
+  EXPECT_EQ(allocator_.live_bytes(), before);
+  // At least the input and the first layer's output were live together.
+  EXPECT_GT(peak(), 4 * (4 * 16 * 20 * 20 + 4 * 32 * 10 * 10));
+  EXPECT_EQ(step(GetParam()), first);
+}
+
+TEST_P(ConvolutionTest, EveryFailedAllocationIsSurvived) {
+  at::set_num_threads(1);
+  const double expected = step(GetParam());
+  const int64_t before = allocator_.allocations();
+  step(GetParam());
+  const int64_t count = allocator_.allocations() - before;
+  ASSERT_GT(count, 20);
+  for (int64_t n = 1; n <= count; ++n) {
+    allocator_.fail_allocation(n);
+    EXPECT_THROW(step(GetParam()), c10::OutOfMemoryError) << "allocation " << n;
+    release_failed_graph();
+    EXPECT_EQ(allocator_.live_bytes(), start_) << "after allocation " << n;
+  }
+  EXPECT_EQ(step(GetParam()), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
+                         testing::Values(at::MemoryFormat::Contiguous,
+                                         at::MemoryFormat::ChannelsLast),
+                         [](const auto& info) {
+                           return info.param == at::MemoryFormat::Contiguous
+                                      ? "channels_first"
+                                      : "channels_last";
+                         });
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,356 @@
+#include "parallel/data_parallel/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "parallel/base/check.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kLayers = 6;
+constexpr int64_t kWidth = 40;  // 6.4 kB a layer: several buckets of 8 kB
+constexpr int64_t kBucketBytes = 8 << 10;
+
+// A chain of small dense layers with their arena, the same on every rank.
+struct Network {
+  std::vector<at::Tensor> weights;
+  std::vector<at::Tensor> biases;
+  std::optional<Arena> arena;
+
+  Network() {
+    for (int i = 0; i < kLayers; ++i) {
+      const at::Tensor index =
+          at::arange(kWidth * kWidth, at::kDouble) * (i + 1);
+      weights.push_back(at::sin(index).view({kWidth, kWidth}) / 6);
+      biases.push_back(at::cos(at::arange(kWidth, at::kDouble) + i));
+    }
+    std::vector<ArenaEntry> entries;
+    for (int i = 0; i < kLayers; ++i) {
+      entries.push_back({"weight " + std::to_string(i), &weights[i]});
+      entries.push_back({"bias " + std::to_string(i), &biases[i]});
+    }
+    arena.emplace(std::move(entries), true);
+  }
+
+  // `between` is called when backward has passed layer `where`.
+  at::Tensor loss(const at::Tensor& input, int where = -1,
+                  std::function<void()> between = nullptr) const;
+};
+
+// The identity, which reports that backward came by.
+struct Probe : torch::autograd::Function<Probe> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& x, std::function<void()>* call) {
+    context->saved_data["call"] = reinterpret_cast<int64_t>(call);
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      torch::autograd::variable_list gradients) {
+    (*reinterpret_cast<std::function<void()>*>(
+        context->saved_data["call"].toInt()))();
+    return {gradients[0], at::Tensor()};
+  }
+};
+
+at::Tensor Network::loss(const at::Tensor& input, int where,
+                         std::function<void()> between) const {
+  // Lives until the loss is gone: backward needs it.
+  static thread_local std::function<void()> call;
+  call = std::move(between);
+  at::Tensor x = input;
+  for (int i = 0; i < kLayers; ++i) {
+    if (i == where) x = Probe::apply(x, &call);
+    x = at::tanh(at::matmul(x, weights[i]) + biases[i]);
+  }
+  return at::mul(x, x).sum();
+}
+
+at::Tensor input_of(int rank, int micro_batch = 0) {
+  return at::sin(at::arange(8 * kWidth, at::kDouble) * 0.37 + 5 * rank +
+                 micro_batch)
+      .view({8, kWidth});
+}
+
+// What a plain all-reduce of every gradient after backward gives.
+at::Tensor plain_sum(Communicator& ranks, int micro_batches) {
+  Network network;
+  for (int i = 0; i < micro_batches; ++i) {
+    network.loss(input_of(ranks.rank(), i)).backward();
+  }
+  at::Tensor gradients = network.arena->gradients();
+  ranks.all_reduce(gradients);
+  return gradients;
+}
+
+class GradientReducerTest : public testing::TestWithParam<RankBackend> {
+ protected:
+  void run(int size, const std::function<void(Communicator&)>& body) const {
+    RankOptions options;
+    options.backend = GetParam();
+    run_ranks(
+        size, [&body](int, Communicator& ranks) { body(ranks); }, options);
+  }
+};
+
+TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
+  for (const int size : {2, 3}) {
+    run(size, [](Communicator& ranks) {
+      Network network;
+      GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+      EXPECT_GE(reducer.num_buckets(), 5);
+      const at::Tensor expected = plain_sum(ranks, 1);
+      for (int step = 0; step < 3; ++step) {
+        network.arena->zero_gradients();
+        reducer.begin(true);
+        network.loss(input_of(ranks.rank())).backward();
+        EXPECT_EQ(reducer.num_started(), reducer.num_buckets());
+        reducer.finish();
+        if (ranks.size() == 2) {
+          EXPECT_TRUE(at::equal(network.arena->gradients(), expected));
+        } else {
+          // Ring chunks of other ranges sum in another order.
+          EXPECT_TRUE(
+              at::allclose(network.arena->gradients(), expected, 1e-13, 1e-13));
+        }
+      }
+    });
+  }
+}
+
+TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    int64_t started_half_way = -1;
+    reducer.begin(true);
+    network
+        .loss(input_of(ranks.rank()), kLayers / 2,
+              [&] { started_half_way = reducer.num_started(); })
+        .backward();
+    EXPECT_GE(started_half_way, 1);
+    EXPECT_LT(started_half_way, reducer.num_buckets());
+    reducer.finish();
+  });
+}
+
+TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    for (int i = 0; i < 3; ++i) {
+      reducer.begin(i == 2);
+      network.loss(input_of(ranks.rank(), i)).backward();
+      EXPECT_EQ(reducer.num_started(), i == 2 ? reducer.num_buckets() : 0);
+    }
+    reducer.finish();
+    EXPECT_TRUE(at::equal(network.arena->gradients(), plain_sum(ranks, 3)));
+  });
+}
+
+TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    for (const int layer : {0, 3, kLayers - 1}) {
+      network.weights[layer].set_requires_grad(false);
+    }
+    reducer.begin(true);
+    network.loss(input_of(ranks.rank())).backward();
+    EXPECT_EQ(reducer.num_started(), reducer.num_buckets());
+    reducer.finish();
+    const at::Tensor expected = plain_sum(ranks, 1);
+    for (int64_t slot = 0; slot < 2 * kLayers; ++slot) {
+      const at::Tensor gradient =
+          network.arena->view(slot, network.arena->gradients());
+      if (network.arena->entry(slot).requires_grad()) {
+        EXPECT_TRUE(at::equal(gradient, network.arena->view(slot, expected)));
+      } else {
+        EXPECT_EQ(gradient.abs().sum().item<double>(), 0);
+      }
+    }
+  });
+}
+
+// A parameter that this rank's samples do not reach, and a rank without any.
+TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
+  run(3, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    if (ranks.rank() != 1) {
+      reducer.begin(true);
+      const at::Tensor x = input_of(0);
+      at::Tensor sum = at::matmul(x, network.weights[0]).sum();
+      if (ranks.rank() == 2) {
+        sum = sum + at::matmul(x, network.weights[5]).sum();
+      }
+      sum.backward();
+    }
+    reducer.finish();
+    const at::Tensor column =
+        input_of(0).sum(0).unsqueeze(1).expand({kWidth, kWidth});
+    EXPECT_TRUE(at::allclose(network.weights[0].grad(), column * 2));
+    EXPECT_TRUE(at::allclose(network.weights[5].grad(), column));
+    EXPECT_EQ(network.weights[2].grad().abs().sum().item<double>(), 0);
+  });
+}
+
+TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    for (int step = 0; step < 2; ++step) {
+      std::vector<at::Tensor> extra = {
+          at::full({7}, ranks.rank() + 1.0, at::kDouble),
+          at::full({2}, 5, at::kLong)};
+      reducer.begin(true);
+      network.loss(input_of(ranks.rank())).backward();
+      reducer.finish(extra);
+      EXPECT_TRUE(at::equal(extra[0], at::full({7}, 3.0, at::kDouble)));
+      EXPECT_TRUE(at::equal(extra[1], at::full({2}, 10, at::kLong)));
+    }
+  });
+}
+
+// Rank 1 fails at some point of its backward and completes the list; then all
+// repeat the step with the right result.
+TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
+  for (const int where : {1, 3, kLayers - 1}) {
+    run(3, [where](Communicator& ranks) {
+      Network network;
+      GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+      const at::Tensor expected = plain_sum(ranks, 1);
+      std::vector<at::Tensor> extra = {at::ones({3}, at::kDouble)};
+      reducer.begin(true);
+      if (ranks.rank() == 1) {
+        EXPECT_THROW(
+            network
+                .loss(input_of(1), where,
+                      [] { throw std::runtime_error("out of something"); })
+                .backward(),
+            std::runtime_error);
+        reducer.complete_with_zeros(extra);
+      } else {
+        network.loss(input_of(ranks.rank())).backward();
+        reducer.finish(extra);
+      }
+      EXPECT_TRUE(at::equal(extra[0], at::full({3}, 2.0, at::kDouble)));
+
+      network.arena->zero_gradients();
+      reducer.begin(true);
+      network.loss(input_of(ranks.rank())).backward();
+      reducer.finish();
+      EXPECT_TRUE(
+          at::allclose(network.arena->gradients(), expected, 1e-13, 1e-13));
+    });
+  }
+}
+
+// The failure came before the last micro-batch: nothing was started yet.
+TEST_P(GradientReducerTest,
+       AFailureBeforeTheLastMicroBatchCompletesTheListToo) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    if (ranks.rank() == 0) {
+      reducer.begin(false);
+      network.loss(input_of(0)).backward();
+      reducer.complete_with_zeros();
+    } else {
+      for (const bool last : {false, true}) {
+        reducer.begin(last);
+        network.loss(input_of(1)).backward();
+      }
+      reducer.finish();
+    }
+    const at::Tensor one = at::ones({1}, at::kLong);
+    ranks.all_reduce(one);
+    EXPECT_EQ(one.item<int64_t>(), 2) << "the ranks are out of step";
+  });
+}
+
+TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    reducer.begin(true);
+    network.loss(input_of(0)).backward();
+    EXPECT_THROW(network.loss(input_of(0)).backward(), CheckFailure);
+    EXPECT_THROW(reducer.begin(true), CheckFailure);
+    reducer.finish();
+  });
+}
+
+TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
+  run(2, [](Communicator& ranks) {
+    Network network;
+    {
+      GradientReducer first(*network.arena, ranks, kBucketBytes);
+      first.begin(true);
+    }
+    network.loss(input_of(ranks.rank())).backward();
+    network.arena->zero_gradients();
+    GradientReducer second(*network.arena, ranks, kBucketBytes);
+    second.begin(true);
+    network.loss(input_of(ranks.rank())).backward();
+    EXPECT_EQ(second.num_started(), second.num_buckets());
+    second.finish();
+    EXPECT_TRUE(at::equal(network.arena->gradients(), plain_sum(ranks, 1)));
+  });
+}
+
+TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
+  RankOptions options;
+  options.backend = GetParam();
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [](int rank, Communicator& ranks) {
+                     Network network;
+                     GradientReducer reducer(*network.arena, ranks,
+                                             kBucketBytes);
+                     ranks.barrier();
+                     if (rank == 1) throw std::runtime_error("rank 1 dies");
+                     EXPECT_THROW(
+                         {
+                           reducer.begin(true);
+                           network.loss(input_of(0)).backward();
+                           reducer.finish();
+                         },
+                         CommunicationError);
+                   },
+                   options),
+               std::runtime_error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
+                         testing::Values(RankBackend::kLocal,
+                                         RankBackend::kGloo),
+                         [](const testing::TestParamInfo<RankBackend>& info) {
+                           return info.param == RankBackend::kLocal ? "local"
+                                                                    : "gloo";
+                         });
+
+TEST(GradientReducerAloneTest, AGroupOfOneDoesNothing) {
+  const auto alone = make_single_communicator();
+  Network network;
+  Network plain;
+  plain.loss(input_of(0)).backward();
+  GradientReducer reducer(*network.arena, *alone);
+  EXPECT_EQ(reducer.num_buckets(), 0);
+  std::vector<at::Tensor> extra = {at::ones({3}, at::kDouble)};
+  reducer.begin(true);
+  network.loss(input_of(0)).backward();
+  reducer.finish(extra);
+  EXPECT_TRUE(at::equal(network.arena->gradients(), plain.arena->gradients()));
+  EXPECT_TRUE(at::equal(extra[0], at::ones({3}, at::kDouble)));
+}
+
+}  // namespace
+}  // namespace headroom

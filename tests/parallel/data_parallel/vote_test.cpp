@@ -1,0 +1,82 @@
+#include "parallel/data_parallel/vote.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "parallel/base/check.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+constexpr Outcome kOk = Outcome::kOk;
+constexpr Outcome kBad = Outcome::kNonFinite;
+constexpr Outcome kOom = Outcome::kOutOfMemory;
+
+struct Row {
+  std::vector<Ballot> ballots;
+  Verdict verdict;
+};
+
+// The table of the vote, in full for what two and three ranks can say.
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {{{kOk, false, 0}}, {kOk, false, -1}},
+      {{{kOk, true, 0}}, {kOk, true, -1}},
+      {{{kBad, false, 0}}, {kBad, false, 0}},
+      {{{kOk, false, 0}, {kOk, false, 1}}, {kOk, false, -1}},
+      {{{kOk, false, 0}, {kOk, true, 1}}, {kOk, true, -1}},
+      {{{kOk, false, 0}, {kBad, false, 1}}, {kBad, false, 1}},
+      {{{kBad, false, 0}, {kOk, false, 1}}, {kBad, false, 0}},
+      {{{kBad, false, 0}, {kBad, false, 1}}, {kBad, false, 0}},
+      {{{kOom, false, 0}, {kOk, true, 1}}, {kOom, true, 0}},
+      {{{kBad, false, 0}, {kOom, false, 1}}, {kOom, false, 1}},
+      {{{kOom, false, 0}, {kBad, false, 1}}, {kOom, false, 0}},
+      {{{kOom, false, 0}, {kOom, false, 1}}, {kOom, false, 0}},
+      {{{kBad, false, 0}, {kOom, true, 1}, {kOom, false, 2}}, {kOom, true, 1}},
+      {{{kOk, false, 0}, {kBad, false, 1}, {kBad, false, 2}}, {kBad, false, 1}},
+      {{{kBad, false, 0}, {kBad, false, 1}, {kOom, false, 2}},
+       {kOom, false, 2}},
+      {{{kBad, true, 2147483647}, {kOk, true, 7}}, {kBad, true, 2147483647}},
+  };
+  return rows;
+}
+
+TEST(VoteTest, TheTable) {
+  for (size_t i = 0; i < table().size(); ++i) {
+    EncodedBallot maxima = encode(table()[i].ballots.front());
+    for (const Ballot& ballot : table()[i].ballots) {
+      const EncodedBallot one = encode(ballot);
+      for (size_t k = 0; k < maxima.size(); ++k) {
+        maxima[k] = std::max(maxima[k], one[k]);
+      }
+    }
+    EXPECT_EQ(decode(maxima), table()[i].verdict) << "row " << i;
+  }
+}
+
+TEST(VoteTest, EveryRankLearnsTheSameVerdict) {
+  for (const Row& row : table()) {
+    if (row.ballots.size() < 2) continue;
+    run_ranks(static_cast<int>(row.ballots.size()),
+              [&row](int rank, Communicator& ranks) {
+                EXPECT_EQ(cast_vote(ranks, row.ballots[rank]), row.verdict);
+              });
+  }
+}
+
+TEST(VoteTest, OneRankDecidesAlone) {
+  const auto alone = make_single_communicator();
+  EXPECT_TRUE(cast_vote(*alone, {kOk, false, 0}).ok());
+  EXPECT_EQ(cast_vote(*alone, {kOom, true, 0}), (Verdict{kOom, true, 0}));
+}
+
+TEST(VoteTest, ANegativeRankIsRefused) {
+  EXPECT_THROW(encode({kOk, false, -1}), CheckFailure);
+}
+
+}  // namespace
+}  // namespace headroom
