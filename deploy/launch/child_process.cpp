@@ -194,13 +194,4 @@ std::string ChildProcess::last_words() const {
   return words;
 }
 
-std::string describe_exit(int exit_code) {
-  if (exit_code > 128 && exit_code != 130) {
-    const int signal = exit_code - 128;
-    return "was killed by signal " + std::to_string(signal) + " (" +
-           strsignal(signal) + ")";
-  }
-  return "ended with exit code " + std::to_string(exit_code);
-}
-
 }  // namespace headroom

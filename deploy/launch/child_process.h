@@ -61,7 +61,4 @@ class ChildProcess {
   std::unique_ptr<State> state_;
 };
 
-// "ended with exit code 3" or "was killed by signal 9 (Killed)".
-std::string describe_exit(int exit_code);
-
 }  // namespace headroom

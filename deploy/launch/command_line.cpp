@@ -120,27 +120,36 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
       suggestion(spelling, launch_spellings(command), help + " lists them"));
 }
 
-// CLI11's words for a missing or surplus value, as one of ours.
+// CLI11 complains only about how many values there are.
 [[noreturn]] void refuse_use(const std::string& command,
+                             const std::vector<Entry>& entries,
                              const CLI::ParseError& error) {
-  std::string what = error.what();
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  throw Error("command line", what,
-              "headroom " + command + " --help shows how to write it");
+  const std::string what = error.what();
+  const std::string spelling = what.substr(0, what.find(':'));
+  const std::string remedy =
+      "headroom " + command + " --help shows how to write it";
+  for (const Entry& entry : entries) {
+    if (!entry.option->check_name(spelling)) continue;
+    const std::string value_name = entry.run_flag ? entry.run_flag->value_name
+                                   : entry.launch_flag
+                                       ? entry.launch_flag->value_name
+                                       : "";
+    if (value_name.empty()) break;
+    throw Error("command line", spelling + " must be followed by " + value_name,
+                remedy);
+  }
+  throw Error("command line", what, remedy);
 }
 
 void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
-  const std::vector<std::string>& words = entry.option->results();
-  std::vector<std::string> values = words;
-  if (entry.repeatable) values = {words.at(use_index)};
+  // The parser counts each value of a longer list as a use.
+  if (!entry.repeatable && use_index > 0) return;
+  std::vector<std::string> values = entry.option->results();
+  if (entry.repeatable) values = {values.at(use_index)};
   if (!entry.absent_spelling.empty()) {
     line.notes.push_back(
         answer_unknown_flag(line.command, entry.absent_spelling, {}));
     return;
-  }
-  if (!entry.repeatable && use_index > 0) {
-    throw Error("command line", entry.option->get_name() + " is given twice",
-                "give it once");
   }
   if (entry.launch_flag != nullptr) {
     line.launch_flags[entry.launch_flag->spelling] =
@@ -163,16 +172,35 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   line.run_flags.push_back({entry.run_flag->spellings.front(), values});
 }
 
+// Of a flag with a list of values, two uses look like one with more.
+void refuse_repetition(const Entry& entry,
+                       const std::vector<std::string>& words) {
+  if (entry.repeatable || entry.run_flag == nullptr) return;
+  const auto is_use = [&](const std::string& word) {
+    const std::vector<std::string>& spellings = entry.run_flag->spellings;
+    return std::find(spellings.begin(), spellings.end(),
+                     word.substr(0, word.find('='))) != spellings.end();
+  };
+  const auto uses = std::count_if(words.begin(), words.end(), is_use);
+  if (uses > 1) {
+    throw Error("command line",
+                entry.run_flag->spellings.front() + " is given " +
+                    std::to_string(uses) + " times",
+                "give it once");
+  }
+}
+
 void parse_flags(CommandLine& line, std::vector<std::string> words) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
   const std::vector<Entry> entries = add_flags(app, line.command);
+  for (const Entry& entry : entries) refuse_repetition(entry, words);
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
-    refuse_use(line.command, error);
+    refuse_use(line.command, entries, error);
   }
   for (const std::string& word : app.remaining()) {
     refuse_word(line.command, word);

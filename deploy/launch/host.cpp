@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "coordinator/listen_address.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -114,10 +115,6 @@ std::string host_of(const std::string& host_and_port, const std::string& flag) {
     host = host.substr(1, host.size() - 2);
   }
   return host;
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 }  // namespace headroom

@@ -26,6 +26,5 @@ std::filesystem::path program_folder();
 
 // "HOST:PORT" -> HOST. Throws Error (exit 2) naming `flag` if it is not that.
 std::string host_of(const std::string& host_and_port, const std::string& flag);
-bool is_loopback(const std::string& host);
 
 }  // namespace headroom

@@ -77,7 +77,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom val --data my.yaml --weights w.safetensors --processes 2 "
         "--json"}},
       {"coordinator",
-       "the server that gives workers their ranks and plan, on its own",
+       "the server that gives workers ranks and a plan, on its own",
        true,
        {"headroom coordinator --listen 127.0.0.1:29500 --expected-workers 2 "
         "--data my.yaml --cfg yolov5n",

@@ -22,10 +22,6 @@ bool stderr_is_interactive() {
 
 Terminal::Terminal() : is_interactive_(stderr_is_interactive()) {}
 
-Terminal::~Terminal() {
-  if (!live_.empty()) write_all("\n");
-}
-
 size_t Terminal::width() const {
   winsize size{};
   if (!is_interactive_ || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) {
@@ -49,6 +45,12 @@ void Terminal::set_live(const std::string& line) {
   if (!is_interactive_ || line == live_) return;
   live_ = line;
   write_all(kClearLine + live_);
+}
+
+void Terminal::end_live() {
+  std::lock_guard lock(mutex_);
+  if (!live_.empty()) write_all("\n");
+  live_.clear();
 }
 
 void Terminal::write_all(const std::string& text) {

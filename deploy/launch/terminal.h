@@ -15,14 +15,15 @@ namespace headroom {
 class Terminal {
  public:
   Terminal();
-  // Leaves the live line where it stands, and the cursor below it.
-  ~Terminal();
+  ~Terminal() { end_live(); }
 
   bool is_interactive() const { return is_interactive_; }
   size_t width() const;  // characters; 0 when not interactive
 
   void print(const std::string& line);
   void set_live(const std::string& line);
+  // The live line becomes one that stays.
+  void end_live();
 
  private:
   void write_all(const std::string& text);

@@ -1,0 +1,197 @@
+#include "deploy/launch/agent.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "coordinator/control_client.h"
+#include "deploy/launch/child_output.h"
+#include "deploy/launch/child_process.h"
+#include "deploy/launch/host.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(20);
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options),
+        node_id_(host_name() + "-" + std::to_string(getpid())),
+        client_(ControlClient::connect(options.coordinator)) {}
+
+  RunEnd run() {
+    NodeRegistration node{.node_id = node_id_,
+                          .hostname = host_name(),
+                          .launcher_rank = options_.launcher_rank,
+                          .worker_ids = {}};
+    for (int k = 0; k < options_.processes; ++k) {
+      slots_.push_back({.worker_id = node_id_ + "-" + std::to_string(k)});
+      node.worker_ids.push_back(slots_.back().worker_id);
+    }
+    const RegisteredRun run =
+        client_->register_node(node, options_.registration_timeout);
+    start_workers(run);
+    return watch();
+  }
+
+ private:
+  struct Slot {
+    std::string worker_id;
+    std::unique_ptr<ChildProcess> process;  // null: could not be started
+    std::string failure;                    // why not
+    bool reported = false;
+
+    bool ended() const { return process == nullptr || process->exit_code(); }
+  };
+
+  void start_workers(const RegisteredRun& run) {
+    const RunConfig config =
+        parse_run_config(run.run_config_yaml, "the coordinator's run.yaml");
+    const int64_t threads =
+        config.threads > 0 ? config.threads
+                           : std::max(1, usable_cores() / options_.processes);
+    const std::string address = address_towards(options_.coordinator);
+    for (size_t k = 0; k < slots_.size(); ++k) {
+      Slot& slot = slots_[k];
+      ChildOptions child;
+      child.name = "worker " + slot.worker_id;
+      child.command = {
+          options_.worker_program.string(),
+          "--coordinator",
+          options_.coordinator,
+          "--node-id",
+          node_id_,
+          "--worker-id",
+          slot.worker_id,
+          "--local-rank",
+          std::to_string(options_.first_local_rank + static_cast<int>(k)),
+          "--threads",
+          std::to_string(threads),
+          "--advertise-host",
+          address};
+      child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
+      child.on_line = [this](const std::string& line) {
+        if (is_shown_at_once(line)) options_.print(line);
+      };
+      try {
+        slot.process = std::make_unique<ChildProcess>(std::move(child));
+      } catch (const Error& error) {
+        slot.failure = error.what();
+      }
+    }
+  }
+
+  void report_exits() {
+    for (Slot& slot : slots_) {
+      if (slot.reported || !slot.ended()) continue;
+      const int exit_code = slot.process ? *slot.process->exit_code() : 127;
+      try {
+        client_->report_exit(
+            slot.worker_id, exit_code,
+            slot.process ? slot.process->last_words() : slot.failure);
+        slot.reported = true;
+      } catch (const CommunicationError&) {
+        return;  // said again at the next tick, until the silence is too long
+      }
+    }
+  }
+
+  bool all_ended() const {
+    return std::all_of(slots_.begin(), slots_.end(),
+                       [](const Slot& slot) { return slot.ended(); });
+  }
+
+  void signal_workers(int signal) {
+    for (Slot& slot : slots_) {
+      if (slot.process) slot.process->send(signal);
+    }
+  }
+
+  void kill_lost(const std::vector<std::string>& lost) {
+    for (Slot& slot : slots_) {
+      if (slot.process &&
+          std::find(lost.begin(), lost.end(), slot.worker_id) != lost.end()) {
+        slot.process->send(SIGKILL);
+      }
+    }
+  }
+
+  // False when the run must not be waited for any longer.
+  bool answer_interrupts() {
+    const int count = options_.interrupts();
+    if (count == 0 || count == answered_interrupts_) return true;
+    answered_interrupts_ = count;
+    if (count > 1) return false;
+    try {
+      client_->drain("the agent on " + host_name() + " was asked to stop");
+      options_.print("stopping at the next committed step");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  RunEnd watch() {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point over_since = Clock::time_point::max();
+    while (true) {
+      report_exits();
+      const NodeOrders orders = client_->node_orders();
+      kill_lost(orders.lost_worker_ids);
+      if (orders.run_over && all_ended()) {
+        return {.exit_code = orders.exit_code, .reason = orders.reason};
+      }
+      const Clock::time_point now = Clock::now();
+      if (orders.run_over) over_since = std::min(over_since, now);
+      if (orders.run_over && now - over_since > options_.grace) {
+        signal_workers(SIGKILL);
+      }
+      if (!answer_interrupts()) {
+        signal_workers(SIGKILL);
+        return {130, "[agent] stopped at once", true};
+      }
+      if (orders.silence_seconds >
+          static_cast<double>(options_.silence_timeout.count())) {
+        signal_workers(SIGKILL);
+        return {5,
+                "[agent] the coordinator at " + options_.coordinator +
+                    " was silent for " +
+                    std::to_string(options_.silence_timeout.count()) +
+                    " s: see why it ended, then resume with headroom train "
+                    "--resume",
+                true};
+      }
+      std::this_thread::sleep_for(kTick);
+    }
+  }
+
+  const AgentOptions& options_;
+  const std::string node_id_;
+  std::unique_ptr<ControlClient> client_;
+  std::vector<Slot> slots_;
+  int answered_interrupts_ = 0;
+};
+
+}  // namespace
+
+std::filesystem::path find_worker_program() {
+  const std::filesystem::path program = program_folder() / "headroom-worker";
+  if (access(program.c_str(), X_OK) != 0) {
+    throw Error("launch", "there is no program " + program.string(),
+                "build it (cmake --build build --target headroom-worker); it "
+                "belongs beside headroom");
+  }
+  return program;
+}
+
+RunEnd run_agent(const AgentOptions& options) { return Agent(options).run(); }
+
+}  // namespace headroom

@@ -1,0 +1,49 @@
+// Agent: one per node. Registers the node with the coordinator, starts its
+// workers, reports their exits at once with their last words, kills those that
+// the coordinator gives up, and ends with the run.
+//
+// Threads: run_agent is called from main: the kernel ties the workers' lives to
+// the thread that started them.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace headroom {
+
+// How a run ended for this process; `reason` is one line.
+struct RunEnd {
+  int exit_code = 0;
+  std::string reason;
+  bool decided_here = false;  // not by the coordinator, so nobody else says it
+};
+
+struct AgentOptions {
+  std::string coordinator;  // HOST:PORT
+  int processes = 1;        // workers to start
+  int launcher_rank = 0;
+  int first_local_rank = 0;  // of its workers on this host
+  std::filesystem::path worker_program;
+  // Patience with a coordinator that does not answer.
+  std::chrono::milliseconds registration_timeout = std::chrono::seconds(30);
+  std::chrono::seconds silence_timeout = std::chrono::seconds(30);
+  // Time for workers to end by themselves once the run is over.
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
+  // Lines for people; called from several threads.
+  std::function<void(const std::string&)> print;
+  // How often this process was asked to stop: once drains the run, twice ends
+  // the workers at once.
+  std::function<int()> interrupts;
+};
+
+// headroom-worker beside this program. Throws Error (exit 2) that says where
+// it was looked for.
+std::filesystem::path find_worker_program();
+
+// Returns when the run is over and all workers have ended. Throws Error if the
+// coordinator refuses this node or never answers.
+RunEnd run_agent(const AgentOptions& options);
+
+}  // namespace headroom

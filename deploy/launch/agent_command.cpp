@@ -1,0 +1,36 @@
+// headroom agent: one node's agent for a coordinator that is there already.
+#include "deploy/launch/agent.h"
+
+#include "deploy/launch/commands.h"
+#include "deploy/launch/host.h"
+#include "deploy/launch/interrupts.h"
+#include "deploy/launch/launcher_environment.h"
+#include "deploy/launch/terminal.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+int agent_command(const CommandLine& line) {
+  if (!line.has("--coordinator")) {
+    throw Error("agent", "no coordinator is named",
+                "give --coordinator HOST:PORT");
+  }
+  Terminal terminal;
+  const LauncherPlace place =
+      launcher_place(process_environment()).value_or(LauncherPlace());
+  AgentOptions options;
+  options.coordinator = line.value_of("--coordinator", "");
+  host_of(options.coordinator, "--coordinator");
+  options.processes = line.count_of("--processes", 1);
+  options.launcher_rank = place.rank;
+  options.first_local_rank = place.local_rank * options.processes;
+  options.worker_program = find_worker_program();
+  options.print = [&](const std::string& text) { terminal.print(text); };
+  options.interrupts = interrupts::count;
+  const RunEnd end = run_agent(options);
+  const bool tell = end.decided_here || !line.has("--supervised");
+  if (tell && !end.reason.empty()) terminal.print(end.reason);
+  return end.exit_code;
+}
+
+}  // namespace headroom

@@ -1,0 +1,14 @@
+// The program's commands, one function and one file each. A command returns the
+// program's exit code; Errors are main's to print.
+#pragma once
+
+#include "deploy/launch/command_line.h"
+
+namespace headroom {
+
+int train_command(const CommandLine& line);  // val too
+int coordinator_command(const CommandLine& line);
+int agent_command(const CommandLine& line);
+int status_command(const CommandLine& line);
+
+}  // namespace headroom

@@ -1,0 +1,89 @@
+// headroom coordinator: the server on its own. The supervisor starts it with
+// the configuration and the way back as file descriptors.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "coordinator/server.h"
+#include "deploy/launch/commands.h"
+#include "deploy/launch/host.h"
+#include "deploy/launch/interrupts.h"
+#include "deploy/launch/run_name.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+
+namespace headroom {
+namespace {
+
+std::string text_behind(int fd) {
+  std::ifstream in("/proc/self/fd/" + std::to_string(fd));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+RunConfig configuration(const CommandLine& line) {
+  if (line.has("--config-fd")) {
+    return parse_run_config(text_behind(line.count_of("--config-fd", 1)),
+                            "the supervisor's run.yaml");
+  }
+  RunConfig config = run_config_from_flags("train", line.run_flags);
+  if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
+  config.processes = line.count_of("--expected-workers", 1);
+  check_run_config(config);
+  return config;
+}
+
+void tell_address(const CommandLine& line, const std::string& address) {
+  if (!line.has("--report-fd")) {
+    log::info("coordinator: listening on " + address);
+    return;
+  }
+  const int fd = line.count_of("--report-fd", 1);
+  const std::string text = address + "\n";
+  if (write(fd, text.data(), text.size()) !=
+      static_cast<ssize_t>(text.size())) {
+    throw Error("coordinator", "nobody reads the address that was asked for",
+                "start it without --report-fd", ExitCode::kResource);
+  }
+  close(fd);
+}
+
+}  // namespace
+
+int coordinator_command(const CommandLine& line) {
+  for (const std::string& note : line.notes) log::info(note);
+  ServerOptions options;
+  options.config = configuration(line);
+  options.listen = line.value_of("--listen", "127.0.0.1:0");
+  host_of(options.listen, "--listen");
+  options.expected_workers = line.count_of("--expected-workers", 1);
+  options.insecure_network = line.has("--insecure-network");
+  options.run_directory = line.value_of(
+      "--run-directory", new_run_directory(options.config).string());
+  const bool is_supervised = line.has("--report-fd");
+
+  const std::unique_ptr<Server> server = Server::start(options);
+  tell_address(line, server->address());
+  int answered = 0;
+  while (!server->wait_until_over(std::chrono::milliseconds(100))) {
+    const int count = interrupts::count();
+    if (count > 1) break;
+    if (count > answered) {
+      answered = count;
+      server->drain("the coordinator was asked to stop");
+    }
+  }
+  server->stop();
+  const RunStatus status = server->status();
+  if (!is_supervised && !status.reason.empty()) {
+    log::info("coordinator: " + status.state + ": " + status.reason);
+  }
+  return status.over() ? status.exit_code
+                       : static_cast<int>(ExitCode::kInterrupted);
+}
+
+}  // namespace headroom

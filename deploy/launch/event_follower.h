@@ -1,0 +1,38 @@
+// EventFollower: a thread that follows a run's events until its end.
+//
+// Threads: take() and final_status() from any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordinator/control_client.h"
+
+namespace headroom {
+
+class EventFollower {
+ public:
+  explicit EventFollower(const std::string& coordinator);
+  // Waits for the stream to end: stop the coordinator first.
+  ~EventFollower();
+
+  // The events since the last call, old ones first.
+  std::vector<EventRecord> take();
+  // The status at the run's end, once it has ended.
+  std::optional<RunStatus> final_status() const;
+
+ private:
+  void follow();
+
+  std::unique_ptr<ControlClient> client_;
+  mutable std::mutex mutex_;  // guards the two below
+  std::vector<EventRecord> events_;
+  std::optional<RunStatus> final_status_;
+  std::thread thread_;
+};
+
+}  // namespace headroom

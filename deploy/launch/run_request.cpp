@@ -1,0 +1,162 @@
+#include "deploy/launch/run_request.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "configs/data_config.h"
+#include "configs/knobs.h"
+#include "configs/model_table.h"
+#include "configs/strict_yaml.h"
+#include "deploy/launch/run_name.h"
+#include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
+
+namespace headroom {
+namespace {
+
+std::set<std::string> keys_given(const std::vector<FlagUse>& uses) {
+  std::set<std::string> keys;
+  for (const FlagUse& use : uses) {
+    if (use.spelling == "--set") {
+      for (const std::string& word : use.values) {
+        keys.insert(word.substr(0, word.find('=')));
+      }
+    } else if (const Flag* flag = find_flag(use.spelling)) {
+      keys.insert(flag->keys.begin(), flag->keys.end());
+    }
+  }
+  return keys;
+}
+
+std::string shown(const std::string& value) {
+  return value.empty() ? "''" : value;
+}
+
+// Workers start in the same folder today, but a resumed run may not.
+void make_absolute(std::string& path) {
+  std::error_code ignored;
+  if (!path.empty() && std::filesystem::exists(path, ignored)) {
+    path = std::filesystem::absolute(path).lexically_normal().string();
+  }
+}
+
+// What can be refused without a single process started.
+void check_files(const RunConfig& config) {
+  if (!config.cfg.empty()) load_model_table(config.cfg);
+  if (!config.synthetic_input) load_data_config(config.data);
+  if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
+    throw Error("weights", "there is no file " + config.weights,
+                "give a .safetensors file, or leave --weights out");
+  }
+}
+
+int workers_per_agent(const RunConfig& config, bool is_resumed,
+                      bool processes_given, int num_agents) {
+  if (is_resumed && !processes_given && config.processes > 0) {
+    if (config.processes % num_agents != 0) {
+      throw Error("resume",
+                  "the run has " + std::to_string(config.processes) +
+                      " processes and there are " + std::to_string(num_agents) +
+                      " agents",
+                  "give --processes N, the number per agent");
+    }
+    return static_cast<int>(config.processes) / num_agents;
+  }
+  if (config.processes > 0) return static_cast<int>(config.processes);
+  if (config.layout.empty()) return 1;
+  return std::max(1, parse_layout(config.layout).world_size() / num_agents);
+}
+
+void check_mpi(const RunConfig& config,
+               const std::optional<LauncherPlace>& place, int workers) {
+  if (config.backend != "mpi" || workers == 1) return;
+  if (place) {
+    throw Error("mpi",
+                "--backend mpi needs one worker per slot of " +
+                    place->launcher + ", but --processes is " +
+                    std::to_string(workers),
+                "start more slots (-np N) with --processes 1");
+  }
+  throw Error("mpi",
+              "--backend mpi with " + std::to_string(workers) +
+                  " processes, but no mpirun started this one",
+              "use mpirun -np " + std::to_string(workers) +
+                  " headroom ... --processes 1, or another --backend");
+}
+
+}  // namespace
+
+RunConfig resumed_config(const std::string& run_directory,
+                         const std::vector<FlagUse>& uses,
+                         std::vector<std::string>& notes) {
+  const std::string file = run_directory + "/run.yaml";
+  const RunConfig saved =
+      parse_run_config(read_config_file(file, "resume"), file);
+  RunConfig base = saved;
+  const std::set<std::string> given = keys_given(uses);
+  if (given.contains("processes") || given.contains("layout") ||
+      given.contains("micro_batch_size")) {
+    base.processes = 0;
+    base.layout.clear();
+    base.micro_batch_size = 0;
+  }
+  RunConfig config = overlay_flags(base, uses);
+  config.command = saved.command;
+  config.resume = run_directory;
+  for (const Knob& knob : knobs()) {
+    const std::string before = value_text(saved, knob);
+    const std::string after = value_text(config, knob);
+    if (before == after || knob.key == "resume") continue;
+    notes.push_back("resume: " + knob.key + " was " + shown(before) +
+                    " and is now " +
+                    (given.contains(knob.key) ? shown(after) : "chosen anew"));
+  }
+  return config;
+}
+
+RunRequest make_run_request(const CommandLine& line,
+                            const std::optional<LauncherPlace>& place,
+                            int cores) {
+  RunRequest request;
+  RunConfig& config = request.config;
+  config = run_config_from_flags(line.command, line.run_flags);
+  const bool is_resumed = !config.resume.empty();
+  if (is_resumed) {
+    request.run_directory =
+        run_directory_to_resume(project_folder(config),
+                                config.resume == "latest" ? "" : config.resume)
+            .string();
+    config =
+        resumed_config(request.run_directory, line.run_flags, request.notes);
+  } else {
+    request.run_directory = new_run_directory(config).string();
+  }
+  if (config.cfg.empty() && config.weights.empty() &&
+      config.command == "train") {
+    config.cfg = "yolov5s";
+    request.notes.push_back(
+        "no --cfg and no --weights: training yolov5s from scratch");
+  }
+  request.num_agents = place ? place->size : 1;
+  request.workers_per_agent = workers_per_agent(
+      config, is_resumed, keys_given(line.run_flags).contains("processes"),
+      request.num_agents);
+  config.processes = request.workers_per_agent;
+  check_run_config(config, request.num_agents);
+  check_mpi(config, place, request.workers_per_agent);
+  check_files(config);
+  for (std::string* path :
+       {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
+    make_absolute(*path);
+  }
+  config.processes = request.expected_workers();
+  if (config.threads == 0) {
+    const int workers_here =
+        request.workers_per_agent * (place ? place->local_size : 1);
+    config.threads = std::max(1, cores / workers_here);
+  }
+  return request;
+}
+
+}  // namespace headroom

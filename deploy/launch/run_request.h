@@ -1,0 +1,45 @@
+// RunRequest: the run that a command line asks for, all open questions about
+// its processes answered: how many agents with how many workers each, with how
+// many threads, into which folder.
+//
+// Throws: Error (exit 2) with one line. Touches the file system only to look.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "deploy/launch/command_line.h"
+#include "deploy/launch/launcher_environment.h"
+
+namespace headroom {
+
+struct RunRequest {
+  // What everybody gets. `processes` is the number of workers of all agents,
+  // `threads` is set, `resume` is "" or an absolute folder, and paths of files
+  // that exist are absolute.
+  RunConfig config;
+  std::string run_directory;  // absolute
+  int num_agents = 1;
+  int workers_per_agent = 1;
+  std::vector<std::string> notes;  // lines to say to the user
+
+  int expected_workers() const { return num_agents * workers_per_agent; }
+};
+
+// `line` is of train or val. `place` is this process's under a launcher; each
+// of the launcher's processes becomes an agent. `cores` are those of this host.
+RunRequest make_run_request(const CommandLine& line,
+                            const std::optional<LauncherPlace>& place,
+                            int cores);
+
+// The flags' configuration over that of the run in `run_directory`: everything
+// is restored; of processes, layout and micro-batch either all are or, when one
+// is given, none (their old values may not fit the new one). `notes` gets a
+// line for each value that changes.
+RunConfig resumed_config(const std::string& run_directory,
+                         const std::vector<FlagUse>& uses,
+                         std::vector<std::string>& notes);
+
+}  // namespace headroom

@@ -1,0 +1,73 @@
+#include "deploy/launch/run_result.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+
+namespace headroom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json summary_of(const std::string& text) {
+  Json summary = Json::parse(text, nullptr, false);
+  return summary.is_object() ? summary : Json::object();
+}
+
+std::string metric(const Json& summary, const char* key, const char* name) {
+  if (!summary.contains(key) || !summary[key].is_number()) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "  %s %.3f", name,
+                summary[key].get<double>());
+  return text;
+}
+
+}  // namespace
+
+std::string result_text(const RunConfig& config, const RunStatus& status) {
+  const Json summary = summary_of(status.result_json);
+  const std::string metrics =
+      metric(summary, "precision", "P") + metric(summary, "recall", "R") +
+      metric(summary, "map50", "mAP50") + metric(summary, "map", "mAP");
+  std::string text =
+      "results:" + (metrics.empty() ? "  (no validation)" : metrics) +
+      "\nin:       " + status.run_directory + "\nend:      " + status.reason +
+      "\n";
+  const std::string best = status.run_directory + "/weights/best.safetensors";
+  if (config.command == "train" && std::filesystem::exists(best)) {
+    text += "judge:    headroom val " +
+            (config.data.empty() ? "" : "--data " + config.data + " ") +
+            "--weights " + best + "\n";
+  }
+  return text;
+}
+
+std::string result_json(const RunEnd& end, const std::string& run_directory,
+                        const std::string& summary_json) {
+  Json document = summary_of(summary_json);
+  document["exit_code"] = end.exit_code;
+  document["reason"] = end.reason;
+  document["run_directory"] = run_directory;
+  // A reason may hold whatever a dying process wrote.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string resume_hint(const RunEnd& end, const std::string& run_directory) {
+  const bool is_resumable =
+      end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
+      end.exit_code == static_cast<int>(ExitCode::kResource);
+  std::error_code ignored;
+  const std::filesystem::path checkpoints =
+      std::filesystem::path(run_directory) / "checkpoints";
+  if (!is_resumable || end.reason.find("--resume") != std::string::npos ||
+      !std::filesystem::is_directory(checkpoints, ignored) ||
+      std::filesystem::is_empty(checkpoints, ignored)) {
+    return "";
+  }
+  return "go on with: headroom train --resume " + run_directory;
+}
+
+}  // namespace headroom

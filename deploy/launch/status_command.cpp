@@ -1,0 +1,64 @@
+// headroom status: what a coordinator's run is doing.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "coordinator/control_client.h"
+#include "deploy/launch/commands.h"
+#include "deploy/launch/host.h"
+#include "deploy/launch/interrupts.h"
+#include "deploy/launch/status_table.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+void show(const RunStatus& status, bool json, bool on_top) {
+  if (on_top) std::fputs("\033[H\033[J", stdout);
+  const std::string text =
+      json ? status_json(status) + "\n" : status_table(status);
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+RunStatus status_of(ControlClient& client, const std::string& address) {
+  try {
+    return client.status();
+  } catch (const CommunicationError&) {
+    throw Error("status", "no coordinator answers at " + address,
+                "it ends with its run; headroom train prints its address when "
+                "it starts",
+                ExitCode::kResource);
+  }
+}
+
+}  // namespace
+
+int status_command(const CommandLine& line) {
+  if (!line.has("--coordinator")) {
+    throw Error("status", "no coordinator is named",
+                "give --coordinator HOST:PORT");
+  }
+  const std::string address = line.value_of("--coordinator", "");
+  host_of(address, "--coordinator");
+  const std::unique_ptr<ControlClient> client = ControlClient::connect(address);
+  const bool json = line.has("--json");
+  const bool watch = line.has("--watch");
+  const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
+  RunStatus status = status_of(*client, address);
+  show(status, json, on_top);
+  while (watch && !status.over() && interrupts::count() == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    try {
+      status = client->status();
+    } catch (const CommunicationError&) {
+      break;  // the coordinator has ended with its run
+    }
+    show(status, json, on_top);
+  }
+  return 0;
+}
+
+}  // namespace headroom

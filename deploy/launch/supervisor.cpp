@@ -1,0 +1,251 @@
+#include "deploy/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "coordinator/control_client.h"
+#include "coordinator/run_ending.h"
+#include "deploy/launch/child_output.h"
+#include "deploy/launch/child_process.h"
+#include "deploy/launch/event_follower.h"
+#include "deploy/launch/progress_reporter.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kStatusInterval = std::chrono::milliseconds(250);
+constexpr auto kStartTimeout = std::chrono::seconds(30);
+// A child's end may be seen before the run's, whose consequence it is.
+constexpr auto kPatience = std::chrono::seconds(3);
+constexpr auto kGrace = std::chrono::seconds(15);
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {
+    HEADROOM_CHECK(fd >= 0, "out of file descriptors");
+  }
+  ~FileDescriptor() { close(fd_); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A file without a name that holds `text`.
+std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
+  auto file =
+      std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));
+  const ssize_t written = write(file->get(), text.data(), text.size());
+  HEADROOM_CHECK(written == static_cast<ssize_t>(text.size()), "memory file");
+  return file;
+}
+
+// "the coordinator was killed by signal 9 (Killed); its last words: …"; a
+// refusal speaks for itself.
+RunEnd end_of_child(ChildProcess& child) {
+  const int exit_code = *child.exit_code();
+  const std::string words = telling_line(child.last_words());
+  const bool is_refusal = words.starts_with('[') && exit_code < 128;
+  if (is_refusal) return {exit_code == 0 ? 5 : exit_code, words};
+  return {static_cast<int>(ExitCode::kResource),
+          "[launch] the " + child.name() + " " + describe_exit(exit_code) +
+              (words.empty() ? "" : "; its last words: " + words)};
+}
+
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, Terminal& terminal)
+      : options_(options),
+        terminal_(terminal),
+        reporter_(terminal.is_interactive()) {}
+
+  SupervisedRun run() {
+    std::optional<RunEnd> end = start();
+    if (!end) end = follow();
+    finish();
+    return {*end, status_};
+  }
+
+ private:
+  ChildOptions child_options(const std::string& name) {
+    ChildOptions child;
+    child.name = name;
+    child.command = {options_.headroom_program.string(), name};
+    child.on_line = [this](const std::string& line) {
+      if (is_shown_at_once(line)) terminal_.print(line);
+    };
+    return child;
+  }
+
+  // Nothing if all is well.
+  std::optional<RunEnd> start() {
+    const RunRequest& request = options_.request;
+    const auto config = memory_file(to_yaml(request.config));
+    int report[2];
+    HEADROOM_CHECK(pipe2(report, O_CLOEXEC) == 0, "out of file descriptors");
+    const FileDescriptor reading(report[0]);
+    {
+      const FileDescriptor writing(report[1]);
+      ChildOptions child = child_options("coordinator");
+      for (const std::string& word : std::vector<std::string>{
+               "--config-fd", std::to_string(config->get()), "--report-fd",
+               std::to_string(writing.get()), "--run-directory",
+               request.run_directory, "--listen", options_.listen,
+               "--expected-workers",
+               std::to_string(request.expected_workers())}) {
+        child.command.push_back(word);
+      }
+      if (options_.insecure_network) {
+        child.command.push_back("--insecure-network");
+      }
+      child.passed_fds = {config->get(), writing.get()};
+      coordinator_ = std::make_unique<ChildProcess>(std::move(child));
+    }
+    if (!wait_for_address(reading.get())) {
+      if (!coordinator_->wait(std::chrono::seconds(1))) {
+        return RunEnd{5, "[launch] the coordinator did not listen within 30 s"};
+      }
+      return end_of_child(*coordinator_);
+    }
+    if (options_.on_address) options_.on_address(address_);
+    ChildOptions child = child_options("agent");
+    for (const std::string& word : std::vector<std::string>{
+             "--supervised", "--coordinator", address_, "--processes",
+             std::to_string(request.workers_per_agent)}) {
+      child.command.push_back(word);
+    }
+    agent_ = std::make_unique<ChildProcess>(std::move(child));
+    client_ = ControlClient::connect(address_);
+    follower_ = std::make_unique<EventFollower>(address_);
+    return std::nullopt;
+  }
+
+  // False when the coordinator closed the pipe without a word, or is late.
+  bool wait_for_address(int fd) {
+    const Clock::time_point end = Clock::now() + kStartTimeout;
+    while (Clock::now() < end && options_.interrupts() < 2) {
+      pollfd waiting{fd, POLLIN, 0};
+      if (poll(&waiting, 1, 100) <= 0) continue;
+      char buffer[512];
+      const ssize_t count = read(fd, buffer, sizeof buffer);
+      if (count <= 0) return false;
+      address_.append(buffer, static_cast<size_t>(count));
+      if (address_.ends_with('\n')) {
+        address_.pop_back();
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void show(const ProgressReporter::Output& output) {
+    for (const std::string& line : output.lines) terminal_.print(line);
+    if (output.live) terminal_.set_live(*output.live);
+  }
+
+  void show_news(Clock::time_point now) {
+    for (const EventRecord& event : follower_->take()) {
+      show(reporter_.event(event, now));
+    }
+    if (now - last_status_ < kStatusInterval) return;
+    last_status_ = now;
+    try {
+      status_ = client_->status();
+      show(reporter_.update(status_.progress, terminal_.width(), now));
+    } catch (const Error&) {
+      // Its process tells more: end_of_the_children().
+    }
+  }
+
+  // The run's end as told by a child that ended before its time.
+  std::optional<RunEnd> end_of_the_children(Clock::time_point now) {
+    ChildProcess* first = nullptr;
+    if (agent_->exit_code()) first = agent_.get();
+    if (coordinator_->exit_code()) first = coordinator_.get();
+    if (first == nullptr) return std::nullopt;
+    if (!child_ended_) child_ended_ = now;
+    if (now - *child_ended_ < kPatience) return std::nullopt;
+    if (status_.over()) return RunEnd{status_.exit_code, status_.reason};
+    return end_of_child(*first);
+  }
+
+  std::optional<RunEnd> answer_interrupts() {
+    const int count = options_.interrupts();
+    if (count == 0 || count == answered_interrupts_) return std::nullopt;
+    answered_interrupts_ = count;
+    if (count == 1) {
+      try {
+        client_->drain("interrupted");
+        terminal_.print(
+            "stopping at the next committed step (Ctrl-C again to stop at "
+            "once)");
+        return std::nullopt;
+      } catch (const Error&) {
+        // Nobody is there to stop gently.
+      }
+    }
+    return RunEnd{130, "stopped at once"};
+  }
+
+  RunEnd follow() {
+    while (true) {
+      const Clock::time_point now = Clock::now();
+      show_news(now);
+      if (const std::optional<RunStatus> last = follower_->final_status()) {
+        status_ = *last;
+        show_news(now);
+        return {status_.exit_code, status_.reason};
+      }
+      if (auto end = answer_interrupts()) return *end;
+      if (auto end = end_of_the_children(now)) return *end;
+      std::this_thread::sleep_for(kTick);
+    }
+  }
+
+  void finish() {
+    const bool is_over = status_.over();
+    // The coordinator stays until its agents know the outcome.
+    if (agent_ && !(is_over && agent_->wait(kGrace))) {
+      agent_->send(SIGKILL);  // its workers die with it
+    }
+    if (coordinator_ && !(is_over && coordinator_->wait(kGrace))) {
+      coordinator_->terminate(std::chrono::seconds(0));
+    }
+    follower_.reset();
+  }
+
+  const SupervisorOptions& options_;
+  Terminal& terminal_;
+  ProgressReporter reporter_;
+  std::string address_;
+  RunStatus status_;
+  Clock::time_point last_status_{};
+  std::optional<Clock::time_point> child_ended_;
+  int answered_interrupts_ = 0;
+  std::unique_ptr<ControlClient> client_;
+  std::unique_ptr<EventFollower> follower_;
+  // Ended before the follower, which waits for the coordinator's end.
+  std::unique_ptr<ChildProcess> coordinator_;
+  std::unique_ptr<ChildProcess> agent_;
+};
+
+}  // namespace
+
+SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal) {
+  return Supervisor(options, terminal).run();
+}
+
+}  // namespace headroom

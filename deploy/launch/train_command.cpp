@@ -1,0 +1,194 @@
+// headroom train, headroom val: alone, the supervisor of one machine; under a
+// launcher, one agent of many, rank 0 with the coordinator beside it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "coordinator/listen_address.h"
+#include "deploy/launch/commands.h"
+#include "deploy/launch/host.h"
+#include "deploy/launch/interrupts.h"
+#include "deploy/launch/launcher_environment.h"
+#include "deploy/launch/rendezvous.h"
+#include "deploy/launch/run_request.h"
+#include "deploy/launch/run_result.h"
+#include "deploy/launch/supervisor.h"
+#include "parallel/base/check.h"
+#include "proto/version.h"
+
+namespace headroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
+
+// Every process of a launcher's job sees the same mistake; rank 0 says it, and
+// its end makes the launcher end the others. Returns false if that happened.
+bool is_mine_to_say(const LauncherPlace& place) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const Clock::time_point end = Clock::now() + kPatience;
+  while (place.rank > 0 && Clock::now() < end) {
+    if (interrupts::count() > 0) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+int run_as_agent(const std::string& coordinator, int processes,
+                 const LauncherPlace& place, Terminal& terminal) {
+  AgentOptions options;
+  options.coordinator = coordinator;
+  options.processes = processes;
+  options.launcher_rank = place.rank;
+  options.first_local_rank = place.local_rank * processes;
+  options.worker_program = find_worker_program();
+  options.print = [&](const std::string& line) { terminal.print(line); };
+  options.interrupts = interrupts::count;
+  const RunEnd end = run_agent(options);
+  if (end.decided_here) terminal.print(end.reason);
+  return end.exit_code;
+}
+
+std::string wait_for_address(const RendezvousFolder& folder,
+                             const LauncherPlace& place) {
+  const Clock::time_point end = Clock::now() + kRendezvousTimeout;
+  while (Clock::now() < end && interrupts::count() == 0) {
+    if (auto address = read_address(folder, place.job_id)) return *address;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw Error("rendezvous",
+              "rank 0 left no address in " + folder.path.string() + " within " +
+                  std::to_string(kRendezvousTimeout.count()) + " s",
+              "see what rank 0 says; the folder must be shared by all hosts",
+              ExitCode::kResource);
+}
+
+// Where the coordinator of this process's run listens.
+std::string listen_address(const CommandLine& line,
+                           const std::optional<LauncherPlace>& place) {
+  if (!place || (place->one_host() && !line.has("--coordinator"))) {
+    return "127.0.0.1:0";
+  }
+  const std::string address = line.has("--coordinator")
+                                  ? line.value_of("--coordinator", "")
+                                  : host_address() + ":0";
+  if (!is_loopback(host_of(address, "--coordinator")) &&
+      !line.has("--insecure-network")) {
+    throw Error("network",
+                "the coordinator would listen on " + address +
+                    ", beyond loopback, where this version neither encrypts "
+                    "nor authenticates control traffic",
+                "on a private network, allow it with --insecure-network");
+  }
+  return address;
+}
+
+std::string headline(const RunRequest& request) {
+  const RunConfig& config = request.config;
+  const std::string model = config.cfg.empty() ? config.weights : config.cfg;
+  return "headroom " + std::string(kVersion) + " " + config.command + ": " +
+         std::filesystem::path(model).filename().string() + ", " +
+         std::to_string(config.image_height) + " x " +
+         std::to_string(config.image_width) + ", batch " +
+         std::to_string(config.global_batch_size) + ", processes " +
+         std::to_string(request.expected_workers()) + " x " +
+         std::to_string(config.threads) +
+         (config.threads == 1 ? " thread" : " threads") + "; results in " +
+         request.run_directory;
+}
+
+int report(const RunRequest& request, const SupervisedRun& run, bool json,
+           Terminal& terminal) {
+  terminal.end_live();
+  if (json) {
+    std::puts(
+        result_json(run.end, request.run_directory, run.status.result_json)
+            .c_str());
+  } else if (run.end.exit_code == 0) {
+    std::fputs(result_text(request.config, run.status).c_str(), stdout);
+  }
+  if (run.end.exit_code != 0) {
+    terminal.print(run.end.reason);
+    const std::string hint = resume_hint(run.end, request.run_directory);
+    if (!hint.empty()) terminal.print(hint);
+  }
+  return run.end.exit_code;
+}
+
+int run_with_coordinator(const CommandLine& line, const RunRequest& request,
+                         const std::optional<LauncherPlace>& place,
+                         const std::optional<RendezvousFolder>& folder,
+                         Terminal& terminal) {
+  SupervisorOptions options;
+  options.request = request;
+  options.listen = listen_address(line, place);
+  options.insecure_network = line.has("--insecure-network");
+  options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
+  options.interrupts = interrupts::count;
+  options.on_address = [&](const std::string& address) {
+    if (folder) publish_address(*folder, place->job_id, address);
+    terminal.print("processes and plan: headroom status --coordinator " +
+                   address);
+  };
+  find_worker_program();  // before anything is started
+  for (const std::string& note : line.notes) terminal.print(note);
+  for (const std::string& note : request.notes) terminal.print(note);
+  terminal.print(headline(request));
+  const SupervisedRun run = supervise(options, terminal);
+  if (folder) withdraw_address(*folder, place->job_id);
+  return report(request, run, line.has("--json"), terminal);
+}
+
+int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
+                    Terminal& terminal) {
+  const RunRequest request = make_run_request(line, place, usable_cores());
+  std::optional<RendezvousFolder> folder;
+  if (place.size > 1 && !line.has("--coordinator")) {
+    folder =
+        rendezvous_folder(place, line.value_of("--rendezvous", ""),
+                          std::filesystem::temp_directory_path(), geteuid());
+    prepare_folder(*folder, geteuid());
+  }
+  if (place.rank == 0) {
+    return run_with_coordinator(line, request, place, folder, terminal);
+  }
+  const std::string address = folder ? wait_for_address(*folder, place)
+                                     : line.value_of("--coordinator", "");
+  return run_as_agent(address, request.workers_per_agent, place, terminal);
+}
+
+int join_run(const CommandLine& line, Terminal& terminal) {
+  const RunConfig config = run_config_from_flags(line.command, line.run_flags);
+  terminal.print("joining the run of the coordinator at " +
+                 line.value_of("--coordinator", "") +
+                 ": of the flags, --processes alone counts");
+  return run_as_agent(line.value_of("--coordinator", ""),
+                      std::max(1, static_cast<int>(config.processes)),
+                      LauncherPlace(), terminal);
+}
+
+}  // namespace
+
+int train_command(const CommandLine& line) {
+  Terminal terminal;
+  const std::optional<LauncherPlace> place =
+      launcher_place(process_environment());
+  if (!place) {
+    if (line.has("--coordinator")) return join_run(line, terminal);
+    const RunRequest request =
+        make_run_request(line, std::nullopt, usable_cores());
+    return run_with_coordinator(line, request, std::nullopt, std::nullopt,
+                                terminal);
+  }
+  try {
+    return run_in_launcher(line, *place, terminal);
+  } catch (const Error& error) {
+    if (is_mine_to_say(*place)) throw;
+    return static_cast<int>(error.exit_code());
+  }
+}
+
+}  // namespace headroom

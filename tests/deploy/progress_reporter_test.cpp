@@ -1,0 +1,110 @@
+#include "deploy/launch/progress_reporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace headroom {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TimePoint at(int64_t second) { return TimePoint() + seconds(second); }
+
+// Step `step` of 10 epochs of 4 steps.
+RunProgress after(int64_t step) {
+  RunProgress progress;
+  progress.step = step;
+  progress.num_steps = 40;
+  progress.num_epochs = 10;
+  progress.steps_per_epoch = 4;
+  progress.epoch = (step - 1) / 4;
+  progress.step_in_epoch = (step - 1) % 4 + 1;
+  progress.phase = "train";
+  return progress;
+}
+
+EventRecord validation(int64_t epoch) {
+  EventRecord event;
+  event.event = "validation";
+  event.step = (epoch + 1) * 4;
+  event.reason = "validated epoch " + std::to_string(epoch);
+  return event;
+}
+
+TEST(EtaEstimate, FromTheStepsSeenSoFar) {
+  EtaEstimate eta;
+  EXPECT_FALSE(eta.update(after(10), at(100)));  // a resumed run
+  EXPECT_FALSE(eta.update(after(10), at(101)));
+  EXPECT_DOUBLE_EQ(*eta.update(after(20), at(105)), 10.0);
+  EXPECT_DOUBLE_EQ(*eta.update(after(40), at(115)), 0.0);
+  EXPECT_FALSE(EtaEstimate().update(RunProgress(), at(0)));
+}
+
+TEST(ProgressReporter, OnATerminalOneLineLives) {
+  ProgressReporter reporter(true);
+  const auto output = reporter.update(after(3), 200, at(0));
+  EXPECT_THAT(output.lines, IsEmpty());
+  ASSERT_TRUE(output.live);
+  EXPECT_THAT(*output.live, HasSubstr("epoch 1/10  3/4"));
+}
+
+TEST(ProgressReporter, OnATerminalEachValidationStays) {
+  ProgressReporter reporter(true);
+  EXPECT_THAT(reporter.event(validation(0), at(0)).lines,
+              ElementsAre("validated epoch 0"));
+  EXPECT_THAT(reporter.event(validation(1), at(1)).lines,
+              ElementsAre("validated epoch 1"));
+}
+
+TEST(ProgressReporter, InALogOneLinePerEpochAtMostOneInTenSeconds) {
+  ProgressReporter reporter(false);
+  EXPECT_THAT(reporter.update(after(4), 0, at(0)).lines,
+              ElementsAre(HasSubstr("epoch 1/10  4/4")));
+  EXPECT_THAT(reporter.update(after(4), 0, at(11)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(8), 0, at(5)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(12), 0, at(12)).lines,
+              ElementsAre(HasSubstr("epoch 3/10  4/4")));
+}
+
+TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
+  ProgressReporter reporter(false);
+  EXPECT_THAT(reporter.update(after(1), 0, at(0)).lines,
+              ElementsAre(HasSubstr("epoch 1/10  1/4")));
+  EXPECT_THAT(reporter.update(after(2), 0, at(59)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(2), 0, at(60)).lines,
+              ElementsAre(HasSubstr("epoch 1/10  2/4")));
+}
+
+TEST(ProgressReporter, InALogTheLastEpochIsAlwaysTold) {
+  ProgressReporter reporter(false);
+  reporter.update(after(36), 0, at(0));
+  EXPECT_THAT(reporter.update(after(40), 0, at(1)).lines,
+              ElementsAre(HasSubstr("epoch 10/10  4/4")));
+  EXPECT_THAT(reporter.update(after(40), 0, at(2)).lines, IsEmpty());
+  EXPECT_THAT(reporter.event(validation(9), at(2)).lines,
+              ElementsAre("validated epoch 9"));
+}
+
+TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
+  ProgressReporter reporter(false);
+  EXPECT_THAT(reporter.update(RunProgress(), 0, at(0)).lines, IsEmpty());
+}
+
+TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
+  ProgressReporter reporter(false);
+  reporter.update(after(4), 0, at(0));
+  EventRecord event;
+  event.event = "checkpoint";
+  event.reason = "saved";
+  EXPECT_THAT(reporter.event(event, at(1)).lines, IsEmpty());
+  event.warning = true;
+  EXPECT_THAT(reporter.event(event, at(1)).lines,
+              ElementsAre("warning: saved"));
+}
+
+}  // namespace
+}  // namespace headroom

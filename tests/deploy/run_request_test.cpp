@@ -1,0 +1,212 @@
+#include "deploy/launch/run_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/deploy/temporary_folder.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::TemporaryFolder;
+
+class RunRequestTest : public ::testing::Test {
+ protected:
+  RunRequestTest() {
+    fs::create_directories(root_.path() / "images");
+    data_ =
+        root_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
+  }
+
+  CommandLine line(std::vector<std::string> flags) const {
+    std::vector<std::string> words = {"train", "--data", data_.string(),
+                                      "--project", root_.path().string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return parse_command_line(words);
+  }
+  RunRequest request(const std::vector<std::string>& flags,
+                     const std::optional<LauncherPlace>& place = {}) const {
+    return make_run_request(line(flags), place, 8);
+  }
+  std::string refusal(const std::vector<std::string>& flags,
+                      const std::optional<LauncherPlace>& place = {}) const {
+    try {
+      request(flags, place);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  static LauncherPlace slots(int size, int local_size) {
+    return {.launcher = "mpirun",
+            .size = size,
+            .local_size = local_size,
+            .job_id = "7"};
+  }
+  // A run that was saved as `config`.
+  fs::path save_run(RunConfig config) const {
+    config.data = data_.string();
+    root_.write("exp/run.yaml", to_yaml(config));
+    fs::create_directories(root_.path() / "exp/checkpoints");
+    return root_.path() / "exp";
+  }
+
+  TemporaryFolder root_;
+  fs::path data_;
+};
+
+TEST_F(RunRequestTest, OneProcessWithAllCoresByDefault) {
+  const RunRequest run = request({"--cfg", "yolov5n"});
+  EXPECT_EQ(run.expected_workers(), 1);
+  EXPECT_EQ(run.config.processes, 1);
+  EXPECT_EQ(run.config.threads, 8);
+  EXPECT_EQ(run.run_directory, root_.path() / "exp");
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
+  const RunRequest run = request({});
+  EXPECT_EQ(run.config.cfg, "yolov5s");
+  EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
+                                     "yolov5s from scratch"));
+}
+
+TEST_F(RunRequestTest, ProcessesShareTheCores) {
+  const RunRequest run = request({"--cfg", "yolov5n", "--processes", "3"});
+  EXPECT_EQ(run.expected_workers(), 3);
+  EXPECT_EQ(run.config.threads, 2);
+  EXPECT_EQ(request({"--processes", "16"}).config.threads, 1);
+  EXPECT_EQ(request({"--processes", "2", "--threads", "1"}).config.threads, 1);
+}
+
+TEST_F(RunRequestTest, TheLayoutNumbersTheProcesses) {
+  EXPECT_EQ(request({"--layout", "data=4"}).expected_workers(), 4);
+  EXPECT_EQ(refusal({"--layout", "data=4", "--processes", "2"}),
+            "[config] --layout data=4 needs 4 processes, but there are 2 "
+            "(--processes): use --processes 4, or leave one of the two out");
+}
+
+TEST_F(RunRequestTest, UnderALauncherProcessesCountPerSlot) {
+  EXPECT_EQ(request({}, slots(2, 2)).expected_workers(), 2);
+  EXPECT_EQ(request({}, slots(2, 2)).config.threads, 4);
+  const RunRequest run = request({"--processes", "2"}, slots(4, 2));
+  EXPECT_EQ(run.num_agents, 4);
+  EXPECT_EQ(run.workers_per_agent, 2);
+  EXPECT_EQ(run.config.processes, 8);
+  EXPECT_EQ(run.config.threads, 2);  // 4 workers on this host
+  EXPECT_EQ(request({"--layout", "data=4"}, slots(2, 1)).workers_per_agent, 2);
+}
+
+TEST_F(RunRequestTest, MpiNeedsOneWorkerPerSlot) {
+  EXPECT_EQ(refusal({"--backend", "mpi", "--processes", "2"}, slots(2, 2)),
+            "[mpi] --backend mpi needs one worker per slot of mpirun, but "
+            "--processes is 2: start more slots (-np N) with --processes 1");
+  EXPECT_EQ(refusal({"--backend", "mpi", "--processes", "2"}),
+            "[mpi] --backend mpi with 2 processes, but no mpirun started this "
+            "one: use mpirun -np 2 headroom ... --processes 1, or another "
+            "--backend");
+  EXPECT_EQ(request({"--backend", "mpi"}, slots(2, 2)).expected_workers(), 2);
+}
+
+TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
+  EXPECT_EQ(refusal({"--weights", "gone.safetensors"}),
+            "[weights] there is no file gone.safetensors: give a .safetensors "
+            "file, or leave --weights out");
+  EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_.path() / "exp"));
+}
+
+TEST_F(RunRequestTest, BatchSmallerThanTheDataAxis) {
+  EXPECT_EQ(refusal({"--batch", "1", "--layout", "data=2"}),
+            "[config] global_batch_size 1 < data axis 2: a process would have "
+            "no image: use --batch 2 or more, or fewer processes");
+}
+
+TEST_F(RunRequestTest, ResumeRestoresTheRun) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.epochs = 60;
+  saved.processes = 2;
+  saved.threads = 3;
+  saved.hyp.lr0 = 0.02;
+  const fs::path directory = save_run(saved);
+  const RunRequest run = make_run_request(
+      parse_command_line({"train", "--resume", directory.string()}), {}, 8);
+  EXPECT_EQ(run.run_directory, directory);
+  EXPECT_EQ(run.config.resume, directory);
+  EXPECT_EQ(run.config.cfg, "yolov5n");
+  EXPECT_EQ(run.config.epochs, 60);
+  EXPECT_EQ(run.config.hyp.lr0, 0.02);
+  EXPECT_EQ(run.config.threads, 3);
+  EXPECT_EQ(run.expected_workers(), 2);
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  const fs::path directory = save_run(saved);
+  const RunRequest run =
+      make_run_request(parse_command_line({"train", "--resume", "--project",
+                                           root_.path().string()}),
+                       {}, 8);
+  EXPECT_EQ(run.run_directory, directory);
+}
+
+TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.epochs = 60;
+  saved.processes = 2;
+  saved.layout = "data=2";
+  const fs::path directory = save_run(saved);
+  const RunRequest run = make_run_request(
+      parse_command_line({"train", "--resume", directory.string(), "--epochs",
+                          "80", "--processes", "4"}),
+      {}, 8);
+  EXPECT_EQ(run.expected_workers(), 4);
+  EXPECT_EQ(run.config.layout, "");
+  EXPECT_THAT(run.notes,
+              ElementsAre("resume: epochs was 60 and is now 80",
+                          "resume: processes was 2 and is now 4",
+                          "resume: layout was data=2 and is now chosen anew"));
+}
+
+TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.processes = 3;
+  const fs::path directory = save_run(saved);
+  const CommandLine resume =
+      parse_command_line({"train", "--resume", directory.string()});
+  EXPECT_EQ(make_run_request(resume, slots(3, 3), 8).workers_per_agent, 1);
+  try {
+    make_run_request(resume, slots(2, 2), 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[resume] the run has 3 processes and there are 2 agents: give "
+        "--processes N, the number per agent");
+  }
+}
+
+TEST_F(RunRequestTest, ResumeReadsTheHyperParametersOfTheRunAlone) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.hyp_file = "scratch-high";
+  saved.hyp.lr0 = 0.5;  // by --set, over the file
+  const fs::path directory = save_run(saved);
+  std::vector<std::string> notes;
+  EXPECT_EQ(resumed_config(directory, {}, notes).hyp.lr0, 0.5);
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+}  // namespace
+}  // namespace headroom

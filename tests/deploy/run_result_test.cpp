@@ -1,0 +1,75 @@
+#include "deploy/launch/run_result.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/deploy/temporary_folder.h"
+
+namespace headroom {
+namespace {
+
+using testing::TemporaryFolder;
+
+TEST(RunResult, ForPeopleWithWhatToDoNext) {
+  const TemporaryFolder root;
+  root.write("weights/best.safetensors", "");
+  RunStatus status;
+  status.run_directory = root.path();
+  status.reason = "all 780 steps done";
+  status.result_json =
+      R"({"precision": 0.8, "recall": 0.75, "map50": 0.8034, "map": 0.51})";
+  RunConfig config;
+  config.data = "d.yaml";
+  const std::string directory = root.path();
+  EXPECT_EQ(result_text(config, status),
+            "results:  P 0.800  R 0.750  mAP50 0.803  mAP 0.510\n"
+            "in:       " +
+                directory +
+                "\n"
+                "end:      all 780 steps done\n"
+                "judge:    headroom val --data d.yaml --weights " +
+                directory + "/weights/best.safetensors\n");
+}
+
+TEST(RunResult, WithoutValidation) {
+  RunStatus status;
+  status.run_directory = "/nowhere";
+  status.reason = "reached --max-steps 3";
+  EXPECT_EQ(result_text(RunConfig(), status),
+            "results:  (no validation)\n"
+            "in:       /nowhere\n"
+            "end:      reached --max-steps 3\n");
+}
+
+TEST(RunResult, AsOneJsonDocument) {
+  const auto json = nlohmann::json::parse(
+      result_json({5, "stopped"}, "/run", R"({"map50": 0.5})"));
+  EXPECT_EQ(json["map50"], 0.5);
+  EXPECT_EQ(json["exit_code"], 5);
+  EXPECT_EQ(json["reason"], "stopped");
+  EXPECT_EQ(json["run_directory"], "/run");
+}
+
+TEST(RunResult, JsonSurvivesBrokenTextAndNoSummary) {
+  const auto json =
+      nlohmann::json::parse(result_json({2, "bad \xff byte"}, "", "{"));
+  EXPECT_EQ(json["exit_code"], 2);
+}
+
+TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
+  const TemporaryFolder root;
+  EXPECT_EQ(resume_hint({130, "stopped"}, root.path()), "");
+  root.write("checkpoints/step-3/manifest.json", "{}");
+  const std::string directory = root.path();
+  EXPECT_EQ(resume_hint({130, "stopped"}, directory),
+            "go on with: headroom train --resume " + directory);
+  EXPECT_EQ(resume_hint({5, "lost"}, directory),
+            "go on with: headroom train --resume " + directory);
+  EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");
+  EXPECT_EQ(resume_hint({2, "refused"}, directory), "");
+  EXPECT_EQ(resume_hint({0, "done"}, directory), "");
+}
+
+}  // namespace
+}  // namespace headroom

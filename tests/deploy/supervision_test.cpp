@@ -1,0 +1,273 @@
+// The whole program, with workers that only pretend to train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::descendants;
+using testing::fresh_folder;
+using ::testing::HasSubstr;
+using testing::Json;
+using ::testing::Not;
+using testing::Program;
+using testing::ProgramResult;
+using testing::run_program;
+
+class Supervision : public ::testing::Test {
+ protected:
+  // headroom-worker is looked for beside headroom: here the pretender is.
+  void SetUp() override {
+    folder_ = fresh_folder();
+    fs::create_directories(folder_ / "bin");
+    fs::copy_file(testing::program("headroom"), headroom());
+    fs::copy_file(fs::path(HEADROOM_BUILD_DIR) / "tests/fake_worker",
+                  folder_ / "bin/headroom-worker");
+    fs::create_directories(folder_ / "images");
+    std::ofstream(folder_ / "data.yaml")
+        << "train: images\nval: images\nnames: [a]\n";
+    unsetenv("FAKE_WORKER");
+  }
+
+  fs::path headroom() const { return folder_ / "bin/headroom"; }
+
+  std::vector<std::string> train(std::vector<std::string> more = {}) const {
+    std::vector<std::string> command = {headroom(),  "train", "--data",
+                                        "data.yaml", "--cfg", "yolov5n"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+
+  std::string standard_error() const {
+    std::ifstream in(folder_ / "stderr.txt");
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  bool wait_for(const std::string& text) const {
+    for (int i = 0; i < 1000; ++i) {
+      if (standard_error().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  // Nothing of this test's programs is left running.
+  void expect_nobody_left() const {
+    std::vector<pid_t> left;
+    for (int i = 0; i < 200; ++i) {
+      left = descendants(1, folder_.string());
+      if (left.empty()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << left.size() << " processes are left";
+  }
+
+  fs::path folder_;
+};
+
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(Supervision, ARunEndsWithItsResults) {
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("results:  mAP50 0.750  mAP 0.125\n"));
+  EXPECT_THAT(run.out, HasSubstr("end:      all 12 steps done\n"));
+  EXPECT_THAT(run.err, HasSubstr("processes 2 x "));
+  EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
+  EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
+  EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, JsonIsTheOnlyOutput) {
+  const ProgramResult run = run_program(train({"--json"}), folder_);
+  const Json json = Json::parse(run.out);
+  EXPECT_EQ(json["map50"], 0.75);
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["run_directory"], (folder_ / "runs/train/exp").string());
+}
+
+TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
+  const ProgramResult run =
+      run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "[config] unknown flag --epcohs: did you mean '--epochs'?\n");
+  EXPECT_EQ(Json::parse(run.out)["exit_code"], 2);
+}
+
+TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
+  fs::remove(folder_ / "bin/headroom-worker");
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "[launch] there is no program " +
+                (folder_ / "bin/headroom-worker").string() +
+                ": build it (cmake --build build --target headroom-worker); it "
+                "belongs beside headroom\n");
+}
+
+TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
+  setenv("FAKE_WORKER", "die", 1);
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("no more strength"));
+  EXPECT_THAT(run.err, HasSubstr("ended with exit code 7"));
+  EXPECT_LT(run.seconds, 10);
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AWorkersRefusalIsPrintedOnce) {
+  setenv("FAKE_WORKER", "refuse", 1);
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 4) << run.err;
+  EXPECT_EQ(count_of(run.err, "[data] nothing is left: give other images"), 1u)
+      << run.err;
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AKilledWorkerEndsTheRunWithFive) {
+  setenv("FAKE_WORKER", "crash", 1);
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("killed by signal 9"));
+  EXPECT_EQ(count_of(run.err, "the roof is on fire"), 1u) << run.err;
+  EXPECT_LT(run.seconds, 30);
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("stopping at the next committed step (Ctrl-C again to "
+                        "stop at once)\n"));
+  EXPECT_THAT(result.err, HasSubstr("interrupted after step 3; go on with "
+                                    "--resume"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  run.signal(SIGTERM);
+  ASSERT_TRUE(wait_for("stopping at the next committed step"));
+  run.signal(SIGTERM);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  run.signal(SIGKILL);
+  run.join();
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, ADeadCoordinatorIsTold) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const std::vector<pid_t> coordinator = descendants(run.pid(), "coordinator");
+  ASSERT_FALSE(coordinator.empty());
+  for (pid_t pid : coordinator) kill(pid, SIGKILL);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the coordinator was killed by signal 9"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, APortInUseIsOneLine) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program first(train(), folder_);
+  ASSERT_TRUE(wait_for("--coordinator "));
+  const std::string said = standard_error();
+  std::string address = said.substr(said.find("--coordinator ") + 14);
+  address = address.substr(0, address.find('\n'));
+  fs::create_directories(folder_ / "second");
+  const ProgramResult second =
+      run_program({headroom(), "coordinator", "--listen", address,
+                   "--synthetic-input", "--cfg", "yolov5n"},
+                  folder_ / "second");
+  EXPECT_EQ(second.exit_code, 2) << second.err;
+  EXPECT_EQ(count_of(second.err, "\n"), 1u) << second.err;
+  EXPECT_THAT(second.err, HasSubstr(address));
+}
+
+TEST_F(Supervision, StatusShowsProcessesAndPlan) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const std::string said = standard_error();
+  std::string address = said.substr(said.find("--coordinator ") + 14);
+  address = address.substr(0, address.find('\n'));
+  fs::create_directories(folder_ / "status");
+  const ProgramResult status =
+      run_program({headroom(), "status", "--coordinator", address, "--json"},
+                  folder_ / "status");
+  EXPECT_EQ(status.exit_code, 0) << status.err;
+  const Json json = Json::parse(status.out);
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_EQ(json["members"].size(), 2u);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
+  if (system("command -v mpirun >/dev/null") != 0) {
+    GTEST_SKIP() << "there is no mpirun here";
+  }
+  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
+                                      "--allow-run-as-root"};
+  for (const std::string& word : train({"--json"})) command.push_back(word);
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);  // of rank 0 alone
+  EXPECT_THAT(run.err, HasSubstr("rank 0 of 2"));
+  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
+  if (system("command -v mpirun >/dev/null") != 0) {
+    GTEST_SKIP() << "there is no mpirun here";
+  }
+  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
+                                      "--allow-run-as-root"};
+  for (const std::string& word : train({"--processes", "0"})) {
+    command.push_back(word);
+  }
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_EQ(count_of(run.err, "[config] --processes 0"), 1u) << run.err;
+}
+
+}  // namespace
+}  // namespace headroom
