@@ -1,0 +1,66 @@
+// Every YAML file of configs/ is read by its reader, so that none rots.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "configs/flags.h"
+#include "configs/model_table.h"
+#include "configs/run_config.h"
+#include "configs/strict_yaml.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> yaml_files(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(
+           fs::path(HEADROOM_SOURCE_DIR) / "configs" / folder)) {
+    files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST(ConfigFilesParse, Models) {
+  const auto files = yaml_files("model");
+  EXPECT_GE(files.size(), 10u);
+  for (const fs::path& file : files) {
+    EXPECT_GE(load_model_table(file).rows.size(), 25u) << file;
+  }
+}
+
+TEST(ConfigFilesParse, Hyperparameters) {
+  const auto files = yaml_files("hyp");
+  EXPECT_GE(files.size(), 6u);
+  for (const fs::path& file : files) {
+    RunConfig config;
+    load_hyperparameters(config, file);
+    EXPECT_EQ(config.hyp_file, file);
+  }
+}
+
+TEST(ConfigFilesParse, Runs) {
+  const auto files = yaml_files("run");
+  EXPECT_GE(files.size(), 3u);
+  for (const fs::path& file : files) {
+    std::vector<FlagUse> uses = {{"--config", {file}}};
+    RunConfig config = run_config_from_flags("train", uses);
+    EXPECT_NE(config, RunConfig()) << file;
+    if (!config.synthetic_input) config.data = "data.yaml";
+    EXPECT_NO_THROW(check_run_config(config)) << file;
+  }
+}
+
+TEST(ConfigFilesParse, DataSets) {
+  for (const fs::path& file : yaml_files("data")) {
+    const YamlValue root =
+        parse_yaml(read_config_file(file, "data"), file.string());
+    EXPECT_NE(root.find("names"), nullptr) << file;
+  }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,38 @@
+// Who may include whom: one row per folder, and the sets of third-party headers
+// that must not meet in one file.
+//
+// Dependencies point one way:
+//   parallel/base <- configs, parallel/plan <- proto, parallel/*, worker/*/
+//     <- coordinator, worker/*.cpp <- deploy/launch <- tests
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/repo/source_tree.h"
+
+namespace headroom {
+
+struct Include {
+  std::string header;  // as written
+  bool is_quoted = false;
+  int line = 0;
+};
+
+std::vector<Include> includes_of(const SourceFile& file);
+
+// "torch", "grpc", "yaml-cpp", ...; "std" for the standard library, "system"
+// for POSIX headers, "" for one that no row knows.
+std::string library_of(const std::string& header);
+
+// One line per include in `files` that the rules forbid.
+std::vector<std::string> forbidden_includes(
+    const std::vector<SourceFile>& files);
+
+// One line per file that sees, through the project's headers or directly, both
+// LibTorch and one of gRPC, protobuf and spdlog.
+std::vector<std::string> meetings_of_torch_and_others(
+    const std::vector<SourceFile>& files);
+
+}  // namespace headroom

@@ -1,0 +1,20 @@
+// The project's own text files, for tests that hold policies.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+struct SourceFile {
+  std::string path;  // from the repository root: "parallel/plan/layout.h"
+  std::vector<std::string> lines;
+};
+
+// Every text file below the root but what .gitignore leaves out, sorted.
+std::vector<SourceFile> project_files();
+
+// Is `file` C++ (.h, .cpp)?
+bool is_cpp(const SourceFile& file);
+
+}  // namespace headroom

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "tests/repo/source_tree.h"
+
+namespace headroom {
+namespace {
+
+bool is_word_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+// Does `word` stand in `line` with nothing of a word before or behind it?
+bool has_word(const std::string& line, const std::string& word) {
+  for (size_t at = line.find(word); at != std::string::npos;
+       at = line.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word_character(line[at - 1])) &&
+        (end == line.size() || !is_word_character(line[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// An absolute path of the machine that a line was written on.
+bool has_absolute_path(const std::string& line, const std::string& folder) {
+  for (size_t at = line.find(folder); at != std::string::npos;
+       at = line.find(folder, at + 1)) {
+    const size_t end = at + folder.size();
+    const bool starts =
+        at == 0 ||
+        std::string(" \t\"'`=:(,<").find(line[at - 1]) != std::string::npos;
+    if (starts && (end == line.size() || !is_word_character(line[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(Words, NothingIsLeftForLater) {
+  // Put together here, so that this file does not find itself.
+  const std::vector<std::string> words = {std::string("TO") + "DO",
+                                          std::string("FIX") + "ME",
+                                          std::string("XX") + "X"};
+  for (const SourceFile& file : project_files()) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      for (const std::string& word : words) {
+        EXPECT_FALSE(has_word(file.lines[i], word))
+            << file.path << ":" << i + 1 << ": " << file.lines[i];
+      }
+    }
+  }
+}
+
+TEST(Words, NoPathOfOneMachine) {
+  const std::string folder = std::string("/wo") + "rk";
+  for (const SourceFile& file : project_files()) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      EXPECT_FALSE(has_absolute_path(file.lines[i], folder))
+          << file.path << ":" << i + 1 << ": " << file.lines[i];
+    }
+  }
+}
+
+TEST(Words, TheChecksFindWhatTheyLookFor) {
+  EXPECT_TRUE(has_word("// LATER: that", "LATER"));
+  EXPECT_FALSE(has_word("mktemp LATERX", "LATER"));
+  EXPECT_TRUE(has_absolute_path("x = \"/place/y\"", "/place"));
+  EXPECT_TRUE(has_absolute_path("cd /place", "/place"));
+  EXPECT_FALSE(has_absolute_path("a/place/y", "/place"));
+  EXPECT_FALSE(has_absolute_path("see /placeholder", "/place"));
+}
+
+// Spaces only, as every YAML reader wants them, and no Windows line ends.
+TEST(Words, NoTabsAndNoCarriageReturns) {
+  for (const SourceFile& file : project_files()) {
+    const bool checked = is_cpp(file) || file.path.ends_with(".yaml") ||
+                         file.path.ends_with(".txt") ||
+                         file.path.ends_with(".cmake") ||
+                         file.path.ends_with(".md");
+    if (!checked) continue;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      EXPECT_EQ(file.lines[i].find_first_of("\t\r"), std::string::npos)
+          << file.path << ":" << i + 1;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom
