@@ -2,8 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/sigmoid.h>
 
 #include <algorithm>
@@ -90,10 +90,10 @@ std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
   std::vector<at::Tensor> raw;
   for (std::size_t level = 0; level < heads_.size(); ++level) {
     const Head& head = heads_[level];
-    const at::Tensor cells = inputs[level].permute({0, 2, 3, 1});
-    const at::Tensor weight =
-        head.weight.view({head.weight.size(0), head.weight.size(1)});
-    raw.push_back(at::linear(cells, weight, head.bias)
+    const at::Tensor cells = at::conv2d(inputs[level], head.weight, head.bias)
+                                 .permute({0, 2, 3, 1})
+                                 .contiguous();
+    raw.push_back(cells
                       .view({cells.size(0), cells.size(1), cells.size(2),
                              num_anchors_, num_fields_})
                       .permute({0, 3, 1, 2, 4}));

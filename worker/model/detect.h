@@ -1,9 +1,9 @@
 // Detect: the detection head.
 //
 // Per level one biased 1x1 convolution to anchors * (5 + num_classes) channels.
-// On channels-last memory it is a matrix product over cells, and the raw head
-// [N, anchors, H, W, 5 + num_classes] is a view of its result: nothing is
-// copied.
+// In channels-last memory its result is [N, H, W, anchors, 5 + num_classes],
+// and the raw head [N, anchors, H, W, 5 + num_classes] is a view of that:
+// nothing is copied.
 //
 // Decoding: s = sigmoid(raw); xy = (2s - 0.5 + cell) * stride; wh = (2s)^2 *
 // anchor; objectness and classes = s.

@@ -1,5 +1,7 @@
 #include "worker/model/layer_graph.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "worker/model/weights.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/StringUtil.h>
 
 #include <set>
 #include <utility>
