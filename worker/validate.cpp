@@ -16,7 +16,7 @@ namespace headroom {
 namespace {
 
 std::vector<LabelledBox> labels_of_image(const Batch& batch, int64_t image,
-                                         const Letterbox& letterbox) {
+                                         const SourceMapping& letterbox) {
   const auto height = static_cast<double>(batch.images.size(1));
   const auto width = static_cast<double>(batch.images.size(2));
   std::vector<LabelledBox> boxes;
@@ -33,7 +33,7 @@ std::vector<LabelledBox> labels_of_image(const Batch& batch, int64_t image,
   return boxes;
 }
 
-Letterbox letterbox_of(const Batch::Geometry& geometry) {
+SourceMapping letterbox_of(const Batch::Geometry& geometry) {
   return {geometry.height, geometry.width, geometry.ratio, geometry.pad_x,
           geometry.pad_y};
 }
@@ -66,7 +66,7 @@ BatchFindings examine(LayerGraph& model, const Batch& batch,
   auto detections = non_maximum_suppression(model.decode(heads), nms);
   findings.labels_per_class.resize(options.class_names.size());
   for (int64_t image = 0; image < findings.images; ++image) {
-    const Letterbox letterbox = letterbox_of(batch.geometry[image]);
+    const SourceMapping letterbox = letterbox_of(batch.geometry[image]);
     for (Detection& detection : detections[image]) {
       detection.box = to_source(detection.box, letterbox);
     }

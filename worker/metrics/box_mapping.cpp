@@ -13,12 +13,12 @@ float map(float position, double pad, double ratio, int64_t size) {
 
 }  // namespace
 
-Corners to_source(const Corners& box, const Letterbox& letterbox) {
-  const double ratio = letterbox.ratio;
-  return {map(box.x1, letterbox.pad_x, ratio, letterbox.width),
-          map(box.y1, letterbox.pad_y, ratio, letterbox.height),
-          map(box.x2, letterbox.pad_x, ratio, letterbox.width),
-          map(box.y2, letterbox.pad_y, ratio, letterbox.height)};
+Corners to_source(const Corners& box, const SourceMapping& mapping) {
+  const double ratio = mapping.ratio;
+  return {map(box.x1, mapping.pad_x, ratio, mapping.width),
+          map(box.y1, mapping.pad_y, ratio, mapping.height),
+          map(box.x2, mapping.pad_x, ratio, mapping.width),
+          map(box.y2, mapping.pad_y, ratio, mapping.height)};
 }
 
 }  // namespace headroom

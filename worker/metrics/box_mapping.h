@@ -10,7 +10,7 @@
 namespace headroom {
 
 // How a source image lies in the network's input: input = source*ratio + pad.
-struct Letterbox {
+struct SourceMapping {
   int64_t height = 0;  // of the source
   int64_t width = 0;
   double ratio = 1;
@@ -19,6 +19,6 @@ struct Letterbox {
 };
 
 // Input pixels to source pixels, clipped to the image.
-Corners to_source(const Corners& box, const Letterbox& letterbox);
+Corners to_source(const Corners& box, const SourceMapping& mapping);
 
 }  // namespace headroom
