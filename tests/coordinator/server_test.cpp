@@ -1,0 +1,392 @@
+// The service over a real loopback connection, with fake workers.
+#include "coordinator/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/version.h"
+#include "tests/coordinator/local_run.h"
+
+namespace headroom {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+// A client below the two of the project, to say what they never would.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address)
+      : stub_(wire::Coordinator::NewStub(make_channel(address))) {}
+  template <typename Method, typename Request, typename Response>
+  grpc::Status call(Method method, const Request& request, Response* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(5));
+    return (stub_.get()->*method)(&context, request, response);
+  }
+  wire::Coordinator::Stub& stub() { return *stub_; }
+
+ private:
+  std::unique_ptr<wire::Coordinator::Stub> stub_;
+};
+
+using Stub = wire::Coordinator::Stub;
+
+TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
+  LocalRun run(2);
+  EXPECT_THAT(run.registered.run_config_yaml, HasSubstr("yolov5n"));
+  EXPECT_EQ(run.registered.run_directory, "/runs/exp");
+  EXPECT_EQ(run.registered.run_digest.size(), 16u);
+  const auto w1 = run.worker(1);
+  EXPECT_EQ(run.state(), "waiting");
+  const auto w0 = run.worker(0);
+  const Assignment a0 = w0->next_assignment();
+  const Assignment a1 = w1->next_assignment();
+  EXPECT_EQ(a0.action, Action::kRun);
+  EXPECT_EQ(a0.generation, 1u);
+  EXPECT_EQ(a0.rank, 0);
+  EXPECT_EQ(a1.rank, 1);
+  EXPECT_EQ(a1.local_rank, 1);
+  EXPECT_EQ(a1.world_size, 2);
+  EXPECT_EQ(a1.local_world_size, 2);
+  EXPECT_EQ(a0.plan, a1.plan);
+  EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
+  EXPECT_EQ(a0.run_config_yaml, run.registered.run_config_yaml);
+  EXPECT_EQ(a0.run_directory, "/runs/exp");
+  EXPECT_EQ(a0.reason, "all 2 workers have joined");
+
+  const auto keys0 = w0->rendezvous(1);
+  const auto keys1 = w1->rendezvous(1);
+  std::string found;
+  std::thread waits([&] { found = keys1->get("ranks/0", seconds(5)); });
+  std::this_thread::sleep_for(milliseconds(100));
+  keys0->set("ranks/0", std::string("a\0b", 3));
+  waits.join();
+  EXPECT_EQ(found, std::string("a\0b", 3));
+  EXPECT_EQ(keys0->get("ranks/0", seconds(5)), found);
+}
+
+TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT([&] { w0->rendezvous(1)->get("ranks/7", milliseconds(300)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("nobody published rendezvous key 'ranks/7' within "
+                            "300 ms")));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, milliseconds(300));
+  EXPECT_LT(waited, seconds(3));
+}
+
+TEST(Server, AnotherGenerationIsRefusedByNumber) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  EXPECT_THAT([&] { w0->rendezvous(7)->set("k", "v"); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 7, the run is at "
+                            "generation 1")));
+  EXPECT_THAT([&] { w0->rendezvous(2)->get("k", seconds(1)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 2, the run is at "
+                            "generation 1")));
+}
+
+TEST(Server, EveryStampedCallOfAnotherRunIsAborted) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address());
+  wire::Stamp foreign;
+  foreign.set_generation(1);
+  foreign.set_run_digest("0123456789abcdef");
+  const auto expect_aborted = [&](auto method, auto request, auto response) {
+    *request.mutable_stamp() = foreign;
+    const grpc::Status status = raw.call(method, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED)
+        << request.GetTypeName();
+    EXPECT_EQ(status.error_message(),
+              "the message is of run 0123456789abcdef, this coordinator serves "
+              "run " +
+                  run.registered.run_digest)
+        << request.GetTypeName();
+  };
+  expect_aborted(&Stub::Heartbeat, wire::HeartbeatRequest(),
+                 wire::HeartbeatResponse());
+  expect_aborted(&Stub::Publish, wire::PublishRequest(),
+                 wire::PublishResponse());
+  expect_aborted(&Stub::Lookup, wire::LookupRequest(), wire::LookupResponse());
+  expect_aborted(&Stub::ReportFailure, wire::ReportFailureRequest(),
+                 wire::ReportFailureResponse());
+  expect_aborted(&Stub::ReportExit, wire::ReportExitRequest(),
+                 wire::ReportExitResponse());
+  expect_aborted(&Stub::Commit, wire::CommitRequest(), wire::CommitResponse());
+  expect_aborted(&Stub::ReportEvent, wire::ReportEventRequest(),
+                 wire::ReportEventResponse());
+  expect_aborted(&Stub::Finish, wire::FinishRequest(), wire::FinishResponse());
+  EXPECT_EQ(run.state(), "running");
+}
+
+TEST(Server, AnotherVersionIsRefusedWithBoth) {
+  LocalRun run(1);
+  RawClient raw(run.server->address());
+  wire::RegisterRequest node;
+  node.set_version("0.0.9");
+  wire::RegisterResponse response;
+  const grpc::Status status = raw.call(&Stub::Register, node, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(),
+            "coordinator is " + std::string(kVersion) +
+                ", this agent is 0.0.9: install the same build on every node");
+
+  wire::WatchRequest worker;
+  worker.set_node_id("n");
+  worker.set_worker_id("w0");
+  grpc::ClientContext context;
+  const auto reader = raw.stub().Watch(&context, worker);
+  wire::Assignment assignment;
+  EXPECT_FALSE(reader->Read(&assignment));
+  const grpc::Status refused = reader->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(refused.error_message(),
+            "coordinator is " + std::string(kVersion) +
+                ", this worker is of no version: install the same build on "
+                "every node");
+  EXPECT_EQ(run.state(), "waiting");
+}
+
+TEST(Server, AMessageThatIsTooLargeIsRefusedAndTheRestGoesOn) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  const auto keys = w0->rendezvous(1);
+  EXPECT_THAT(
+      [&] { keys->set("k", std::string(kMaxMessageBytes, 'x')); },
+      ThrowsMessage<CommunicationError>(HasSubstr("bytes, more than 1048576")));
+  EXPECT_THROW(keys->set("k", std::string(5 << 20, 'x')), CommunicationError);
+  keys->set("k", "v");
+  EXPECT_EQ(keys->get("k", seconds(1)), "v");
+}
+
+TEST(Server, APortInUseIsOneLine) {
+  LocalRun run(1);
+  ServerOptions options = LocalRun::options(1, "");
+  options.listen = run.server->address();
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>("[coordinator] cannot listen on " +
+                                   run.server->address() +
+                                   ": Address already in use: choose another "
+                                   "address, or port 0 for any free port"));
+}
+
+TEST(Server, BeyondLoopbackNeedsTheFlag) {
+  ServerOptions options = LocalRun::options(1, "");
+  options.listen = "0.0.0.0:0";
+  try {
+    Server::start(options);
+    FAIL() << "listened on " << options.listen;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    EXPECT_THAT(error.what(), HasSubstr("--insecure-network"));
+  }
+  options.insecure_network = true;
+  EXPECT_THAT(Server::start(options)->address(), StartsWith("0.0.0.0:"));
+}
+
+TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
+  ServerOptions options = LocalRun::options(2, "");
+  options.config.global_batch_size = 1;
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>(HasSubstr("--batch 1 is smaller")));
+  options.expected_workers = 0;
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));
+}
+
+TEST(Server, ALostWorkerEndsTheRunAtACommittedStep) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  const Assignment assignment = w0->next_assignment();
+  w1->next_assignment();
+  ProgressReport progress;
+  progress.step = 12;
+  w0->commit(12, 0.5, progress);
+
+  w1.reset();  // its stream breaks, as when it is killed
+  EXPECT_TRUE(eventually([&] { return run.state() == "stopping"; }));
+  run.agent->report_exit("w1", 137, "reading images\n");
+  w0->report_failure(5, "[communication] peer is gone", 12, true);
+  const Assignment last = w0->next_assignment();
+  EXPECT_EQ(last.action, Action::kSaveAndExit);
+  EXPECT_EQ(last.rank, 0);
+  EXPECT_EQ(last.generation, assignment.generation);
+  w0->finish(5, "saved", "", 12);
+  EXPECT_EQ(w0->next_assignment().action, Action::kExit);
+
+  const RunStatus status = run.agent->status();
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.exit_code, 5);
+  EXPECT_EQ(status.reason,
+            "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); its "
+            "last words: reading images; the state after 12 steps is saved, "
+            "continue with: headroom train --resume /runs/exp");
+  EXPECT_TRUE(eventually([&] { return run.agent->node_orders().run_over; }));
+  EXPECT_EQ(run.agent->node_orders().exit_code, 5);
+  EXPECT_EQ(run.agent->node_orders().reason, status.reason);
+}
+
+TEST(Server, ALookupEndsWhenItsRunDoes) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  w0->next_assignment();
+  std::thread dies([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    w1.reset();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      [&] { w0->rendezvous(1)->get("ranks/1", seconds(60)); },
+      ThrowsMessage<CommunicationError>(HasSubstr("the run is stopping")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+  dies.join();
+}
+
+TEST(Server, ADrainReachesTheWorkersWithTheirHeartbeats) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  EXPECT_FALSE(w0->stop_requested());
+  run.agent->drain("Ctrl-C");
+  EXPECT_TRUE(eventually([&] { return w0->stop_requested(); }));
+  EXPECT_TRUE(
+      eventually([&] { return run.agent->node_orders().stop_requested; }));
+  w0->finish(130, "interrupted after 3 steps", "", 3);
+  EXPECT_EQ(w0->next_assignment().action, Action::kExit);
+  EXPECT_EQ(run.server->status().exit_code, 130);
+}
+
+TEST(Server, AFinishedRunIsOverOnceEverybodyKnows) {
+  LocalRun run(2);
+  auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  w0->finish(0, "", "{\"map50\":0.8}", 100);
+  EXPECT_EQ(w0->next_assignment().action, Action::kExit);
+  EXPECT_EQ(w1->next_assignment().action, Action::kExit);
+  EXPECT_FALSE(run.server->wait_until_over(milliseconds(300)));
+  const auto begin = std::chrono::steady_clock::now();
+  w0.reset();
+  w1.reset();
+  EXPECT_TRUE(run.server->wait_until_over(seconds(10)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
+  const RunStatus status = run.agent->status();
+  EXPECT_TRUE(status.over());
+  EXPECT_EQ(status.result_json, "{\"map50\":0.8}");
+  EXPECT_EQ(status.reason, "finished after 100 steps");
+  EXPECT_EQ(status.version, kVersion);
+}
+
+TEST(Server, StopEndsTheRun) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  run.agent->stop("asked");
+  EXPECT_EQ(w0->next_assignment().action, Action::kExit);
+  EXPECT_EQ(run.server->status().reason, "the coordinator was stopped: asked");
+}
+
+TEST(Server, FollowersGetEveryEventOnceInOrderUpToTheEnd) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  std::vector<std::string> seen;
+  std::string result;
+  const auto client = ControlClient::connect(run.server->address());
+  std::thread follower([&] {
+    client->stream_events(0, [&](const EventRecord& event) {
+      EXPECT_EQ(event.sequence, static_cast<int64_t>(seen.size()) + 1);
+      seen.push_back(event.event);
+      if (event.event != kRunOverEvent) return true;
+      result = client->status().result_json;
+      return false;
+    });
+  });
+  w0->next_assignment();
+  RunEvent event;
+  event.event = "checkpoint";
+  event.step = 4;
+  event.reason = "bytes \xff are no text";
+  w0->report_event(event);
+  w0->finish(0, "", "{}", 4);
+  follower.join();
+  EXPECT_EQ(seen, (std::vector<std::string>{"join", "generation", "plan",
+                                            "checkpoint", kRunOverEvent}));
+  EXPECT_EQ(result, "{}");
+}
+
+TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
+  std::string name = testing::TempDir() + "headroom-run-XXXXXX";
+  const std::filesystem::path folder = mkdtemp(name.data());
+  const std::filesystem::path directory = folder / "exp";
+  {
+    LocalRun run(1, directory.string());
+    const auto w0 = run.worker(0);
+    w0->next_assignment();
+    EXPECT_TRUE(eventually([&] { return run.state() == "running"; }));
+    EXPECT_FALSE(std::filesystem::exists(directory));
+    std::filesystem::create_directory(directory);
+    w0->finish(0, "", "{}", 4);
+  }
+  std::ifstream file(directory / "events.jsonl");
+  std::vector<std::string> events;
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_TRUE(object.contains("step") && object.contains("rank") &&
+                object.contains("reason") && object.contains("time"));
+    events.push_back(object["event"]);
+  }
+  EXPECT_EQ(events, (std::vector<std::string>{"join", "generation", "plan",
+                                              kRunOverEvent}));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Server, StopsWhileClientsWait) {
+  auto run = std::make_unique<LocalRun>(2);
+  const auto w0 = run->worker(0);
+  const auto w1 = run->worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  const auto client = ControlClient::connect(run->server->address());
+  std::thread follower([&] {
+    client->stream_events(0, [](const EventRecord&) { return true; });
+  });
+  std::thread lookup([&] {
+    EXPECT_THROW(w0->rendezvous(1)->get("never", seconds(60)),
+                 CommunicationError);
+  });
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto begin = std::chrono::steady_clock::now();
+  run->server->stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
+  follower.join();
+  lookup.join();
+  EXPECT_THROW(w1->next_assignment(), CommunicationError);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,127 @@
+#include "proto/convert.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Plan example_plan() {
+  Plan plan;
+  plan.layout = {.pipeline_parallel_size = 2,
+                 .data_parallel_size = 3,
+                 .spatial_parallel_size = 4};
+  plan.backend = Backend::kMpi;
+  plan.micro_batch_size = 5;
+  plan.batch_norm_group_size = 10;
+  plan.reason = "because";
+  return plan;
+}
+
+wire::Assignment example_assignment() {
+  wire::Assignment message;
+  message.mutable_stamp()->set_generation(1);
+  message.set_action(wire::ACTION_RUN);
+  message.set_rank(3);
+  message.set_local_rank(1);
+  message.set_local_world_size(2);
+  message.set_world_size(24);
+  *message.mutable_plan() = to_wire(example_plan());
+  return message;
+}
+
+TEST(Convert, PlanComesBackAsItWasAfterTheWire) {
+  const std::string bytes = to_wire(example_plan()).SerializeAsString();
+  wire::Plan message;
+  ASSERT_TRUE(message.ParseFromString(bytes));
+  EXPECT_EQ(from_wire(message), example_plan());
+}
+
+TEST(Convert, AnAxisOfZeroIsRefusedByNameAndValue) {
+  wire::ParallelLayout message = to_wire(example_plan().layout);
+  message.set_data_parallel_size(0);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("data_parallel_size = 0")));
+}
+
+TEST(Convert, ALayoutOfTooManyRanksIsRefusedWithoutOverflow) {
+  wire::ParallelLayout message;
+  message.set_pipeline_parallel_size(kMaxWorldSize);
+  message.set_data_parallel_size(kMaxWorldSize);
+  message.set_spatial_parallel_size(kMaxWorldSize);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("more than 65536 ranks")));
+}
+
+TEST(Convert, AnUnknownBackendOrAMissingMicroBatchIsRefused) {
+  wire::Plan message = to_wire(example_plan());
+  message.set_backend(wire::BACKEND_UNSPECIFIED);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("backend = 0")));
+  message = to_wire(example_plan());
+  message.set_micro_batch_size(-1);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("micro_batch_size = -1")));
+  message = to_wire(example_plan());
+  message.set_batch_norm_group_size(std::numeric_limits<int64_t>::max());
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("batch_norm_group_size")));
+}
+
+TEST(Convert, AnUndecidedBackendIsAProgrammersError) {
+  Plan plan = example_plan();
+  plan.backend = Backend::kAuto;
+  EXPECT_THROW(to_wire(plan), CheckFailure);
+}
+
+TEST(Convert, AConsistentAssignmentPasses) {
+  EXPECT_NO_THROW(check_assignment(example_assignment()));
+}
+
+TEST(Convert, WaitAndExitNeedNeitherRankNorPlan) {
+  wire::Assignment message;
+  message.set_action(wire::ACTION_WAIT);
+  EXPECT_NO_THROW(check_assignment(message));
+  message.set_action(wire::ACTION_EXIT);
+  EXPECT_NO_THROW(check_assignment(message));
+}
+
+TEST(Convert, EveryDisagreementInAnAssignmentIsNamedWithBothNumbers) {
+  wire::Assignment message = example_assignment();
+  message.set_rank(24);
+  EXPECT_THAT([&] { check_assignment(message); },
+              ThrowsMessage<Error>(HasSubstr("rank = 24: world_size is 24")));
+  message = example_assignment();
+  message.set_rank(-1);
+  EXPECT_THROW(check_assignment(message), Error);
+  message = example_assignment();
+  message.set_local_rank(2);
+  EXPECT_THAT(
+      [&] { check_assignment(message); },
+      ThrowsMessage<Error>(HasSubstr("local_rank = 2: local_world_size is 2")));
+  message = example_assignment();
+  message.set_local_world_size(25);
+  EXPECT_THAT([&] { check_assignment(message); },
+              ThrowsMessage<Error>(HasSubstr("local_world_size = 25")));
+  message = example_assignment();
+  message.set_world_size(23);
+  EXPECT_THAT([&] { check_assignment(message); },
+              ThrowsMessage<Error>(HasSubstr("has 24 ranks")));
+  message = example_assignment();
+  message.mutable_stamp()->set_generation(0);
+  EXPECT_THAT([&] { check_assignment(message); },
+              ThrowsMessage<Error>(HasSubstr("generation = 0")));
+  message = example_assignment();
+  message.set_action(static_cast<wire::Action>(17));
+  EXPECT_THAT([&] { check_assignment(message); },
+              ThrowsMessage<Error>(HasSubstr("action = 17")));
+}
+
+}  // namespace
+}  // namespace headroom

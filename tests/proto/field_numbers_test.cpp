@@ -1,0 +1,80 @@
+// A number that was in use keeps its name and type for ever: an old program
+// reads the new one's messages by number.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "proto/coordinator.pb.h"
+
+namespace headroom {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FileDescriptor;
+
+std::string fields_of(const Descriptor& message) {
+  std::string text;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const auto& field = *message.field(i);
+    text += (i == 0 ? "" : " ") + std::to_string(field.number()) + ":" +
+            field.name();
+  }
+  return text;
+}
+
+TEST(FieldNumbers, AreNeverReused) {
+  const std::map<std::string, std::string> frozen = {
+      {"ParallelLayout",
+       "1:pipeline_parallel_size 2:data_parallel_size 3:spatial_parallel_size"},
+      {"Plan",
+       "1:layout 2:backend 3:micro_batch_size 4:batch_norm_group_size "
+       "5:reason"},
+      {"Stamp", "1:generation 2:run_digest"},
+      {"RegisterRequest",
+       "1:version 2:node_id 3:hostname 4:launcher_rank 5:worker_ids"},
+      {"WatchRequest", "1:version 2:node_id 3:worker_id 4:advertise_host"},
+      {"Assignment",
+       "1:stamp 2:action 3:rank 4:local_rank 5:world_size 6:plan "
+       "7:run_config_yaml 8:run_directory 9:resume_checkpoint 10:reason "
+       "11:local_world_size"},
+      {"HeartbeatRequest", "1:stamp 2:node_id 3:worker_id 4:progress"},
+      {"HeartbeatResponse",
+       "1:stop_requested 2:run_over 3:exit_code 4:reason 5:lost_worker_ids"},
+      {"LookupRequest", "1:stamp 2:key 3:timeout_ms"},
+      {"ReportFailureRequest",
+       "1:stamp 2:worker_id 3:exit_code 4:message 5:committed_steps "
+       "6:peer_lost"},
+      {"ReportExitRequest",
+       "1:stamp 2:node_id 3:worker_id 4:exit_code 5:last_words"},
+      {"FinishRequest",
+       "1:stamp 2:exit_code 3:reason 4:result_json 5:step 6:worker_id"},
+  };
+  const FileDescriptor& file = *wire::Plan::descriptor()->file();
+  for (const auto& [name, fields] : frozen) {
+    const Descriptor* message = file.FindMessageTypeByName(name);
+    ASSERT_NE(message, nullptr) << name;
+    const std::string now = fields_of(*message);
+    EXPECT_EQ(now.substr(0, fields.size()), fields)
+        << name << ": add new fields with new numbers at the end";
+  }
+}
+
+TEST(FieldNumbers, EveryRequestOfAGenerationCarriesItsStamp) {
+  const FileDescriptor& file = *wire::Plan::descriptor()->file();
+  // These come before a run is known, or from people.
+  const std::map<std::string, bool> without = {
+      {"RegisterRequest", true},  {"WatchRequest", true},
+      {"GetStatusRequest", true}, {"StreamEventsRequest", true},
+      {"DrainRequest", true},     {"StopRequest", true}};
+  const auto& service = *file.service(0);
+  for (int i = 0; i < service.method_count(); ++i) {
+    const Descriptor& request = *service.method(i)->input_type();
+    EXPECT_EQ(request.FindFieldByName("stamp") == nullptr,
+              without.contains(request.name()))
+        << request.name();
+  }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,107 @@
+#include "proto/plan_json.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Plan example_plan() {
+  Plan plan;
+  plan.layout.data_parallel_size = 2;
+  plan.micro_batch_size = 8;
+  plan.batch_norm_group_size = 16;
+  plan.reason = "chosen: \"16\" images\nover 2 ranks";
+  return plan;
+}
+
+// The document of example_plan() with one change.
+std::string changed(const std::function<void(nlohmann::json&)>& change) {
+  nlohmann::json object = nlohmann::json::parse(plan_to_json(example_plan()));
+  change(object);
+  return object.dump();
+}
+
+TEST(PlanJson, TheDocumentIsThis) {
+  Plan plan = example_plan();
+  plan.reason = "asked";
+  EXPECT_EQ(plan_to_json(plan), R"({
+  "layout": {
+    "pipeline_parallel_size": 1,
+    "data_parallel_size": 2,
+    "spatial_parallel_size": 1
+  },
+  "backend": "gloo",
+  "micro_batch_size": 8,
+  "batch_norm_group_size": 16,
+  "reason": "asked"
+}
+)");
+}
+
+TEST(PlanJson, ComesBackAsItWas) {
+  EXPECT_EQ(plan_from_json(plan_to_json(example_plan()), "plan.json"),
+            example_plan());
+  EXPECT_EQ(plan_from_json(plan_to_compact_json(example_plan()), "plan.json"),
+            example_plan());
+}
+
+TEST(PlanJson, TheCompactFormIsOneLine) {
+  EXPECT_EQ(plan_to_compact_json(example_plan()).find('\n'), std::string::npos);
+}
+
+TEST(PlanJson, AReasonThatIsNotUtf8IsStillWritten) {
+  Plan plan = example_plan();
+  plan.reason = "--data \xff.yaml";
+  EXPECT_TRUE(nlohmann::json::accept(plan_to_json(plan)));
+}
+
+TEST(PlanJson, MembersOfALaterBuildAreIgnored) {
+  const std::string text =
+      changed([](nlohmann::json& plan) { plan["zero_stage"] = 3; });
+  EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
+}
+
+TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
+  const auto refuses = [](const std::string& text, const std::string& what) {
+    EXPECT_THAT([&] { plan_from_json(text, "run/plan.json"); },
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr("run/plan.json: "), HasSubstr(what))))
+        << text;
+  };
+  refuses("", "not a JSON object");
+  refuses("[1]", "not a JSON object");
+  refuses(std::string(100000, '['), "not a JSON object");
+  refuses("{}", "'layout' is missing");
+  refuses(changed([](auto& plan) { plan["layout"] = 3; }),
+          "'layout' is not an object");
+  refuses(changed([](auto& plan) { plan.erase("micro_batch_size"); }),
+          "'micro_batch_size' is missing");
+  refuses(changed([](auto& plan) { plan["micro_batch_size"] = 0; }),
+          "'micro_batch_size' is 0");
+  refuses(changed([](auto& plan) { plan["micro_batch_size"] = 2.5; }), "2.5");
+  refuses(changed([](auto& plan) { plan["micro_batch_size"] = "2"; }),
+          "'micro_batch_size' is \"2\"");
+  refuses(changed([](auto& plan) {
+            plan["batch_norm_group_size"] = 18446744073709551615u;
+          }),
+          "18446744073709551615");
+  refuses(changed([](auto& plan) {
+            plan["layout"]["data_parallel_size"] = 1 << 20;
+          }),
+          "not a whole number from 1 to 1024");
+  refuses(changed([](auto& plan) { plan["backend"] = "auto"; }), "'auto'");
+  refuses(changed([](auto& plan) { plan["reason"] = 1; }),
+          "'reason' is 1, not a text");
+}
+
+}  // namespace
+}  // namespace headroom
