@@ -210,6 +210,17 @@ void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
   }
 }
 
+// A run file may name a hyp_file; what it writes under hyp: itself wins.
+RunConfig read_run_file(const std::string& file) {
+  const std::string text = read_config_file(file, "config");
+  RunConfig config = parse_run_config(text, file);
+  if (config.hyp_file.empty()) return config;
+  RunConfig from_hyp_file;
+  load_hyperparameters(from_hyp_file, config.hyp_file);
+  overlay_run_config(from_hyp_file, text, file);
+  return from_hyp_file;
+}
+
 }  // namespace
 
 const std::vector<Flag>& flags() {
@@ -232,16 +243,13 @@ RunConfig run_config_from_flags(const std::string& command,
   RunConfig config;
   std::string hyp_file;
   for (const FlagUse& use : uses) {
-    HEADROOM_CHECK(use.spelling != "--config" || use.values.size() == 1,
-                   "--config without a file");
-    if (use.spelling == "--config") {
-      const std::string& file = use.values.front();
-      config = parse_run_config(read_config_file(file, "config"), file);
-    }
-    if (use.spelling == "--hyp") hyp_file = use.values.at(0);
+    HEADROOM_CHECK((use.spelling != "--config" && use.spelling != "--hyp") ||
+                       use.values.size() == 1,
+                   use.spelling + " without a file");
+    if (use.spelling == "--config") config = read_run_file(use.values.front());
+    if (use.spelling == "--hyp") hyp_file = use.values.front();
   }
   config.command = command;
-  if (hyp_file.empty()) hyp_file = config.hyp_file;
   if (!hyp_file.empty()) load_hyperparameters(config, hyp_file);
   apply_in_order(config, uses);
   return config;

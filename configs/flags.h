@@ -42,11 +42,11 @@ struct FlagUse {
 };
 
 // The run that a command line asks for. Whatever their places, --config comes
-// first and --hyp (or run.yaml's hyp_file) second; the rest, --set included,
-// follow in the order given, so that later ones win.
-// Throws Error with exit 2 for a value of the wrong type (naming the flag), an
-// explicit --processes 0, and everything parse_run_config refuses. Call
-// check_run_config on the result.
+// first and --hyp second; the rest, --set included, follow in the order given,
+// so that later ones win. A hyp_file named in run.yaml lies below run.yaml's
+// own hyp: entries. Throws Error with exit 2 for a value of the wrong type
+// (naming the flag), an explicit --processes 0, and everything parse_run_config
+// refuses. Call check_run_config on the result.
 RunConfig run_config_from_flags(const std::string& command,
                                 const std::vector<FlagUse>& uses);
 

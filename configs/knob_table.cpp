@@ -29,8 +29,8 @@ std::vector<Knob> what_to_train() {
        "under YOLOv5's tensor names; empty starts from scratch."},
       {"hyp_file", &C::hyp_file, "",
        "Hyper-parameters: YOLOv5's hyp.yaml, or a shipped set: scratch-low, "
-       "scratch-med, scratch-high, no-augmentation, voc, objects365. It is "
-       "read after run.yaml and before every flag and --set."},
+       "scratch-med, scratch-high, no-augmentation, voc, objects365. The "
+       "flag outranks run.yaml's hyper-parameters and is outranked by --set."},
   };
 }
 

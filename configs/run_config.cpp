@@ -75,8 +75,13 @@ std::string quoted_text(const std::string& text) {
 
 RunConfig parse_run_config(const std::string& text, const std::string& file) {
   RunConfig config;
-  read_knobs(config, parse_yaml(text, file), "");
+  overlay_run_config(config, text, file);
   return config;
+}
+
+void overlay_run_config(RunConfig& config, const std::string& text,
+                        const std::string& file) {
+  read_knobs(config, parse_yaml(text, file), "");
 }
 
 std::string to_yaml(const RunConfig& config) {

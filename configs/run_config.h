@@ -119,6 +119,9 @@ struct RunConfig {
 // `text` is the content of `file`; unknown keys, wrong types and tabs are
 // refused with file:line:column and the nearest known key.
 RunConfig parse_run_config(const std::string& text, const std::string& file);
+// The same, over what `config` holds: keys that the text has not stay.
+void overlay_run_config(RunConfig& config, const std::string& text,
+                        const std::string& file);
 std::string to_yaml(const RunConfig& config);
 
 // One --set KEY=VALUE. Throws Error naming the nearest known key.

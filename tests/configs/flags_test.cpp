@@ -164,12 +164,46 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
       "run.yaml", "hyp_file: no-augmentation\nhyp: {mosaic: 0.5, lr0: 0.7}\n");
   const RunConfig config =
       run_config_from_flags("train", {{"--config", {run}}});
-  EXPECT_EQ(config.hyp.mosaic, 0);
+  EXPECT_EQ(config.hyp.mosaic, 0.5);  // its own entries win
+  EXPECT_EQ(config.hyp.lr0, 0.7);
   EXPECT_EQ(config.hyp.fliplr, 0);
+  EXPECT_EQ(config.hyp_file, "no-augmentation");
   EXPECT_EQ(run_config_from_flags(
                 "train", {{"--config", {run}}, {"--hyp", {"scratch-low"}}})
                 .hyp,
             Hyperparameters());
+}
+
+// The file that a run leaves behind asks for the same run again.
+TEST(Flags, AWrittenRunFileReadsBack) {
+  const TemporaryFolder folder;
+  const RunConfig config =
+      run_config_from_flags("train", {{"--hyp", {"scratch-high"}},
+                                      {"--set", {"hyp.lr0=0.25"}},
+                                      {"--batch", {"12"}}});
+  const std::string run = folder.file("run.yaml", to_yaml(config));
+  EXPECT_EQ(run_config_from_flags("train", {{"--config", {run}}}), config);
+}
+
+TEST(Flags, AResumedRunKeepsWhatNoFlagNames) {
+  const TemporaryFolder folder;
+  RunConfig saved;
+  saved.epochs = 7;
+  saved.hyp_file = "a file that is gone.yaml";
+  saved.hyp.lr0 = 0.7;
+  RunConfig expected = saved;
+  expected.processes = 4;
+  expected.hyp.box = 0.3;
+  EXPECT_EQ(overlay_flags(saved,
+                          {{"--processes", {"4"}}, {"--set", {"hyp.box=0.3"}}}),
+            expected);
+  EXPECT_EQ(overlay_flags(saved, {{"--hyp", {"scratch-low"}}}).hyp,
+            Hyperparameters());
+  EXPECT_EQ(refusal_of([&] {
+              overlay_flags(saved, {{"--config", {"x"}}});
+            }),
+            "[config] --config: a resumed run has its own run.yaml: give "
+            "single flags or --set KEY=VALUE instead");
 }
 
 TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {
