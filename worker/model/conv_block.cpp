@@ -5,7 +5,6 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -71,12 +70,6 @@ class GroupSums {
   int64_t channels_;
 };
 
-std::vector<double> to_doubles(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.to(at::kDouble).contiguous();
-  const double* data = values.data_ptr<double>();
-  return {data, data + values.numel()};
-}
-
 // Calls body with a value of the tensor's element type.
 template <typename Body>
 void with_element_type(const at::Tensor& tensor, const Body& body) {
@@ -89,6 +82,30 @@ void with_element_type(const at::Tensor& tensor, const Body& body) {
                        c10::toString(tensor.scalar_type()));
     body(double{});
   }
+}
+
+// A parameter per channel, and back into its gradient. Plain loops: an ATen
+// conversion costs more than the few values' arithmetic.
+std::vector<double> to_doubles(const at::Tensor& tensor) {
+  std::vector<double> values(tensor.numel());
+  with_element_type(tensor, [&](auto zero) {
+    const auto* data = tensor.const_data_ptr<decltype(zero)>();
+    const int64_t stride = tensor.stride(0);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = data[i * stride];
+  });
+  return values;
+}
+
+at::Tensor from_doubles(std::span<const double> values,
+                        const at::Tensor& like) {
+  at::Tensor tensor =
+      at::empty({static_cast<int64_t>(values.size())}, like.options());
+  with_element_type(tensor, [&](auto zero) {
+    auto* data = tensor.data_ptr<decltype(zero)>();
+    for (size_t i = 0; i < values.size(); ++i)
+      data[i] = static_cast<decltype(zero)>(values[i]);
+  });
+  return tensor;
 }
 
 // The samples of one group in a channels-last map.
@@ -205,16 +222,34 @@ void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
 struct GradientBuffers {
   at::Tensor source;
   at::Tensor target;
-};
+  int64_t pixel_stride = 0;  // of source
 
-GradientBuffers gradient_buffers(at::Tensor incoming) {
-  const bool shared =
-      incoming.use_count() > 1 || incoming.storage().use_count() > 1;
-  at::Tensor source = incoming.contiguous(at::MemoryFormat::ChannelsLast);
-  const bool copied = !source.is_same(incoming);
-  at::Tensor target = shared && !copied ? at::empty_like(source) : source;
-  return {std::move(source), std::move(target)};
-}
+  explicit GradientBuffers(at::Tensor incoming) {
+    const bool shared =
+        incoming.use_count() > 1 || incoming.storage().use_count() > 1;
+    source = is_slice_of_pixels(incoming)
+                 ? incoming
+                 : incoming.contiguous(at::MemoryFormat::ChannelsLast);
+    const bool copied = !source.is_same(incoming);
+    const bool dense = source.is_contiguous(at::MemoryFormat::ChannelsLast);
+    pixel_stride = dense ? source.size(1) : source.stride(3);
+    if (dense && (copied || !shared)) {
+      target = source;
+    } else {
+      target = at::empty(source.sizes(), source.options().memory_format(
+                                             at::MemoryFormat::ChannelsLast));
+    }
+  }
+
+  // Some neighbouring channels of a channels-last map: what a concatenation
+  // sends back.
+  static bool is_slice_of_pixels(const at::Tensor& map) {
+    const int64_t pixel = map.stride(3), width = map.size(3);
+    return map.stride(1) == 1 && pixel >= map.size(1) &&
+           map.stride(2) == width * pixel &&
+           map.stride(0) == map.size(2) * width * pixel;
+  }
+};
 
 class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
  public:
@@ -282,27 +317,29 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         ctx->saved_data["plan"].toCapsule());
     const int64_t channels = y.size(1);
     const GroupStatistics statistics(saved[5], channels);
-    GradientBuffers gradient = gradient_buffers(std::move(grads[0]));
+    GradientBuffers gradient(std::move(grads[0]));
     const std::vector<double> gamma = to_doubles(norm_weight);
     const std::vector<double> beta = to_doubles(norm_bias);
     const auto norm = [&](size_t g) -> ChannelNorm {
       return {statistics.mean(g), statistics.inverse_deviation(g), gamma, beta};
     };
 
-    at::Tensor norm_sums = at::zeros({2, channels}, at::kDouble);
+    GroupSums norm_gradient(1, channels);
     with_element_type(y, [&](auto zero) {
       using T = decltype(zero);
       GroupSums sums(plan->groups.size(), channels);
       for (size_t g = 0; g < plan->groups.size(); ++g) {
         const GroupPixels pixels(plan->groups[g], y);
-        T* data = gradient.target.data_ptr<T>() + pixels.offset;
         batch_norm_silu_backward(
             y.const_data_ptr<T>() + pixels.offset,
-            gradient.source.const_data_ptr<T>() + pixels.offset, data,
-            pixels.count, norm(g), sums.first(g), sums.second(g));
+            gradient.source.const_data_ptr<T>() +
+                pixels.offset / channels * gradient.pixel_stride,
+            gradient.pixel_stride,
+            gradient.target.data_ptr<T>() + pixels.offset, pixels.count,
+            norm(g), sums.first(g), sums.second(g));
       }
       gradient.source.reset();
-      add_norm_gradients(sums, plan->groups.size(), norm_sums);
+      add_norm_gradients(sums, plan->groups.size(), norm_gradient);
       to_group_means(*plan, y, sums);
       for (size_t g = 0; g < plan->groups.size(); ++g) {
         const GroupPixels pixels(plan->groups[g], y);
@@ -327,8 +364,8 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     }
     return {dx,
             dweight,
-            norm_sums[1].to(norm_weight.scalar_type()),
-            norm_sums[0].to(norm_bias.scalar_type()),
+            from_doubles(norm_gradient.second(0), norm_weight),
+            from_doubles(norm_gradient.first(0), norm_bias),
             at::Tensor(),
             at::Tensor()};
   }
@@ -337,14 +374,11 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
   // Scale and bias belong to the rank-local gradient: they are added up over
   // ranks with all others.
   static void add_norm_gradients(GroupSums& sums, size_t num_groups,
-                                 const at::Tensor& norm_sums) {
-    const int64_t channels = norm_sums.size(1);
-    double* bias_gradient = norm_sums.data_ptr<double>();
-    double* weight_gradient = bias_gradient + channels;
+                                 GroupSums& total) {
     for (size_t g = 0; g < num_groups; ++g) {
-      for (int64_t c = 0; c < channels; ++c) {
-        bias_gradient[c] += sums.first(g)[c];
-        weight_gradient[c] += sums.second(g)[c];
+      for (size_t c = 0; c < total.first(0).size(); ++c) {
+        total.first(0)[c] += sums.first(g)[c];
+        total.second(0)[c] += sums.second(g)[c];
       }
     }
   }

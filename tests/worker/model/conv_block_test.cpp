@@ -70,6 +70,39 @@ std::vector<BlockCase> shapes() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvBlockTest, testing::ValuesIn(shapes()));
 
+// A concatenation sends back slices of its gradient, a sum the same gradient
+// twice: neither may be written to.
+TEST(ConvBlock, GradientsThatOthersHoldAreNotTouched) {
+  for (at::ScalarType type : {at::kDouble, at::kFloat}) {
+    for (int64_t channels : {3, 16, 80}) {
+      const BlockCase block{4, channels, 3, 1, 1, 9, 8, {2, 2}, type};
+      BlockTensors first = random_tensors(block, 31);
+      BlockTensors second = random_tensors(block, 32);
+      BlockTensors expected_first = copied(first, at::kDouble);
+      BlockTensors expected_second = copied(second, at::kDouble);
+      const StepContext context = training_context(block);
+      const at::Tensor a = conv_block(arguments_of(block, first), context);
+      const at::Tensor b = conv_block(arguments_of(block, second), context);
+      const at::Tensor dout = at::cat({first.dout, second.dout, first.dout}, 1);
+      const at::Tensor before = dout.clone();
+      at::cat({a, b, at::add(a, b)}, 1).backward(dout);
+      const at::Tensor c = reference_block(block, expected_first);
+      const at::Tensor d = reference_block(block, expected_second);
+      at::cat({c, d, at::add(c, d)}, 1).backward(before.to(at::kDouble));
+
+      const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
+      EXPECT_TRUE(at::equal(dout, before));
+      EXPECT_LE(relative_error(first.x.grad(), expected_first.x.grad()),
+                tolerance);
+      EXPECT_LE(relative_error(second.x.grad(), expected_second.x.grad()),
+                tolerance);
+      EXPECT_LE(
+          relative_error(second.weight.grad(), expected_second.weight.grad()),
+          tolerance);
+    }
+  }
+}
+
 TEST(ConvBlock, GradientIsTheDerivative) {
   BlockCase block{2, 3, 3, 2, 1, 5, 5, {2, 1}};
   const BlockTensors t = random_tensors(block, 3);

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace {
 // Elements of a chunk: with two or three arrays it stays in a second-level
 // cache, and the largest maps still give every thread many.
 constexpr int64_t kChunkElements = 1 << 16;
+
+// Elements that are gathered at a time.
+constexpr int64_t kTileElements = 1 << 12;
 
 // Pixels seen as the vector kernels' rows: `pixels_per_row` at a time, and a
 // last row that is copied to be padded.
@@ -74,6 +78,21 @@ std::vector<T> padded_rest(const RowView& view, const T* data,
   std::copy_n(data + view.whole_rows() * view.period(), view.rest_elements(),
               padding.begin());
   return padding;
+}
+
+// Pixels that are `stride` elements apart, without the gaps.
+template <typename T>
+void gather_pixels(const T* from, int64_t stride, int64_t channels,
+                   int64_t pixels, T* to) {
+  // Of a size that is known when compiling: a call per pixel costs more than
+  // the copy.
+  constexpr int64_t kPiece = 64 / sizeof(T);
+  for (int64_t i = 0; i < pixels; ++i, from += stride, to += channels) {
+    int64_t c = 0;
+    for (; c + kPiece <= channels; c += kPiece)
+      std::memcpy(to + c, from + c, kPiece * sizeof(T));
+    std::copy_n(from + c, channels - c, to + c);
+  }
 }
 
 // Runs body(first_row, rows, chunk) for every chunk of whole rows.
@@ -171,28 +190,45 @@ void batch_norm_silu(const T* y, T* out, int64_t pixels,
 }
 
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, T* dz, int64_t pixels,
-                              const ChannelNorm& norm, std::span<double> sum,
+void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
+                              int64_t pixels, const ChannelNorm& norm,
+                              std::span<double> sum,
                               std::span<double> sum_normalised) {
   const VectorKernels<T>& kernels = vector_kernels<T>();
   const RowView view(norm.channels(), pixels, kernels.block);
   const NormColumns<T> c(view, norm);
   ColumnSums sums(view);
-  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
-    const int64_t at = row * view.period();
-    kernels.backward_activation(y + at, dy + at, dz + at, rows, view.period(),
+  const auto pass = [&](const T* y_rows, const T* dy_rows, T* dz_rows,
+                        int64_t rows, int64_t chunk) {
+    kernels.backward_activation(y_rows, dy_rows, dz_rows, rows, view.period(),
                                 c.mean.data(), c.scale.data(), c.bias.data(),
                                 sums.first(chunk), sums.second(chunk));
+  };
+  for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
+    const int64_t at = row * view.period();
+    if (dy_stride == view.channels) {
+      pass(y + at, dy + at, dz + at, rows, chunk);
+      return;
+    }
+    // Gathered into dz a tile at a time, which is then in the first-level
+    // cache.
+    const int64_t tile = std::max<int64_t>(1, kTileElements / view.period());
+    for (int64_t i = row; i < row + rows; i += tile) {
+      const int64_t tile_rows = std::min(tile, row + rows - i);
+      T* target = dz + i * view.period();
+      gather_pixels(dy + i * view.pixels_per_row * dy_stride, dy_stride,
+                    view.channels, tile_rows * view.pixels_per_row, target);
+      pass(y + i * view.period(), target, target, tile_rows, chunk);
+    }
   });
   if (view.rest_elements() > 0) {
     const std::vector<T> y_rest = padded_rest(view, y, c.mean);
-    std::vector<T> rest = padded_rest(view, dy, std::vector<T>(view.period()));
-    kernels.backward_activation(y_rest.data(), rest.data(), rest.data(), 1,
-                                view.period(), c.mean.data(), c.scale.data(),
-                                c.bias.data(), sums.first(view.chunks()),
-                                sums.second(view.chunks()));
-    std::copy_n(rest.begin(), view.rest_elements(),
-                dz + view.whole_rows() * view.period());
+    std::vector<T> rest(view.period());
+    const int64_t done = view.whole_rows() * view.pixels_per_row;
+    gather_pixels(dy + done * dy_stride, dy_stride, view.channels,
+                  pixels - done, rest.data());
+    pass(y_rest.data(), rest.data(), rest.data(), 1, view.chunks());
+    std::copy_n(rest.begin(), view.rest_elements(), dz + done * view.channels);
   }
   sums.add_up(sum, sum_normalised);
   for (int64_t i = 0; i < view.channels; ++i) {
@@ -240,8 +276,8 @@ void batch_norm_backward(const T* y, T* dz, int64_t pixels,
                              std::span<double>);                               \
   template void batch_norm_silu(const T*, T*, int64_t, const ChannelNorm&);    \
   template void batch_norm_silu_backward(                                      \
-      const T*, const T*, T*, int64_t, const ChannelNorm&, std::span<double>,  \
-      std::span<double>);                                                      \
+      const T*, const T*, int64_t, T*, int64_t, const ChannelNorm&,            \
+      std::span<double>, std::span<double>);                                   \
   template void batch_norm_backward(const T*, T*, int64_t, const ChannelNorm&, \
                                     std::span<const double>,                   \
                                     std::span<const double>);

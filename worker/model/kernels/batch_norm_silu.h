@@ -42,10 +42,14 @@ void batch_norm_silu(const T* y, T* out, int64_t pixels,
                      const ChannelNorm& norm);
 
 // dz = dy * silu'(z). With n = (y - mean) * inverse_deviation: fills `sum` with
-// the sums of dz and `sum_normalised` with those of dz * n. dz may be dy.
+// the sums of dz and `sum_normalised` with those of dz * n.
+// Pixels of dy are `dy_stride` elements apart: more than the channels where dy
+// is a slice of a wider map's gradient, as behind a concatenation. dz may be
+// dy.
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, T* dz, int64_t pixels,
-                              const ChannelNorm& norm, std::span<double> sum,
+void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
+                              int64_t pixels, const ChannelNorm& norm,
+                              std::span<double> sum,
                               std::span<double> sum_normalised);
 
 // Turns dz into the gradient of y:
