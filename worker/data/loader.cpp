@@ -126,6 +126,7 @@ class Loader::Implementation {
     pending->batch.global_size = plan.global_size;
     pending->batch.local_begin = plan.part.local.begin;
     pending->batch.samples = plan.part.samples;
+    pending->batch.global_samples = plan.global_samples;
     pending->batch.images =
         make_image_tensor(pending->size(), plan.height, plan.width);
     pending->made.resize(plan.part.samples.size());

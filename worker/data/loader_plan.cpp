@@ -81,12 +81,17 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   plan.global_size = at.positions.size();
   if (options_.mode == LoaderMode::kTrainMosaic) {
     plan.part = shuffled_samples(options_.seed, at, size, ranks, rank);
+    plan.global_samples =
+        shuffled_samples(options_.seed, at, size, 1, 0).samples;
     plan.height = options_.image_height;
     plan.width = options_.image_width;
     return plan;
   }
   plan.part = is_validation() ? ordered_samples(at, rect_.order, 1, 0)
                               : ordered_samples(at, rect_.order, ranks, rank);
+  if (!is_validation()) {
+    plan.global_samples = ordered_samples(at, rect_.order, 1, 0).samples;
+  }
   plan.height = rect_.shapes[at.step].height;
   plan.width = rect_.shapes[at.step].width;
   return plan;

@@ -17,6 +17,7 @@ struct BatchPlan {
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
   RankSamples part;
+  std::vector<int64_t> global_samples;  // training: of all ranks
   int64_t height = 0, width = 0;
 };
 

@@ -42,6 +42,9 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
   batch_.step = options.first_step;
   batch_.global_size = options.global_batch_size;
   batch_.local_begin = local.begin;
+  for (int64_t sample = 0; sample < options.global_batch_size; ++sample) {
+    batch_.global_samples.push_back(sample);
+  }
   batch_.images = make_image_tensor(local.size(), options.image_height,
                                     options.image_width);
   const int64_t image_bytes = options.image_height * options.image_width * 3;
