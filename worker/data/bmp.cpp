@@ -18,6 +18,8 @@ constexpr uint32_t kAlphaBitFields = 6;
 uint32_t u16(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8; }
 uint32_t u32(const uint8_t* bytes) { return u16(bytes) | u16(bytes + 2) << 16; }
 
+int64_t i32(const uint8_t* bytes) { return static_cast<int32_t>(u32(bytes)); }
+
 struct Bitmap {
   int64_t height = 0;
   int64_t width = 0;
@@ -76,8 +78,9 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   }
   Bitmap bitmap;
   bitmap.pixel_offset = u32(head.data() + 10);
-  bitmap.width = core ? u16(info + 4) : static_cast<int32_t>(u32(info + 4));
-  bitmap.height = core ? u16(info + 6) : static_cast<int32_t>(u32(info + 8));
+  // Signed 32 bits; the oldest header has unsigned 16.
+  bitmap.width = core ? int64_t{u16(info + 4)} : i32(info + 4);
+  bitmap.height = core ? int64_t{u16(info + 6)} : i32(info + 8);
   bitmap.top_down = bitmap.height < 0;
   bitmap.height = std::abs(bitmap.height);
   bitmap.bits = u16(info + (core ? 10 : 14));

@@ -2,7 +2,7 @@
 //
 // The content decides which decoder reads a file, never its name. What comes
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
-// alike; gray is repeated, alpha dropped, 16 bits keep the high byte, of
+// alike; gray is repeated, alpha dropped, 16 bits reduced to 8, of
 // animations and multi-page files the first picture is taken.
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt

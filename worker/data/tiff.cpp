@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/data/codec.h"
 
@@ -23,6 +24,7 @@ struct Source {
   int64_t offset = 0;
   std::string error;  // the first
   bool reading_pixels = false;
+  std::vector<uint8_t> bytes;  // all of the file, if libtiff is to have it so
 };
 
 Source& source_of(void* handle) { return *static_cast<Source*>(handle); }
@@ -49,6 +51,17 @@ toff_t seek(thandle_t handle, toff_t offset, int whence) {
 }
 
 int close_source(thandle_t) { return 0; }
+
+// "Maps" the file by handing out a copy: a real map of a file that shrinks
+// would be a fault.
+int map_bytes(thandle_t handle, void** base, toff_t* size) {
+  std::vector<uint8_t>& bytes = source_of(handle).bytes;
+  *base = bytes.data();
+  *size = bytes.size();
+  return bytes.empty() ? 0 : 1;
+}
+
+void unmap_bytes(thandle_t, void*, toff_t) {}
 
 toff_t source_size(thandle_t handle) {
   return static_cast<toff_t>(source_of(handle).file->size());
@@ -92,13 +105,14 @@ TiffHandle open_tiff(Source& source, const ImageLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)>
       options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
   if (!options) throw ImageRefusal("no memory for libtiff");
+  source.offset = 0;  // libtiff starts where the file stands
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), on_warning, &source);
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limits.max_pixels * 8);
-  // "m": no memory map, a file that shrinks under it would be a fault.
-  TiffHandle tiff(TIFFClientOpenExt(
-      "image", "rm", &source, read_bytes, write_bytes, seek, close_source,
-      source_size, nullptr, nullptr, options.get()));
+  TiffHandle tiff(TIFFClientOpenExt("image", source.bytes.empty() ? "rm" : "r",
+                                    &source, read_bytes, write_bytes, seek,
+                                    close_source, source_size, map_bytes,
+                                    unmap_bytes, options.get()));
   if (!tiff) refuse(source.error);
   return tiff;
 }
@@ -113,6 +127,16 @@ ImageHeader header_of(TIFF* tiff, const ImageLimits& limits) {
   check_pixels(width, height, limits);
   if (orientation < 1 || orientation > 8) orientation = 1;
   return {height, width, orientation};
+}
+
+// libtiff 4.5 compares the size of an uncompressed tile with that of its read
+// buffer, which it rounds up to 1 KiB unless the file is mapped: it refuses
+// sound files otherwise.
+bool has_to_be_mapped(TIFF* tiff) {
+  uint16_t compression = COMPRESSION_NONE;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
+  return TIFFIsTiled(tiff) != 0 && compression == COMPRESSION_NONE &&
+         TIFFTileSize(tiff) % 1024 != 0;
 }
 
 // Rows that libtiff decodes together.
@@ -161,15 +185,22 @@ bool matches(std::span<const uint8_t> head) {
 }
 
 ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
-  Source source{&file, 0, {}, false};
+  Source source;
+  source.file = &file;
   const TiffHandle tiff = open_tiff(source, limits);
   return header_of(tiff.get(), limits);
 }
 
 RawImage decode(ImageFile& file, const ImageLimits& limits) {
-  Source source{&file, 0, {}, false};
-  const TiffHandle tiff = open_tiff(source, limits);
+  Source source;
+  source.file = &file;
+  TiffHandle tiff = open_tiff(source, limits);
   const ImageHeader header = header_of(tiff.get(), limits);
+  if (has_to_be_mapped(tiff.get())) {
+    tiff.reset();
+    source.bytes = file.read_all();
+    tiff = open_tiff(source, limits);
+  }
   const int64_t chunk = rows_per_chunk(tiff.get(), header.height);
   RgbaReader reader(tiff.get(), source);
   source.reading_pixels = true;

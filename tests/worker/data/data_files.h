@@ -1,0 +1,56 @@
+// Files that the tests of this folder read: made on the spot, removed after.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "configs/data_config.h"
+#include "worker/data/dataset.h"
+
+namespace headroom {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  // Makes the folders between; returns the file's path.
+  std::filesystem::path write(const std::string& name,
+                              std::string_view bytes) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_bytes(const std::filesystem::path& file);
+
+// RGB noise over a slope, different for each seed.
+cv::Mat test_picture(int height, int width, uint64_t seed);
+
+// A 24-bit BMP: any picture, without loss.
+std::string encode_bmp(const cv::Mat& rgb);
+
+// images/train/N.bmp and labels/train/N.txt: `count` pictures of different
+// sizes with 0 to 3 boxes each, classes a, b, c.
+DataConfig write_data_set(const TemporaryFolder& folder, int count);
+
+// Names classes a, b, c and one folder of images for training.
+DataConfig data_config(const TemporaryFolder& folder,
+                       const std::filesystem::path& train);
+
+// ../shared/datasets/NAME, which may be absent.
+std::filesystem::path shared_data_set(const std::string& name);
+inline constexpr const char* kSharedDataMissing =
+    "../shared/datasets is not here; it holds real images and labels";
+
+bool same_pixels(const cv::Mat& a, const cv::Mat& b);
+
+}  // namespace headroom

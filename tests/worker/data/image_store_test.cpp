@@ -1,0 +1,73 @@
+#include "worker/data/image_store.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/data/data_files.h"
+#include "worker/data/letterbox.h"
+
+namespace headroom {
+namespace {
+
+class Store : public testing::Test {
+ protected:
+  Store() {
+    folder_.write("images/1.bmp", encode_bmp(test_picture(32, 64, 1)));
+    folder_.write("images/2.bmp", encode_bmp(test_picture(64, 64, 2)));
+    folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+    folder_.write("labels/2.txt", "0 .5 .5 .2 .2\n");
+    dataset_ = index_dataset(data_config(folder_, folder_.path() / "images"),
+                             Split::kTrain)
+                   .dataset;
+  }
+  ImageStore::Options options(int64_t cache_bytes) const {
+    ImageStore::Options result;
+    result.height = 64;
+    result.width = 64;
+    result.cache_bytes = cache_bytes;
+    return result;
+  }
+
+  TemporaryFolder folder_;
+  Dataset dataset_;
+};
+
+TEST_F(Store, LoadsAndFits) {
+  ImageStore store(dataset_, options(0));
+  const LoadedImage image = store.load(0);
+  EXPECT_TRUE(same_pixels(image.pixels, test_picture(32, 64, 1)));
+  EXPECT_EQ(image.source, (ImageSize{32, 64}));
+  EXPECT_EQ(image.labels.size(), 1u);
+  EXPECT_EQ(image.fault, "");
+}
+
+TEST_F(Store, ABrokenImageIsGrayAndNamed) {
+  folder_.write("images/1.bmp", "BM broken");
+  ImageStore store(dataset_, options(1 << 20));
+  for (int round = 0; round < 2; ++round) {  // decoded, then remembered
+    const LoadedImage image = store.load(0);
+    EXPECT_NE(image.fault.find("images/1.bmp: "), std::string::npos);
+    EXPECT_TRUE(image.labels.empty());
+    EXPECT_EQ(image.pixels.rows, 32);
+    EXPECT_EQ(image.pixels.at<cv::Vec3b>(5, 5), cv::Vec3b(114, 114, 114));
+  }
+}
+
+TEST_F(Store, AnImageThatChangedItsSizeIsAFault) {
+  folder_.write("images/1.bmp", encode_bmp(test_picture(40, 64, 1)));
+  ImageStore store(dataset_, options(0));
+  EXPECT_NE(store.load(0).fault.find(
+                "64 x 40 pixels, but 64 x 32 when the data set was indexed"),
+            std::string::npos);
+}
+
+TEST_F(Store, RemembersWhatFits) {
+  ImageStore store(dataset_, options(64 * 64 * 3));
+  const cv::Mat first = store.load(0).pixels;  // half of the room
+  const cv::Mat second = store.load(1).pixels;
+  EXPECT_EQ(store.load(0).pixels.data, first.data);
+  EXPECT_NE(store.load(1).pixels.data, second.data);
+  EXPECT_TRUE(same_pixels(store.load(1).pixels, second));
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,141 @@
+#include "worker/data/loader_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom {
+namespace {
+
+class Plan : public testing::Test {
+ protected:
+  Plan()
+      : dataset_(
+            index_dataset(write_data_set(folder_, 23), Split::kTrain).dataset) {
+  }
+
+  LoaderOptions options(LoaderMode mode, int size = 1, int rank = 0) const {
+    LoaderOptions result;
+    result.dataset = &dataset_;
+    result.mode = mode;
+    result.image_height = 64;
+    result.image_width = 96;
+    result.global_batch_size = 4;
+    result.data_parallel_size = size;
+    result.data_parallel_rank = rank;
+    return result;
+  }
+
+  TemporaryFolder folder_;
+  Dataset dataset_;
+};
+
+TEST_F(Plan, ValidationGivesEachBatchToOneRank) {
+  const LoaderPlan one(options(LoaderMode::kValidation));
+  ASSERT_EQ(one.batches_per_epoch(), 6);
+  for (const int ranks : {1, 2, 4, 7}) {
+    std::map<int64_t, int> times;
+    int64_t batches = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const LoaderPlan plan(options(LoaderMode::kValidation, ranks, rank));
+      batches += plan.batches_per_epoch();
+      for (int64_t i = 0; i < plan.batches_per_epoch(); ++i) {
+        const BatchPlan batch = plan.batch(i);
+        const BatchPlan same = one.batch(batch.step);
+        EXPECT_EQ(batch.part.samples, same.part.samples);
+        EXPECT_EQ(batch.height, same.height);
+        EXPECT_EQ(batch.width, same.width);
+        EXPECT_EQ(batch.global_size, batch.part.local.size());
+        for (const int64_t sample : batch.part.samples) ++times[sample];
+      }
+    }
+    EXPECT_EQ(batches, 6);
+    EXPECT_EQ(times.size(), 23u);
+    for (const auto& [sample, count] : times) EXPECT_EQ(count, 1) << sample;
+  }
+}
+
+TEST_F(Plan, RectTrainingSharesABatchsShape) {
+  for (int64_t index = 0; index < 12; ++index) {
+    std::vector<int64_t> samples;
+    const BatchPlan whole =
+        LoaderPlan(options(LoaderMode::kTrainRect)).batch(index);
+    for (int rank = 0; rank < 3; ++rank) {
+      const BatchPlan part =
+          LoaderPlan(options(LoaderMode::kTrainRect, 3, rank)).batch(index);
+      EXPECT_EQ(part.height, whole.height);
+      EXPECT_EQ(part.width, whole.width);
+      samples.insert(samples.end(), part.part.samples.begin(),
+                     part.part.samples.end());
+    }
+    EXPECT_EQ(samples, whole.part.samples);
+    EXPECT_EQ(whole.height % 32, 0);
+  }
+}
+
+TEST_F(Plan, StartsAtAnyStep) {
+  const LoaderPlan whole(options(LoaderMode::kTrainMosaic));
+  LoaderOptions later_options = options(LoaderMode::kTrainMosaic);
+  later_options.first_step = 9;
+  const LoaderPlan later(later_options);
+  for (int64_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(later.batch(i).step, 9 + i);
+    EXPECT_EQ(later.batch(i).epoch, (9 + i) / 6);
+    EXPECT_EQ(later.batch(i).part.samples, whole.batch(9 + i).part.samples);
+  }
+}
+
+TEST_F(Plan, TheBudgetIsKept) {
+  LoaderOptions wide = options(LoaderMode::kTrainMosaic);
+  wide.image_height = wide.image_width = 640;
+  wide.num_threads = 8;
+  for (const int64_t megabytes : {1, 20, 100, 500, 4000}) {
+    wide.host_memory_limit_bytes = megabytes << 20;
+    const LoaderBudget budget = LoaderPlan(wide).budget();
+    EXPECT_GE(budget.num_threads, 1);
+    EXPECT_LE(budget.num_threads, 8);
+    EXPECT_GE(budget.queue_depth, 1);
+    const int64_t batch = 4 * 640 * 640 * 3;
+    const int64_t canvas = 4 * 640 * 640 * 3;
+    if (megabytes >= 100) {
+      EXPECT_LE(budget.queue_depth * batch + budget.cache_bytes +
+                    budget.num_threads * canvas,
+                wide.host_memory_limit_bytes);
+    }
+  }
+  wide.host_memory_limit_bytes = 1 << 20;
+  EXPECT_EQ(LoaderPlan(wide).budget().queue_depth, 1);
+  EXPECT_EQ(LoaderPlan(wide).budget().num_threads, 1);
+  EXPECT_EQ(LoaderPlan(wide).budget().cache_bytes, 0);
+  wide.host_memory_limit_bytes = int64_t{4} << 30;
+  EXPECT_EQ(LoaderPlan(wide).budget().num_threads, 8);
+  EXPECT_GT(LoaderPlan(wide).budget().cache_bytes, 1 << 30);
+}
+
+TEST_F(Plan, CopyPasteOfPolygonsIsRefused) {
+  folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
+  const Dataset polygons =
+      index_dataset(data_config(folder_, folder_.path() / "images"),
+                    Split::kTrain)
+          .dataset;
+  EXPECT_EQ(polygons.num_polygons(), 1);
+  LoaderOptions asked = options(LoaderMode::kTrainMosaic);
+  asked.hyp.copy_paste = 0.1;
+  EXPECT_NO_THROW(LoaderPlan{asked});  // boxes only: nothing to paste
+  asked.dataset = &polygons;
+  EXPECT_THROW(LoaderPlan{asked}, Error);
+  asked.mode = LoaderMode::kValidation;
+  EXPECT_NO_THROW(LoaderPlan{asked});
+}
+
+TEST_F(Plan, SizesOffTheStrideAreAProgrammersError) {
+  LoaderOptions odd = options(LoaderMode::kTrainMosaic);
+  odd.image_width = 100;
+  EXPECT_THROW(LoaderPlan{odd}, CheckFailure);
+}
+
+}  // namespace
+}  // namespace headroom

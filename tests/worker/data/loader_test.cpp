@@ -1,0 +1,297 @@
+#include "worker/data/loader.h"
+
+#include <ATen/ops/cat.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kImages = 23;
+
+bool same_row(const LabelRow& a, const LabelRow& b) {
+  return a.image == b.image && a.class_index == b.class_index && a.cx == b.cx &&
+         a.cy == b.cy && a.w == b.w && a.h == b.h;
+}
+
+void expect_same(const Batch& a, const Batch& b) {
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.epoch, b.epoch);
+  EXPECT_EQ(a.samples, b.samples);
+  EXPECT_EQ(a.faults, b.faults);
+  EXPECT_EQ(a.local_begin, b.local_begin);
+  EXPECT_EQ(a.global_size, b.global_size);
+  EXPECT_TRUE(a.images.equal(b.images)) << "step " << a.step;
+  ASSERT_EQ(a.labels.size(), b.labels.size());
+  EXPECT_TRUE(
+      std::equal(a.labels.begin(), a.labels.end(), b.labels.begin(), same_row));
+  ASSERT_EQ(a.geometry.size(), b.geometry.size());
+  for (size_t i = 0; i < a.geometry.size(); ++i) {
+    EXPECT_EQ(a.geometry[i].ratio, b.geometry[i].ratio);
+    EXPECT_EQ(a.geometry[i].pad_x, b.geometry[i].pad_x);
+  }
+}
+
+class LoaderTest : public testing::Test {
+ protected:
+  LoaderTest() { index(); }
+
+  void index() {
+    const DataConfig config = write_data_set(folder_, kImages);
+    dataset_ = index_dataset(config, Split::kTrain).dataset;
+  }
+
+  LoaderOptions options(LoaderMode mode = LoaderMode::kTrainMosaic) const {
+    LoaderOptions result;
+    result.dataset = &dataset_;
+    result.mode = mode;
+    result.seed = 17;
+    result.image_height = 64;
+    result.image_width = 96;
+    result.global_batch_size = 4;
+    result.num_threads = 2;
+    result.micro_batch_size = 3;
+    return result;
+  }
+
+  static std::vector<Batch> take(const LoaderOptions& options, int64_t count) {
+    Loader loader(options);
+    std::vector<Batch> batches;
+    for (int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
+    return batches;
+  }
+
+  TemporaryFolder folder_;
+  Dataset dataset_;
+};
+
+TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
+        LoaderMode::kValidation}) {
+    const std::vector<Batch> reference = take(options(mode), 6);
+    for (const int64_t threads : {0, 1, 5}) {
+      for (const int64_t bytes : {int64_t{1}, int64_t{1} << 30}) {
+        LoaderOptions changed = options(mode);
+        changed.num_threads = threads;
+        changed.host_memory_limit_bytes = bytes;
+        const std::vector<Batch> batches = take(changed, 6);
+        for (size_t i = 0; i < batches.size(); ++i) {
+          expect_same(batches[i], reference[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect}) {
+    const std::vector<Batch> whole = take(options(mode), 8);
+    for (const int ranks : {2, 3, 5}) {
+      std::vector<std::vector<Batch>> parts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        LoaderOptions part = options(mode);
+        part.data_parallel_size = ranks;
+        part.data_parallel_rank = rank;
+        parts.push_back(take(part, 8));
+      }
+      for (size_t step = 0; step < whole.size(); ++step) {
+        std::vector<at::Tensor> images;
+        std::vector<int64_t> samples;
+        size_t row = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Batch& part = parts[rank][step];
+          EXPECT_EQ(part.local_begin, static_cast<int64_t>(samples.size()));
+          EXPECT_EQ(part.global_size, whole[step].global_size);
+          images.push_back(part.images);
+          samples.insert(samples.end(), part.samples.begin(),
+                         part.samples.end());
+          for (LabelRow label : part.labels) {
+            label.image += part.local_begin;
+            ASSERT_LT(row, whole[step].labels.size());
+            EXPECT_TRUE(same_row(label, whole[step].labels[row]));
+            ++row;
+          }
+        }
+        EXPECT_TRUE(at::cat(images).equal(whole[step].images));
+        EXPECT_EQ(samples, whole[step].samples);
+        EXPECT_EQ(row, whole[step].labels.size());
+      }
+    }
+  }
+}
+
+TEST_F(LoaderTest, EpochsUseEachSampleOnceAndDiffer) {
+  const std::vector<Batch> batches = take(options(), 12);
+  std::vector<int64_t> first, second;
+  for (const Batch& batch : batches) {
+    auto& used = batch.epoch == 0 ? first : second;
+    used.insert(used.end(), batch.samples.begin(), batch.samples.end());
+  }
+  EXPECT_EQ(batches[5].samples.size(), 3u);  // 23 = 5 x 4 + 3
+  EXPECT_NE(first, second);
+  for (auto* used : {&first, &second}) {
+    std::sort(used->begin(), used->end());
+    ASSERT_EQ(used->size(), static_cast<size_t>(kImages));
+    for (int64_t i = 0; i < kImages; ++i) EXPECT_EQ((*used)[i], i);
+  }
+}
+
+TEST_F(LoaderTest, ContinuesAtAnyStep) {
+  const std::vector<Batch> whole = take(options(), 10);
+  LoaderOptions later = options();
+  later.first_step = 7;
+  const std::vector<Batch> rest = take(later, 3);
+  for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[7 + i]);
+}
+
+TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
+  std::map<int64_t, int> times;
+  for (int rank = 0; rank < 2; ++rank) {
+    LoaderOptions part = options(LoaderMode::kValidation);
+    part.data_parallel_size = 2;
+    part.data_parallel_rank = rank;
+    Loader loader(part);
+    for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+      const Batch batch = loader.next();
+      EXPECT_EQ(batch.local_begin, 0);
+      EXPECT_EQ(batch.global_size, batch.images.size(0));
+      size_t row = 0;
+      for (size_t j = 0; j < batch.samples.size(); ++j) {
+        const int64_t sample = batch.samples[j];
+        const Batch::Geometry& geometry = batch.geometry[j];
+        ++times[sample];
+        EXPECT_EQ(geometry.height, dataset_.image_size(sample).height);
+        // Labels go back to where they came from, but for rounding.
+        for (const BoxLabel& label : dataset_.labels(sample)) {
+          const LabelRow& mapped = batch.labels.at(row++);
+          EXPECT_EQ(mapped.image, static_cast<int64_t>(j));
+          const double cx =
+              (mapped.cx * static_cast<double>(batch.images.size(2)) -
+               geometry.pad_x) /
+              geometry.ratio;
+          EXPECT_NEAR(cx, label.cx * static_cast<double>(geometry.width), 1);
+        }
+      }
+      EXPECT_EQ(row, batch.labels.size());
+    }
+    EXPECT_THROW(loader.next(), CheckFailure);
+  }
+  EXPECT_EQ(times.size(), static_cast<size_t>(kImages));
+  for (const auto& [sample, count] : times) EXPECT_EQ(count, 1) << sample;
+}
+
+TEST_F(LoaderTest, AnImageThatBreaksLateStopsNothing) {
+  folder_.write("images/train/104.bmp", "BM");
+  const std::vector<Batch> batches = take(options(LoaderMode::kTrainRect), 6);
+  int named = 0;
+  for (const Batch& batch : batches) {
+    for (const std::string& fault : batch.faults) {
+      EXPECT_NE(fault.find("images/train/104.bmp: truncated BMP header"),
+                std::string::npos);
+      ++named;
+    }
+    const auto at =
+        std::find(batch.samples.begin(), batch.samples.end(), int64_t{4});
+    EXPECT_EQ(batch.faults.size(), at == batch.samples.end() ? 0u : 1u);
+    for (const LabelRow& row : batch.labels) {
+      EXPECT_NE(row.image, at - batch.samples.begin());
+    }
+  }
+  EXPECT_EQ(named, 1);
+}
+
+TEST_F(LoaderTest, TargetsAreAssignedPerMicroBatch) {
+  LoaderOptions assigning = options();
+  assigning.micro_batch_size = 2;
+  assigning.assign = [](const std::vector<LabelRow>& labels, int64_t height,
+                        int64_t width) {
+    EXPECT_EQ(height, 64);
+    EXPECT_EQ(width, 96);
+    for (const LabelRow& row : labels) {
+      EXPECT_GE(row.image, 0);
+      EXPECT_LT(row.image, 2);
+    }
+    return std::vector<LevelTargets>(labels.size());
+  };
+  for (const Batch& batch : take(assigning, 6)) {
+    ASSERT_EQ(batch.targets.size(), (batch.samples.size() + 1) / 2);
+    size_t rows = 0;
+    for (const auto& part : batch.targets) rows += part.size();
+    EXPECT_EQ(rows, batch.labels.size());
+  }
+}
+
+TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
+  LoaderOptions last = options();
+  last.global_batch_size = 22;  // then one sample is left
+  last.data_parallel_size = 2;
+  last.data_parallel_rank = 1;
+  std::atomic<int> calls = 0;
+  last.micro_batch_size = 22;
+  last.assign = [&](const std::vector<LabelRow>&, int64_t, int64_t) {
+    ++calls;
+    return std::vector<LevelTargets>(3);
+  };
+  const std::vector<Batch> batches = take(last, 3);
+  EXPECT_EQ(batches[1].images.sizes(), (at::IntArrayRef{0, 64, 96, 3}));
+  EXPECT_EQ(batches[1].global_size, 1);
+  EXPECT_EQ(batches[1].targets.size(), 1u);
+  EXPECT_EQ(batches[2].samples.size(), 11u);
+  EXPECT_GE(calls, 3);
+}
+
+TEST_F(LoaderTest, WhatAThreadThrowsReachesNext) {
+  LoaderOptions failing = options();
+  failing.assign = [](const std::vector<LabelRow>&, int64_t,
+                      int64_t) -> std::vector<LevelTargets> {
+    throw std::runtime_error("assignment failed");
+  };
+  Loader loader(failing);
+  EXPECT_THROW(loader.next(), std::runtime_error);
+  EXPECT_THROW(loader.next(), std::runtime_error);
+}
+
+TEST_F(LoaderTest, EndsQuicklyWithWorkInHand) {
+  for (int round = 0; round < 10; ++round) {
+    LoaderOptions many = options();
+    many.num_threads = 4;
+    auto loader = std::make_unique<Loader>(many);
+    if (round % 2 == 0) loader->next();
+    const auto start = std::chrono::steady_clock::now();
+    loader.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              std::chrono::seconds(2));
+  }
+}
+
+TEST_F(LoaderTest, PrefetchesNoMoreThanItsQueue) {
+  std::atomic<int> finished = 0;
+  LoaderOptions counting = options();
+  counting.host_memory_limit_bytes = 1;
+  counting.assign = [&](const std::vector<LabelRow>&, int64_t, int64_t) {
+    ++finished;
+    return std::vector<LevelTargets>();
+  };
+  counting.micro_batch_size = 4;
+  Loader loader(counting);
+  EXPECT_EQ(loader.queue_depth(), 1);
+  EXPECT_EQ(loader.num_threads(), 1);
+  for (int i = 1; i <= 3; ++i) {
+    loader.next();
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    EXPECT_LE(finished, i + 1);
+  }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,113 @@
+#include "worker/data/mosaic.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "tests/worker/data/data_files.h"
+
+namespace headroom {
+namespace {
+
+constexpr ImageSize kCanvas{200, 300};
+
+TEST(Mosaic, TilesTouchTheCentreAndAreCutAtTheCanvas) {
+  const cv::Point centre(100, 120);
+  // Small images fit: only their inner corner is at the centre.
+  EXPECT_EQ(mosaic_tile(0, centre, {50, 60}, kCanvas).canvas,
+            cv::Rect(40, 70, 60, 50));
+  EXPECT_EQ(mosaic_tile(1, centre, {50, 60}, kCanvas).canvas,
+            cv::Rect(100, 70, 60, 50));
+  EXPECT_EQ(mosaic_tile(2, centre, {50, 60}, kCanvas).canvas,
+            cv::Rect(40, 120, 60, 50));
+  EXPECT_EQ(mosaic_tile(3, centre, {50, 60}, kCanvas).canvas,
+            cv::Rect(100, 120, 60, 50));
+  // Large ones lose what is far from the centre.
+  const MosaicTile left = mosaic_tile(0, centre, {150, 140}, kCanvas);
+  EXPECT_EQ(left.canvas, cv::Rect(0, 0, 100, 120));
+  EXPECT_EQ(left.image, cv::Rect(40, 30, 100, 120));
+  const MosaicTile right = mosaic_tile(3, centre, {150, 240}, kCanvas);
+  EXPECT_EQ(right.canvas, cv::Rect(100, 120, 200, 80));
+  EXPECT_EQ(right.image, cv::Rect(0, 0, 200, 80));
+}
+
+TEST(Mosaic, DrawsCoverTheirRanges) {
+  std::set<int64_t> partners;
+  std::array<int, 4> own_place{};
+  int lowest = 1000, highest = 0;
+  for (uint64_t sample = 0; sample < 4000; ++sample) {
+    RandomStream draws(1, 0, sample, RandomPurpose::kAugmentation);
+    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, draws);
+    EXPECT_GE(plan.centre.y, 50);
+    EXPECT_LT(plan.centre.y, 150);
+    EXPECT_GE(plan.centre.x, 75);
+    EXPECT_LT(plan.centre.x, 225);
+    lowest = std::min(lowest, plan.centre.x);
+    highest = std::max(highest, plan.centre.x);
+    EXPECT_EQ(std::count(plan.samples.begin(), plan.samples.end(), 1000), 1);
+    for (size_t i = 0; i < 4; ++i) {
+      if (plan.samples[i] == 1000) {
+        ++own_place[i];
+      } else {
+        partners.insert(plan.samples[i]);
+      }
+    }
+  }
+  EXPECT_EQ(lowest, 75);
+  EXPECT_EQ(highest, 224);
+  EXPECT_EQ(partners.size(), 10u);
+  for (const int count : own_place) EXPECT_NEAR(count, 1000, 140);
+}
+
+TEST(Mosaic, PixelsAndBoxesMoveTogether) {
+  const cv::Mat first = test_picture(60, 80, 1);
+  const std::vector<BoxLabel> labels{{1, 0.5f, 0.5f, 0.5f, 0.5f}};
+  const LoadImage load = [&](int64_t sample) {
+    LoadedImage image;
+    image.source = {60, 80};
+    image.pixels =
+        sample == 0 ? first
+                    : cv::Mat(60, 80, CV_8UC3, cv::Scalar::all(10.0 * sample));
+    if (sample == 0) image.labels = labels;
+    if (sample == 3) image.fault = "three is broken";
+    return image;
+  };
+  MosaicPlan plan;
+  plan.centre = {70, 50};
+  plan.samples = {1, 2, 3, 0};
+  std::vector<std::string> faults;
+  const BoxedImage canvas = build_mosaic(plan, 64, 80, load, faults);
+  EXPECT_EQ(canvas.pixels.rows, 128);
+  EXPECT_EQ(canvas.pixels.cols, 160);
+  EXPECT_EQ(faults, std::vector<std::string>{"three is broken"});
+  EXPECT_TRUE(
+      same_pixels(canvas.pixels(cv::Rect(70, 50, 80, 60)).clone(), first));
+  ASSERT_EQ(canvas.boxes.size(), 1u);
+  EXPECT_EQ(canvas.boxes[0], (PixelBox{1, 90, 65, 130, 95}));
+  EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(49, 69)[0], 10);
+  EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(49, 70)[0], 20);
+  EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(50, 69)[0], 30);
+  EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(127, 159)[0], 114);
+}
+
+TEST(Mosaic, BoxesAreClippedToTheCanvas) {
+  const std::vector<BoxLabel> labels{{0, 0.5f, 0.5f, 1, 1}};
+  const LoadImage load = [&](int64_t) {
+    LoadedImage image;
+    image.source = {64, 64};
+    image.pixels = cv::Mat::zeros(64, 64, CV_8UC3);
+    image.labels = labels;
+    return image;
+  };
+  MosaicPlan plan;
+  plan.centre = {32, 32};
+  std::vector<std::string> faults;
+  const BoxedImage canvas = build_mosaic(plan, 64, 64, load, faults);
+  EXPECT_EQ(canvas.boxes[0], (PixelBox{0, 0, 0, 32, 32}));
+  EXPECT_EQ(canvas.boxes[3], (PixelBox{0, 32, 32, 96, 96}));
+}
+
+}  // namespace
+}  // namespace headroom
