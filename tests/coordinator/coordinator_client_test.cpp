@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "parallel/base/check.h"
+#include "tests/coordinator/cuttable_wire.h"
 #include "tests/coordinator/local_run.h"
 
 namespace headroom {
@@ -143,6 +144,35 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
   EXPECT_FALSE(w0->stop_requested());
   EXPECT_THROW(w0->report_failure(5, "x", 0, true), CommunicationError);
+}
+
+TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTenSeconds) {
+  LocalRun run(2);
+  CuttableWire wire(run.server->address());
+  const auto w0 =
+      CoordinatorClient::connect(wire.address(), "n", "w0", "127.0.0.1");
+  const auto begin = std::chrono::steady_clock::now();
+  wire.cut();
+  EXPECT_THAT([&] { w0->next_assignment(); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("no answer from the coordinator at " +
+                            wire.address() + " for 10 s")));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, seconds(10));
+  EXPECT_LT(waited, seconds(15));
+}
+
+TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
+  LocalRun run(2);
+  CuttableWire wire(run.server->address());
+  const auto w0 =
+      CoordinatorClient::connect(wire.address(), "n", "w0", "127.0.0.1");
+  wire.cut();
+  EXPECT_TRUE(eventually([&] { return run.state() != "waiting"; }));
+  wire.mend();
+  // Membership is fixed: a broken stream was a leave.
+  EXPECT_THAT([&] { w0->next_assignment(); },
+              ThrowsMessage<Error>(HasSubstr("worker w0 ")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "coordinator/server.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <filesystem>
@@ -247,6 +248,63 @@ TEST(Server, ALostWorkerEndsTheRunAtACommittedStep) {
   EXPECT_TRUE(eventually([&] { return run.agent->node_orders().run_over; }));
   EXPECT_EQ(run.agent->node_orders().exit_code, 5);
   EXPECT_EQ(run.agent->node_orders().reason, status.reason);
+}
+
+TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
+  LocalRun run(1);
+  RawClient raw(run.server->address());
+  wire::WatchRequest worker;  // joins, and never has a heartbeat
+  worker.set_version(kVersion);
+  worker.set_node_id("n");
+  worker.set_worker_id("w0");
+  grpc::ClientContext context;
+  const auto reader = raw.stub().Watch(&context, worker);
+  wire::Assignment assignment;
+  ASSERT_TRUE(reader->Read(&assignment));
+  EXPECT_EQ(assignment.action(), wire::ACTION_WAIT);
+  ASSERT_TRUE(reader->Read(&assignment));
+  EXPECT_EQ(assignment.action(), wire::ACTION_RUN);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually(
+      [&] { return !run.agent->node_orders().lost_worker_ids.empty(); }));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, milliseconds(1900));
+  EXPECT_LT(waited, milliseconds(4000));
+  EXPECT_EQ(run.agent->node_orders().lost_worker_ids,
+            std::vector<std::string>{"w0"});
+  EXPECT_EQ(run.server->status().reason,
+            "rank 0 (worker w0) on h was silent for 2000 ms; no step had been "
+            "committed, start the run again");
+  context.TryCancel();
+  reader->Finish();
+}
+
+TEST(Server, TheHealthServiceSaysServing) {
+  LocalRun run(1);
+  // grpc.health.v1.Health/Check: an empty request, status 1 is SERVING.
+  const grpc::Slice empty;
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::GenericStub stub(make_channel(run.server->address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(
+      &context, "/grpc.health.v1.Health/Check", request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(answer.Dump(&slices).ok());
+  ASSERT_EQ(slices.size(), 1u);
+  EXPECT_EQ(std::string(slices[0].begin(), slices[0].end()),
+            std::string("\x08\x01"));
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
 }
 
 TEST(Server, ALookupEndsWhenItsRunDoes) {
