@@ -59,9 +59,10 @@ void ArchitectureParity::expect_state() {
   }
   EXPECT_EQ(num_parameters, expected_.at("parameters").get<int64_t>());
   // Written out for one model; the others say that it is the same rule.
-  if (expected_.at("parameter_order").is_array())
+  if (expected_.at("parameter_order").is_array()) {
     EXPECT_EQ(parameters,
               expected_.at("parameter_order").get<std::vector<std::string>>());
+  }
 }
 
 void ArchitectureParity::expect_levels() {
@@ -98,9 +99,10 @@ void ArchitectureParity::expect_fresh_statistics() {
     const auto is = [&entry](const char* part) {
       return entry.name.find(part) != std::string::npos;
     };
-    if (is("num_batches_tracked"))
+    if (is("num_batches_tracked")) {
       EXPECT_EQ(entry.tensor->item<int64_t>(),
                 fresh.at("num_batches_tracked")[0].get<int64_t>());
+    }
     for (const char* statistic : {"running_mean", "running_var"}) {
       if (!is(statistic)) continue;
       const auto expected =

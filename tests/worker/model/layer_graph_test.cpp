@@ -124,9 +124,10 @@ TEST_P(LayerGraphPrecision, HeadsAreViewsOfChannelsLastMemory) {
   for (const auto& head : graph.forward(images(2, GetParam()), training(2)))
     EXPECT_TRUE(head.permute({0, 2, 3, 1, 4}).is_contiguous());
   for (const NamedTensor& entry : graph.state())
-    if (entry.tensor->dim() == 4)
+    if (entry.tensor->dim() == 4) {
       EXPECT_TRUE(entry.tensor->is_contiguous(at::MemoryFormat::ChannelsLast))
           << entry.name;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LayerGraphPrecision,
@@ -155,16 +156,18 @@ TEST(LayerGraph, FreshWeightsFollowFromSeedAndNameAlone) {
   for (std::size_t i = 0; i < state.size(); ++i) {
     const at::Tensor& tensor = *state[i].tensor;
     EXPECT_TRUE(at::equal(tensor, *same.state()[i].tensor));
-    if (state[i].name.find("anchors") == std::string::npos)
+    if (state[i].name.find("anchors") == std::string::npos) {
       EXPECT_TRUE(at::equal(tensor.to(at::kDouble),
                             wide.state()[i].tensor->to(at::kDouble)))
           << state[i].name;
+    }
     if (state[i].role != TensorRole::kConvolutionWeight) continue;
     EXPECT_FALSE(at::equal(tensor, *other.state()[i].tensor));
     for (const NamedTensor& entry : shifted.state())
       if (entry.name == state[i].name &&
-          entry.tensor->sizes() == tensor.sizes())
+          entry.tensor->sizes() == tensor.sizes()) {
         EXPECT_TRUE(at::equal(tensor, *entry.tensor)) << entry.name;
+      }
   }
 }
 
