@@ -30,7 +30,7 @@ struct AgentOptions {
   std::chrono::milliseconds registration_timeout = std::chrono::seconds(30);
   std::chrono::seconds silence_timeout = std::chrono::seconds(30);
   // Time for workers to end by themselves once the run is over.
-  std::chrono::milliseconds grace = std::chrono::seconds(10);
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
   // Lines for people; called from several threads.
   std::function<void(const std::string&)> print;
   // How often this process was asked to stop: once drains the run, twice ends

@@ -120,25 +120,47 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
       suggestion(spelling, launch_spellings(command), help + " lists them"));
 }
 
+std::string value_name_of(const Entry& entry) {
+  if (entry.run_flag != nullptr) return entry.run_flag->value_name;
+  return entry.launch_flag != nullptr ? entry.launch_flag->value_name : "";
+}
+
+[[noreturn]] void refuse_value(const std::string& command, const Entry& entry,
+                               const std::string& spelling) {
+  throw Error("command line",
+              spelling + " must be followed by " + value_name_of(entry),
+              "headroom " + command + " --help shows how to write it");
+}
+
 // CLI11 complains only about how many values there are.
 [[noreturn]] void refuse_use(const std::string& command,
                              const std::vector<Entry>& entries,
                              const CLI::ParseError& error) {
   const std::string what = error.what();
   const std::string spelling = what.substr(0, what.find(':'));
-  const std::string remedy =
-      "headroom " + command + " --help shows how to write it";
   for (const Entry& entry : entries) {
-    if (!entry.option->check_name(spelling)) continue;
-    const std::string value_name = entry.run_flag ? entry.run_flag->value_name
-                                   : entry.launch_flag
-                                       ? entry.launch_flag->value_name
-                                       : "";
-    if (value_name.empty()) break;
-    throw Error("command line", spelling + " must be followed by " + value_name,
-                remedy);
+    if (entry.option->check_name(spelling) && !value_name_of(entry).empty()) {
+      refuse_value(command, entry, spelling);
+    }
   }
-  throw Error("command line", what, remedy);
+  throw Error("command line", what,
+              "headroom " + command + " --help shows how to write it");
+}
+
+// CLI11 takes the next flag for a value that was forgotten, and any number of
+// words for a list.
+void check_values(const std::string& command, const Entry& entry,
+                  const std::vector<std::string>& values) {
+  const auto is_flag = [](const std::string& value) {
+    return value.starts_with("--");
+  };
+  const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
+  const size_t most =
+      is_list && entry.run_flag->values == Flag::Values::kOneOrTwo ? 2 : 1;
+  if (values.size() > most ||
+      std::any_of(values.begin(), values.end(), is_flag)) {
+    refuse_value(command, entry, entry.option->get_name());
+  }
 }
 
 void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
@@ -151,6 +173,7 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
         answer_unknown_flag(line.command, entry.absent_spelling, {}));
     return;
   }
+  check_values(line.command, entry, values);
   if (entry.launch_flag != nullptr) {
     line.launch_flags[entry.launch_flag->spelling] =
         entry.launch_flag->value_name.empty() ? "" : values.front();

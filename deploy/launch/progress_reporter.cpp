@@ -54,17 +54,34 @@ ProgressReporter::Output ProgressReporter::update(const RunProgress& progress,
   return output;
 }
 
+ProgressReporter::Output ProgressReporter::warning(const EventRecord& event) {
+  Output output;
+  if (event.event == "fault") {
+    faults_.push_back(event);
+    return output;
+  }
+  for (const EventRecord& fault : faults_) {
+    const bool is_the_end =
+        event.event == kRunOverEvent &&
+        event.reason.find(fault.reason) != std::string::npos;
+    if (!is_the_end) output.lines.push_back(event_line(fault));
+  }
+  faults_.clear();
+  // The end itself is told by whoever waits for it.
+  if (event.warning && event.event != kRunOverEvent) {
+    output.lines.push_back(event_line(event));
+  }
+  return output;
+}
+
 ProgressReporter::Output ProgressReporter::event(const EventRecord& event,
                                                  TimePoint now) {
+  if (event.event != "validation") return warning(event);
   Output output;
-  if (event.warning) {
-    output.lines.push_back(event_line(event));
-  } else if (event.event == "validation") {
-    const bool last = last_.num_steps > 0 && event.step >= last_.num_steps;
-    if (on_terminal_ || last || is_time_for_a_line(now, true)) {
-      output.lines.push_back(validation_line(event, last_.num_epochs));
-      if (!on_terminal_) last_line_ = now;
-    }
+  const bool last = last_.num_steps > 0 && event.step >= last_.num_steps;
+  if (on_terminal_ || last || is_time_for_a_line(now, true)) {
+    output.lines.push_back(validation_line(event, last_.num_epochs));
+    if (!on_terminal_) last_line_ = now;
   }
   return output;
 }

@@ -3,7 +3,8 @@
 // On a terminal there is one live line, rewritten in place, and one line that
 // stays after each validation. Elsewhere (a log file) only lines that stay: one
 // per epoch, at most one in 10 s, but at least one a minute. Warnings are
-// printed as they come.
+// printed as they come, but for a fault: when it ends the run, its words are
+// the run's last line, and are not said twice.
 //
 // Threads: a value with state; one thread. Time is an argument.
 #pragma once
@@ -44,7 +45,10 @@ class ProgressReporter {
  private:
   bool is_time_for_a_line(TimePoint now, bool epoch_ended) const;
 
+  Output warning(const EventRecord& event);
+
   bool on_terminal_;
+  std::vector<EventRecord> faults_;  // not said yet
   EtaEstimate eta_;
   RunProgress last_;
   int64_t last_printed_epoch_ = -1;

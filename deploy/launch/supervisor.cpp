@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -84,7 +85,10 @@ class Supervisor {
     ChildOptions child;
     child.name = name;
     child.command = {options_.headroom_program.string(), name};
-    child.on_line = [this](const std::string& line) {
+    // Once it listens, what the coordinator logs comes as events too.
+    const bool is_coordinator = name == "coordinator";
+    child.on_line = [this, is_coordinator](const std::string& line) {
+      if (is_coordinator && is_listening_) return;
       if (is_shown_at_once(line)) terminal_.print(line);
     };
     return child;
@@ -120,6 +124,7 @@ class Supervisor {
       }
       return end_of_child(*coordinator_);
     }
+    is_listening_ = true;
     if (options_.on_address) options_.on_address(address_);
     ChildOptions child = child_options("agent");
     for (const std::string& word : std::vector<std::string>{
@@ -231,6 +236,7 @@ class Supervisor {
   Terminal& terminal_;
   ProgressReporter reporter_;
   std::string address_;
+  std::atomic<bool> is_listening_{false};
   RunStatus status_;
   Clock::time_point last_status_{};
   std::optional<Clock::time_point> child_ended_;

@@ -147,6 +147,10 @@ struct Refused {
   std::string line;
 };
 
+void PrintTo(const Refused& refused, std::ostream* out) {
+  *out << refused.words;
+}
+
 class RefusedCommandLine : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedCommandLine, InOneLineThatSaysWhatToDo) {
@@ -203,6 +207,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"agent --coordinator",
                 "[command line] --coordinator must be followed by HOST:PORT: "
                 "headroom agent --help shows how to write it"},
+        Refused{"train --img 320 480 640",
+                "[command line] --img must be followed by HEIGHT [WIDTH]: "
+                "headroom train --help shows how to write it"},
         Refused{"train --cos-lr=false",
                 "[command line] --cos-lr is a switch and takes no value: leave "
                 "it out to have it off"},
@@ -221,7 +228,6 @@ TEST(CommandLine, SeveralValuesAndOtherFlagsInAnyOrder) {
   EXPECT_TRUE(config.rect);
   EXPECT_EQ(config.epochs, 3);
   EXPECT_EQ(config.global_batch_size, 8);
-  EXPECT_THAT(refusal("train --img 320 480 640"), HasSubstr("640"));
 }
 
 TEST(CommandLine, CountsArePositive) {

@@ -5,7 +5,7 @@
 //   slow      commits steps until it is asked to stop, then ends with 130
 //   die       ends before it joins, with last words
 //   refuse    reports that the data is bad
-//   crash     rank 1 is killed in mid-run, with last words
+//   crash     rank 1 is killed in mid-run, with last words; rank 0 saves
 //   stubborn  joins, then ignores every request to end
 #include <unistd.h>
 
@@ -71,7 +71,11 @@ void train_until_stopped(CoordinatorClient& client,
 int behave(CoordinatorClient& client, const std::string& behaviour) {
   for (;;) {
     const Assignment assignment = client.next_assignment();
-    if (assignment.action != headroom::Action::kRun) return 0;
+    if (assignment.action == headroom::Action::kExit) return 0;
+    if (assignment.action == headroom::Action::kSaveAndExit) {
+      client.finish(5, "stopped after step 2; go on with --resume", "{}", 2);
+      continue;
+    }
     std::fprintf(stderr, "12:00:00 warning rank %d of %d, threads %s\n",
                  assignment.rank, assignment.world_size,
                  std::getenv("OMP_NUM_THREADS"));
@@ -84,7 +88,9 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
     } else if (behaviour == "crash" && assignment.rank == 1) {
       std::fprintf(stderr, "the roof is on fire\n");
       raise(SIGKILL);
-    } else if (behaviour == "stubborn" || behaviour == "crash") {
+    } else if (behaviour == "crash") {
+      client.report_failure(5, "[communication] rank 1 is gone", 2, true);
+    } else if (behaviour == "stubborn") {
       std::signal(SIGTERM, SIG_IGN);
       for (;;) ::pause();
     } else {

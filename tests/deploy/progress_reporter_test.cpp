@@ -106,5 +106,31 @@ TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
               ElementsAre("warning: saved"));
 }
 
+EventRecord named(const std::string& event, const std::string& reason) {
+  EventRecord record;
+  record.event = event;
+  record.reason = reason;
+  record.warning = true;
+  return record;
+}
+
+TEST(ProgressReporter, AFaultThatEndsTheRunIsLeftToItsLastLine) {
+  ProgressReporter reporter(false);
+  EXPECT_THAT(reporter.event(named("fault", "[data] bad"), at(0)).lines,
+              IsEmpty());
+  EXPECT_THAT(reporter.event(named(kRunOverEvent, "[data] bad"), at(0)).lines,
+              IsEmpty());
+}
+
+TEST(ProgressReporter, AFaultThatTheRunSurvivesOrEndsOtherwiseIsTold) {
+  ProgressReporter reporter(false);
+  reporter.event(named("fault", "first"), at(0));
+  EXPECT_THAT(reporter.event(named("generation", "again"), at(0)).lines,
+              ElementsAre("warning: first", "warning: again"));
+  reporter.event(named("fault", "second"), at(0));
+  EXPECT_THAT(reporter.event(named(kRunOverEvent, "third"), at(0)).lines,
+              ElementsAre("warning: second"));
+}
+
 }  // namespace
 }  // namespace headroom

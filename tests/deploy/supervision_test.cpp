@@ -150,7 +150,7 @@ TEST_F(Supervision, AKilledWorkerEndsTheRunWithFive) {
   EXPECT_EQ(run.exit_code, 5) << run.err;
   EXPECT_THAT(run.err, HasSubstr("killed by signal 9"));
   EXPECT_EQ(count_of(run.err, "the roof is on fire"), 1u) << run.err;
-  EXPECT_LT(run.seconds, 30);
+  EXPECT_LT(run.seconds, 15);
   expect_nobody_left();
 }
 

@@ -1,0 +1,87 @@
+// The command line is stable: users, scripts and documents rely on it. A flag
+// that appears, disappears or moves must show in tests/repo/frozen_cli.txt.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "configs/flags.h"
+#include "deploy/launch/command_line.h"
+#include "deploy/launch/help_text.h"
+#include "deploy/launch/launch_flags.h"
+
+namespace headroom {
+namespace {
+
+// "train --img --imgsz --img-size HEIGHT [WIDTH]", one line per flag.
+std::vector<std::string> program_flags() {
+  std::vector<std::string> lines;
+  for (const CommandSummary& command : command_summaries()) {
+    if (command.takes_run_flags) {
+      for (const Flag& flag : flags()) {
+        if (!is_run_flag_of(flag, command.name)) continue;
+        std::string line = command.name;
+        for (const std::string& spelling : flag.spellings) {
+          line += " " + spelling;
+        }
+        if (!flag.value_name.empty()) line += " " + flag.value_name;
+        lines.push_back(line);
+      }
+    }
+    for (const LaunchFlag& flag : launch_flags()) {
+      if (!belongs_to(flag, command.name) || flag.description.empty()) continue;
+      std::string line = command.name + " " + flag.spelling;
+      if (!flag.value_name.empty()) line += " " + flag.value_name;
+      lines.push_back(line);
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+std::vector<std::string> frozen_flags() {
+  std::ifstream in(std::string(HEADROOM_SOURCE_DIR) +
+                   "/tests/repo/frozen_cli.txt");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && !line.starts_with('#')) lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(FrozenCommandLine, IsTheListInFrozenCliTxt) {
+  std::vector<std::string> missing, added;
+  const std::vector<std::string> frozen = frozen_flags();
+  const std::vector<std::string> present = program_flags();
+  ASSERT_FALSE(frozen.empty());
+  ASSERT_TRUE(std::is_sorted(frozen.begin(), frozen.end()));
+  std::set_difference(frozen.begin(), frozen.end(), present.begin(),
+                      present.end(), std::back_inserter(missing));
+  std::set_difference(present.begin(), present.end(), frozen.begin(),
+                      frozen.end(), std::back_inserter(added));
+  EXPECT_EQ(joined(missing), "") << "in the file only";
+  EXPECT_EQ(joined(added), "") << "in the program only";
+}
+
+TEST(FrozenCommandLine, TheHelpShowsEveryFlag) {
+  for (const std::string& line : frozen_flags()) {
+    const std::string command = line.substr(0, line.find(' '));
+    const size_t begin = line.find("--");
+    const std::string spelling =
+        line.substr(begin, line.find(' ', begin) - begin);
+    EXPECT_THAT(command_help(command), ::testing::HasSubstr("\n  " + spelling))
+        << line;
+  }
+}
+
+}  // namespace
+}  // namespace headroom
