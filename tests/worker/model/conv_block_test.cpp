@@ -61,6 +61,10 @@ std::vector<BlockCase> shapes() {
     cases.push_back({32, 16, 1, 2, 0, 8, 8, {2}, type});
     cases.push_back({1, 1, 1, 1, 0, 1, 2, {5}, type});
     cases.push_back({8, 16, 1, 1, 0, 40, 40, {16}, type});
+    // Fewer than 16 samples, many pixels: a convolution over flat samples.
+    cases.push_back({16, 32, 1, 1, 0, 12, 11, {2, 1}, type});
+    cases.push_back({8, 17, 1, 1, 0, 211, 1, {1}, type});
+    cases.push_back({8, 16, 1, 1, 0, 20, 20, {15}, type});
     cases.push_back({8, 16, 3, 1, 1, 6, 6, {2, 2, 2}, type});
     cases.push_back({8, 17, 3, 2, 1, 5, 7, {4, 1, 3}, type});
     cases.push_back({64, 128, 1, 1, 0, 1, 1, {16, 5}, type});

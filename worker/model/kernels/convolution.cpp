@@ -1,0 +1,104 @@
+#include "worker/model/kernels/convolution.h"
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <tuple>
+#include <vector>
+
+namespace headroom {
+
+namespace {
+
+// From this batch on LibTorch uses oneDNN whatever the convolution.
+constexpr int64_t kLeastBatch = 16;
+
+// Below this number of pixels flat samples are too short to pay.
+constexpr int64_t kLeastPixels = 200;
+
+bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
+                        const ConvolutionShape& shape) {
+  return x.scalar_type() == at::kFloat && x.size(0) < kLeastBatch &&
+         x.size(0) * x.size(2) * x.size(3) >= kLeastPixels &&
+         weight.size(2) == 1 && weight.size(3) == 1 && shape.stride == 1 &&
+         shape.padding == 0;
+}
+
+// The same memory as at least kLeastBatch samples of one row.
+at::Tensor flat_samples(const at::Tensor& map) {
+  const int64_t channels = map.size(1);
+  const int64_t pixels = map.size(0) * map.size(2) * map.size(3);
+  int64_t batch = kLeastBatch;
+  while (pixels % batch != 0) ++batch;
+  const int64_t width = pixels / batch;
+  return map.as_strided({batch, channels, 1, width},
+                        {width * channels, 1, width * channels, channels});
+}
+
+at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
+                         int64_t height, int64_t width) {
+  const int64_t channels = flat.size(1);
+  return flat.as_strided(
+      {samples, channels, height, width},
+      {height * width * channels, 1, width * channels, channels});
+}
+
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
+                    const ConvolutionShape& shape) {
+  return at::convolution(x, weight, {}, {shape.stride, shape.stride},
+                         {shape.padding, shape.padding}, {1, 1}, false, {0, 0},
+                         1)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
+                       const ConvolutionShape& shape) {
+  if (x.size(0) == 0) {
+    const auto extent = [&](int64_t axis) {
+      return (x.size(axis) + 2 * shape.padding - weight.size(axis)) /
+                 shape.stride +
+             1;
+    };
+    return at::empty({0, weight.size(0), extent(2), extent(3)},
+                     x.options().memory_format(at::MemoryFormat::ChannelsLast));
+  }
+  if (wants_flat_samples(x, weight, shape)) {
+    return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
+                         x.size(2), x.size(3));
+  }
+  return convolve(x, weight, shape);
+}
+
+ConvolutionGradients convolution_gradients(const at::Tensor& dy,
+                                           const at::Tensor& x,
+                                           const at::Tensor& weight,
+                                           const ConvolutionShape& shape,
+                                           bool wants_dx, bool wants_dweight) {
+  ConvolutionGradients gradients;
+  if (x.size(0) == 0) {
+    if (wants_dx) gradients.dx = at::empty_like(x);
+    if (wants_dweight) gradients.dweight = at::zeros_like(weight);
+    return gradients;
+  }
+  if (!wants_dx && !wants_dweight) return gradients;
+  const bool flat = wants_flat_samples(x, weight, shape);
+  std::tie(gradients.dx, gradients.dweight, std::ignore) =
+      at::convolution_backward(
+          flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,
+          at::OptionalIntArrayRef(), {shape.stride, shape.stride},
+          {shape.padding, shape.padding}, {1, 1}, false, {0, 0}, 1,
+          {wants_dx, wants_dweight, false});
+  if (flat && wants_dx) {
+    gradients.dx =
+        with_shape_of(gradients.dx.contiguous(at::MemoryFormat::ChannelsLast),
+                      x.size(0), x.size(2), x.size(3));
+  }
+  return gradients;
+}
+
+}  // namespace headroom
