@@ -48,29 +48,20 @@ GlobalCounts counts_of(const Batch& batch) {
 
 BatchFindings examine(LayerGraph& model, const Batch& batch,
                       const ValidationOptions& options) {
-  const std::vector<at::Tensor> heads = model.forward(
-      network_input(batch.images, options.scalar_type), StepContext{});
+  const BatchDetections detections = detect(model, batch, options);
   BatchFindings findings;
   findings.images = batch.images.size(0);
-  const Loss loss = detection_loss(heads, batch.targets.at(0), counts_of(batch),
-                                   options.gains);
+  const Loss loss = detection_loss(detections.heads, batch.targets.at(0),
+                                   counts_of(batch), options.gains);
   const double* items = loss.items.const_data_ptr<double>();
   findings.box = items[0];
   findings.obj = items[1];
   findings.cls = items[2];
 
-  NmsOptions nms;
-  nms.confidence_threshold = options.confidence_threshold;
-  nms.iou_threshold = options.nms_iou_threshold;
-  nms.max_detections = options.max_detections;
-  auto detections = non_maximum_suppression(model.decode(heads), nms);
   findings.labels_per_class.resize(options.class_names.size());
   for (int64_t image = 0; image < findings.images; ++image) {
-    const SourceMapping letterbox = letterbox_of(batch.geometry[image]);
-    for (Detection& detection : detections[image]) {
-      detection.box = to_source(detection.box, letterbox);
-    }
-    const auto labels = labels_of_image(batch, image, letterbox);
+    const auto labels =
+        labels_of_image(batch, image, letterbox_of(batch.geometry[image]));
     for (const LabelledBox& label : labels) {
       ++findings.labels_per_class[label.class_index];
     }
@@ -78,9 +69,9 @@ BatchFindings examine(LayerGraph& model, const Batch& batch,
                            const std::vector<DetectionRecord>& more) {
       all.insert(all.end(), more.begin(), more.end());
     };
-    append(findings.records, match_records(detections[image], labels));
+    append(findings.records, match_records(detections.images[image], labels));
     append(findings.coco_records,
-           coco_match_records(detections[image], labels));
+           coco_match_records(detections.images[image], labels));
   }
   findings.faults = batch.faults;
   return findings;
@@ -115,6 +106,25 @@ ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
 }
 
 }  // namespace
+
+BatchDetections detect(LayerGraph& model, const Batch& batch,
+                       const ValidationOptions& options) {
+  BatchDetections result;
+  result.heads = model.forward(network_input(batch.images, options.scalar_type),
+                               StepContext{});
+  NmsOptions nms;
+  nms.confidence_threshold = options.confidence_threshold;
+  nms.iou_threshold = options.nms_iou_threshold;
+  nms.max_detections = options.max_detections;
+  result.images = non_maximum_suppression(model.decode(result.heads), nms);
+  for (size_t image = 0; image < result.images.size(); ++image) {
+    const SourceMapping letterbox = letterbox_of(batch.geometry[image]);
+    for (Detection& detection : result.images[image]) {
+      detection.box = to_source(detection.box, letterbox);
+    }
+  }
+  return result;
+}
 
 ValidationResult validate(LayerGraph& model, BatchSource& source,
                           Communicator& communicator,

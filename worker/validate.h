@@ -17,6 +17,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/batch_source.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom {
@@ -51,6 +52,15 @@ struct ValidationOptions {
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
 };
+
+// What the network sees in the images of a batch: boxes in the source images'
+// pixels, in descending confidence.
+struct BatchDetections {
+  std::vector<at::Tensor> heads;
+  std::vector<std::vector<Detection>> images;
+};
+BatchDetections detect(LayerGraph& model, const Batch& batch,
+                       const ValidationOptions& options);
 
 // `source` yields this rank's share of the split (LoaderMode::kValidation).
 ValidationResult validate(LayerGraph& model, BatchSource& source,

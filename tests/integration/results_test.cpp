@@ -1,0 +1,162 @@
+// What a run leaves behind, and what `headroom val` says about it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  std::string line;
+  while (std::getline(file, line)) lines.push_back(line);
+  return lines;
+}
+
+// One run of 3 epochs by 2 processes, made once for all tests of this file.
+class Results : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests/runs/results";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    const ProgramResult result = run_program(
+        {program("headroom"), "train", "--data", shapes_data(), "--cfg",
+         "yolov5n", "--img", "96", "--batch", "8", "--epochs", "3",
+         "--processes", "2", "--threads", "1", "--workers", "1"},
+        folder_);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    err_ = result.err;
+  }
+  static fs::path run() { return folder_ / "runs/train/exp"; }
+  static fs::path folder_;
+  static std::string err_;
+};
+fs::path Results::folder_;
+std::string Results::err_;
+
+TEST_F(Results, EveryPromisedFileIsThere) {
+  for (const char* name :
+       {"plan.json", "run.yaml", "steps.jsonl", "events.jsonl", "results.csv",
+        "summary.json", "weights/best.safetensors", "weights/last.safetensors",
+        "checkpoints/step-15/MANIFEST.json",
+        "checkpoints/step-10/MANIFEST.json"}) {
+    EXPECT_TRUE(fs::exists(run() / name)) << name;
+  }
+  EXPECT_FALSE(fs::exists(run() / "checkpoints/step-5"));
+  bool tensorboard = false;
+  for (const auto& entry : fs::directory_iterator(run())) {
+    tensorboard |=
+        entry.path().filename().string().starts_with("events.out.tfevents.");
+  }
+  EXPECT_TRUE(tensorboard);
+}
+
+TEST_F(Results, EachSampleIsUsedExactlyOncePerEpoch) {
+  std::map<int, std::multiset<int>> epochs;
+  for (const Json& step : read_lines(run() / "steps.jsonl")) {
+    for (const int sample : step.at("samples")) {
+      epochs[step.at("epoch").get<int>()].insert(sample);
+    }
+  }
+  ASSERT_EQ(epochs.size(), 3u);
+  std::multiset<int> all;
+  for (int sample = 0; sample < 37; ++sample) all.insert(sample);
+  for (const auto& [epoch, samples] : epochs) EXPECT_EQ(samples, all) << epoch;
+}
+
+TEST_F(Results, StepsHaveTheirFields) {
+  const std::vector<Json> steps = read_lines(run() / "steps.jsonl");
+  ASSERT_EQ(steps.size(), 15u);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].at("step"), i);
+    EXPECT_EQ(steps[i].at("generation"), 1);
+    EXPECT_GT(steps[i].at("images_per_second").get<double>(), 0);
+    ASSERT_EQ(steps[i].at("memory").size(), 2u);
+    for (const Json& rank : steps[i].at("memory")) {
+      EXPECT_GT(rank.at("measured_peak_bytes").get<int64_t>(), 1 << 20);
+    }
+  }
+}
+
+TEST_F(Results, CsvHasYolov5sColumnsAndARowAnEpoch) {
+  const std::vector<std::string> lines = lines_of(run() / "results.csv");
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0],
+            "epoch,train/box_loss,train/obj_loss,train/cls_loss,"
+            "metrics/precision,metrics/recall,metrics/mAP_0.5,"
+            "metrics/mAP_0.5:0.95,val/box_loss,val/obj_loss,val/cls_loss,"
+            "x/lr0,x/lr1,x/lr2");
+  for (size_t row = 1; row < lines.size(); ++row) {
+    EXPECT_EQ(std::count(lines[row].begin(), lines[row].end(), ','), 13);
+    EXPECT_EQ(lines[row].substr(0, 2), std::to_string(row - 1) + ",");
+  }
+}
+
+TEST_F(Results, EventsHaveReasonsInWords) {
+  std::set<std::string> kinds;
+  for (const Json& event : read_lines(run() / "events.jsonl")) {
+    kinds.insert(event.at("event").get<std::string>());
+    EXPECT_FALSE(event.at("reason").get<std::string>().empty()) << event.dump();
+  }
+  for (const char* kind : {"generation", "checkpoint", "validation"}) {
+    EXPECT_TRUE(kinds.contains(kind)) << kind;
+  }
+}
+
+TEST_F(Results, ValOfTheBestWeightsGivesTheSummarysMetrics) {
+  const Json summary = read_json(run() / "summary.json");
+  for (const std::string processes : {"1", "2"}) {
+    const ProgramResult result = run_program(
+        {program("headroom"), "val", "--data", shapes_data(), "--weights",
+         (run() / "weights/best.safetensors").string(), "--img", "96",
+         "--batch", "8", "--processes", processes, "--json"},
+        folder_);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json metrics = Json::parse(result.out, nullptr, false);
+    ASSERT_TRUE(metrics.is_object()) << result.out;
+    for (const char* key :
+         {"map50", "map", "coco_map50", "coco_map", "precision", "recall"}) {
+      EXPECT_NEAR(metrics.at(key).get<double>(), summary.at(key).get<double>(),
+                  1e-4)
+          << key;
+    }
+  }
+}
+
+TEST_F(Results, OnlyTheResultGoesToStdout) {
+  const ProgramResult result =
+      run_program({program("headroom"), "train", "--data", shapes_data(),
+                   "--cfg", "yolov5n", "--img", "64", "--batch", "8",
+                   "--max-steps", "1", "--json", "--name", "json"},
+                  folder_);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Json::parse(result.out, nullptr, false).is_object())
+      << result.out;
+}
+
+TEST_F(Results, SyntheticInputNeedsNoData) {
+  const ProgramResult result =
+      run_program({program("headroom"), "train", "--synthetic-input", "--cfg",
+                   "yolov5n", "--img", "64", "96", "--batch", "4",
+                   "--max-steps", "2", "--name", "synthetic"},
+                  folder_);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(read_lines(folder_ / "runs/train/synthetic/steps.jsonl").size(),
+            2u);
+}
+
+}  // namespace
+}  // namespace headroom::testing
