@@ -10,6 +10,11 @@
 #include <thread>
 #include <vector>
 
+// AddressSanitizer would end the program instead of refusing an absurd size.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace headroom {
 namespace {
 

@@ -42,7 +42,6 @@ TEST_F(MpiCommunicatorTest, EveryCollectiveWorks) {
   for (const int size : {2, 3}) {
     const auto [code, output] = run_under_mpi(size, "check");
     EXPECT_EQ(code, 0) << output;
-    EXPECT_EQ(output, "");
   }
 }
 
