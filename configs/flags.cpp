@@ -95,7 +95,6 @@ std::vector<Flag> build_flags() {
        true,
        kNo,
        ""},
-      {{"--inject"}, {"inject"}, Values::kOne, "FAULT;...", true, true, ""},
       {{"--project"}, {"project"}, Values::kOne, "DIR", true, true, ""},
       {{"--name"}, {"name"}, Values::kOne, "NAME", true, true, ""},
       {{"--exist-ok"}, {"exist_ok"}, Values::kNone, "", true, true, ""},

@@ -107,9 +107,8 @@ std::vector<Knob> where_it_runs() {
        "How a step is split: data=2,pipeline=1,spatial=1 in any order; an "
        "axis not named is 1. This version trains with data parallelism only."},
       {"micro_batch_size", &C::micro_batch_size, "images",
-       "Images of one process that go through the network at once: smaller "
-       "takes less memory, and changes no result. It must be a multiple of "
-       "batch_norm_group_size, or a process's whole share. 0 chooses.",
+       "Images of one process that go through the network at once. This "
+       "version runs a process's whole share of the batch; 0 chooses it.",
        0, 1'000'000},
       {"backend",
        &C::backend,
@@ -139,9 +138,6 @@ std::vector<Knob> where_it_runs() {
       {"synthetic_input", &C::synthetic_input, "",
        "For benchmarks: fixed random images with 8 boxes each, 80 classes, "
        "held in memory. An epoch is 1,000 steps, and data is ignored."},
-      {"inject", &C::inject, "",
-       "Faults to set off, for tests, separated by ';': for example "
-       "kill@rank=0,step=5,phase=commit."},
   };
 }
 

@@ -94,7 +94,6 @@ struct RunConfig {
   int64_t host_memory_limit = 0;  // --host-memory-limit, bytes of the loader's
                                   //   queues per process; 0: 1 GiB
   bool synthetic_input = false;   // --synthetic-input: fixed random images
-  std::string inject;             // --inject FAULT;FAULT (tests)
 
   // What is written.
   std::string project;  // "": runs/train or runs/val

@@ -149,12 +149,6 @@ void check_split(const RunConfig& config, int num_agents) {
             " > global_batch_size " + std::to_string(batch),
         "use --bn-group " + std::to_string(batch) + " for one group per step");
   }
-  if (config.micro_batch_size == 0) return;
-  const auto reason = why_groups_do_not_fit(batch, static_cast<int>(data_axis),
-                                            config.micro_batch_size, group);
-  if (reason) {
-    refuse_run(*reason, "change --micro-batch or --bn-group");
-  }
 }
 
 }  // namespace

@@ -51,28 +51,24 @@ PlanDecision choose_plan(const RunConfig& config, int world_size) {
   }
 
   const int64_t share = share_of(batch, data, 0).size();
-  if (config.micro_batch_size > share) {
+  // Smaller ones need the short last batch of an epoch cut at whole groups.
+  if (config.micro_batch_size > 0 && config.micro_batch_size != share) {
     return refuse("--micro-batch " + number(config.micro_batch_size) +
-                      " is larger than a rank's share of " + number(share) +
+                      " is not a rank's share of " + number(share) +
                       " images (" + number(batch) + " / " + number(data) +
-                      " ranks)",
-                  "use --micro-batch " + number(share) + " or fewer");
+                      " ranks), and this version runs a share at once",
+                  "leave it out; more --processes or a smaller --batch lower "
+                  "memory");
   }
   if (config.batch_norm_group_size > batch) {
     return refuse("--bn-group " + number(config.batch_norm_group_size) +
                       " is larger than the global batch of " + number(batch),
                   "use --bn-group " + number(batch) + " or fewer");
   }
-  plan.micro_batch_size =
-      config.micro_batch_size > 0 ? config.micro_batch_size : share;
+  plan.micro_batch_size = share;
   plan.batch_norm_group_size = config.batch_norm_group_size > 0
                                    ? config.batch_norm_group_size
                                    : default_batch_norm_group_size(batch);
-  if (const auto why = why_groups_do_not_fit(batch, data, plan.micro_batch_size,
-                                             plan.batch_norm_group_size)) {
-    return refuse(*why, "use --micro-batch " + number(share) +
-                            " or a --bn-group that divides it");
-  }
 
   if (config.backend == "auto" || config.backend == "gloo") {
     plan.backend = Backend::kGloo;

@@ -185,26 +185,13 @@ TEST(CheckRunConfig, UnderALauncherEachAgentBringsItsProcesses) {
             0u);
 }
 
-TEST(CheckRunConfig, GroupsFitTheMicroBatch) {
+TEST(CheckRunConfig, AGroupIsPartOfTheBatch) {
   EXPECT_EQ(refusal([](RunConfig& c) {
               c.global_batch_size = 8;
               c.batch_norm_group_size = 16;
             }),
             "[config] batch_norm_group_size 16 > global_batch_size 8: use "
             "--bn-group 8 for one group per step");
-  EXPECT_EQ(refusal([](RunConfig& c) {
-              c.global_batch_size = 16;
-              c.micro_batch_size = 4;
-            }),
-            "[config] micro_batch_size 4 is neither a multiple of "
-            "batch_norm_group_size 16 with whole groups per rank (16 images / "
-            "1 ranks), nor a rank's whole share of 16: change --micro-batch or "
-            "--bn-group");
-  RunConfig config = good_config();
-  config.micro_batch_size = 4;
-  config.batch_norm_group_size = 4;
-  config.processes = 2;
-  check_run_config(config);
 }
 
 }  // namespace

@@ -149,12 +149,10 @@ TEST(RunConfig, Set) {
   set_value(config, "checkpoint_every_steps", "3");
   set_value(config, "skip_non_finite", "true");
   set_value(config, "host_memory_limit", "512 MiB");
-  set_value(config, "inject", "kill@rank=0,step=5;hang@rank=1,step=3");
   EXPECT_EQ(config.hyp.lr0, 0.02);
   EXPECT_EQ(config.checkpoint_every_steps, 3);
   EXPECT_TRUE(config.skip_non_finite);
   EXPECT_EQ(config.host_memory_limit, 512 << 20);
-  EXPECT_EQ(config.inject, "kill@rank=0,step=5;hang@rank=1,step=3");
 }
 
 TEST(RunConfig, SetRefuses) {

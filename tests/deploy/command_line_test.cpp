@@ -77,8 +77,6 @@ TEST(CommandLine, EverySpellingSetsItsKnob) {
   EXPECT_EQ(config_of("--host-memory-limit 2GiB").host_memory_limit,
             int64_t{2} << 30);
   EXPECT_TRUE(config_of("--synthetic-input").synthetic_input);
-  EXPECT_EQ(config_of("--inject kill@rank=0,step=5").inject,
-            "kill@rank=0,step=5");
   EXPECT_EQ(config_of("--project p").project, "p");
   EXPECT_EQ(config_of("--name n").name, "n");
   EXPECT_TRUE(config_of("--exist-ok").exist_ok);
