@@ -110,7 +110,7 @@ TEST(RowFactory, WrongTablesAreRefusedByPlace) {
       {[](ModelTable& t) { t.rows[1].args[1] = 4.0; }, "padding"},
       {[](ModelTable& t) { t.rows[1].repeats = 2; }, "Conv is not repeated"},
       {[](ModelTable& t) { t.rows[2].repeats = 100000; }, "repeats times"},
-      {[](ModelTable& t) { t.rows[2].args.push_back(1.0); }, "not a word"},
+      {[](ModelTable& t) { t.rows[2].args.emplace_back(1.0); }, "not a word"},
       {[](ModelTable& t) { t.rows[4].args[1] = 4.0; }, "is even"},
       {[](ModelTable& t) { t.rows[5].args[1] = 3.0; }, "upsampling by 2"},
       {[](ModelTable& t) { t.rows[5].args[2] = std::string("bilinear"); },
