@@ -56,9 +56,10 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
         const at::Tensor expected =
             tensors.at(name + ".grad." + std::to_string(i));
         const at::Tensor actual = head.heads[i].grad().to(at::kDouble);
-        if (scalar_type == at::kDouble)
+        if (scalar_type == at::kDouble) {
           EXPECT_TRUE(at::allclose(actual, expected, 1e-9, 1e-12))
               << name << " level " << i;
+        }
         EXPECT_LT(relative_l2(actual, expected),
                   scalar_type == at::kDouble ? 1e-9 : 1e-5)
             << name << " level " << i;
