@@ -33,8 +33,8 @@ class LayerGraph {
   // and each tensor's name alone: Kaiming-uniform convolutions, the detection
   // bias of YOLOv5, running_var 0.9 and num_batches_tracked 1 as a fresh
   // YOLOv5 model holds them (its stride probe has touched them).
-  // Throws Error with the table's file:line for an unknown module or a wrong
-  // edge.
+  // Throws Error with the table's file:line:column for an unknown module, wrong
+  // arguments or a wrong edge.
   LayerGraph(const ModelTable& table, int64_t num_classes,
              at::ScalarType scalar_type, uint64_t seed);
   ~LayerGraph();
@@ -55,9 +55,9 @@ class LayerGraph {
   // A batch-norm layer's slice of StepContext::batch_norm_sums, and what the
   // commit moves.
   struct BatchNorm {
-    std::string name;          // "model.0.bn"
+    std::string name;  // "model.0.bn"
     int64_t channels = 0;
-    int64_t sums_offset = 0;   // in elements; the slice is [2, channels]
+    int64_t sums_offset = 0;  // in elements; the slice is [2, channels]
     at::Tensor* running_mean = nullptr;
     at::Tensor* running_var = nullptr;
   };
@@ -68,6 +68,8 @@ class LayerGraph {
     int64_t stride = 0;
     std::vector<std::pair<double, double>> anchors;  // pixels (w, h)
   };
+  // Read from the state: loading weights may change anchors. Valid until the
+  // next call.
   const std::vector<Level>& levels() const;
   int64_t num_classes() const;
   int64_t max_stride() const;
