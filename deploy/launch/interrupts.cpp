@@ -2,14 +2,25 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace headroom::interrupts {
 namespace {
 
-std::atomic<int> received{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+constexpr int64_t kOneRequestMs = 300;
 
-void receive(int) { received.fetch_add(1, std::memory_order_relaxed); }
+std::atomic<int> received{0};
+std::atomic<int64_t> newest_ms{-kOneRequestMs};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+// Async-signal-safe: the clock and atomics only.
+void receive(int) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t now_ms = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  if (now_ms - newest_ms.exchange(now_ms) >= kOneRequestMs) ++received;
+}
 
 }  // namespace
 
@@ -25,6 +36,6 @@ void install() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-int count() { return received.load(std::memory_order_relaxed); }
+int count() { return received.load(); }
 
 }  // namespace headroom::interrupts

@@ -47,7 +47,9 @@ ProgressReporter::Output ProgressReporter::update(const RunProgress& progress,
                            progress.epoch != last_printed_epoch_;
   const bool run_ended = epoch_ended && progress.step == progress.num_steps;
   if (run_ended || is_time_for_a_line(now, epoch_ended)) {
-    output.lines.push_back(progress_line(progress, eta, 0));
+    RunProgress told = progress;
+    told.phase = "train";  // what goes on besides is no news a minute later
+    output.lines.push_back(progress_line(told, eta, 0));
     last_line_ = now;
     if (epoch_ended) last_printed_epoch_ = progress.epoch;
   }
@@ -78,10 +80,12 @@ ProgressReporter::Output ProgressReporter::event(const EventRecord& event,
                                                  TimePoint now) {
   if (event.event != "validation") return warning(event);
   Output output;
+  // In a log an epoch has its two lines or none.
   const bool last = last_.num_steps > 0 && event.step >= last_.num_steps;
-  if (on_terminal_ || last || is_time_for_a_line(now, true)) {
+  const bool epoch_was_told = last_printed_epoch_ == last_.epoch;
+  if (on_terminal_ || last || epoch_was_told || is_time_for_a_line(now, true)) {
     output.lines.push_back(validation_line(event, last_.num_epochs));
-    if (!on_terminal_) last_line_ = now;
+    last_line_ = now;
   }
   return output;
 }

@@ -1,10 +1,10 @@
 // ProgressReporter: what of a run's progress to print, and when.
 //
 // On a terminal there is one live line, rewritten in place, and one line that
-// stays after each validation. Elsewhere (a log file) only lines that stay: one
-// per epoch, at most one in 10 s, but at least one a minute. Warnings are
-// printed as they come, but for a fault: when it ends the run, its words are
-// the run's last line, and are not said twice.
+// stays after each validation. Elsewhere (a log file) only lines that stay: an
+// epoch's progress and validation, at most every 10 s, at least every minute.
+// Warnings are printed as they come, but for a fault: when it ends the run, its
+// words are the run's last line, and are not said twice.
 //
 // Threads: a value with state; one thread. Time is an argument.
 #pragma once

@@ -25,6 +25,27 @@ std::string metric(const Json& summary, const char* key, const char* name) {
   return text;
 }
 
+std::string row(const std::string& name, const Json& result) {
+  std::string text = "          " + name +
+                     std::string(name.size() < 16 ? 16 - name.size() : 0, ' ');
+  return text + metric(result, "precision", "P") +
+         metric(result, "recall", "R") + metric(result, "map50", "mAP50") +
+         metric(result, "map", "mAP") + "\n";
+}
+
+// One line per class that has labels.
+std::string class_table(const Json& summary) {
+  std::string text;
+  if (!summary.contains("per_class") || !summary["per_class"].is_array()) {
+    return text;
+  }
+  for (const Json& result : summary["per_class"]) {
+    if (!result.is_object() || result.value("labels", 0) == 0) continue;
+    text += row(result.value("name", "?"), result);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string result_text(const RunConfig& config, const RunStatus& status) {
@@ -33,9 +54,9 @@ std::string result_text(const RunConfig& config, const RunStatus& status) {
       metric(summary, "precision", "P") + metric(summary, "recall", "R") +
       metric(summary, "map50", "mAP50") + metric(summary, "map", "mAP");
   std::string text =
-      "results:" + (metrics.empty() ? "  (no validation)" : metrics) +
-      "\nin:       " + status.run_directory + "\nend:      " + status.reason +
-      "\n";
+      "results:" + (metrics.empty() ? "  (no validation)" : metrics) + "\n" +
+      class_table(summary) + "in:       " + status.run_directory +
+      "\nend:      " + status.reason + "\n";
   const std::string best = status.run_directory + "/weights/best.safetensors";
   if (config.command == "train" && std::filesystem::exists(best)) {
     text += "judge:    headroom val " +

@@ -162,10 +162,15 @@ class Supervisor {
   }
 
   void show_news(Clock::time_point now) {
-    for (const EventRecord& event : follower_->take()) {
-      show(reporter_.event(event, now));
+    const std::vector<EventRecord> events = follower_->take();
+    // First how far the run was when something happened.
+    if (!events.empty() || now - last_status_ >= kStatusInterval) {
+      show_progress(now);
     }
-    if (now - last_status_ < kStatusInterval) return;
+    for (const EventRecord& event : events) show(reporter_.event(event, now));
+  }
+
+  void show_progress(Clock::time_point now) {
     last_status_ = now;
     try {
       status_ = client_->status();

@@ -89,6 +89,25 @@ TEST(ProgressReporter, InALogTheLastEpochIsAlwaysTold) {
               ElementsAre("validated epoch 9"));
 }
 
+TEST(ProgressReporter, InALogAnEpochHasItsValidationOrNothing) {
+  ProgressReporter reporter(false);
+  reporter.update(after(4), 0, at(0));
+  EXPECT_THAT(reporter.event(validation(0), at(1)).lines,
+              ElementsAre("validated epoch 0"));
+  EXPECT_THAT(reporter.update(after(8), 0, at(5)).lines, IsEmpty());
+  EXPECT_THAT(reporter.event(validation(1), at(6)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(12), 0, at(12)).lines,
+              ElementsAre(HasSubstr("epoch 3/10")));
+}
+
+TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
+  ProgressReporter reporter(false);
+  RunProgress progress = after(4);
+  progress.phase = "validate";
+  EXPECT_THAT(reporter.update(progress, 0, at(0)).lines,
+              ElementsAre(HasSubstr("epoch 1/10  4/4  box ")));
+}
+
 TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
   ProgressReporter reporter(false);
   EXPECT_THAT(reporter.update(RunProgress(), 0, at(0)).lines, IsEmpty());

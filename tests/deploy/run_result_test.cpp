@@ -32,6 +32,23 @@ TEST(RunResult, ForPeopleWithWhatToDoNext) {
                 directory + "/weights/best.safetensors\n");
 }
 
+TEST(RunResult, EveryClassWithLabelsHasALine) {
+  RunStatus status;
+  status.run_directory = "/r";
+  status.reason = "validated 10 images";
+  status.result_json =
+      R"({"map50": 0.5, "per_class": [)"
+      R"({"name": "circle", "labels": 5, "precision": 1, "recall": 0.5,)"
+      R"( "map50": 0.25, "map": 0.125},)"
+      R"({"name": "absent", "labels": 0, "precision": 0, "recall": 0}]})";
+  EXPECT_EQ(result_text(RunConfig(), status),
+            "results:  mAP50 0.500\n"
+            "          circle            P 1.000  R 0.500  mAP50 0.250  mAP "
+            "0.125\n"
+            "in:       /r\n"
+            "end:      validated 10 images\n");
+}
+
 TEST(RunResult, WithoutValidation) {
   RunStatus status;
   status.run_directory = "/nowhere";

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -47,12 +48,13 @@ class Supervision : public ::testing::Test {
     return command;
   }
 
-  std::string standard_error() const {
-    std::ifstream in(folder_ / "stderr.txt");
+  static std::string text_of(const fs::path& file) {
+    std::ifstream in(file);
     std::ostringstream text;
     text << in.rdbuf();
     return text.str();
   }
+  std::string standard_error() const { return text_of(folder_ / "stderr.txt"); }
 
   bool wait_for(const std::string& text) const {
     for (int i = 0; i < 1000; ++i) {
@@ -175,6 +177,7 @@ TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
   ASSERT_TRUE(wait_for("rank 0 of 1"));
   run.signal(SIGTERM);
   ASSERT_TRUE(wait_for("stopping at the next committed step"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
   run.signal(SIGTERM);
   const ProgramResult result = run.join();
   EXPECT_EQ(result.exit_code, 130) << result.err;
@@ -267,6 +270,100 @@ TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
   const ProgramResult run = run_program(command, folder_);
   EXPECT_EQ(run.exit_code, 2) << run.err;
   EXPECT_EQ(count_of(run.err, "[config] --processes 0"), 1u) << run.err;
+}
+
+// A slot of a two-host job, as Open MPI describes it.
+std::vector<std::string> on_host(int rank, std::vector<std::string> command) {
+  std::vector<std::string> words = {
+      "env",
+      "OMPI_COMM_WORLD_RANK=" + std::to_string(rank),
+      "OMPI_COMM_WORLD_SIZE=2",
+      "OMPI_COMM_WORLD_LOCAL_RANK=0",
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+      "PMIX_NAMESPACE=" + std::to_string(getpid())};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+TEST_F(Supervision, HostsMeetInASharedFolder) {
+  const std::vector<std::string> command =
+      train({"--rendezvous", "meet", "--insecure-network"});
+  for (const char* host : {"first", "second"}) {
+    fs::create_directories(folder_ / host);
+    for (const char* name : {"data.yaml", "images", "meet"}) {
+      fs::create_symlink(folder_ / name, folder_ / host / name);
+    }
+  }
+  fs::create_directories(folder_ / "meet");
+  Program first(on_host(0, command), folder_ / "first");
+  Program second(on_host(1, command), folder_ / "second");
+  const ProgramResult ended = first.join();
+  if (ended.err.find("this host has no address") != std::string::npos) {
+    GTEST_SKIP() << "this machine has no network but loopback";
+  }
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("rank 0 of 2"));
+  EXPECT_THAT(ended.out, HasSubstr("end:      all 12 steps done\n"));
+  const ProgramResult other = second.join();
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(other.out, "");
+  EXPECT_THAT(other.err, HasSubstr("rank 1 of 2"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "meet"));
+}
+
+TEST_F(Supervision, SeveralHostsNeedAPlaceToMeetAndAPrivateNetwork) {
+  const ProgramResult nowhere = run_program(on_host(0, train()), folder_);
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err,
+              HasSubstr("give --rendezvous DIR, a folder that all hosts share, "
+                        "or --coordinator HOST:PORT\n"));
+  const ProgramResult insecure = run_program(
+      on_host(0, train({"--coordinator", "192.0.2.1:29500"})), folder_);
+  EXPECT_EQ(insecure.exit_code, 2);
+  EXPECT_EQ(insecure.err,
+            "[network] the coordinator would listen on 192.0.2.1:29500, beyond "
+            "loopback, where this version neither encrypts nor authenticates "
+            "control traffic: on a private network, allow it with "
+            "--insecure-network\n");
+}
+
+TEST_F(Supervision, CoordinatorAndAgentsOnTheirOwn) {
+  fs::create_directories(folder_ / "server");
+  fs::create_directories(folder_ / "joiner");
+  Program server({headroom(), "coordinator", "--expected-workers", "3",
+                  "--synthetic-input", "--cfg", "yolov5n"},
+                 folder_ / "server");
+  std::string said;
+  for (int i = 0; i < 1000 && said.find("listening on") == std::string::npos;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    said = text_of(folder_ / "server/stderr.txt");
+  }
+  const size_t at = said.find("listening on ");
+  ASSERT_NE(at, std::string::npos) << said;
+  const std::string address =
+      said.substr(at + 13, said.find('\n', at) - at - 13);
+  Program joiner({headroom(), "train", "--coordinator", address},
+                 folder_ / "joiner");
+  const ProgramResult agent = run_program(
+      {headroom(), "agent", "--coordinator", address, "--processes", "2"},
+      folder_);
+  EXPECT_EQ(agent.exit_code, 0) << agent.err;
+  EXPECT_THAT(agent.err, HasSubstr("all 12 steps done"));
+  EXPECT_EQ(joiner.join().exit_code, 0);
+  const ProgramResult ended = server.join();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("finished: all 12 steps done"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AnAgentWithoutACoordinatorGivesUp) {
+  const ProgramResult agent =
+      run_program({headroom(), "agent", "--coordinator", "nowhere"}, folder_);
+  EXPECT_EQ(agent.exit_code, 2);
+  EXPECT_EQ(agent.err,
+            "[network] --coordinator nowhere is no address: write HOST:PORT, "
+            "for example 10.0.0.5:29500\n");
 }
 
 }  // namespace
