@@ -36,8 +36,9 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
                             std::to_string(expected) + " workers have joined";
   if (joined.size() == expected) {
     decision.members = std::move(joined);
-    decision.reason =
-        "all " + std::to_string(expected) + " workers have joined";
+    decision.reason = expected == 1 ? "the only worker has joined"
+                                    : "all " + std::to_string(expected) +
+                                          " workers have joined";
     return decision;
   }
   decision.reason = count;

@@ -51,8 +51,8 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
     if (const Survivor* best = best_saver(ending)) {
       return {Kind::kSave, best->worker_id,
               "rank " + number(best->rank) + " saves the state after " +
-                  number(*best->committed_steps) +
-                  " steps, the newest that a survivor committed"};
+                  count_steps(*best->committed_steps) +
+                  ", the newest that a survivor committed"};
     }
   }
   // An agent's word on how the worker died is worth a moment.
@@ -70,6 +70,10 @@ bool saver_overdue(TimePoint now, const RunEnding& ending,
                    const EndingOptions& options) {
   return !ending.saver.empty() && !ending.saved_step &&
          now - ending.saver_since >= options.save_timeout;
+}
+
+std::string count_steps(int64_t count) {
+  return number(count) + (count == 1 ? " step" : " steps");
 }
 
 std::string describe_exit(int exit_code) {
@@ -132,13 +136,12 @@ std::string describe_ending(const RunEnding& ending,
   const int64_t newest = newest_step(ending);
   const std::string resume = "headroom train --resume " + run_directory;
   if (ending.saved_step) {
-    return text + "; the state after " + number(*ending.saved_step) +
-           " steps is saved, continue with: " + resume;
+    return text + "; the state after " + count_steps(*ending.saved_step) +
+           " is saved, continue with: " + resume;
   }
   if (newest > 0) {
-    return text + "; the state after " + number(newest) +
-           " steps is not saved, continue from the last checkpoint with: " +
-           resume;
+    return text + "; the state after " + count_steps(newest) +
+           " is not saved, continue from the last checkpoint with: " + resume;
   }
   return text + "; no step had been committed, start the run again";
 }

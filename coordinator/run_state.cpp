@@ -169,8 +169,7 @@ std::optional<std::string> RunState::finish(
       exit_code == static_cast<int>(ExitCode::kDone) ||
       exit_code == static_cast<int>(ExitCode::kInterrupted);
   end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed, exit_code,
-      reason.empty() ? "finished after " + std::to_string(step) + " steps"
-                     : reason);
+      reason.empty() ? "finished after " + count_steps(step) : reason);
   return std::nullopt;
 }
 

@@ -31,6 +31,8 @@ constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kReconnect{10000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
+// A failure's message ends up in headers of answers, which gRPC bounds.
+constexpr size_t kMaxFailure = 2000;
 // Commits and events that wait while the coordinator is away.
 constexpr size_t kMaxQueued = 1000;
 
@@ -232,7 +234,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
     request.set_exit_code(exit_code);
-    request.set_message(valid_utf8(message));
+    request.set_message(
+        valid_utf8(std::string_view(message).substr(0, kMaxFailure)));
     request.set_committed_steps(committed_steps);
     request.set_peer_lost(peer_lost);
     wire::ReportFailureResponse response;

@@ -43,7 +43,7 @@ TEST(RunState, TheGenerationsEventListsItsMembers) {
   run.join(0);
   const std::vector<EventRecord> events = run.state.take_events();
   ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[1].reason, "generation 1: all 1 workers have joined");
+  EXPECT_EQ(events[1].reason, "generation 1: the only worker has joined");
   EXPECT_EQ(events[1].detail_json,
             R"({"generation":1,"world_size":1,"workers":)"
             R"([{"rank":0,"worker_id":"w0","hostname":"h"}]})");
