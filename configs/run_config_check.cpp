@@ -64,16 +64,11 @@ void check_not_in_this_version(const RunConfig& config) {
                    (known ? " is not in this version" : " is not known"),
                "use --optimizer SGD");
   }
-  const auto refuse_positive = [](double value, const std::string& key,
-                                  const std::string& what) {
-    if (!(value > 0)) return;
-    refuse_run(key + " is " + exact_text(value) + ", but " + what +
-                   " is not in this version",
-               "add --set " + key + "=0");
-  };
-  refuse_positive(config.hyp.mixup, "hyp.mixup", "mixup");
-  refuse_positive(config.hyp.copy_paste, "hyp.copy_paste", "copy-paste");
-  refuse_positive(config.hyp.anchors, "hyp.anchors", "the search for anchors");
+  if (config.hyp.anchors > 0) {
+    refuse_run("hyp.anchors is " + exact_text(config.hyp.anchors) +
+                   ", but the search for anchors is not in this version",
+               "add --set hyp.anchors=0");
+  }
   if (config.weights.ends_with(".pt")) {
     refuse_run("--weights " + config.weights +
                    ": pickled PyTorch checkpoints are not read in this version",

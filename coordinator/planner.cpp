@@ -43,7 +43,9 @@ PlanDecision choose_plan(const RunConfig& config, int world_size) {
   }
   const int64_t batch = config.global_batch_size;
   const int data = layout.data_parallel_size;
-  if (batch < data) {
+  // Validation gives whole batches to ranks.
+  const bool trains = config.command == "train";
+  if (trains && batch < data) {
     return refuse("--batch " + number(batch) + " is smaller than the data " +
                       "axis of " + number(data) + " ranks",
                   "use --batch " + number(data) + " or more, or --processes " +
@@ -60,7 +62,7 @@ PlanDecision choose_plan(const RunConfig& config, int world_size) {
                   "leave it out; more --processes or a smaller --batch lower "
                   "memory");
   }
-  if (config.batch_norm_group_size > batch) {
+  if (trains && config.batch_norm_group_size > batch) {
     return refuse("--bn-group " + number(config.batch_norm_group_size) +
                       " is larger than the global batch of " + number(batch),
                   "use --bn-group " + number(batch) + " or fewer");

@@ -21,8 +21,9 @@
 namespace headroom {
 
 struct EndingOptions {
-  // For survivors to say how far they are.
-  std::chrono::milliseconds report_timeout = std::chrono::seconds(10);
+  // For survivors to say how far they are: longer than their own time limit of
+  // an operation, since one may sit in a collective with the lost peer.
+  std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
   // For the agent to say how the lost worker died.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
   // For one survivor to save.

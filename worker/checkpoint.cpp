@@ -56,7 +56,13 @@ Json counters_to_json(const TrainingCounters& counters) {
           {"optimizer_steps", counters.optimizer_steps},
           {"last_optimizer_step", counters.last_optimizer_step},
           {"best_fitness", counters.best_fitness},
-          {"best_epoch", counters.best_epoch}};
+          {"best_epoch", counters.best_epoch},
+          {"recorded_epochs", counters.recorded_epochs},
+          {"epoch_means",
+           {{"steps", counters.meter.steps},
+            {"box", counters.meter.box},
+            {"obj", counters.meter.obj},
+            {"cls", counters.meter.cls}}}};
 }
 
 TrainingCounters counters_from_json(const Json& json) {
@@ -66,6 +72,11 @@ TrainingCounters counters_from_json(const Json& json) {
   counters.last_optimizer_step = json.at("last_optimizer_step").get<int64_t>();
   counters.best_fitness = json.at("best_fitness").get<double>();
   counters.best_epoch = json.at("best_epoch").get<int64_t>();
+  counters.recorded_epochs = json.at("recorded_epochs").get<int64_t>();
+  const Json& means = json.at("epoch_means");
+  counters.meter = {
+      means.at("steps").get<int64_t>(), means.at("box").get<double>(),
+      means.at("obj").get<double>(), means.at("cls").get<double>()};
   return counters;
 }
 
@@ -168,6 +179,7 @@ fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
   const int64_t step = state.counters.committed_steps;
   const fs::path folder = checkpoints / ("step-" + std::to_string(step));
   std::error_code error;
+  if (fs::exists(folder / kManifest, error)) return folder;
   fs::remove_all(folder, error);  // an unfinished one of a killed run
   fs::create_directories(folder, error);
 

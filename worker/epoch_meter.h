@@ -1,25 +1,22 @@
 // EpochMeter: means of the loss terms over the steps of an epoch so far.
+//
+// Part of the committed state, so that a resumed epoch has its whole mean.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom {
 
-class EpochMeter {
- public:
-  void add(double box, double obj, double cls) {
-    ++steps_;
-    box_ += (box - box_) / static_cast<double>(steps_);
-    obj_ += (obj - obj_) / static_cast<double>(steps_);
-    cls_ += (cls - cls_) / static_cast<double>(steps_);
-  }
-  double box() const { return box_; }
-  double obj() const { return obj_; }
-  double cls() const { return cls_; }
+struct EpochMeter {
+  int64_t steps = 0;
+  double box = 0, obj = 0, cls = 0;
 
- private:
-  int64_t steps_ = 0;
-  double box_ = 0, obj_ = 0, cls_ = 0;
+  void add(double step_box, double step_obj, double step_cls) {
+    ++steps;
+    box += (step_box - box) / static_cast<double>(steps);
+    obj += (step_obj - obj) / static_cast<double>(steps);
+    cls += (step_cls - cls) / static_cast<double>(steps);
+  }
 };
 
 }  // namespace headroom

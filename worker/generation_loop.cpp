@@ -34,7 +34,7 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
 }
 
 void finish(CoordinatorClient& client, const Assignment& assignment,
-            const RunEnd& end, int64_t committed_steps) {
+            const RunOutcome& end, int64_t committed_steps) {
   if (assignment.rank != 0) return;
   client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
 }
@@ -83,22 +83,21 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
     try {
       if (assignment.action == Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
-        const RunEnd end = training->save_committed();
+        const RunOutcome end = training->save_committed();
         client.finish(end.exit_code, end.reason, end.result_json, committed());
         continue;
       }
-      const std::unique_ptr<Communicator> communicator =
-          connect_ranks(assignment, client, options);
       const RunConfig config =
           parse_run_config(assignment.run_config_yaml, "run.yaml");
-      if (config.command == "val") {
-        const RunEnd end = run_validation(assignment, client, *communicator);
-        finish(client, assignment, end, 0);
-      } else {
+      if (config.command == "train") {
         training = std::make_unique<TrainingRun>(assignment, client);
-        const RunEnd end = training->run(*communicator);
-        finish(client, assignment, end, committed());
       }
+      const std::unique_ptr<Communicator> communicator =
+          connect_ranks(assignment, client, options);
+      const RunOutcome end =
+          training ? training->run(*communicator)
+                   : run_validation(assignment, client, *communicator);
+      finish(client, assignment, end, committed());
     } catch (const CommunicationError& error) {
       log::debug(error.what());
       client.report_failure(static_cast<int>(ExitCode::kResource), error.what(),

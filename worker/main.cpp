@@ -14,6 +14,7 @@
 #include "parallel/base/check.h"
 #include "worker/coordinator_client.h"
 #include "worker/generation_loop.h"
+#include "worker/model/kernels/heap.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ struct CommandLine {
 };
 
 int run(const CommandLine& line) {
+  headroom::keep_freed_memory();
   headroom::CountingAllocator::install();
   at::set_num_threads(line.threads);
   const auto client = headroom::CoordinatorClient::connect(
@@ -62,6 +64,6 @@ int main(int argc, char** argv) {
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "headroom-worker: %s\n", error.what());
-    return 1;
+    return static_cast<int>(headroom::ExitCode::kResource);
   }
 }

@@ -47,6 +47,16 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) const {
   }
 }
 
+void RunDirectory::clear() const {
+  std::error_code error;
+  fs::remove(root_ / "steps.jsonl", error);
+  fs::remove(root_ / "results.csv", error);
+  for (const fs::path& folder : {weights(), checkpoints()}) {
+    fs::remove_all(folder, error);
+    fs::create_directories(folder, error);
+  }
+}
+
 void RunDirectory::write_text(const std::string& name,
                               const std::string& text) const {
   AtomicFile file(root_ / name);

@@ -21,6 +21,9 @@ class RunDirectory {
   // Refuses when less than `needed_bytes` are free there, naming both.
   void create(bool may_exist, int64_t needed_bytes) const;
 
+  // Removes an older run's weights, checkpoints and step log.
+  void clear() const;
+
   // Writes a small text file under a temporary name and renames it into place.
   void write_text(const std::string& name, const std::string& text) const;
 

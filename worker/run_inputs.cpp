@@ -30,12 +30,25 @@ Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
   return std::move(indexed.dataset);
 }
 
+std::string model_name(const RunConfig& config) {
+  if (!config.cfg.empty()) return config.cfg;
+  if (config.weights.empty()) return kDefaultModel;
+  const SafetensorsHeader header = read_safetensors_header(config.weights);
+  const auto model = header.metadata.find("model");
+  if (model == header.metadata.end()) {
+    throw Error("weights",
+                config.weights + " does not say which model it holds",
+                "name it, for example --cfg yolov5n");
+  }
+  return model->second;
+}
+
 }  // namespace
 
 RunInputs read_inputs(const RunConfig& config) {
   RunInputs inputs;
-  inputs.table =
-      load_model_table(config.cfg.empty() ? kDefaultModel : config.cfg);
+  inputs.model = model_name(config);
+  inputs.table = load_model_table(inputs.model);
   if (config.synthetic_input) {
     for (int64_t i = 0; i < kSyntheticClasses; ++i) {
       inputs.class_names.push_back("class" + std::to_string(i));
@@ -46,8 +59,6 @@ RunInputs read_inputs(const RunConfig& config) {
     throw Error("data", "no data set was given", "give one with --data FILE");
   }
   const DataConfig data = load_data_config(config.data);
-  inputs.class_names =
-      config.single_cls ? std::vector<std::string>{"item"} : data.names;
   if (config.command == "val") {
     inputs.validation =
         read_split(data, split_of(config.task), config, inputs.reports);
@@ -55,6 +66,7 @@ RunInputs read_inputs(const RunConfig& config) {
     inputs.training = read_split(data, Split::kTrain, config, inputs.reports);
     inputs.validation = read_split(data, Split::kVal, config, inputs.reports);
   }
+  inputs.class_names = inputs.validation->class_names();
   return inputs;
 }
 
@@ -94,21 +106,10 @@ LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
   return options;
 }
 
-std::string model_of_weights(const std::string& file) {
-  const SafetensorsHeader header = read_safetensors_header(file);
-  const auto model = header.metadata.find("model");
-  if (model == header.metadata.end()) {
-    throw Error("val", file + " does not say which model it holds",
-                "name it, for example --cfg yolov5n");
-  }
-  return model->second;
-}
-
-std::map<std::string, std::string> weights_metadata(const RunConfig& config,
-                                                    const RunInputs& inputs,
+std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
                                                     int64_t epoch) {
   return {{"format", "headroom-weights"},
-          {"model", config.cfg.empty() ? kDefaultModel : config.cfg},
+          {"model", inputs.model},
           {"names", nlohmann::json(inputs.class_names).dump()},
           {"epoch", std::to_string(epoch)}};
 }

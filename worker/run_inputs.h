@@ -22,6 +22,8 @@
 namespace headroom {
 
 struct RunInputs {
+  // --cfg; else what --weights says it holds; else yolov5s.
+  std::string model;
   ModelTable table;
   std::vector<std::string> class_names;
   std::optional<Dataset> training;  // neither with synthetic input
@@ -44,12 +46,8 @@ int64_t round_up_to_stride(int64_t size, int64_t stride);
 // What every loader of a run has in common; `model` must outlive the options.
 LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model);
 
-// The model that a weights file says it holds; Error when it does not say.
-std::string model_of_weights(const std::string& file);
-
 // What a weights file says about itself.
-std::map<std::string, std::string> weights_metadata(const RunConfig& config,
-                                                    const RunInputs& inputs,
+std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
                                                     int64_t epoch);
 
 }  // namespace headroom

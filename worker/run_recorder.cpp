@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "parallel/base/check.h"
 #include "proto/plan_json.h"
 #include "worker/checkpoint.h"
 #include "worker/model/weights.h"
@@ -31,11 +32,24 @@ RunRecorder::RunRecorder(const Subject& subject, CoordinatorClient& client)
 
 void RunRecorder::open() {
   if (!records_) return;
+  try {
+    open_files();
+  } catch (const Error& error) {
+    // Before the first step there is nothing to resume: the request is wrong.
+    throw Error(error.tag(), error.text(), error.remedy(),
+                error.exit_code() == ExitCode::kResource ? ExitCode::kRequest
+                                                         : error.exit_code());
+  }
+}
+
+void RunRecorder::open_files() {
   const RunConfig& config = subject_.config;
   const bool resumed = !config.resume.empty();
   const int64_t needed =
       (config.keep_checkpoints + 1) * checkpoint_bytes(subject_.state);
   directory_.create(config.exist_ok || resumed, needed);
+  // --exist-ok: what an older run left must not be taken for this one's.
+  if (!resumed) directory_.clear();
   directory_.write_text("run.yaml", to_yaml(config));
   directory_.write_text("plan.json", plan_to_json(subject_.assignment.plan));
   if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
@@ -95,9 +109,6 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
     client_.report_event({"validation", record.step, 0,
                           describe(record, subject_.config.epochs),
                           to_event_json(record), false});
-    for (const std::string& fault : record.validation->faults) {
-      client_.report_event({"data", record.step, -1, fault, "", true});
-    }
   }
   write_summary("");
 }
@@ -105,7 +116,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   save_weights(directory_.weights() / (name + ".safetensors"),
                subject_.state.average_model().state(),
-               weights_metadata(subject_.config, subject_.inputs, epoch));
+               weights_metadata(subject_.inputs, epoch));
 }
 
 void RunRecorder::save_checkpoint() {
@@ -141,7 +152,8 @@ void RunRecorder::take_over(const StepRecord& newest) {
   if (records_) return;
   records_ = true;
   summary_ = read_summary(directory_.root() / "summary.json");
-  seconds_before_ = 0;
+  seconds_before_ = summary_.wall_seconds;
+  if (!newest.result.committed) return;  // nothing was committed here
   step_log_ =
       std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
   step_log_->write(newest);

@@ -47,6 +47,7 @@ class RunRecorder {
   void take_over(const StepRecord& newest);
 
  private:
+  void open_files();
   void report_data() const;
   void save_average(const std::string& name, int64_t epoch) const;
   void write_summary(const std::string& ended);

@@ -13,7 +13,6 @@
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
-#include "worker/epoch_meter.h"
 #include "worker/model/weights.h"
 #include "worker/replicate.h"
 #include "worker/run_inputs.h"
@@ -33,7 +32,8 @@ struct TrainingRun::Implementation {
   Implementation(const Assignment& given, CoordinatorClient& coordinator)
       : assignment(given),
         client(coordinator),
-        config(parse_run_config(given.run_config_yaml, "run.yaml")) {}
+        config(parse_run_config(given.run_config_yaml, "run.yaml")),
+        inputs(read_inputs(config)) {}
 
   // --- before the first step ---
   void prepare(Communicator& communicator);
@@ -41,23 +41,35 @@ struct TrainingRun::Implementation {
   std::unique_ptr<BatchSource> make_source() const;
 
   // --- the run; an end where it ends here ---
-  RunEnd run(Communicator& communicator);
-  std::optional<RunEnd> step(BatchSource& source, Trainer& trainer);
-  std::optional<RunEnd> end_epoch(Communicator& communicator);
+  RunOutcome run(Communicator& communicator);
+  std::optional<RunOutcome> step(BatchSource& source, Trainer& trainer);
+  std::optional<RunOutcome> end_epoch(Communicator& communicator);
   ValidationResult validate_average(Communicator& communicator);
-  RunEnd refuse_step(const StepResult& result, const Batch& batch);
+  RunOutcome refuse_step(const StepResult& result, const Batch& batch);
   void note_step(const Batch& batch, const StepResult& result, double seconds);
-  RunEnd end(ExitCode exit_code, const std::string& reason);
+  RunOutcome end(ExitCode exit_code, const std::string& reason);
 
   void show_phase(const std::string& phase) {
     progress.phase = phase;
     client.set_progress(progress);
+  }
+  // Images that could not be read, each the first time it is met.
+  void say_once(const std::vector<std::string>& faults) {
+    for (const std::string& fault : faults) {
+      if (!faults_said.insert(fault).second) continue;
+      client.report_event(
+          {"data", committed(), assignment.rank, fault, "", true});
+    }
   }
   void checkpoint() {
     show_phase("checkpoint");
     recorder->save_checkpoint();
   }
   int64_t committed() const { return state->counters.committed_steps; }
+  bool epoch_is_unrecorded() const {
+    return committed() % steps_in_epoch == 0 &&
+           committed() / steps_in_epoch > state->counters.recorded_epochs;
+  }
   int64_t num_steps() const {
     const int64_t all = config.epochs * steps_in_epoch;
     return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
@@ -75,7 +87,6 @@ struct TrainingRun::Implementation {
   int64_t steps_in_epoch = 0;
   LossGains gains;
   ScheduleOptions schedule;
-  EpochMeter meter;
   ProgressReport progress;
   StepRecord newest;                  // on every rank: rank 0 may be lost
   bool stop_agreed = false;           // by the vote of the newest step
@@ -83,7 +94,6 @@ struct TrainingRun::Implementation {
 };
 
 void TrainingRun::Implementation::prepare(Communicator& communicator) {
-  inputs = read_inputs(config);
   if (inputs.training) {
     require_same_on_all_ranks(communicator, inputs.training->digest(),
                               "the training images and labels");
@@ -130,13 +140,13 @@ void TrainingRun::Implementation::fill_state() {
   } else {
     if (!config.weights.empty()) {
       const LoadReport report = load_weights(config.weights, state->model(),
-                                             {LoadMode::kTransfer, false});
+                                             {LoadMode::kTransfer, true});
       client.report_event(
           {"weights", 0, 0, to_string(report, config.weights), "", false});
     }
     state->reset_average();
   }
-  if (committed() >= num_steps()) {
+  if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
                 "this run has committed " + std::to_string(committed()) +
                     " steps and was asked for " + std::to_string(num_steps()),
@@ -160,15 +170,17 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   return std::make_unique<Loader>(options);
 }
 
-RunEnd TrainingRun::Implementation::run(Communicator& communicator) {
+RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite},
                   *state, communicator);
   const std::unique_ptr<BatchSource> source = make_source();
+  if (epoch_is_unrecorded()) {  // the run was cut between steps and results
+    if (auto ended = end_epoch(communicator)) return *ended;
+  }
   for (;;) {
     const int64_t epoch = committed() / steps_in_epoch;
     if (committed() % steps_in_epoch == 0) state->start_epoch();
-    meter = {};
     while (committed() < (epoch + 1) * steps_in_epoch) {
       if (auto ended = step(*source, trainer)) return *ended;
     }
@@ -176,8 +188,8 @@ RunEnd TrainingRun::Implementation::run(Communicator& communicator) {
   }
 }
 
-std::optional<RunEnd> TrainingRun::Implementation::step(BatchSource& source,
-                                                        Trainer& trainer) {
+std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
+                                                            Trainer& trainer) {
   const auto start = std::chrono::steady_clock::now();
   const Batch batch = source.next();
   const StepResult result = trainer.train_step(batch, client.stop_requested());
@@ -210,7 +222,8 @@ std::optional<RunEnd> TrainingRun::Implementation::step(BatchSource& source,
 void TrainingRun::Implementation::note_step(const Batch& batch,
                                             const StepResult& result,
                                             double seconds) {
-  meter.add(result.box, result.obj, result.cls);
+  EpochMeter& meter = state->counters.meter;
+  if (result.verdict.ok()) meter.add(result.box, result.obj, result.cls);
   newest = {batch.step,
             batch.epoch,
             assignment.generation,
@@ -225,22 +238,19 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
   progress.step = committed();
   progress.epoch = batch.epoch;
   progress.step_in_epoch = batch.step % steps_in_epoch + 1;
-  progress.box = meter.box();
-  progress.obj = meter.obj();
-  progress.cls = meter.cls();
+  progress.box = meter.box;
+  progress.obj = meter.obj;
+  progress.cls = meter.cls;
   progress.images_per_second = newest.images_per_second;
   progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
   show_phase("train");
-  for (const std::string& fault : batch.faults) {
-    if (!faults_said.insert(fault).second) continue;
-    client.report_event({"data", batch.step, assignment.rank, fault, "", true});
-  }
-  if (assignment.rank == 0) client.commit(batch.step, result.loss, progress);
+  say_once(batch.faults);
+  if (assignment.rank == 0) client.commit(committed(), result.loss, progress);
 }
 
 // Every rank comes here together; the state is that before the step.
-RunEnd TrainingRun::Implementation::refuse_step(const StepResult& result,
-                                                const Batch& batch) {
+RunOutcome TrainingRun::Implementation::refuse_step(const StepResult& result,
+                                                    const Batch& batch) {
   const Verdict& verdict = result.verdict;
   const bool memory = verdict.outcome == Outcome::kOutOfMemory;
   const std::string reason =
@@ -258,16 +268,16 @@ RunEnd TrainingRun::Implementation::refuse_step(const StepResult& result,
 }
 
 // Validation, results, weights and checkpoint of a finished epoch.
-std::optional<RunEnd> TrainingRun::Implementation::end_epoch(
+std::optional<RunOutcome> TrainingRun::Implementation::end_epoch(
     Communicator& communicator) {
   TrainingCounters& counters = state->counters;
   const bool last = committed() >= num_steps();
   EpochRecord record;
   record.epoch = committed() / steps_in_epoch - 1;
   record.step = committed();
-  record.box = meter.box();
-  record.obj = meter.obj();
-  record.cls = meter.cls();
+  record.box = counters.meter.box;
+  record.obj = counters.meter.obj;
+  record.cls = counters.meter.cls;
   record.lr = settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
@@ -279,8 +289,14 @@ std::optional<RunEnd> TrainingRun::Implementation::end_epoch(
     if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
     counters.best_fitness = std::max(counters.best_fitness, fitness);
   }
+  if (assignment.rank == 0 && record.validation) {
+    say_once(record.validation->faults);
+  }
   recorder->record_epoch(record, is_best);
-  if (!config.nosave || last || stop_agreed) checkpoint();
+  counters.recorded_epochs = record.epoch + 1;
+  const bool stalled = config.patience > 0 && counters.best_epoch >= 0 &&
+                       record.epoch - counters.best_epoch >= config.patience;
+  if (!config.nosave || last || stalled || stop_agreed) checkpoint();
 
   if (last) {
     return end(ExitCode::kDone,
@@ -291,8 +307,7 @@ std::optional<RunEnd> TrainingRun::Implementation::end_epoch(
                                            std::to_string(record.epoch + 1) +
                                            "; " + resume_hint());
   }
-  if (config.patience > 0 && counters.best_epoch >= 0 &&
-      record.epoch - counters.best_epoch >= config.patience) {
+  if (stalled) {
     return end(ExitCode::kDone,
                "no progress in " + std::to_string(config.patience) +
                    " epochs (--patience); the best was epoch " +
@@ -318,8 +333,8 @@ ValidationResult TrainingRun::Implementation::validate_average(
                    scalar_type_of(config.precision)});
 }
 
-RunEnd TrainingRun::Implementation::end(ExitCode exit_code,
-                                        const std::string& reason) {
+RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
+                                            const std::string& reason) {
   return {static_cast<int>(exit_code), reason, recorder->record_end(reason)};
 }
 
@@ -329,11 +344,11 @@ TrainingRun::TrainingRun(const Assignment& assignment,
 
 TrainingRun::~TrainingRun() = default;
 
-RunEnd TrainingRun::run(Communicator& communicator) {
+RunOutcome TrainingRun::run(Communicator& communicator) {
   return implementation_->run(communicator);
 }
 
-RunEnd TrainingRun::save_committed() {
+RunOutcome TrainingRun::save_committed() {
   Implementation& run = *implementation_;
   run.recorder->take_over(run.newest);
   run.checkpoint();

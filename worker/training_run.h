@@ -25,7 +25,7 @@ namespace headroom {
 class Communicator;
 
 // How a run ended that ended as it should.
-struct RunEnd {
+struct RunOutcome {
   int exit_code = 0;
   std::string reason;
   std::string result_json;
@@ -33,16 +33,18 @@ struct RunEnd {
 
 class TrainingRun {
  public:
+  // Reads the data set's index: before ranks are connected, since nodes may
+  // differ in how long that takes.
   TrainingRun(const Assignment& assignment, CoordinatorClient& client);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   // Everything that can refuse the run, then its training. Collective.
-  RunEnd run(Communicator& communicator);
+  RunOutcome run(Communicator& communicator);
 
   // After a peer was lost: writes the state of the last committed step.
-  RunEnd save_committed();
+  RunOutcome save_committed();
   int64_t committed_steps() const;
 
  private:

@@ -86,7 +86,10 @@ double TrainingState::accumulated_gradient_norm() const {
   return std::sqrt(squared_norm_of_sum(accumulated_, parameters_->gradients()));
 }
 
-void TrainingState::start_epoch() { accumulated_.zero_(); }
+void TrainingState::start_epoch() {
+  accumulated_.zero_();
+  counters.meter = {};
+}
 
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;

@@ -24,6 +24,7 @@
 
 #include "configs/model_table.h"
 #include "parallel/data_parallel/arena.h"
+#include "worker/epoch_meter.h"
 #include "worker/model/layer_graph.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/sgd.h"
@@ -36,6 +37,9 @@ struct TrainingCounters {
   int64_t last_optimizer_step = -1;  // its step number
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
+  int64_t recorded_epochs = 0;  // validated and written to results.csv
+  // Of the epoch under way.
+  EpochMeter meter;
 };
 
 // What one commit applies.
@@ -63,7 +67,7 @@ class TrainingState {
   // L2 norm of the accumulated gradient with this step's added.
   double accumulated_gradient_norm() const;
 
-  // A partial accumulation does not outlive its epoch.
+  // Neither a partial accumulation nor the means outlive their epoch.
   void start_epoch();
   // Adds the step's reduced gradient (parameters().gradients()), moves the
   // running statistics, and, where the schedule says so, clips, steps the

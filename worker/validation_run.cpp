@@ -14,14 +14,15 @@
 
 namespace headroom {
 
-RunEnd run_validation(const Assignment& assignment, CoordinatorClient& client,
-                      Communicator& communicator) {
-  RunConfig config = parse_run_config(assignment.run_config_yaml, "run.yaml");
+RunOutcome run_validation(const Assignment& assignment,
+                          CoordinatorClient& client,
+                          Communicator& communicator) {
+  const RunConfig config =
+      parse_run_config(assignment.run_config_yaml, "run.yaml");
   if (config.weights.empty()) {
     throw Error("val", "no weights were given",
                 "give them with --weights FILE.safetensors");
   }
-  if (config.cfg.empty()) config.cfg = model_of_weights(config.weights);
   const RunInputs inputs = read_inputs(config);
   LayerGraph model(inputs.table, inputs.num_classes(),
                    scalar_type_of(config.precision), config.seed);
@@ -54,8 +55,8 @@ RunEnd run_validation(const Assignment& assignment, CoordinatorClient& client,
 
   const ValidationResult result =
       validate(model, loader, communicator, validation);
-  RunEnd end{0, "validated " + std::to_string(result.images) + " images",
-             to_json(result)};
+  RunOutcome end{0, "validated " + std::to_string(result.images) + " images",
+                 to_json(result)};
   if (assignment.rank == 0) {
     const RunDirectory directory(assignment.run_directory);
     directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);

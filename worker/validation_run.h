@@ -9,7 +9,8 @@ namespace headroom {
 class Communicator;
 
 // Collective. Writes results.json into the run directory (rank 0).
-RunEnd run_validation(const Assignment& assignment, CoordinatorClient& client,
-                      Communicator& communicator);
+RunOutcome run_validation(const Assignment& assignment,
+                          CoordinatorClient& client,
+                          Communicator& communicator);
 
 }  // namespace headroom

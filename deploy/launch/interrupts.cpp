@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kOneRequestMs = 300;
 
 std::atomic<int> received{0};
-std::atomic<int64_t> newest_ms{-kOneRequestMs};
+std::atomic<int64_t> counted_ms{-kOneRequestMs};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 // Async-signal-safe: the clock and atomics only.
@@ -19,7 +19,9 @@ void receive(int) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const int64_t now_ms = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-  if (now_ms - newest_ms.exchange(now_ms) >= kOneRequestMs) ++received;
+  int64_t counted = counted_ms.load();
+  if (now_ms - counted < kOneRequestMs) return;
+  if (counted_ms.compare_exchange_strong(counted, now_ms)) ++received;
 }
 
 }  // namespace

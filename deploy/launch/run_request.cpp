@@ -85,6 +85,10 @@ void check_mpi(const RunConfig& config,
                   " headroom ... --processes 1, or another --backend");
 }
 
+// What a step is, and which samples it uses.
+const std::set<std::string> kDefinesSteps = {
+    "global_batch_size", "seed", "rect", "batch_norm_group_size", "precision"};
+
 }  // namespace
 
 RunConfig resumed_config(const std::string& run_directory,
@@ -108,6 +112,13 @@ RunConfig resumed_config(const std::string& run_directory,
     const std::string before = value_text(saved, knob);
     const std::string after = value_text(config, knob);
     if (before == after || knob.key == "resume") continue;
+    if (kDefinesSteps.contains(knob.key)) {
+      throw Error("resume",
+                  knob.key + " was " + shown(before) + " and cannot become " +
+                      shown(after) + ": the committed steps were made with it",
+                  "leave it out, or start a new run with --weights " +
+                      run_directory + "/weights/last.safetensors");
+    }
     notes.push_back("resume: " + knob.key + " was " + shown(before) +
                     " and is now " +
                     (given.contains(knob.key) ? shown(after) : "chosen anew"));

@@ -9,6 +9,7 @@ Error::Error(std::string tag, std::string what_happened, std::string remedy,
     : std::runtime_error("[" + tag + "] " + what_happened +
                          (remedy.empty() ? "" : ": " + remedy)),
       tag_(std::move(tag)),
+      text_(std::move(what_happened)),
       remedy_(std::move(remedy)),
       exit_code_(exit_code) {}
 

@@ -33,11 +33,13 @@ class Error : public std::runtime_error {
         ExitCode exit_code = ExitCode::kRequest);
 
   const std::string& tag() const { return tag_; }
+  const std::string& text() const { return text_; }  // what happened, alone
   const std::string& remedy() const { return remedy_; }
   ExitCode exit_code() const { return exit_code_; }
 
  private:
   std::string tag_;
+  std::string text_;
   std::string remedy_;
   ExitCode exit_code_;
 };
@@ -61,8 +63,8 @@ class CheckFailure : public std::logic_error {
 }  // namespace headroom
 
 // HEADROOM_CHECK(rank < size, "rank " + std::to_string(rank));
-#define HEADROOM_CHECK(condition, message)                                  \
-  do {                                                                      \
-    if (!(condition))                                                       \
-      ::headroom::fail_check(#condition, __FILE__, __LINE__, (message));    \
+#define HEADROOM_CHECK(condition, message)                               \
+  do {                                                                   \
+    if (!(condition))                                                    \
+      ::headroom::fail_check(#condition, __FILE__, __LINE__, (message)); \
   } while (false)

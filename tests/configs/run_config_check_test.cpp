@@ -96,12 +96,6 @@ TEST(CheckRunConfig, WhatThisVersionHasNot) {
             "--optimizer SGD");
   EXPECT_EQ(refusal([](RunConfig& c) { c.optimizer = "LAMB"; }),
             "[config] --optimizer LAMB is not known: use --optimizer SGD");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.mixup = 0.1; }),
-            "[config] hyp.mixup is 0.1, but mixup is not in this version: add "
-            "--set hyp.mixup=0");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.copy_paste = 0.1; }),
-            "[config] hyp.copy_paste is 0.1, but copy-paste is not in this "
-            "version: add --set hyp.copy_paste=0");
   EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.anchors = 3.4; }),
             "[config] hyp.anchors is 3.4, but the search for anchors is not in "
             "this version: add --set hyp.anchors=0");
