@@ -36,7 +36,8 @@ class Checkpoints : public ::testing::Test {
         buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
       }
     }
-    state.counters = {steps, steps / 2, steps - 1, 0.5, 3};
+    state.counters = {steps, steps / 2, steps - 1,         0.5,
+                      3,     4,         {2, 0.1, 0.2, 0.3}};
   }
 
   static void expect_equal(TrainingState& a, TrainingState& b) {
@@ -50,6 +51,9 @@ class Checkpoints : public ::testing::Test {
     EXPECT_EQ(a.counters.last_optimizer_step, b.counters.last_optimizer_step);
     EXPECT_EQ(a.counters.best_fitness, b.counters.best_fitness);
     EXPECT_EQ(a.counters.best_epoch, b.counters.best_epoch);
+    EXPECT_EQ(a.counters.recorded_epochs, b.counters.recorded_epochs);
+    EXPECT_EQ(a.counters.meter.steps, b.counters.meter.steps);
+    EXPECT_EQ(a.counters.meter.cls, b.counters.meter.cls);
   }
 
   static std::string refusal(const fs::path& folder, TrainingState& state) {
