@@ -21,7 +21,7 @@ provide_tensorboard() {
   mkdir -p "$dependencies"
   say "installing the tensorboard package into $venv for one test"
   if python3 -m venv "$venv" >&2 &&
-    "$venv/bin/pip" install --quiet --no-cache-dir tensorboard >&2; then
+    "$venv/bin/pip" install --quiet --no-cache-dir tensorboard==2.21.0 >&2; then
     touch "$venv/COMPLETE"
   else
     say "warning: tensorboard could not be installed: its test will be skipped"
@@ -36,11 +36,13 @@ bash "$repository/deploy/local/build.sh"
 cd "$repository"
 say "running the tests"
 status=0
-ctest --test-dir build --no-tests=error --output-on-failure "${selection[@]}" |
-  tee build/ctest.log || status=$?
+ctest --test-dir build -j "$(nproc)" --no-tests=error --output-on-failure \
+  "${selection[@]}" | tee build/ctest.log || status=$?
 test_log=build/Testing/Temporary/LastTest.log
 grep -hE '^parity file used: ' "$test_log" | sort -u || true
-grep -hE '^\[  SKIPPED \] [^ ]+\.[^ ]+$|^.*: Skipped$' "$test_log" | sort -u || true
+# GoogleTest says why, then which test.
+awk '/: Skipped$/ {getline why}
+     /^\[  SKIPPED \] .* \(/ {print "skipped: " $4 ": " why}' "$test_log" | sort -u
 # ctest's own closing lines once more, so that they end the output.
 sed -n '/tests passed/,$p' build/ctest.log
 exit "$status"
