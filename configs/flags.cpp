@@ -194,8 +194,9 @@ void apply(RunConfig& config, const FlagUse& use) {
                                                      : default_text(knob)));
     }
   }
-  if (use.spelling == "--processes" && config.processes == 0) {
-    throw bad_flag("--processes 0", "a run needs at least one process",
+  if (use.spelling == "--processes" && config.processes <= 0) {
+    throw bad_flag("--processes " + std::to_string(config.processes),
+                   "a run needs at least one process",
                    "leave the flag out to have the number chosen");
   }
 }

@@ -156,7 +156,7 @@ std::vector<Knob> what_is_written() {
       {"noval", &C::noval, "", "Validate after the last epoch only."},
       {"nosave", &C::nosave, "", "Keep only the last checkpoint's weights."},
       {"save_period", &C::save_period, "epochs",
-       "Also keep the weights of every so manieth epoch; -1 does not.", -1,
+       "Also keep the weights of one epoch in N; -1 does not.", -1,
        1'000'000'000},
       {"checkpoint_every_steps", &C::checkpoint_every_steps, "steps",
        "Write a checkpoint every so many committed steps; 0 writes one at the "

@@ -1,5 +1,10 @@
 #include "worker/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <system_error>
 
 #include "parallel/base/check.h"
@@ -10,7 +15,19 @@ namespace headroom {
 
 namespace fs = std::filesystem;
 
-void RunDirectory::create(bool may_exist, int64_t needed_bytes) const {
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void RunDirectory::lock() {
+  lock_ = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+  if (lock_ >= 0 && errno != EWOULDBLOCK) return;  // a disk without locks
+  throw Error("run", root_.string() + " is being written by another run",
+              "wait for its end, stop it, or choose another --name");
+}
+
+void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
   std::error_code error;
   const bool existed = fs::exists(root_, error);
   if (existed && !may_exist) {
@@ -26,6 +43,7 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) const {
                     error.message() + ")",
                 "choose a writable one with --project DIR");
   }
+  lock();
   const auto space = fs::space(root_, error);
   if (!error && static_cast<int64_t>(space.available) < needed_bytes) {
     if (!existed) fs::remove(root_, error);

@@ -16,10 +16,15 @@ namespace headroom {
 class RunDirectory {
  public:
   explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
 
   // Makes the folder and its sub-folders. `may_exist`: --exist-ok or --resume.
-  // Refuses when less than `needed_bytes` are free there, naming both.
-  void create(bool may_exist, int64_t needed_bytes) const;
+  // Holds a lock until destroyed or killed: two runs never write one folder.
+  // Refuses when another holds it, and when less than `needed_bytes` are free
+  // there, naming both.
+  void create(bool may_exist, int64_t needed_bytes);
 
   // Removes an older run's weights, checkpoints and step log.
   void clear() const;
@@ -32,7 +37,10 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
  private:
+  void lock();
+
   std::filesystem::path root_;
+  int lock_ = -1;  // descriptor of the locked folder
 };
 
 }  // namespace headroom

@@ -45,8 +45,9 @@ void RunRecorder::open() {
 void RunRecorder::open_files() {
   const RunConfig& config = subject_.config;
   const bool resumed = !config.resume.empty();
-  const int64_t needed =
-      (config.keep_checkpoints + 1) * checkpoint_bytes(subject_.state);
+  // A resumed run replaces checkpoints that are there already.
+  const int64_t needed = (resumed ? 1 : config.keep_checkpoints + 1) *
+                         checkpoint_bytes(subject_.state);
   directory_.create(config.exist_ok || resumed, needed);
   // --exist-ok: what an older run left must not be taken for this one's.
   if (!resumed) directory_.clear();

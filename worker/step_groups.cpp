@@ -27,12 +27,16 @@ StepGroups groups_of(const GroupRequest& request, SampleRange micro_batch) {
                      ") is not a rank's whole share");
 
   for (const SampleRange& group : all) {
-    const int64_t begin = std::max(group.begin, micro_batch.begin);
-    const int64_t end = std::min(group.end, micro_batch.end);
-    if (begin >= end && !result.span_ranks) continue;
+    // A group without a sample here is an empty range where it would lie, so
+    // that the ranges of all groups tile the micro-batch.
+    const auto local_place = [&](int64_t sample) {
+      return std::clamp(sample, micro_batch.begin, micro_batch.end) -
+             micro_batch.begin;
+    };
     BatchNormGroup local;
-    local.local_begin = begin < end ? begin - micro_batch.begin : 0;
-    local.local_end = begin < end ? end - micro_batch.begin : 0;
+    local.local_begin = local_place(group.begin);
+    local.local_end = local_place(group.end);
+    if (local.local_begin == local.local_end && !result.span_ranks) continue;
     local.global_samples = group.size();
     local.counts_here =
         micro_batch.begin <= group.begin && group.begin < micro_batch.end;

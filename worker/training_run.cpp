@@ -141,8 +141,8 @@ void TrainingRun::Implementation::fill_state() {
     if (!config.weights.empty()) {
       const LoadReport report = load_weights(config.weights, state->model(),
                                              {LoadMode::kTransfer, true});
-      client.report_event(
-          {"weights", 0, 0, to_string(report, config.weights), "", false});
+      client.report_event({"weights", 0, 0, to_string(report, config.weights),
+                           "", report.transferred * 2 < report.total});
     }
     state->reset_average();
   }

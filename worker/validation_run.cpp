@@ -58,7 +58,7 @@ RunOutcome run_validation(const Assignment& assignment,
   RunOutcome end{0, "validated " + std::to_string(result.images) + " images",
                  to_json(result)};
   if (assignment.rank == 0) {
-    const RunDirectory directory(assignment.run_directory);
+    RunDirectory directory(assignment.run_directory);
     directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
     directory.write_text("results.json", end.result_json + "\n");
   }

@@ -1,4 +1,7 @@
 // headroom: the command line. Here Errors become lines and exit codes.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -33,9 +36,19 @@ int run(const std::vector<std::string>& words) {
   return train_command(line);
 }
 
+// Without standard streams our pipes would take their numbers.
+void open_standard_streams() {
+  int descriptor = ::open("/dev/null", O_RDWR);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
+    descriptor = ::open("/dev/null", O_RDWR);
+  }
+  if (descriptor >= 0) ::close(descriptor);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   headroom::interrupts::install();
   headroom::RunEnd end;

@@ -66,6 +66,18 @@ std::string wait_for_address(const RendezvousFolder& folder,
               ExitCode::kResource);
 }
 
+void require_allowed(const CommandLine& line, const std::string& address) {
+  if (is_loopback(host_of(address, "--coordinator")) ||
+      line.has("--insecure-network")) {
+    return;
+  }
+  throw Error("network",
+              "the coordinator's address " + address +
+                  " is beyond loopback, where this version neither encrypts "
+                  "nor authenticates control traffic",
+              "on a private network, allow it with --insecure-network");
+}
+
 // Where the coordinator of this process's run listens.
 std::string listen_address(const CommandLine& line,
                            const std::optional<LauncherPlace>& place) {
@@ -75,14 +87,7 @@ std::string listen_address(const CommandLine& line,
   const std::string address = line.has("--coordinator")
                                   ? line.value_of("--coordinator", "")
                                   : host_address() + ":0";
-  if (!is_loopback(host_of(address, "--coordinator")) &&
-      !line.has("--insecure-network")) {
-    throw Error("network",
-                "the coordinator would listen on " + address +
-                    ", beyond loopback, where this version neither encrypts "
-                    "nor authenticates control traffic",
-                "on a private network, allow it with --insecure-network");
-  }
+  require_allowed(line, address);
   return address;
 }
 
@@ -161,6 +166,7 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {
+  require_allowed(line, line.value_of("--coordinator", ""));
   const RunConfig config = run_config_from_flags(line.command, line.run_flags);
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator", "") +

@@ -321,7 +321,7 @@ TEST_F(Supervision, SeveralHostsNeedAPlaceToMeetAndAPrivateNetwork) {
       on_host(0, train({"--coordinator", "192.0.2.1:29500"})), folder_);
   EXPECT_EQ(insecure.exit_code, 2);
   EXPECT_EQ(insecure.err,
-            "[network] the coordinator would listen on 192.0.2.1:29500, beyond "
+            "[network] the coordinator's address 192.0.2.1:29500 is beyond "
             "loopback, where this version neither encrypts nor authenticates "
             "control traffic: on a private network, allow it with "
             "--insecure-network\n");

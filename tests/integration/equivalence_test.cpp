@@ -116,6 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"data3_uneven", "8", {"--processes", "3"}},
         Layout{"data4", "16", {"--layout", "data=4"}},
         Layout{"data2_short_batch_of_one", "6", {"--processes", "2"}},
+        // Shares 9 and 8 of the last batch of 17, in groups of 10 and 7.
+        Layout{
+            "data2_group_behind_a_straddling_one", "20", {"--processes", "2"}},
         Layout{"data2_small_groups",
                "8",
                {"--processes", "2", "--bn-group", "8"}}),

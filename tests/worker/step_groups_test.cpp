@@ -61,7 +61,10 @@ TEST(StepGroups, EveryGroupIsCountedByExactlyOneRank) {
       for (int rank = 0; rank < ranks; ++rank) {
         const StepGroups groups =
             groups_of(request, share_of(count, ranks, rank));
+        int64_t place = 0;
         for (const BatchNormGroup& group : groups.groups) {
+          EXPECT_EQ(group.local_begin, place) << count << " on " << ranks;
+          place = group.local_end;
           counted += group.counts_here ? 1 : 0;
           samples += group.local_end - group.local_begin;
         }

@@ -89,6 +89,12 @@ TEST(Trainer, RanksWithGroupsOfTheirOwnEqualOneProcess) {
   expect_equal(train(1, 4, 2, 3), train(2, 4, 2, 3));
 }
 
+// Shares 5 and 4 of groups [0, 3), [3, 6), [6, 9): one straddles the ranks, one
+// lies wholly on the later rank.
+TEST(Trainer, AGroupBehindAStraddlingOneEqualsOneProcess) {
+  expect_equal(train(1, 9, 3, 2), train(2, 9, 3, 2));
+}
+
 TEST(Trainer, ARankWithoutASampleTakesPart) {
   expect_equal(train(1, 2, 2, 2), train(3, 2, 2, 2));
 }
