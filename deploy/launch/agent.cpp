@@ -33,7 +33,7 @@ class Agent {
                           .launcher_rank = options_.launcher_rank,
                           .worker_ids = {}};
     for (int k = 0; k < options_.processes; ++k) {
-      slots_.push_back({.worker_id = node_id_ + "-" + std::to_string(k)});
+      slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
       node.worker_ids.push_back(slots_.back().worker_id);
     }
     const RegisteredRun run =
