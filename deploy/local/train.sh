@@ -17,8 +17,8 @@ fi
 cd "$repository"
 if [[ ! -f runs/shapes/data.yaml ]]; then
   say "drawing a data set into runs/shapes"
-  build/bin/headroom-shapes runs/shapes
+  build/bin/headroom-shapes runs/shapes --train 512 --val 64 --size 160
 fi
 exec build/bin/headroom train --data runs/shapes/data.yaml --cfg yolov5n \
-  --img 160 --batch 16 --epochs 40 --processes 2 --device cpu --seed 0 \
+  --img 160 --batch 32 --epochs 80 --processes 2 --device cpu --seed 0 \
   --name shapes
