@@ -19,9 +19,10 @@ TEST(Crc32c, KnownAnswers) {  // RFC 3720, B.4
 
 // The reader of the tensorboard package is what people open these files with.
 TEST(TensorboardWriter, IsReadByTensorboard) {
-  const std::string python =
-      std::string(HEADROOM_SOURCE_DIR) + "/.deps/venv/bin/python3";
-  const std::string check = python + " -c 'import tensorboard' 2>/dev/null";
+  std::string python = HEADROOM_SOURCE_DIR;
+  python.append("/.deps/venv/bin/python3");
+  std::string check = python;
+  check.append(" -c 'import tensorboard' 2>/dev/null");
   if (std::system(check.c_str()) != 0) {
     GTEST_SKIP() << "no tensorboard package in .deps/venv";
   }
@@ -34,9 +35,10 @@ TEST(TensorboardWriter, IsReadByTensorboard) {
     writer.add(0, 1001, {{"metrics/mAP_0.5", 0.25}, {"x/lr0", 0.125}});
     writer.add(1, 1002, {{"metrics/mAP_0.5", 0.5}});
   }
-  const std::string script =
-      python + " - '" + folder.string() + "' > '" + folder.string() +
-      "/read.txt' 2>/dev/null <<'PY'\n"
+  std::string script = python;
+  script.append(" - '").append(folder.string()).append("' > '");
+  script.append(folder.string()).append("/read.txt' 2>/dev/null <<'PY'\n");
+  script.append(
       "import sys\n"
       "from tensorboard.backend.event_processing.event_accumulator import "
       "EventAccumulator\n"
@@ -44,7 +46,7 @@ TEST(TensorboardWriter, IsReadByTensorboard) {
       "events.Reload()\n"
       "for tag in sorted(events.Tags()['scalars']):\n"
       "    print(tag, [(e.step, e.value) for e in events.Scalars(tag)])\n"
-      "PY\n";
+      "PY\n");
   ASSERT_EQ(std::system(script.c_str()), 0);
   std::ifstream file(folder / "read.txt");
   const std::string text((std::istreambuf_iterator<char>(file)),
