@@ -77,6 +77,15 @@ TEST(Planner, ABatchSmallerThanTheDataAxisIsRefusedWithBothNumbers) {
                  "use --batch 2 or more, or --processes 1 or fewer");
 }
 
+TEST(Planner, ValidationMayHaveMoreRanksThanABatchHasImages) {
+  RunConfig config = batch_of(1);
+  config.command = "val";
+  const PlanDecision decision = choose_plan(config, 2);
+  ASSERT_TRUE(decision.plan) << decision.reason;
+  EXPECT_EQ(decision.plan->layout.data_parallel_size, 2);
+  EXPECT_EQ(decision.plan->micro_batch_size, 1);
+}
+
 TEST(Planner, OtherAxesAreRefused) {
   RunConfig config = batch_of(16);
   config.layout = "pipeline=2";

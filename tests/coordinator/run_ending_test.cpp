@@ -73,8 +73,8 @@ TEST(DecideEnding, WhoCannotSaveIsPassedOver) {
 TEST(DecideEnding, AfterTheTimeoutTheSilentAreNotWaitedFor) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0), survivor(2, 12), survivor(3)};
-  EXPECT_EQ(decide(10999, ending).kind, Kind::kWait);
-  const EndingDecision decision = decide(11000, ending);
+  EXPECT_EQ(decide(130999, ending).kind, Kind::kWait);
+  const EndingDecision decision = decide(131000, ending);
   EXPECT_EQ(decision.kind, Kind::kSave);
   EXPECT_EQ(decision.worker_id, "w2");
 }
