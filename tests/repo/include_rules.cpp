@@ -169,7 +169,7 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h",  "fcntl.h", "ifaddrs.h", "netdb.h",  "poll.h",
+      "dirent.h",  "fcntl.h", "ifaddrs.h", "malloc.h", "netdb.h", "poll.h",
       "pthread.h", "sched.h", "signal.h",  "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
