@@ -101,7 +101,7 @@ std::vector<Case> cases() {
       {"EmptyDataSet",
        small,
        4,
-       {"images/train"},
+       {"has no image"},
        [](const fs::path& f) {
          copy_shapes(f);
          fs::remove_all(f / "data/images/train");
