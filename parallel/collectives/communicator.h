@@ -61,8 +61,20 @@ class Communicator {
                               const at::Tensor& input) = 0;
 
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
-  virtual void send(const at::Tensor& tensor, int to) = 0;
-  virtual void recv(const at::Tensor& tensor, int from) = 0;
+
+  // Between two ranks, messages of one direction match in order of issue; any
+  // number may be under way. Tensors have at least one element.
+  virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
+                                           int to) = 0;
+  virtual std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
+                                           int from) = 0;
+  void send(const at::Tensor& tensor, int to) {
+    send_async(tensor, to)->wait();
+  }
+  void recv(const at::Tensor& tensor, int from) {
+    recv_async(tensor, from)->wait();
+  }
+
   virtual void barrier() = 0;
 
   // Ranks with the same `color` together, ordered by `key` (equal keys by

@@ -34,14 +34,17 @@ void ignore_broken_pipes() {
 
 class GlooWork final : public Work {
  public:
-  GlooWork(std::shared_ptr<Connection> connection,
+  GlooWork(std::shared_ptr<Connection> connection, const char* operation,
            c10::intrusive_ptr<c10d::Work> work)
-      : connection_(std::move(connection)), work_(std::move(work)) {}
+      : connection_(std::move(connection)),
+        operation_(operation),
+        work_(std::move(work)) {}
 
-  void wait() override { connection_->wait("all_reduce", *work_); }
+  void wait() override { connection_->wait(operation_, *work_); }
 
  private:
   std::shared_ptr<Connection> connection_;
+  const char* operation_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
@@ -74,10 +77,8 @@ class GlooCommunicator final : public Communicator {
     c10d::AllreduceOptions options;
     options.reduceOp =
         op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
-    const auto work = connection_->issue(
-        "all_reduce", [&] { return group().allreduce(tensors, options); });
-    connection_->track(work);
-    return std::make_unique<GlooWork>(connection_, work);
+    return begin("all_reduce",
+                 [&] { return group().allreduce(tensors, options); });
   }
 
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
@@ -106,16 +107,17 @@ class GlooCommunicator final : public Communicator {
     run("broadcast", [&] { return group().broadcast(tensors, options); });
   }
 
-  void send(const at::Tensor& tensor, int to) override {
+  std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
     check_rank(to);
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
-    run("send", [&] { return group().send(tensors, to, 0); });
+    return begin("send", [&] { return group().send(tensors, to, 0); });
   }
 
-  void recv(const at::Tensor& tensor, int from) override {
+  std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
+                                   int from) override {
     check_rank(from);
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
-    run("recv", [&] { return group().recv(tensors, from, 0); });
+    return begin("recv", [&] { return group().recv(tensors, from, 0); });
   }
 
   void barrier() override {
@@ -133,6 +135,13 @@ class GlooCommunicator final : public Communicator {
 
  private:
   ClosableGroup& group() { return connection_->group(); }
+
+  template <typename Call>
+  std::unique_ptr<Work> begin(const char* operation, const Call& call) {
+    const auto work = connection_->issue(operation, call);
+    connection_->track(work);
+    return std::make_unique<GlooWork>(connection_, operation, work);
+  }
 
   template <typename Call>
   void run(const char* operation, const Call& call) {

@@ -134,11 +134,12 @@ class LocalCommunicator final : public Communicator {
         ->wait();
   }
 
-  void send(const at::Tensor& tensor, int to) override {
-    exchange(tensor, rank_, to, sent_[to]++);
+  std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
+    return exchange(tensor, rank_, to, sent_[to]++);
   }
-  void recv(const at::Tensor& tensor, int from) override {
-    exchange(tensor, from, rank_, received_[from]++);
+  std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
+                                   int from) override {
+    return exchange(tensor, from, rank_, received_[from]++);
   }
 
   void barrier() override {
@@ -165,7 +166,8 @@ class LocalCommunicator final : public Communicator {
         rank_);
   }
 
-  void exchange(const at::Tensor& tensor, int from, int to, int64_t number) {
+  std::unique_ptr<Work> exchange(const at::Tensor& tensor, int from, int to,
+                                 int64_t number) {
     check_rank(from);
     check_rank(to);
     HEADROOM_CHECK(from != to, "rank " + std::to_string(from) +
@@ -175,13 +177,15 @@ class LocalCommunicator final : public Communicator {
         "message from " + std::to_string(from) + " to " + std::to_string(to);
     // Parts come in rank order.
     const size_t source = from < to ? 0 : 1;
-    const std::shared_ptr<Operation> operation = group_->join(
-        name + ", number " + std::to_string(number), name, rank_, {from, to},
-        {flat, flat}, [source](std::vector<Part>& parts) {
-          check_same_form(parts);
-          parts[1 - source].output.copy_(parts[source].input);
-        });
-    group_->wait(operation, rank_);
+    return std::make_unique<LocalWork>(
+        group_,
+        group_->join(name + ", number " + std::to_string(number), name, rank_,
+                     {from, to}, {flat, flat},
+                     [source](std::vector<Part>& parts) {
+                       check_same_form(parts);
+                       parts[1 - source].output.copy_(parts[source].input);
+                     }),
+        rank_);
   }
 
   void check_rank(int rank) const {

@@ -76,8 +76,10 @@ int count_of(const at::Tensor& tensor) {
 
 class MpiWork final : public Work {
  public:
-  MpiWork(at::Tensor tensor, MPI_Request request, int rank, int size)
-      : tensor_(std::move(tensor)),
+  MpiWork(const char* operation, at::Tensor tensor, MPI_Request request,
+          int rank, int size)
+      : operation_(operation),
+        tensor_(std::move(tensor)),
         request_(request),
         rank_(rank),
         size_(size) {}
@@ -92,11 +94,11 @@ class MpiWork final : public Work {
   }
 
   void wait() override {
-    check_mpi(MPI_Wait(&request_, MPI_STATUS_IGNORE), "all_reduce", rank_,
-              size_);
+    check_mpi(MPI_Wait(&request_, MPI_STATUS_IGNORE), operation_, rank_, size_);
   }
 
  private:
+  const char* operation_;
   at::Tensor tensor_;
   MPI_Request request_;
   const int rank_;
@@ -130,7 +132,8 @@ class MpiCommunicator final : public Communicator {
                        type_of(flat), op == ReduceOp::kSum ? MPI_SUM : MPI_MAX,
                        communicator_, &request),
         "all_reduce");
-    return std::make_unique<MpiWork>(std::move(flat), request, rank_, size_);
+    return std::make_unique<MpiWork>("all_reduce", std::move(flat), request,
+                                     rank_, size_);
   }
 
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
@@ -161,18 +164,25 @@ class MpiCommunicator final : public Communicator {
           "broadcast");
   }
 
-  void send(const at::Tensor& tensor, int to) override {
-    const at::Tensor flat = flat_view(tensor);
-    check(MPI_Send(flat.data_ptr(), count_of(flat), type_of(flat), to, 0,
-                   communicator_),
+  std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
+    at::Tensor flat = flat_view(tensor);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Isend(flat.data_ptr(), count_of(flat), type_of(flat), to, 0,
+                    communicator_, &request),
           "send");
+    return std::make_unique<MpiWork>("send", std::move(flat), request, rank_,
+                                     size_);
   }
 
-  void recv(const at::Tensor& tensor, int from) override {
-    const at::Tensor flat = flat_view(tensor);
-    check(MPI_Recv(flat.data_ptr(), count_of(flat), type_of(flat), from, 0,
-                   communicator_, MPI_STATUS_IGNORE),
+  std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
+                                   int from) override {
+    at::Tensor flat = flat_view(tensor);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(flat.data_ptr(), count_of(flat), type_of(flat), from, 0,
+                    communicator_, &request),
           "recv");
+    return std::make_unique<MpiWork>("recv", std::move(flat), request, rank_,
+                                     size_);
   }
 
   void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }

@@ -28,17 +28,22 @@ class SingleCommunicator final : public Communicator {
     flat_view(output).copy_(flat_view(input));
   }
   void broadcast(const at::Tensor&, int) override {}
-  void send(const at::Tensor&, int to) override { fail_no_peer(to); }
-  void recv(const at::Tensor&, int from) override { fail_no_peer(from); }
+  std::unique_ptr<Work> send_async(const at::Tensor&, int to) override {
+    fail_no_peer(to);
+  }
+  std::unique_ptr<Work> recv_async(const at::Tensor&, int from) override {
+    fail_no_peer(from);
+  }
   void barrier() override {}
   std::unique_ptr<Communicator> split(int, int) override {
     return make_single_communicator();
   }
 
  private:
-  static void fail_no_peer(int peer) {
-    HEADROOM_CHECK(false, "a group of one has no rank " + std::to_string(peer) +
-                              " to exchange with");
+  [[noreturn]] static void fail_no_peer(int peer) {
+    fail_check("peer", __FILE__, __LINE__,
+               "a group of one has no rank " + std::to_string(peer) +
+                   " to exchange with");
   }
 };
 

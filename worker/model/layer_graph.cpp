@@ -10,6 +10,7 @@
 #include "worker/model/model_state.h"
 #include "worker/model/row.h"
 #include "worker/model/row_factory.h"
+#include "worker/model/row_runner.h"
 
 namespace headroom {
 namespace {
@@ -148,7 +149,11 @@ std::vector<at::Tensor> LayerGraph::forward(const at::Tensor& images,
     for (const int from : node.inputs)
       inputs.push_back(from == kImages ? input
                                        : maps[static_cast<std::size_t>(from)]);
-    std::vector<at::Tensor> outputs = node.row->forward(inputs, context);
+    std::vector<at::Tensor> outputs =
+        context.runner != nullptr
+            ? context.runner->run(static_cast<int64_t>(i), *node.row, inputs,
+                                  context)
+            : node.row->forward(inputs, context);
     if (node.row.get() == graph.detect) return outputs;
     maps[i] = std::move(outputs.front());
     for (const int used : node.last_uses)

@@ -17,6 +17,10 @@
 
 namespace headroom {
 
+class HaloExchange;  // parallel/base/halo_exchange.h
+class RowRunner;     // worker/model/row_runner.h
+class RowTape;       // worker/model/row_tape.h
+
 // One batch-norm group as a micro-batch sees it. Groups are listed in global
 // order, and every rank lists the same groups whenever an exchange is set.
 struct BatchNormGroup {
@@ -34,6 +38,9 @@ struct StepContext {
   bool training = false;
   std::vector<BatchNormGroup> groups;      // empty in evaluation
   StatisticsExchange* exchange = nullptr;  // null: every group is local
+  HaloExchange* halo = nullptr;            // null: the whole image is here
+  RowRunner* runner = nullptr;             // null: rows are simply called
+  RowTape* tape = nullptr;                 // null: the row runs once
   // Running statistics move once a step, at its commit. Until then forward
   // adds each group's mean and unbiased variance (per channel) to
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm

@@ -1,0 +1,43 @@
+#include "parallel/collectives/counting_communicator.h"
+
+namespace headroom {
+
+void CountingCommunicator::count(const at::Tensor& tensor) {
+  if (size() > 1) bytes_ += static_cast<int64_t>(tensor.nbytes());
+}
+
+std::unique_ptr<Work> CountingCommunicator::all_reduce_async(
+    const at::Tensor& tensor, ReduceOp op) {
+  count(tensor);
+  return inner_->all_reduce_async(tensor, op);
+}
+
+void CountingCommunicator::all_gather(const at::Tensor& output,
+                                      const at::Tensor& input) {
+  count(input);
+  inner_->all_gather(output, input);
+}
+
+void CountingCommunicator::reduce_scatter(const at::Tensor& output,
+                                          const at::Tensor& input) {
+  count(input);
+  inner_->reduce_scatter(output, input);
+}
+
+void CountingCommunicator::broadcast(const at::Tensor& tensor, int root) {
+  if (rank() == root) count(tensor);
+  inner_->broadcast(tensor, root);
+}
+
+std::unique_ptr<Work> CountingCommunicator::send_async(const at::Tensor& tensor,
+                                                       int to) {
+  count(tensor);
+  return inner_->send_async(tensor, to);
+}
+
+std::unique_ptr<Work> CountingCommunicator::recv_async(const at::Tensor& tensor,
+                                                       int from) {
+  return inner_->recv_async(tensor, from);
+}
+
+}  // namespace headroom

@@ -1,0 +1,47 @@
+// Mesh: the ranks of a run along the axes of its layout, one communicator per
+// purpose.
+//
+//   pipeline    the stages of one model replica and image part
+//   data        ranks that hold the same rows and image part: ZeRO's shards
+//   spatial     ranks that share one image: halo rows and, unless batch-norm
+//               groups span data ranks, batch-norm statistics
+//   replicas    data x spatial: all ranks that hold the same rows; gradients
+//   statistics  the same ranks once more, for batch-norm groups that span data
+//               ranks: gradient buckets start whenever backward reaches them,
+//               so what else communicates during backward needs its own
+//
+// Each counts the bytes that this rank handed to it, so that a test can tell a
+// split from everybody doing everything.
+//
+// Ownership: owns the communicators, borrows `world`.
+// Threads: as Communicator.
+#pragma once
+
+#include <memory>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/collectives/counting_communicator.h"
+#include "parallel/plan/layout.h"
+
+namespace headroom {
+
+struct Mesh {
+  // Collective over `world`. REQUIRES: world.size() == layout.world_size().
+  Mesh(Communicator& world, const ParallelLayout& layout);
+
+  Communicator& world;
+  const ParallelLayout layout;
+  const MeshCoordinates here;
+  std::unique_ptr<CountingCommunicator> pipeline;
+  std::unique_ptr<CountingCommunicator> data;
+  std::unique_ptr<CountingCommunicator> spatial;
+  std::unique_ptr<CountingCommunicator> replicas;
+  std::unique_ptr<CountingCommunicator> statistics;
+
+  bool is_first_stage() const { return here.pipeline_stage == 0; }
+  bool is_last_stage() const {
+    return here.pipeline_stage == layout.pipeline_parallel_size - 1;
+  }
+};
+
+}  // namespace headroom
