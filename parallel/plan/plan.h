@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "parallel/plan/layout.h"
 
@@ -16,6 +17,11 @@ namespace headroom {
 
 // How the threads of one process and the processes of one run exchange tensors.
 enum class Backend { kAuto, kGloo, kMpi };
+
+// What a row of the model keeps for its backward: everything, or its inputs
+// only (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+// A policy changes no result, so every rank may have its own.
+enum class ActivationPolicy { kKeep, kRecompute };
 
 struct Plan {
   ParallelLayout layout;
@@ -25,6 +31,13 @@ struct Plan {
   int64_t micro_batch_size = 0;
   // Consecutive samples of the global batch that share batch-norm statistics.
   int64_t batch_norm_group_size = 0;
+  // What is split over the data axis (Rajbhandari et al., "ZeRO", 2020): 1 the
+  // optimizer's state and the EMA, 2 gradients too, 3 parameters too; 0
+  // nothing.
+  int zero_stage = 0;
+  // The first row of each pipeline stage; the first is 0.
+  std::vector<int64_t> stage_begins = {0};
+  ActivationPolicy activation_policy = ActivationPolicy::kKeep;
   std::string reason;  // why this plan, in words
 
   bool operator==(const Plan&) const = default;
