@@ -7,25 +7,12 @@
 namespace headroom {
 
 StepGroups groups_of(const GroupRequest& request, SampleRange micro_batch) {
-  const std::vector<SampleRange> all = batch_norm_groups(
-      request.global_size, request.group_size, request.smallest_map_elements);
-
+  const std::vector<SampleRange> all =
+      batch_norm_groups(request.global_size, request.cut.batch_norm_group_size,
+                        request.smallest_map_elements);
   StepGroups result;
-  bool is_whole_share = false;
-  for (int rank = 0; rank < request.data_parallel_size; ++rank) {
-    const SampleRange share =
-        share_of(request.global_size, request.data_parallel_size, rank);
-    is_whole_share |= share == micro_batch;
-    for (const SampleRange& group : all) {
-      result.span_ranks |= group.begin < share.begin && share.begin < group.end;
-    }
-  }
-  HEADROOM_CHECK(!result.span_ranks || is_whole_share,
-                 "a batch-norm group spans ranks, but micro-batch [" +
-                     std::to_string(micro_batch.begin) + ", " +
-                     std::to_string(micro_batch.end) +
-                     ") is not a rank's whole share");
-
+  result.span_ranks = groups_span_ranks(request.cut, request.global_size,
+                                        request.smallest_map_elements);
   for (const SampleRange& group : all) {
     // A group without a sample here is an empty range where it would lie, so
     // that the ranges of all groups tile the micro-batch.

@@ -16,9 +16,8 @@
 namespace headroom {
 
 struct GroupRequest {
-  int64_t global_size = 0;  // samples of this global batch
-  int data_parallel_size = 1;
-  int64_t group_size = 0;
+  BatchCut cut;
+  int64_t global_size = 0;            // samples of this global batch
   int64_t smallest_map_elements = 0;  // height x width at the largest stride
 };
 
@@ -28,7 +27,7 @@ struct StepGroups {
 };
 
 // `micro_batch` in samples of the global batch; may be empty.
-// REQUIRES: where groups span ranks, the micro-batch is its rank's whole share.
+// REQUIRES: it is one of part_of() for some rank.
 StepGroups groups_of(const GroupRequest& request, SampleRange micro_batch);
 
 }  // namespace headroom

@@ -51,7 +51,8 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
     CommitArguments commit;
     commit.step = batch.step;
     commit.num_groups = static_cast<int64_t>(
-        batch_norm_groups(request.global_size, request.group_size,
+        batch_norm_groups(request.global_size,
+                          request.cut.batch_norm_group_size,
                           request.smallest_map_elements)
             .size());
     commit.gradient_norm = result.gradient_norm;
@@ -102,8 +103,7 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
   reports_.zero_();
   double* reports = reports_.data_ptr<double>();
 
-  const auto parts =
-      micro_batches({0, batch.images.size(0)}, options_.plan.micro_batch_size);
+  const std::vector<SampleRange>& parts = batch.micro_batches;
   HEADROOM_CHECK(parts.size() == batch.targets.size(),
                  "micro-batches of the loader and of the step differ");
   bool spans_ranks = false;
@@ -113,8 +113,10 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
       spans_ranks |= context.exchange != nullptr;
       reducer_.begin(/*reduce=*/i + 1 == parts.size());
       const std::vector<at::Tensor> heads = state_.model().forward(
-          network_input(batch.images.narrow(0, parts[i].begin, parts[i].size()),
-                        state_.parameters().values().scalar_type()),
+          network_input(
+              batch.images.narrow(0, parts[i].begin - batch.local_begin,
+                                  parts[i].size()),
+              state_.parameters().values().scalar_type()),
           context);
       const Loss loss =
           detection_loss(heads, batch.targets[i], counts, options_.gains);
@@ -146,15 +148,15 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
 
 GroupRequest Trainer::group_request(const Batch& batch) {
   const int64_t stride = state_.model().max_stride();
-  return {batch.global_size, options_.plan.layout.data_parallel_size,
-          options_.plan.batch_norm_group_size,
-          batch.images.size(1) / stride * (batch.images.size(2) / stride)};
+  const Plan& plan = options_.plan;
+  return {{options_.schedule.global_batch_size, plan.layout.data_parallel_size,
+           plan.micro_batch_size, plan.batch_norm_group_size},
+          batch.global_size,
+          batch.image_height / stride * (batch.image_width / stride)};
 }
 
 StepContext Trainer::step_context(const Batch& batch, SampleRange part) {
-  const StepGroups groups =
-      groups_of(group_request(batch),
-                {batch.local_begin + part.begin, batch.local_begin + part.end});
+  const StepGroups groups = groups_of(group_request(batch), part);
   StepContext context;
   context.training = true;
   context.groups = groups.groups;

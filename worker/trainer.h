@@ -69,8 +69,7 @@ class Trainer {
 
   GlobalCounts count_matches(const Batch& batch);
   Attempt forward_and_backward(const Batch& batch, const GlobalCounts& counts);
-  // The batch-norm groups that micro-batch `part` sees, and whether they span
-  // ranks. `part` counts from the rank's first sample.
+  // The batch-norm groups that micro-batch `part` of the global batch sees.
   GroupRequest group_request(const Batch& batch);
   StepContext step_context(const Batch& batch, SampleRange part);
 

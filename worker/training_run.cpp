@@ -165,6 +165,7 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   options.data_parallel_size = assignment.plan.layout.data_parallel_size;
   options.data_parallel_rank = assignment.rank;
   options.micro_batch_size = assignment.plan.micro_batch_size;
+  options.batch_norm_group_size = assignment.plan.batch_norm_group_size;
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
   options.dataset = &*inputs.training;
   return std::make_unique<Loader>(options);

@@ -36,37 +36,78 @@ std::vector<SampleRange> batch_norm_groups(int64_t count, int64_t group_size,
   return groups;
 }
 
-std::optional<std::string> why_groups_do_not_fit(int64_t global_batch_size,
-                                                 int data_parallel_size,
-                                                 int64_t micro_batch_size,
-                                                 int64_t group_size) {
-  const int64_t largest_share =
-      share_of(global_batch_size, data_parallel_size, 0).size();
-  if (micro_batch_size >= largest_share) return std::nullopt;
-  const bool even = global_batch_size % data_parallel_size == 0;
-  if (even && micro_batch_size % group_size == 0 &&
-      largest_share % group_size == 0) {
-    return std::nullopt;
-  }
-  return "micro_batch_size " + std::to_string(micro_batch_size) +
-         " is neither a multiple of batch_norm_group_size " +
-         std::to_string(group_size) + " with whole groups per rank (" +
-         std::to_string(global_batch_size) + " images / " +
-         std::to_string(data_parallel_size) +
-         " ranks), nor a rank's whole share of " +
-         std::to_string(largest_share);
+namespace {
+
+int64_t largest_share(const BatchCut& cut) {
+  return share_of(cut.global_batch_size, cut.data_parallel_size, 0).size();
 }
 
-std::vector<SampleRange> micro_batches(SampleRange local,
-                                       int64_t micro_batch_size) {
-  std::vector<SampleRange> parts;
-  for (int64_t begin = local.begin; begin < local.end;
-       begin += micro_batch_size) {
-    parts.push_back({begin, std::min(begin + micro_batch_size, local.end)});
+bool runs_whole_shares(const BatchCut& cut) {
+  return cut.micro_batch_size >= largest_share(cut);
+}
+
+}  // namespace
+
+std::optional<std::string> why_groups_do_not_fit(const BatchCut& cut) {
+  if (runs_whole_shares(cut) ||
+      cut.micro_batch_size % cut.batch_norm_group_size == 0) {
+    return std::nullopt;
   }
-  // A rank without samples still takes part in every collective of the step.
-  if (parts.empty()) parts.push_back(local);
-  return parts;
+  return "micro_batch_size " + std::to_string(cut.micro_batch_size) +
+         " is neither a multiple of batch_norm_group_size " +
+         std::to_string(cut.batch_norm_group_size) +
+         " nor a rank's whole share of " + std::to_string(largest_share(cut)) +
+         " (" + std::to_string(cut.global_batch_size) + " images / " +
+         std::to_string(cut.data_parallel_size) + " ranks)";
+}
+
+BatchPart part_of(const BatchCut& cut, int64_t count,
+                  int64_t smallest_map_elements, int data_parallel_rank) {
+  BatchPart part;
+  if (runs_whole_shares(cut)) {
+    part.local = share_of(count, cut.data_parallel_size, data_parallel_rank);
+    part.micro_batches.push_back(part.local);
+    return part;
+  }
+  if (const auto reason = why_groups_do_not_fit(cut)) {
+    HEADROOM_CHECK(false, *reason);
+  }
+  const std::vector<SampleRange> groups = batch_norm_groups(
+      count, cut.batch_norm_group_size, smallest_map_elements);
+  const auto groups_of_rank = [&](int rank) {
+    return share_of(static_cast<int64_t>(groups.size()), cut.data_parallel_size,
+                    rank);
+  };
+  const SampleRange own = groups_of_rank(data_parallel_rank);
+  const auto begin_of = [&](int64_t group) {
+    return group < static_cast<int64_t>(groups.size())
+               ? groups[static_cast<size_t>(group)].begin
+               : count;
+  };
+  part.local = {begin_of(own.begin), begin_of(own.end)};
+  const int64_t groups_at_once =
+      cut.micro_batch_size / cut.batch_norm_group_size;
+  const int64_t num_micro_batches = std::max<int64_t>(
+      1, (groups_of_rank(0).size() + groups_at_once - 1) / groups_at_once);
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
+    const int64_t first = std::min(own.begin + i * groups_at_once, own.end);
+    const int64_t last = std::min(first + groups_at_once, own.end);
+    part.micro_batches.push_back({begin_of(first), begin_of(last)});
+  }
+  return part;
+}
+
+bool groups_span_ranks(const BatchCut& cut, int64_t count,
+                       int64_t smallest_map_elements) {
+  for (const SampleRange& group : batch_norm_groups(
+           count, cut.batch_norm_group_size, smallest_map_elements)) {
+    for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+      const int64_t begin =
+          part_of(cut, count, smallest_map_elements, rank).local.begin;
+      if (group.begin < begin && begin < group.end) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace headroom

@@ -35,17 +35,34 @@ int64_t default_batch_norm_group_size(int64_t global_batch_size);
 std::vector<SampleRange> batch_norm_groups(int64_t count, int64_t group_size,
                                            int64_t smallest_map_elements);
 
-// Can micro-batches of `micro_batch_size` on `data_parallel_size` ranks hold
-// every group of a full batch at once? Either the micro-batch is a multiple of
-// the group and groups do not straddle ranks, or each rank's whole share is
-// one micro-batch. Nothing if so, else the equation that fails.
-std::optional<std::string> why_groups_do_not_fit(int64_t global_batch_size,
-                                                 int data_parallel_size,
-                                                 int64_t micro_batch_size,
-                                                 int64_t group_size);
+// How the batches of a run are cut.
+struct BatchCut {
+  int64_t global_batch_size = 1;  // of a full batch
+  int data_parallel_size = 1;
+  int64_t micro_batch_size = 1;
+  int64_t batch_norm_group_size = 1;
+};
 
-// The micro-batches of one rank's share `local` of a batch.
-std::vector<SampleRange> micro_batches(SampleRange local,
-                                       int64_t micro_batch_size);
+// The samples of a group must be in flight together. So either a rank's whole
+// share of a full batch is one micro-batch (then groups may span ranks, which
+// exchange statistics), or the micro-batch is a multiple of the group (then
+// ranks get whole groups). Nothing if one holds, else the equation that fails.
+std::optional<std::string> why_groups_do_not_fit(const BatchCut& cut);
+
+// One rank's part of a batch, counted from the batch's first sample.
+struct BatchPart {
+  SampleRange local;
+  // They tile `local`. Equally many on every data rank, so that collectives
+  // match; the last ones may be empty.
+  std::vector<SampleRange> micro_batches;
+};
+
+// REQUIRES: why_groups_do_not_fit(cut) is nothing.
+BatchPart part_of(const BatchCut& cut, int64_t count,
+                  int64_t smallest_map_elements, int data_parallel_rank);
+
+// Does a group of a batch of `count` samples sit on several data ranks?
+bool groups_span_ranks(const BatchCut& cut, int64_t count,
+                       int64_t smallest_map_elements);
 
 }  // namespace headroom

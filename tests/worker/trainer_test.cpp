@@ -57,6 +57,7 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
     loading.data_parallel_size = ranks;
     loading.data_parallel_rank = rank;
     loading.micro_batch_size = batch;
+    loading.batch_norm_group_size = group;
     SyntheticInput source(loading);
     Trainer trainer(run.options, run.state, communicator);
     for (int step = 0; step < steps; ++step) {
@@ -130,6 +131,7 @@ struct OneRank {
     LoaderOptions loading = loader_options(config, run.state.model());
     loading.global_batch_size = 2;
     loading.micro_batch_size = 2;
+    loading.batch_norm_group_size = 2;
     source = std::make_unique<SyntheticInput>(loading);
   }
   RunConfig config;
@@ -207,6 +209,7 @@ TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
     loading.data_parallel_size = 2;
     loading.data_parallel_rank = rank;
     loading.micro_batch_size = 1;
+    loading.batch_norm_group_size = 2;
     SyntheticInput source(loading);
     Trainer trainer(run.options, run.state, communicator);
     const StepResult result = trainer.train_step(source.next(), rank == 1);

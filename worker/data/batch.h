@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/batch_split.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom {
@@ -16,8 +17,12 @@ struct Batch {
   int64_t epoch = 0;
   int64_t global_size = 0;  // samples of the global batch
   int64_t local_begin = 0;  // the first local sample's place in it
-  // [n, H, W, 3] uint8, RGB; n may be 0.
+  // Of the local samples, counted from the global batch's first.
+  std::vector<SampleRange> micro_batches;
+  // [n, rows, W, 3] uint8, RGB; n may be 0. The rows of the images that this
+  // rank works on: all, unless images are split.
   at::Tensor images;
+  int64_t image_height = 0, image_width = 0;  // of the whole images
   std::vector<LabelRow> labels;  // `image` counts from the first local sample
   std::vector<int64_t> samples;  // n indices into the data set
   // Training: the whole global batch in its order, for the ledger.
@@ -29,7 +34,8 @@ struct Batch {
     double pad_x = 0, pad_y = 0;
   };
   std::vector<Geometry> geometry;
-  // Matches per micro-batch and level, `image` counting from its first sample.
+  // Matches in whole images, per micro-batch and level, `image` counting from
+  // the micro-batch's first sample.
   std::vector<std::vector<LevelTargets>> targets;
   std::vector<std::string> faults;  // images that failed while loading
 };

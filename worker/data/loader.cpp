@@ -29,9 +29,7 @@ struct PendingBatch {
   int64_t unfinished = 0;
   bool ready = false;
 
-  int64_t size() const {
-    return static_cast<int64_t>(plan.part.samples.size());
-  }
+  int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
 };
 
 void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
@@ -39,8 +37,6 @@ void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
   const int64_t bytes = images.size(1) * images.size(2) * images.size(3);
   cv::Mat target(pixels.rows, pixels.cols, CV_8UC3,
                  images.data_ptr<uint8_t>() + index * bytes);
-  HEADROOM_CHECK(pixels.rows == images.size(1) && pixels.cols == images.size(2),
-                 "a sample of another size than its batch");
   pixels.copyTo(target);
 }
 
@@ -125,11 +121,14 @@ class Loader::Implementation {
     pending->batch.epoch = plan.epoch;
     pending->batch.global_size = plan.global_size;
     pending->batch.local_begin = plan.part.local.begin;
-    pending->batch.samples = plan.part.samples;
+    pending->batch.micro_batches = plan.part.micro_batches;
+    pending->batch.samples = plan.samples;
     pending->batch.global_samples = plan.global_samples;
+    pending->batch.image_height = plan.height;
+    pending->batch.image_width = plan.width;
     pending->batch.images =
-        make_image_tensor(pending->size(), plan.height, plan.width);
-    pending->made.resize(plan.part.samples.size());
+        make_image_tensor(pending->size(), plan.rows.size(), plan.width);
+    pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
     return pending_.back().get();
@@ -168,7 +167,7 @@ class Loader::Implementation {
 
   void make_sample(PendingBatch& pending, int64_t index) {
     const BatchPlan& plan = pending.plan;
-    const int64_t sample = plan.part.samples[index];
+    const int64_t sample = plan.samples[index];
     const SampleId id{options_.seed, plan.epoch, sample};
     NetworkSample& made = pending.made[index];
     switch (options_.mode) {
@@ -184,7 +183,12 @@ class Loader::Implementation {
         made = make_validation_sample(sample, plan.height, plan.width, load_);
         break;
     }
-    copy_pixels(made.pixels, pending.batch.images, index);
+    HEADROOM_CHECK(
+        made.pixels.rows == plan.height && made.pixels.cols == plan.width,
+        "a sample of another size than its batch");
+    copy_pixels(made.pixels.rowRange(static_cast<int>(plan.rows.begin),
+                                     static_cast<int>(plan.rows.end)),
+                pending.batch.images, index);
     made.pixels.release();
   }
 
@@ -206,7 +210,7 @@ class Loader::Implementation {
         }
       }
     }
-    assign_micro_batches(batch, options_.micro_batch_size, options_.assign);
+    assign_micro_batches(batch, options_.assign);
   }
 
   const LoaderOptions options_;

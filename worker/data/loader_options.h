@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "parallel/plan/batch_split.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom {
@@ -42,6 +43,10 @@ struct LoaderOptions {
   int data_parallel_size = 1;
   int data_parallel_rank = 0;
   int64_t micro_batch_size = 1;
+  int64_t batch_norm_group_size = 1;
+  // The rows [begin, end) of an image of that height which this rank works on;
+  // none: all.
+  std::function<SampleRange(int64_t height)> own_rows;
   AssignTargets assign;  // none: Batch::targets stays empty
 
   int64_t num_threads = 1;  // 0 counts as 1

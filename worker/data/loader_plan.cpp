@@ -80,20 +80,33 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   plan.epoch = at.epoch;
   plan.global_size = at.positions.size();
   if (options_.mode == LoaderMode::kTrainMosaic) {
-    plan.part = shuffled_samples(options_.seed, at, size, ranks, rank);
-    plan.global_samples =
-        shuffled_samples(options_.seed, at, size, 1, 0).samples;
+    plan.global_samples = shuffled_samples(options_.seed, at, size);
     plan.height = options_.image_height;
     plan.width = options_.image_width;
+  } else {
+    plan.global_samples = ordered_samples(at, rect_.order);
+    plan.height = rect_.shapes[at.step].height;
+    plan.width = rect_.shapes[at.step].width;
+  }
+  if (options_.own_rows) {
+    plan.rows = options_.own_rows(plan.height);
+  } else {
+    plan.rows = {0, plan.height};
+  }
+  const SampleRange all{0, plan.global_size};
+  if (is_validation()) {
+    plan.part = {all, {all}};
+    plan.samples = std::move(plan.global_samples);
+    plan.global_samples.clear();
     return plan;
   }
-  plan.part = is_validation() ? ordered_samples(at, rect_.order, 1, 0)
-                              : ordered_samples(at, rect_.order, ranks, rank);
-  if (!is_validation()) {
-    plan.global_samples = ordered_samples(at, rect_.order, 1, 0).samples;
-  }
-  plan.height = rect_.shapes[at.step].height;
-  plan.width = rect_.shapes[at.step].width;
+  const BatchCut cut{options_.global_batch_size, ranks,
+                     options_.micro_batch_size, options_.batch_norm_group_size};
+  const int64_t smallest_map_elements =
+      (plan.height / options_.stride) * (plan.width / options_.stride);
+  plan.part = part_of(cut, plan.global_size, smallest_map_elements, rank);
+  plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
+                      plan.global_samples.begin() + plan.part.local.end);
   return plan;
 }
 

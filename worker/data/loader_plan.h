@@ -16,9 +16,11 @@ namespace headroom {
 struct BatchPlan {
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
-  RankSamples part;
+  BatchPart part;                       // in samples of the global batch
+  std::vector<int64_t> samples;         // of this rank
   std::vector<int64_t> global_samples;  // training: of all ranks
-  int64_t height = 0, width = 0;
+  int64_t height = 0, width = 0;        // of whole images
+  SampleRange rows;                     // of the images, for this rank
 };
 
 // How the host memory is shared out.

@@ -6,10 +6,10 @@
 
 namespace headroom {
 
-// Fills batch.targets: one entry per micro-batch of the rank's samples, one
-// even without samples. Does nothing without `assign`.
-// REQUIRES: batch.images is set, batch.labels are in order of `image`.
-void assign_micro_batches(Batch& batch, int64_t micro_batch_size,
-                          const AssignTargets& assign);
+// Fills batch.targets: one entry per micro-batch. Does nothing without
+// `assign`.
+// REQUIRES: everything else of the batch is set, its labels in order of
+// `image`.
+void assign_micro_batches(Batch& batch, const AssignTargets& assign);
 
 }  // namespace headroom

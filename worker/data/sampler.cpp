@@ -28,29 +28,20 @@ EpochStep epoch_step(int64_t step, int64_t num_samples,
   return result;
 }
 
-RankSamples shuffled_samples(uint64_t seed, const EpochStep& step,
-                             int64_t num_samples, int data_parallel_size,
-                             int data_parallel_rank) {
+std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
+                                      int64_t num_samples) {
   const Permutation order(seed, step.epoch, num_samples);
-  RankSamples result;
-  result.local =
-      share_of(step.positions.size(), data_parallel_size, data_parallel_rank);
-  for (int64_t i = result.local.begin; i < result.local.end; ++i) {
-    result.samples.push_back(order(step.positions.begin + i));
+  std::vector<int64_t> samples;
+  for (int64_t i = step.positions.begin; i < step.positions.end; ++i) {
+    samples.push_back(order(i));
   }
-  return result;
+  return samples;
 }
 
-RankSamples ordered_samples(const EpochStep& step,
-                            const std::vector<int64_t>& order,
-                            int data_parallel_size, int data_parallel_rank) {
-  RankSamples result;
-  result.local =
-      share_of(step.positions.size(), data_parallel_size, data_parallel_rank);
-  for (int64_t i = result.local.begin; i < result.local.end; ++i) {
-    result.samples.push_back(order[step.positions.begin + i]);
-  }
-  return result;
+std::vector<int64_t> ordered_samples(const EpochStep& step,
+                                     const std::vector<int64_t>& order) {
+  return {order.begin() + step.positions.begin,
+          order.begin() + step.positions.end};
 }
 
 }  // namespace headroom

@@ -1,8 +1,8 @@
-// Sampler: which samples a training step uses, and which of them a rank makes.
+// Sampler: which samples a training step uses.
 //
-// Pure: a function of (seed, step, number of samples, global batch, ranks).
-// In every epoch each sample is used exactly once, whatever the number of
-// ranks; the last batch of an epoch may be short.
+// Pure: a function of (seed, step, number of samples, global batch); ranks
+// share them out by parallel/plan/batch_split.h. In every epoch each sample is
+// used exactly once; the last batch of an epoch may be short.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,13 @@ struct EpochStep {
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size);
 
-// A rank's part of a global batch of `positions`.
-struct RankSamples {
-  SampleRange local;             // counted from the batch's first sample
-  std::vector<int64_t> samples;  // local.size() indices into the data set
-};
+// The samples of a step's positions: indices into the data set, in the order of
+// the epoch's permutation.
+std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
+                                      int64_t num_samples);
 
-// Samples in the order of the epoch's permutation.
-RankSamples shuffled_samples(uint64_t seed, const EpochStep& step,
-                             int64_t num_samples, int data_parallel_size,
-                             int data_parallel_rank);
-
-// Samples in a fixed order, the same in every epoch.
-RankSamples ordered_samples(const EpochStep& step,
-                            const std::vector<int64_t>& order,
-                            int data_parallel_size, int data_parallel_rank);
+// The same in a fixed order, equal in every epoch.
+std::vector<int64_t> ordered_samples(const EpochStep& step,
+                                     const std::vector<int64_t>& order);
 
 }  // namespace headroom

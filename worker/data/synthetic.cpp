@@ -36,18 +36,30 @@ LabelRow draw_box(int64_t image, RandomStream& draws) {
 }  // namespace
 
 SyntheticInput::SyntheticInput(const LoaderOptions& options) {
-  const SampleRange local =
-      share_of(options.global_batch_size, options.data_parallel_size,
-               options.data_parallel_rank);
+  const BatchPart part =
+      part_of({options.global_batch_size, options.data_parallel_size,
+               options.micro_batch_size, options.batch_norm_group_size},
+              options.global_batch_size,
+              options.image_height / options.stride *
+                  (options.image_width / options.stride),
+              options.data_parallel_rank);
+  const SampleRange local = part.local;
+  const int64_t height = options.image_height;
+  const SampleRange rows =
+      options.own_rows ? options.own_rows(height) : SampleRange{0, height};
   batch_.step = options.first_step;
   batch_.global_size = options.global_batch_size;
   batch_.local_begin = local.begin;
   for (int64_t sample = 0; sample < options.global_batch_size; ++sample) {
     batch_.global_samples.push_back(sample);
   }
-  batch_.images = make_image_tensor(local.size(), options.image_height,
-                                    options.image_width);
-  const int64_t image_bytes = options.image_height * options.image_width * 3;
+  batch_.micro_batches = part.micro_batches;
+  batch_.image_height = height;
+  batch_.image_width = options.image_width;
+  batch_.images =
+      make_image_tensor(local.size(), rows.size(), options.image_width);
+  const int64_t row_bytes = options.image_width * 3;
+  std::vector<uint8_t> image(static_cast<size_t>(height * row_bytes));
   for (int64_t i = 0; i < local.size(); ++i) {
     const int64_t sample = local.begin + i;
     RandomStream draws(options.seed, 0, static_cast<uint64_t>(sample),
@@ -55,12 +67,14 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
     for (int64_t box = 0; box < kSyntheticBoxesPerImage; ++box) {
       batch_.labels.push_back(draw_box(i, draws));
     }
-    fill_random(batch_.images.data_ptr<uint8_t>() + i * image_bytes,
-                image_bytes, draws);
+    fill_random(image.data(), static_cast<int64_t>(image.size()), draws);
+    std::memcpy(batch_.images.data_ptr<uint8_t>() + i * rows.size() * row_bytes,
+                image.data() + rows.begin * row_bytes,
+                static_cast<size_t>(rows.size() * row_bytes));
     batch_.samples.push_back(sample);
     batch_.geometry.push_back({options.image_height, options.image_width});
   }
-  assign_micro_batches(batch_, options.micro_batch_size, options.assign);
+  assign_micro_batches(batch_, options.assign);
 }
 
 Batch SyntheticInput::next() {

@@ -86,70 +86,93 @@ TEST(BatchSplit, ARemainderWithOneValueJoinsTheGroupBefore) {
   EXPECT_EQ(batch_norm_groups(0, 4, 1), Groups{});
 }
 
-TEST(BatchSplit, MicroBatchesTileTheShare) {
-  for (int64_t size = 0; size <= 20; ++size) {
-    for (int64_t micro = 1; micro <= 22; ++micro) {
-      const SampleRange local{5, 5 + size};
-      const auto parts = micro_batches(local, micro);
-      expect_tiles(parts, local.begin, local.end);
-      EXPECT_EQ(static_cast<int64_t>(parts.size()),
-                std::max<int64_t>(1, (size + micro - 1) / micro));
-      for (const SampleRange& part : parts) EXPECT_LE(part.size(), micro);
+// All that must hold of the parts of one batch, whatever the cut.
+void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
+  const auto groups =
+      batch_norm_groups(count, cut.batch_norm_group_size, elements);
+  const bool span = groups_span_ranks(cut, count, elements);
+  int64_t place = 0;
+  const size_t num_micro_batches =
+      part_of(cut, count, elements, 0).micro_batches.size();
+  EXPECT_GE(num_micro_batches, 1u);
+  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+    const BatchPart part = part_of(cut, count, elements, rank);
+    EXPECT_EQ(part.local.begin, place);
+    place = part.local.end;
+    EXPECT_EQ(part.micro_batches.size(), num_micro_batches);
+    int64_t inside = part.local.begin;
+    for (const SampleRange& micro : part.micro_batches) {
+      EXPECT_EQ(micro.begin, inside);
+      inside = micro.end;
+      // A remainder joined to the last group is the only excess.
+      EXPECT_LE(micro.size(), cut.micro_batch_size + cut.batch_norm_group_size);
+      if (span) continue;
+      for (const SampleRange& group : groups) {
+        const bool apart = group.end <= micro.begin || micro.end <= group.begin;
+        const bool whole = micro.begin <= group.begin && group.end <= micro.end;
+        EXPECT_TRUE(apart || whole || micro.size() == 0);
+      }
     }
+    EXPECT_EQ(inside, part.local.end);
+  }
+  EXPECT_EQ(place, count);
+  if (span) {
+    EXPECT_EQ(num_micro_batches, 1u);
   }
 }
 
-// Whether every group lies in one micro-batch of one rank, or every rank's
-// share is one micro-batch, by looking at the samples one by one.
-bool groups_fit(int64_t batch, int ranks, int64_t micro, int64_t group) {
-  bool whole_shares = true;
-  bool whole_groups = true;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const SampleRange local = share_of(batch, ranks, rank);
-    const auto parts = micro_batches(local, micro);
-    whole_shares = whole_shares && parts.size() == 1;
-    for (const SampleRange& part : parts) {
-      whole_groups = whole_groups && part.begin % group == 0 &&
-                     (part.end % group == 0 || part.end == batch);
-    }
-  }
-  return whole_shares || whole_groups;
-}
-
-TEST(BatchSplit, GroupsFitOnlyWhereTheSamplesSaySo) {
-  int fitting = 0;
-  for (int64_t batch = 1; batch <= 24; ++batch) {
-    for (int ranks = 1; ranks <= 6; ++ranks) {
-      for (int64_t micro = 1; micro <= 12; ++micro) {
+TEST(BatchSplit, PartsTileEveryBatchAndKeepGroupsTogether) {
+  int admitted = 0, refused = 0;
+  for (int64_t batch = 1; batch <= 12; ++batch) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int64_t micro = 1; micro <= batch; ++micro) {
         for (int64_t group = 1; group <= batch; ++group) {
-          const bool fits =
-              !why_groups_do_not_fit(batch, ranks, micro, group).has_value();
-          fitting += fits ? 1 : 0;
-          // Never accepted wrongly.
-          if (fits) {
-            EXPECT_TRUE(groups_fit(batch, ranks, micro, group))
-                << batch << " images, " << ranks << " ranks, micro " << micro
-                << ", group " << group;
+          const BatchCut cut{batch, ranks, micro, group};
+          if (why_groups_do_not_fit(cut)) {
+            ++refused;
+            continue;
           }
-          // Never refused where shares and groups divide evenly.
-          const bool even = batch % ranks == 0 && batch / ranks % group == 0;
-          if (even && micro % group == 0) {
-            EXPECT_TRUE(fits);
+          ++admitted;
+          for (int64_t count = 1; count <= batch; ++count) {
+            for (const int64_t elements : {1, 2}) {
+              expect_parts(cut, count, elements);
+            }
           }
         }
       }
     }
   }
-  EXPECT_GT(fitting, 1000);
+  EXPECT_GT(admitted, 500);
+  EXPECT_GT(refused, 500);
+}
+
+TEST(BatchSplit, SmallMicroBatchesGiveRanksWholeGroups) {
+  // 13 images in groups of 4: [0,4) [4,8) [8,12) [12,13) over two ranks.
+  const BatchCut cut{16, 2, 4, 4};
+  using Ranges = std::vector<SampleRange>;
+  EXPECT_EQ(part_of(cut, 13, 100, 0).micro_batches, (Ranges{{0, 4}, {4, 8}}));
+  EXPECT_EQ(part_of(cut, 13, 100, 1).micro_batches,
+            (Ranges{{8, 12}, {12, 13}}));
+  // Three groups: the second rank fills up with an empty micro-batch.
+  EXPECT_EQ(part_of(cut, 12, 100, 1).micro_batches,
+            (Ranges{{8, 12}, {12, 12}}));
+  EXPECT_FALSE(groups_span_ranks(cut, 13, 100));
+}
+
+TEST(BatchSplit, WholeSharesMayCutGroups) {
+  const BatchCut cut{16, 2, 8, 16};
+  using Ranges = std::vector<SampleRange>;
+  EXPECT_EQ(part_of(cut, 16, 100, 1).micro_batches, (Ranges{{8, 16}}));
+  EXPECT_EQ(part_of(cut, 13, 100, 1).micro_batches, (Ranges{{7, 13}}));
+  EXPECT_TRUE(groups_span_ranks(cut, 13, 100));
 }
 
 TEST(BatchSplit, TheRefusalSaysTheEquation) {
-  EXPECT_EQ(why_groups_do_not_fit(16, 2, 2, 4),
+  EXPECT_EQ(why_groups_do_not_fit({16, 2, 2, 4}),
             "micro_batch_size 2 is neither a multiple of batch_norm_group_size "
-            "4 with whole groups per rank (16 images / 2 ranks), nor a rank's "
-            "whole share of 8");
-  EXPECT_EQ(why_groups_do_not_fit(16, 2, 8, 16), std::nullopt);
-  EXPECT_EQ(why_groups_do_not_fit(16, 2, 4, 4), std::nullopt);
+            "4 nor a rank's whole share of 8 (16 images / 2 ranks)");
+  EXPECT_EQ(why_groups_do_not_fit({16, 2, 8, 16}), std::nullopt);
+  EXPECT_EQ(why_groups_do_not_fit({16, 2, 4, 4}), std::nullopt);
 }
 
 }  // namespace

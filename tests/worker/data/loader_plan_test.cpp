@@ -45,11 +45,11 @@ TEST_F(Plan, ValidationGivesEachBatchToOneRank) {
       for (int64_t i = 0; i < plan.batches_per_epoch(); ++i) {
         const BatchPlan batch = plan.batch(i);
         const BatchPlan same = one.batch(batch.step);
-        EXPECT_EQ(batch.part.samples, same.part.samples);
+        EXPECT_EQ(batch.samples, same.samples);
         EXPECT_EQ(batch.height, same.height);
         EXPECT_EQ(batch.width, same.width);
         EXPECT_EQ(batch.global_size, batch.part.local.size());
-        for (const int64_t sample : batch.part.samples) ++times[sample];
+        for (const int64_t sample : batch.samples) ++times[sample];
       }
     }
     EXPECT_EQ(batches, 6);
@@ -68,10 +68,9 @@ TEST_F(Plan, RectTrainingSharesABatchsShape) {
           LoaderPlan(options(LoaderMode::kTrainRect, 3, rank)).batch(index);
       EXPECT_EQ(part.height, whole.height);
       EXPECT_EQ(part.width, whole.width);
-      samples.insert(samples.end(), part.part.samples.begin(),
-                     part.part.samples.end());
+      samples.insert(samples.end(), part.samples.begin(), part.samples.end());
     }
-    EXPECT_EQ(samples, whole.part.samples);
+    EXPECT_EQ(samples, whole.samples);
     EXPECT_EQ(whole.height % 32, 0);
   }
 }
@@ -84,7 +83,7 @@ TEST_F(Plan, StartsAtAnyStep) {
   for (int64_t i = 0; i < 10; ++i) {
     EXPECT_EQ(later.batch(i).step, 9 + i);
     EXPECT_EQ(later.batch(i).epoch, (9 + i) / 6);
-    EXPECT_EQ(later.batch(i).part.samples, whole.batch(9 + i).part.samples);
+    EXPECT_EQ(later.batch(i).samples, whole.batch(9 + i).samples);
   }
 }
 
