@@ -11,6 +11,7 @@
 #include <string>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "worker/coordinator_client.h"
 #include "worker/generation_loop.h"
@@ -30,6 +31,7 @@ struct CommandLine {
 int run(const CommandLine& line) {
   headroom::keep_freed_memory();
   headroom::CountingAllocator::install();
+  headroom::install_saved_tensor_policies();
   at::set_num_threads(line.threads);
   const auto client = headroom::CoordinatorClient::connect(
       line.coordinator, line.node_id, line.worker_id,

@@ -1,0 +1,32 @@
+// recompute: a piece of the forward pass that keeps only its inputs and is run
+// once more in backward (Chen et al., "Training Deep Nets with Sublinear Memory
+// Cost", 2016).
+//
+// The graph is the one of the plain call; only what its nodes saved is produced
+// again, all of it when the first is asked for, and each tensor is let go as
+// soon as its node has used it. So gradients are bit-identical, provided that
+// the piece computes the same again: it is told which pass it is in, must not
+// communicate or count in the second, and draws nothing at random.
+//
+// REQUIRES: install_saved_tensor_policies(); one backward per call.
+// Threads: as autograd.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace headroom {
+
+enum class Pass { kFirst, kAgain };
+
+using Recomputable = std::function<std::vector<at::Tensor>(
+    const std::vector<at::Tensor>& inputs, Pass pass)>;
+
+// piece(inputs, Pass::kFirst). Holds `piece` and the inputs until backward has
+// used what it saved, or the graph is dropped.
+std::vector<at::Tensor> recompute(Recomputable piece,
+                                  const std::vector<at::Tensor>& inputs);
+
+}  // namespace headroom
