@@ -11,7 +11,8 @@ namespace headroom {
 namespace {
 
 LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
-                         int64_t global_matches, double balance, int64_t images,
+                         int64_t global_rows, int64_t global_matches,
+                         double balance, int64_t images,
                          const LossGains& gains) {
   HEADROOM_CHECK(num_rows <= global_matches,
                  std::to_string(num_rows) + " matches here, " +
@@ -23,7 +24,10 @@ LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
   scales.negative_target = gains.negative_target;
   scales.obj_rule = {gains.obj_pos_weight, gains.focal_gamma};
   scales.cls_rule = {gains.cls_pos_weight, gains.focal_gamma};
-  const int64_t cells = head.size(1) * head.size(2) * head.size(3);
+  HEADROOM_CHECK(head.size(2) <= global_rows,
+                 std::to_string(head.size(2)) + " rows of cells here, " +
+                     std::to_string(global_rows) + " in the whole level");
+  const int64_t cells = head.size(1) * global_rows * head.size(3);
   scales.obj = gains.obj * balance / static_cast<double>(images * cells);
   if (global_matches > 0) {
     const auto matches = static_cast<double>(global_matches);
@@ -41,10 +45,13 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
   const size_t num_levels = heads.size();
   HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
                      counts.matches.size() == num_levels &&
+                     (counts.global_rows.empty() ||
+                      counts.global_rows.size() == num_levels) &&
                      gains.balance.size() == num_levels,
                  std::to_string(num_levels) + " heads, " +
                      std::to_string(targets.size()) + " targets, " +
                      std::to_string(counts.matches.size()) + " counts, " +
+                     std::to_string(counts.global_rows.size()) + " heights, " +
                      std::to_string(gains.balance.size()) + " balances");
   HEADROOM_CHECK(counts.images > 0,
                  std::to_string(counts.images) + " images in the global batch");
@@ -54,9 +61,10 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
                    "head of " + std::to_string(heads[i].size(-1)) +
                        " fields for " + std::to_string(gains.num_classes) +
                        " classes");
-    const LevelScales scales =
-        level_scales(heads[i], targets[i].size(), counts.matches[i],
-                     gains.balance[i], counts.images, gains);
+    const LevelScales scales = level_scales(
+        heads[i], targets[i].size(),
+        counts.global_rows.empty() ? heads[i].size(2) : counts.global_rows[i],
+        counts.matches[i], gains.balance[i], counts.images, gains);
     const LevelLoss level = level_loss(heads[i], targets[i], scales);
     loss.total = i == 0 ? level.total : at::add(loss.total, level.total);
     loss.items = i == 0 ? level.items : at::add(loss.items, level.items);

@@ -39,10 +39,15 @@ LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing);
 
-// Counts of the whole global batch.
+// Counts of the whole global batch. Every match counts once: where an image's
+// rows are split over ranks, matches are counted either before the targets are
+// split, on one rank per image, or after, summed over all these ranks.
 struct GlobalCounts {
   int64_t images = 0;
   std::vector<int64_t> matches;  // per level
+  // Height of each level in cells where its rows are split over ranks; empty:
+  // heads hold all of theirs.
+  std::vector<int64_t> global_rows = {};
 };
 
 struct Loss {
@@ -52,7 +57,8 @@ struct Loss {
   at::Tensor items;
 };
 
-// heads[level] [n, anchors, H, W, 5 + classes].
+// heads[level] [n, anchors, H, W, 5 + classes]; targets are those of the heads'
+// rows (targets_of_rows).
 Loss detection_loss(const std::vector<at::Tensor>& heads,
                     const std::vector<LevelTargets>& targets,
                     const GlobalCounts& counts, const LossGains& gains);

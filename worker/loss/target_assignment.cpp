@@ -1,6 +1,8 @@
 #include "worker/loss/target_assignment.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +13,8 @@
 
 namespace headroom {
 namespace {
+
+constexpr int64_t kCellRow = 2;  // column of LevelTargets::index
 
 // A kept pair of label and anchor, in cells of the level.
 template <typename T>
@@ -153,6 +157,23 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
   return scalar_type == at::kDouble
              ? assign<double>(labels, grids, anchor_threshold, scalar_type)
              : assign<float>(labels, grids, anchor_threshold, scalar_type);
+}
+
+LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
+                             int64_t rows) {
+  const at::Tensor cell_rows = targets.index.select(1, kCellRow).contiguous();
+  const int64_t* row = cell_rows.const_data_ptr<int64_t>();
+  std::vector<int64_t> kept;
+  for (int64_t match = 0; match < targets.size(); ++match)
+    if (row[match] >= first_row && row[match] < first_row + rows)
+      kept.push_back(match);
+  const at::Tensor positions = at::tensor(kept, at::kLong);
+  LevelTargets owned;
+  owned.index = at::index_select(targets.index, 0, positions);
+  owned.index.select(1, kCellRow).sub_(first_row);
+  owned.box = at::index_select(targets.box, 0, positions);
+  owned.anchors = at::index_select(targets.anchors, 0, positions);
+  return owned;
 }
 
 }  // namespace headroom

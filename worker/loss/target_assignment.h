@@ -46,4 +46,11 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
                                          double anchor_threshold,
                                          at::ScalarType scalar_type);
 
+// The matches of a level whose cells lie in rows [first_row, first_row + rows)
+// of it, in their order, with cells counted from first_row. Each match belongs
+// to one cell, hence to one rank of a split image, and the last one of a cell
+// stays the last.
+LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
+                             int64_t rows);
+
 }  // namespace headroom

@@ -2,13 +2,19 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "parallel/base/halo_exchange.h"
 #include "worker/model/conv_block.h"
+#include "worker/model/halo_rows.h"
 
 namespace headroom {
 namespace {
@@ -20,6 +26,42 @@ at::Tensor concatenate_channels(const std::vector<at::Tensor>& maps) {
   std::vector<at::Tensor> cells;
   for (const at::Tensor& map : maps) cells.push_back(map.permute({0, 2, 3, 1}));
   return at::cat(cells, 3).permute({0, 3, 1, 2});
+}
+
+constexpr int64_t kPoolings = 3;
+constexpr double kBelowEverything = -std::numeric_limits<double>::infinity();
+
+// `rows` without those beyond the image's edge, which no pooling may choose:
+// `above` at the top and `below` at the bottom become lower than everything.
+at::Tensor without_rows_beyond_edge(const at::Tensor& rows, int64_t above,
+                                    int64_t below) {
+  if (above == 0 && below == 0) return rows;
+  return at::constant_pad_nd(
+      rows.narrow(2, above, rows.size(2) - above - below), {0, 0, above, below},
+      kBelowEverything);
+}
+
+// Sppf's chain on a rank's rows [N, C, H, W]: the rows that all poolings
+// together reach come in one exchange, and each pooling makes as many fewer.
+// The windows are those of the whole map, in its order, so that ties between
+// equal values go the same way.
+std::vector<at::Tensor> chain_of_pools(const at::Tensor& x, int64_t pool,
+                                       const StepContext& context) {
+  const int64_t reach = pool / 2, rows = x.size(2);
+  const RowWindow window = context.halo->window(rows);
+  int64_t around = kPoolings * reach;
+  at::Tensor wide = with_halo(x, {around, around}, kBelowEverything, context);
+  std::vector<at::Tensor> maps{x};
+  for (int64_t pooling = 0; pooling < kPoolings; ++pooling) {
+    around -= reach;
+    wide = without_rows_beyond_edge(
+        at::max_pool2d(wide, {pool, pool}, {1, 1}, {0, reach}),
+        std::max<int64_t>(0, around - window.first_row),
+        std::max<int64_t>(
+            0, window.first_row + rows + around - window.global_rows));
+    maps.push_back(wide.narrow(2, around, rows));
+  }
+  return maps;
 }
 
 }  // namespace
@@ -93,7 +135,11 @@ Sppf::Sppf(ModelState& state, const std::string& prefix, int64_t c_in,
 
 at::Tensor Sppf::apply(const at::Tensor& x, const StepContext& context) {
   std::vector<at::Tensor> maps{cv1_.apply(x, context)};
-  while (maps.size() < 4)
+  if (context.halo != nullptr)
+    return cv2_.apply(
+        concatenate_channels(chain_of_pools(maps.front(), pool_, context)),
+        context);
+  for (int64_t pooling = 0; pooling < kPoolings; ++pooling)
     maps.push_back(at::max_pool2d(maps.back(), {pool_, pool_}, {1, 1},
                                   {pool_ / 2, pool_ / 2}));
   return cv2_.apply(concatenate_channels(maps), context);

@@ -10,6 +10,9 @@
 // Maps are channels-last throughout: pooling, upsampling and concatenation run
 // on the [N, H, W, C] view, where channels are contiguous. `prefix` is the
 // block's name in the state, "model.4.m.0.cv1.".
+//
+// Where ranks hold some rows of the image each, convolutions and pooling fetch
+// the rows they need around theirs (StepContext::halo); the rest is local.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/model/halo_rows.h"
 #include "worker/model/kernels/convolution.h"
 #include "worker/model/kernels/grouped_batch_norm.h"
+#include "worker/model/row_tape.h"
 
 namespace headroom {
 
@@ -23,17 +25,28 @@ using torch::autograd::variable_list;
 struct BlockPlan : torch::CustomClassHolder {
   ConvolutionShape convolution;
   GroupedBatchNorm norm;
+  HaloReach reach;               // empty: x has all rows that the kernel needs
+  HaloExchange* halo = nullptr;  // null where the reach is empty
 };
 
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
                                          const StepContext& context) {
   auto plan = c10::make_intrusive<BlockPlan>();
-  plan->convolution = {arguments.stride, arguments.padding};
+  plan->convolution = {arguments.stride, arguments.padding, arguments.padding};
+  if (context.halo != nullptr) {
+    plan->reach = convolution_reach(arguments.weight.size(2), arguments.stride,
+                                    arguments.padding);
+    // The rows around x stand in for the padding.
+    plan->convolution.padding_height = 0;
+    if (!plan->reach.is_empty()) plan->halo = context.halo;
+  }
   if (context.training) {
-    plan->norm = {context.groups, context.exchange, false};
+    plan->norm.groups = context.groups;
+    plan->norm.exchange = context.exchange;
   } else {
     const int64_t samples = arguments.x.size(0);
-    plan->norm = {{{0, samples, samples, false}}, nullptr, true};
+    plan->norm.groups = {{0, samples, samples, false}};
+    plan->norm.fixed_statistics = true;
   }
   return plan;
 }
@@ -52,6 +65,26 @@ std::span<double> sums_slice(const ConvBlockArguments& arguments,
           static_cast<size_t>(size)};
 }
 
+// Statistics of the step's groups; those of the first pass where the row is run
+// again, so that sums are exchanged and counted once.
+at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
+                           const ConvBlockArguments& arguments,
+                           const StepContext& context) {
+  if (context.halo != nullptr) {
+    plan.norm.global_rows = context.halo->window(y.size(2)).global_rows;
+    HEADROOM_CHECK(
+        plan.norm.exchange != nullptr || plan.norm.global_rows == y.size(2),
+        "statistics of " + std::to_string(plan.norm.global_rows) +
+            " rows need an exchange: " + std::to_string(y.size(2)) +
+            " are here");
+  }
+  const auto compute = [&] {
+    return batch_statistics(y, plan.norm, kBatchNormEpsilon,
+                            sums_slice(arguments, context));
+  };
+  return context.tape != nullptr ? context.tape->once(compute) : compute();
+}
+
 class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
@@ -62,17 +95,24 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
                             const StepContext* context) {
     auto plan = plan_block(*arguments, *context);
     const at::Tensor input = x.contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor y = convolution(input, weight, plan->convolution);
+    variable_list received;
+    if (plan->halo != nullptr)
+      received.push_back(fetch_halo(input, plan->reach, 0, *context));
+    const at::Tensor y = convolution(
+        received.empty() ? input
+                         : join_halo(input, received.front(), plan->reach),
+        weight, plan->convolution);
     const at::Tensor statistics =
         plan->norm.fixed_statistics
             ? running_statistics(arguments->running_mean,
                                  arguments->running_var, kBatchNormEpsilon)
-            : batch_statistics(y, plan->norm, kBatchNormEpsilon,
-                               sums_slice(*arguments, *context));
+            : step_statistics(y, *plan, *arguments, *context);
     at::Tensor out = normalise_and_activate(y, statistics, norm_weight,
                                             norm_bias, plan->norm);
-    ctx->save_for_backward(
-        {input, weight, norm_weight, norm_bias, y, statistics});
+    variable_list saved = {input,     weight, norm_weight,
+                           norm_bias, y,      statistics};
+    saved.insert(saved.end(), received.begin(), received.end());
+    ctx->save_for_backward(std::move(saved));
     ctx->saved_data["plan"] = at::IValue::make_capsule(std::move(plan));
     return out;
   }
@@ -92,9 +132,12 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
 
     const GroupedBatchNormGradients norm = grouped_batch_norm_gradients(
         std::move(grads[0]), y, statistics, norm_weight, norm_bias, plan->norm);
-    const ConvolutionGradients convolution = convolution_gradients(
-        norm.dy, x, weight, plan->convolution, ctx->needs_input_grad(0),
-        ctx->needs_input_grad(1));
+    ConvolutionGradients convolution = convolution_gradients(
+        norm.dy,
+        plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x, weight,
+        plan->convolution, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    if (plan->halo != nullptr && convolution.dx.defined())
+      convolution.dx = give_back_halo(convolution.dx, plan->reach, *plan->halo);
     return {convolution.dx,  convolution.dweight, norm.dnorm_weight,
             norm.dnorm_bias, at::Tensor(),        at::Tensor()};
   }

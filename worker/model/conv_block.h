@@ -11,10 +11,15 @@
 // [sum, sum of squares] and backward [sum dy, sum dy * xhat]. Normalisation is
 // YOLOv5's: biased variance, eps 1e-3; running statistics get the unbiased one.
 //
+// Where ranks hold some rows of the image each (StepContext::halo), a kernel
+// that reaches beyond them gets the rows around x from other ranks, zeros at
+// the image's edge, and their gradients go back; statistics then are of all
+// rows, so an exchange over these ranks is needed too.
+//
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in, k,
 // k]; returns [N, C_out, H', W'] channels-last.
-// Saved for backward: x, the convolution's output, and per-group mean and
-// inverse deviation.
+// Saved for backward: x, the halo rows received, the convolution's output, and
+// per-group mean and inverse deviation.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -101,9 +101,12 @@ std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
   return raw;
 }
 
-at::Tensor Detect::decode(const std::vector<at::Tensor>& heads) const {
-  HEADROOM_CHECK(heads.size() == heads_.size(),
-                 std::to_string(heads.size()) + " heads of " +
+at::Tensor Detect::decode(const std::vector<at::Tensor>& heads,
+                          const std::vector<int64_t>& first_rows) const {
+  HEADROOM_CHECK(heads.size() == heads_.size() &&
+                     (first_rows.empty() || first_rows.size() == heads.size()),
+                 std::to_string(heads.size()) + " heads and " +
+                     std::to_string(first_rows.size()) + " first rows of " +
                      std::to_string(heads_.size()) + " levels");
   const at::NoGradGuard no_grad;
   const int64_t images = heads.front().size(0);
@@ -126,8 +129,11 @@ at::Tensor Detect::decode(const std::vector<at::Tensor>& heads) const {
 
     const auto stride = static_cast<double>(heads_[level].stride);
     const at::Tensor columns = at::arange(width, boxes.options()).sub_(0.5);
+    const int64_t first_row = first_rows.empty() ? 0 : first_rows[level];
     const at::Tensor rows =
-        at::arange(height, boxes.options()).sub_(0.5).view({height, 1});
+        at::arange(first_row, first_row + height, boxes.options())
+            .sub_(0.5)
+            .view({height, 1});
     part.select(4, 0).mul_(2).add_(columns).mul_(stride);
     part.select(4, 1).mul_(2).add_(rows).mul_(stride);
     const at::Tensor anchors = anchors_[static_cast<int64_t>(level)]

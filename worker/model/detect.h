@@ -35,8 +35,10 @@ class Detect final : public Row {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
 
-  // [N, rows, 5 + num_classes] in pixels; no gradient.
-  at::Tensor decode(const std::vector<at::Tensor>& heads) const;
+  // [N, rows, 5 + num_classes] in pixels; no gradient. first_rows[level]: the
+  // place of the head's first row in the whole level; empty: heads are whole.
+  at::Tensor decode(const std::vector<at::Tensor>& heads,
+                    const std::vector<int64_t>& first_rows = {}) const;
 
   // Anchors as the state has them now: loading weights may have changed them.
   std::vector<LayerGraph::Level> levels() const;

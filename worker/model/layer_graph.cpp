@@ -162,8 +162,9 @@ std::vector<at::Tensor> LayerGraph::forward(const at::Tensor& images,
   fail_check("detect", __FILE__, __LINE__, "a graph without a head");
 }
 
-at::Tensor LayerGraph::decode(const std::vector<at::Tensor>& heads) const {
-  return implementation_->detect->decode(heads);
+at::Tensor LayerGraph::decode(const std::vector<at::Tensor>& heads,
+                              const std::vector<int64_t>& first_rows) const {
+  return implementation_->detect->decode(heads, first_rows);
 }
 
 NamedTensors LayerGraph::state() { return implementation_->state.tensors(); }

@@ -46,8 +46,10 @@ class LayerGraph {
                                   const StepContext& context);
 
   // Heads to boxes: [N, rows, 5 + num_classes], xywh in pixels, scores after
-  // the sigmoid; rows ordered level, anchor, y, x.
-  at::Tensor decode(const std::vector<at::Tensor>& heads) const;
+  // the sigmoid; rows ordered level, anchor, y, x. first_rows[level]: where
+  // heads that hold some rows of an image begin; empty: they hold all.
+  at::Tensor decode(const std::vector<at::Tensor>& heads,
+                    const std::vector<int64_t>& first_rows = {}) const;
 
   // All state in state-dict order. Pointers stay valid for the graph's life.
   NamedTensors state();

@@ -109,6 +109,42 @@ TEST(TargetAssignmentTest, NoLabelsGiveEmptyTensors) {
   EXPECT_EQ(targets[0].box.scalar_type(), at::kFloat);
 }
 
+// Rows [0, 4) of one level over two ranks: together all matches, each once and
+// in order.
+TEST(TargetAssignmentTest, MatchesGoToTheOwnersOfTheirRows) {
+  LevelGrid grid = unit_grid();
+  grid.anchors.push_back({1.5, 1.5});
+  const LevelTargets whole = assign_targets(
+      {at_cell(0.4, 0.4), at_cell(1.6, 1.6), at_cell(1.6, 1.6), at_cell(3, 3)},
+      {grid}, 4, at::kDouble)[0];
+  const LevelTargets upper = targets_of_rows(whole, 0, 1);
+  const LevelTargets lower = targets_of_rows(whole, 1, 3);
+  EXPECT_GT(upper.size(), 0);
+  EXPECT_GT(lower.size(), 0);
+  EXPECT_EQ(upper.size() + lower.size(), whole.size());
+  int64_t next_upper = 0, next_lower = 0;
+  for (int64_t i = 0; i < whole.size(); ++i) {
+    const int64_t row = whole.index[i][2].item<int64_t>();
+    const LevelTargets& owner = row < 1 ? upper : lower;
+    const int64_t at = row < 1 ? next_upper++ : next_lower++;
+    at::Tensor expected = whole.index[i].clone();
+    expected[2] -= row < 1 ? 0 : 1;
+    EXPECT_TRUE(at::equal(owner.index[at], expected)) << i;
+    EXPECT_TRUE(at::equal(owner.box[at], whole.box[i])) << i;
+    EXPECT_TRUE(at::equal(owner.anchors[at], whole.anchors[i])) << i;
+  }
+}
+
+TEST(TargetAssignmentTest, ARankMayOwnNoMatch) {
+  const LevelTargets whole =
+      assign_targets({at_cell(0.4, 0.4)}, {unit_grid()}, 4, at::kFloat)[0];
+  const LevelTargets none = targets_of_rows(whole, 2, 2);
+  EXPECT_EQ(none.index.sizes(), (at::IntArrayRef{0, 5}));
+  EXPECT_EQ(none.box.sizes(), (at::IntArrayRef{0, 4}));
+  EXPECT_EQ(none.anchors.sizes(), (at::IntArrayRef{0, 2}));
+  EXPECT_EQ(none.box.scalar_type(), at::kFloat);
+}
+
 TEST(TargetAssignmentTest, InsaneLabelsAreRefused) {
   const double nan = std::nan("");
   for (const LabelRow& label :

@@ -24,7 +24,7 @@ bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
   return x.scalar_type() == at::kFloat && x.size(0) < kLeastBatch &&
          x.size(0) * x.size(2) * x.size(3) >= kLeastPixels &&
          weight.size(2) == 1 && weight.size(3) == 1 && shape.stride == 1 &&
-         shape.padding == 0;
+         shape.padding_height == 0 && shape.padding_width == 0;
 }
 
 // The same memory as at least kLeastBatch samples of one row.
@@ -49,8 +49,8 @@ at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
   return at::convolution(x, weight, {}, {shape.stride, shape.stride},
-                         {shape.padding, shape.padding}, {1, 1}, false, {0, 0},
-                         1)
+                         {shape.padding_height, shape.padding_width}, {1, 1},
+                         false, {0, 0}, 1)
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
@@ -59,12 +59,12 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
                        const ConvolutionShape& shape) {
   if (x.size(0) == 0) {
-    const auto extent = [&](int64_t axis) {
-      return (x.size(axis) + 2 * shape.padding - weight.size(axis)) /
-                 shape.stride +
+    const auto extent = [&](int64_t axis, int64_t padding) {
+      return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride +
              1;
     };
-    return at::empty({0, weight.size(0), extent(2), extent(3)},
+    return at::empty({0, weight.size(0), extent(2, shape.padding_height),
+                      extent(3, shape.padding_width)},
                      x.options().memory_format(at::MemoryFormat::ChannelsLast));
   }
   if (wants_flat_samples(x, weight, shape)) {
@@ -91,7 +91,7 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
       at::convolution_backward(
           flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,
           at::OptionalIntArrayRef(), {shape.stride, shape.stride},
-          {shape.padding, shape.padding}, {1, 1}, false, {0, 0}, 1,
+          {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0}, 1,
           {wants_dx, wants_dweight, false});
   if (flat && wants_dx) {
     gradients.dx =

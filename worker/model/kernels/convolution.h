@@ -18,7 +18,10 @@ namespace headroom {
 
 struct ConvolutionShape {
   int64_t stride = 1;
-  int64_t padding = 0;
+  // A map whose rows are split over ranks brings the rows around it along
+  // instead of being padded.
+  int64_t padding_height = 0;
+  int64_t padding_width = 0;
 };
 
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,

@@ -97,8 +97,11 @@ struct GroupPixels {
   }
 };
 
-double values_per_channel(const BatchNormGroup& group, const at::Tensor& map) {
-  return static_cast<double>(group.global_samples * map.size(2) * map.size(3));
+double values_per_channel(const GroupedBatchNorm& norm, size_t group,
+                          const at::Tensor& map) {
+  const int64_t rows = norm.global_rows > 0 ? norm.global_rows : map.size(2);
+  return static_cast<double>(norm.groups[group].global_samples * rows *
+                             map.size(3));
 }
 
 void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
@@ -150,7 +153,7 @@ void to_group_means(const GroupedBatchNorm& norm, const at::Tensor& y,
   }
   if (norm.exchange != nullptr) norm.exchange->sum(sums.all());
   for (size_t g = 0; g < norm.groups.size(); ++g) {
-    const double n = values_per_channel(norm.groups[g], y);
+    const double n = values_per_channel(norm, g, y);
     for (double& value : sums.first(g)) value /= n;
     for (double& value : sums.second(g)) value /= n;
   }
@@ -176,7 +179,7 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
   at::Tensor statistics = empty_statistics(norm.groups.size(), channels);
   const GroupRows<double> rows(statistics.data_ptr<double>(), channels);
   for (size_t g = 0; g < norm.groups.size(); ++g) {
-    const double n = values_per_channel(norm.groups[g], y);
+    const double n = values_per_channel(norm, g, y);
     HEADROOM_CHECK(n > 1,
                    "a batch-norm group needs two values per channel, but has " +
                        std::to_string(n));

@@ -29,6 +29,9 @@ struct GroupedBatchNorm {
   // Running statistics do not depend on the samples: no gradient goes through
   // them, and nothing is exchanged.
   bool fixed_statistics = false;
+  // Height of the whole map where its rows are split over ranks; 0: all are
+  // here. A group's count of values is global, like its samples.
+  int64_t global_rows = 0;
 };
 
 // Statistics of y's samples. Where `batch_norm_sums` [2 * C] is not empty, adds

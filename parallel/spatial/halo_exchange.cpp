@@ -1,0 +1,128 @@
+#include "parallel/spatial/halo_exchange.h"
+
+#include <ATen/ops/empty.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/spatial/halo_plan.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kRows = 2;  // the axis of rows in [N, C, H, W]
+
+at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
+  return at::empty(
+      {like.size(0), like.size(1), rows, like.size(3)},
+      like.options().memory_format(at::MemoryFormat::ChannelsLast));
+}
+
+// The messages of one exchange, each with the memory that it needs until done.
+class Messages {
+ public:
+  explicit Messages(Communicator& ranks) : ranks_(ranks) {}
+
+  // Rows of several samples are not one piece of memory: they are copied.
+  void send(const at::Tensor& rows, int peer) {
+    at::Tensor message = rows.contiguous(at::MemoryFormat::ChannelsLast);
+    works_.push_back(ranks_.send_async(message, peer));
+    tensors_.push_back(std::move(message));
+  }
+
+  void receive(const at::Tensor& rows, int peer) {
+    works_.push_back(ranks_.recv_async(rows, peer));
+    tensors_.push_back(rows);
+  }
+
+  void wait() {
+    for (const std::unique_ptr<Work>& work : works_) work->wait();
+  }
+
+ private:
+  Communicator& ranks_;
+  std::vector<at::Tensor> tensors_;  // destroyed after the works
+  std::vector<std::unique_ptr<Work>> works_;
+};
+
+}  // namespace
+
+CommunicatorHaloExchange::CommunicatorHaloExchange(
+    Communicator& spatial_ranks, const RowPartition& partition)
+    : ranks_(spatial_ranks), partition_(partition) {
+  HEADROOM_CHECK(ranks_.size() == partition.spatial_parallel_size(),
+                 std::to_string(ranks_.size()) + " ranks for " +
+                     std::to_string(partition.spatial_parallel_size()) +
+                     " parts of an image");
+}
+
+RowWindow CommunicatorHaloExchange::window(int64_t local_rows) const {
+  const int64_t rows_per_block =
+      partition_.rows_per_block(ranks_.rank(), local_rows);
+  return {partition_.rows_of(ranks_.rank(), rows_per_block).begin,
+          partition_.num_blocks() * rows_per_block};
+}
+
+at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
+                                             int64_t bottom,
+                                             double beyond_edge) {
+  const HaloPlan plan = plan_halo(
+      partition_, partition_.rows_per_block(ranks_.rank(), x.size(kRows)),
+      ranks_.rank(), top, bottom);
+  const at::Tensor halo = empty_rows(x, top + bottom);
+  halo.narrow(kRows, 0, plan.rows_above_edge).fill_(beyond_edge);
+  halo.narrow(kRows, top + bottom - plan.rows_below_edge, plan.rows_below_edge)
+      .fill_(beyond_edge);
+  if (x.numel() == 0) return halo;
+
+  Messages messages(ranks_);
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (const HaloPiece& piece : plan.receives) {
+    at::Tensor place = halo.narrow(
+        kRows, place_in_halo(plan, piece.rows.begin, top), piece.rows.size());
+    if (place.is_contiguous(at::MemoryFormat::ChannelsLast)) {
+      messages.receive(place, piece.peer);
+    } else {
+      copies.emplace_back(place, empty_rows(x, piece.rows.size()));
+      messages.receive(copies.back().second, piece.peer);
+    }
+  }
+  for (const HaloPiece& piece : plan.sends)
+    messages.send(
+        x.narrow(kRows, piece.rows.begin - plan.own.begin, piece.rows.size()),
+        piece.peer);
+  messages.wait();
+  for (const auto& [place, rows] : copies) place.copy_(rows);
+  return halo;
+}
+
+void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
+                                         const at::Tensor& dx, int64_t top) {
+  const HaloPlan plan = plan_halo(
+      partition_, partition_.rows_per_block(ranks_.rank(), dx.size(kRows)),
+      ranks_.rank(), top, dhalo.size(kRows) - top);
+  if (dx.numel() == 0) return;
+
+  Messages messages(ranks_);
+  std::vector<at::Tensor> returned;
+  for (const HaloPiece& piece : plan.sends) {
+    returned.push_back(empty_rows(dx, piece.rows.size()));
+    messages.receive(returned.back(), piece.peer);
+  }
+  for (const HaloPiece& piece : plan.receives)
+    messages.send(
+        dhalo.narrow(kRows, place_in_halo(plan, piece.rows.begin, top),
+                     piece.rows.size()),
+        piece.peer);
+  messages.wait();
+  for (size_t i = 0; i < returned.size(); ++i) {
+    const RowRange& rows = plan.sends[i].rows;
+    dx.narrow(kRows, rows.begin - plan.own.begin, rows.size())
+        .add_(returned[i]);
+  }
+}
+
+}  // namespace headroom

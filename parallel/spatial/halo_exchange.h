@@ -1,0 +1,41 @@
+// CommunicatorHaloExchange: a HaloExchange over the ranks of a communicator.
+//
+// All messages of one exchange are under way at once, so the order in which
+// ranks reach it does not matter and nothing deadlocks. Rank i of the
+// communicator holds part i of the partition.
+//
+// Ownership: refers to the communicator, which must outlive it. During backward
+// buckets start at moments that differ from rank to rank: the communicator
+// serves nothing that is not issued in the same order on all ranks.
+// Threads: the thread that runs the step.
+// Errors: CommunicationError.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "parallel/base/halo_exchange.h"
+#include "parallel/collectives/communicator.h"
+#include "parallel/spatial/row_partition.h"
+
+namespace headroom {
+
+class CommunicatorHaloExchange final : public HaloExchange {
+ public:
+  // REQUIRES: as many ranks as parts.
+  CommunicatorHaloExchange(Communicator& spatial_ranks,
+                           const RowPartition& partition);
+
+  RowWindow window(int64_t local_rows) const override;
+  at::Tensor receive(const at::Tensor& x, int64_t top, int64_t bottom,
+                     double beyond_edge) override;
+  void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
+                 int64_t top) override;
+
+ private:
+  Communicator& ranks_;
+  RowPartition partition_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,186 @@
+// A row of the model table on whole maps, and on maps whose rows are split over
+// ranks that are threads: what the tests of exactness share.
+//
+// Float64; weights are filled by name, so that all ranks hold the same.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/counting_communicator.h"
+#include "parallel/data_parallel/communicator_exchange.h"
+#include "parallel/spatial/halo_exchange.h"
+#include "tests/support/parity.h"
+#include "tests/support/run_ranks.h"
+#include "worker/model/model_state.h"
+#include "worker/model/row.h"
+
+namespace headroom {
+
+using MakeRow = std::function<std::unique_ptr<MapRow>(ModelState&)>;
+
+struct SplitCase {
+  MakeRow make;
+  int64_t channels = 1;
+  int64_t blocks = 1;
+  int64_t rows_per_block = 1;  // of the row's input
+  int64_t width = 1;
+  int ranks = 1;
+  std::vector<int64_t> group_sizes = {2};
+
+  int64_t samples() const {
+    int64_t total = 0;
+    for (const int64_t size : group_sizes) total += size;
+    return total;
+  }
+  RowPartition partition() const { return {blocks * 32, 32, ranks}; }
+};
+
+// The row with its state.
+struct BuiltMapRow {
+  explicit BuiltMapRow(const MakeRow& make) : state(at::kDouble, 0) {
+    row = make(state);
+    fill_model(state.tensors());
+    for (const NamedTensor& entry : state.tensors())
+      if (entry.is_parameter()) entry.tensor->requires_grad_(true);
+  }
+  std::vector<at::Tensor> gradients() const {
+    std::vector<at::Tensor> all;
+    for (const NamedTensor& entry : state.tensors())
+      if (entry.is_parameter()) all.push_back(entry.tensor->grad());
+    return all;
+  }
+
+  ModelState state;
+  std::unique_ptr<MapRow> row;
+};
+
+struct RowOutcome {
+  at::Tensor out, dx, batch_norm_sums;
+  std::vector<at::Tensor> gradients;  // of the parameters
+};
+
+inline at::Tensor map_leaf(const at::Tensor& values) {
+  return values.detach()
+      .clone()
+      .contiguous(at::MemoryFormat::ChannelsLast)
+      .requires_grad_();
+}
+
+// Values repeat, so that poolings meet ties.
+inline at::Tensor whole_input(const SplitCase& c) {
+  at::manual_seed(5);
+  return at::randn(
+             {c.samples(), c.channels, c.blocks * c.rows_per_block, c.width},
+             at::kDouble)
+      .mul_(4)
+      .round_()
+      .div_(4);
+}
+
+// What the output is weighted with in the loss.
+inline at::Tensor output_weights(const at::Tensor& out) {
+  at::manual_seed(6);
+  return at::randn(out.sizes(), out.options());
+}
+
+inline StepContext whole_context(const SplitCase& c, const ModelState& state) {
+  StepContext context;
+  context.training = true;
+  int64_t begin = 0;
+  for (const int64_t size : c.group_sizes) {
+    context.groups.push_back({begin, begin + size, size, true});
+    begin += size;
+  }
+  context.batch_norm_sums =
+      at::zeros({state.batch_norm_sums_size()}, at::kDouble);
+  return context;
+}
+
+inline RowOutcome run_whole(const SplitCase& c) {
+  at::set_num_threads(1);
+  BuiltMapRow built(c.make);
+  const StepContext context = whole_context(c, built.state);
+  const at::Tensor x = map_leaf(whole_input(c));
+  const at::Tensor out = built.row->apply(x, context);
+  out.backward(output_weights(out));
+  return {out.detach(), x.grad(), context.batch_norm_sums, built.gradients()};
+}
+
+// One rank's surroundings.
+struct SplitRank {
+  SplitRank(const SplitCase& c, Communicator& communicator,
+            const ModelState& state)
+      : ranks(communicator.split(0, communicator.rank())),
+        exchange(ranks),
+        halo(ranks, c.partition()),
+        context(whole_context(c, state)) {
+    context.exchange = &exchange;
+    context.halo = &halo;
+    for (BatchNormGroup& group : context.groups)
+      group.counts_here = ranks.rank() == ranks.size() - 1;
+  }
+  // The rank's rows of a whole map.
+  at::Tensor own(const at::Tensor& whole, const SplitCase& c) const {
+    const RowRange rows =
+        c.partition().rows_of(ranks.rank(), whole.size(2) / c.blocks);
+    return whole.narrow(2, rows.begin, rows.size());
+  }
+
+  CountingCommunicator ranks;
+  CommunicatorExchange exchange;
+  CommunicatorHaloExchange halo;
+  StepContext context;
+};
+
+// Outputs and dx side by side, gradients and sums added up over ranks.
+inline RowOutcome join_ranks(const std::vector<RowOutcome>& parts) {
+  RowOutcome whole = parts.front();
+  std::vector<at::Tensor> outs, dxs;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    outs.push_back(parts[rank].out);
+    dxs.push_back(parts[rank].dx);
+    if (rank == 0) continue;
+    whole.batch_norm_sums = whole.batch_norm_sums + parts[rank].batch_norm_sums;
+    for (size_t i = 0; i < whole.gradients.size(); ++i)
+      whole.gradients[i] = whole.gradients[i] + parts[rank].gradients[i];
+  }
+  whole.out = at::cat(outs, 2);
+  whole.dx = at::cat(dxs, 2);
+  return whole;
+}
+
+inline RowOutcome run_split(const SplitCase& c, const at::Tensor& whole_out) {
+  const at::Tensor x = whole_input(c), dout = output_weights(whole_out);
+  std::vector<RowOutcome> parts(static_cast<size_t>(c.ranks));
+  run_ranks(c.ranks, [&](int rank, Communicator& communicator) {
+    BuiltMapRow built(c.make);
+    SplitRank here(c, communicator, built.state);
+    const at::Tensor own = map_leaf(here.own(x, c));
+    const at::Tensor out = built.row->apply(own, here.context);
+    out.backward(here.own(dout, c));
+    parts[static_cast<size_t>(rank)] = {out.detach(), own.grad(),
+                                        here.context.batch_norm_sums,
+                                        built.gradients()};
+  });
+  return join_ranks(parts);
+}
+
+// Largest difference, relative to the largest expected value.
+inline double largest_difference(const at::Tensor& actual,
+                                 const at::Tensor& expected) {
+  if (!actual.defined() || actual.sizes() != expected.sizes()) return INFINITY;
+  if (expected.numel() == 0) return 0;
+  return (actual - expected).abs().max().item<double>() /
+         std::max(expected.abs().max().item<double>(), 1e-30);
+}
+
+}  // namespace headroom

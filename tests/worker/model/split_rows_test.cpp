@@ -1,0 +1,256 @@
+// Blocks on maps whose rows are split over ranks: the same outputs, gradients
+// and statistics as on whole maps.
+#include "tests/worker/model/split_rows.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/model/blocks.h"
+#include "worker/model/halo_rows.h"
+#include "worker/model/row_tape.h"
+
+namespace headroom {
+namespace {
+
+constexpr double kTolerance = 1e-12;
+
+MakeRow conv(int64_t c_in, int64_t c_out, int64_t kernel, int64_t stride,
+             int64_t padding) {
+  return [=](ModelState& state) {
+    return std::make_unique<Conv>(
+        state, "model.0.", ConvShape{c_in, c_out, kernel, stride, padding});
+  };
+}
+
+MakeRow sppf(int64_t channels) {
+  return [=](ModelState& state) {
+    return std::make_unique<Sppf>(state, "model.0.", channels, channels, 5);
+  };
+}
+
+void expect_equal_to_whole(const SplitCase& c) {
+  SCOPED_TRACE(std::to_string(c.blocks) + " blocks of " +
+               std::to_string(c.rows_per_block) + " rows over " +
+               std::to_string(c.ranks) + " ranks");
+  const RowOutcome whole = run_whole(c);
+  const RowOutcome split = run_split(c, whole.out);
+  EXPECT_LE(largest_difference(split.out, whole.out), kTolerance);
+  EXPECT_LE(largest_difference(split.dx, whole.dx), kTolerance);
+  EXPECT_LE(largest_difference(split.batch_norm_sums, whole.batch_norm_sums),
+            kTolerance);
+  ASSERT_EQ(split.gradients.size(), whole.gradients.size());
+  for (size_t i = 0; i < whole.gradients.size(); ++i)
+    EXPECT_LE(largest_difference(split.gradients[i], whole.gradients[i]),
+              kTolerance)
+        << "parameter " << i;
+}
+
+// kernel, stride, padding; ranks
+class SplitConv
+    : public testing::TestWithParam<std::tuple<std::array<int64_t, 3>, int>> {};
+
+TEST_P(SplitConv, EqualsTheWhole) {
+  const auto& [shape, ranks] = GetParam();
+  const auto& [kernel, stride, padding] = shape;
+  SplitCase c;
+  c.make = conv(3, 5, kernel, stride, padding);
+  c.channels = 3;
+  c.width = 8;
+  c.ranks = ranks;
+  // Equal and unequal heights; a single output row per rank.
+  for (const int64_t blocks : {ranks, ranks + 1, 2 * ranks + 1})
+    for (const int64_t output_rows : {1, 3}) {
+      c.blocks = blocks;
+      c.rows_per_block = output_rows * stride;
+      expect_equal_to_whole(c);
+    }
+  c.group_sizes = {1, 2, 1};
+  expect_equal_to_whole(c);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    KernelStridePadding, SplitConv,
+    testing::Combine(testing::Values(std::array<int64_t, 3>{6, 2, 2},
+                                     std::array<int64_t, 3>{3, 2, 1},
+                                     std::array<int64_t, 3>{3, 1, 1},
+                                     std::array<int64_t, 3>{1, 1, 0},
+                                     std::array<int64_t, 3>{1, 2, 0},
+                                     std::array<int64_t, 3>{7, 1, 3}),
+                     testing::Values(2, 3, 4)));
+
+TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
+  SplitCase c;
+  c.channels = 6;
+  c.width = 5;
+  c.ranks = 3;
+  c.group_sizes = {2, 1};
+  for (const int64_t blocks : {3, 5}) {
+    c.blocks = blocks;
+    for (const int64_t rows_per_block : {1, 2}) {
+      c.rows_per_block = rows_per_block;
+      c.make = [](ModelState& state) {
+        return std::make_unique<Bottleneck>(state, "model.0.", 6, true);
+      };
+      expect_equal_to_whole(c);
+      c.make = [](ModelState& state) {
+        return std::make_unique<C3>(state, "model.0.", 6, 8, 2, true);
+      };
+      expect_equal_to_whole(c);
+    }
+  }
+}
+
+// Six rows around a rank's own lie with up to three neighbours here, or beyond
+// the edge.
+TEST(SplitRows, PoolingEqualsTheWhole) {
+  SplitCase c;
+  c.make = sppf(6);
+  c.channels = 6;
+  c.width = 7;
+  c.group_sizes = {1, 2};
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int64_t blocks : {ranks, ranks + 1, 3 * ranks + 2}) {
+      c.ranks = ranks;
+      c.blocks = blocks;
+      for (const int64_t rows_per_block : {1, 2}) {
+        c.rows_per_block = rows_per_block;
+        expect_equal_to_whole(c);
+      }
+    }
+}
+
+// Everything equal: only the order of windows decides where gradients go.
+TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
+  at::set_num_threads(1);
+  SplitCase c;
+  c.make = sppf(2);
+  c.channels = 2;
+  c.blocks = 5;
+  c.width = 4;
+  c.ranks = 3;
+  BuiltMapRow built(c.make);
+  const at::Tensor x = map_leaf(at::ones({2, 2, 5, 4}, at::kDouble));
+  const at::Tensor out = built.row->apply(x, StepContext{});
+  const at::Tensor dout = output_weights(out);
+  out.backward(dout);
+  std::vector<at::Tensor> dx(3);
+  run_ranks(3, [&](int rank, Communicator& communicator) {
+    BuiltMapRow split(c.make);
+    SplitRank here(c, communicator, split.state);
+    StepContext context;
+    context.halo = &here.halo;
+    const at::Tensor own = map_leaf(here.own(x, c));
+    split.row->apply(own, context).backward(here.own(dout, c));
+    dx[static_cast<size_t>(rank)] = own.grad();
+  });
+  EXPECT_LE(largest_difference(at::cat(dx, 2), x.grad()), kTolerance);
+}
+
+// A row that is run again takes what it received from the tape.
+TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
+  SplitCase c;
+  c.channels = 6;
+  c.blocks = 5;
+  c.rows_per_block = 2;
+  c.width = 5;
+  c.ranks = 3;
+  const std::vector<MakeRow> makes = {
+      conv(6, 4, 3, 2, 1), sppf(6), [](ModelState& state) {
+        return std::make_unique<C3>(state, "model.0.", 6, 8, 2, true);
+      }};
+  for (const MakeRow& make : makes) {
+    c.make = make;
+    const at::Tensor x = whole_input(c);
+    run_ranks(c.ranks, [&](int, Communicator& communicator) {
+      BuiltMapRow once(c.make), again(c.make);
+      SplitRank here(c, communicator, once.state);
+      const at::Tensor first_x = map_leaf(here.own(x, c));
+      const at::Tensor first = once.row->apply(first_x, here.context);
+      const int64_t forward_bytes = here.ranks.bytes();
+      EXPECT_GT(forward_bytes, 0);
+      const at::Tensor dout = output_weights(first);
+      first.backward(dout);
+      const int64_t step_bytes = here.ranks.bytes();
+
+      RowTape tape;
+      here.context.tape = &tape;
+      here.context.batch_norm_sums.zero_();
+      const at::Tensor again_x = map_leaf(here.own(x, c));
+      {
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(at::equal(again.row->apply(again_x, here.context), first));
+      }
+      EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
+      const at::Tensor sums = here.context.batch_norm_sums.clone();
+      tape.start_replay();
+      const at::Tensor replayed = again.row->apply(again_x, here.context);
+      EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
+      EXPECT_TRUE(at::equal(here.context.batch_norm_sums, sums));
+      EXPECT_TRUE(at::equal(replayed, first));
+      replayed.backward(dout);
+      EXPECT_EQ(here.ranks.bytes(), 2 * step_bytes);
+      EXPECT_TRUE(at::equal(again_x.grad(), first_x.grad()));
+      const auto expected = once.gradients(), actual = again.gradients();
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(at::equal(actual[i], expected[i])) << "parameter " << i;
+    });
+  }
+}
+
+TEST(SplitRows, WithoutSamplesEveryParameterIsVisited) {
+  SplitCase c;
+  c.make = sppf(6);
+  c.channels = 6;
+  c.blocks = 4;
+  c.width = 5;
+  c.ranks = 2;
+  c.group_sizes = {};
+  run_ranks(c.ranks, [&](int, Communicator& communicator) {
+    BuiltMapRow built(c.make);
+    SplitRank here(c, communicator, built.state);
+    const at::Tensor x = map_leaf(at::zeros({0, 6, 2, 5}, at::kDouble));
+    const at::Tensor out = built.row->apply(x, here.context);
+    EXPECT_EQ(out.sizes(), at::IntArrayRef({0, 6, 2, 5}));
+    out.backward(at::zeros_like(out));
+    EXPECT_EQ(x.grad().sizes(), x.sizes());
+    for (const at::Tensor& gradient : built.gradients())
+      EXPECT_EQ(gradient.abs().sum().item<double>(), 0);
+  });
+}
+
+TEST(SplitRows, StatisticsNeedAnExchange) {
+  SplitCase c;
+  c.make = conv(3, 4, 1, 1, 0);
+  c.channels = 3;
+  c.blocks = 4;
+  c.ranks = 2;
+  run_ranks(c.ranks, [&](int, Communicator& communicator) {
+    BuiltMapRow built(c.make);
+    SplitRank here(c, communicator, built.state);
+    here.context.exchange = nullptr;
+    EXPECT_THROW(built.row->apply(here.own(whole_input(c), c), here.context),
+                 CheckFailure);
+  });
+}
+
+TEST(HaloRows, ReachOfTheUsualKernels) {
+  const auto reach = [](int64_t kernel, int64_t stride, int64_t padding) {
+    const HaloReach r = convolution_reach(kernel, stride, padding);
+    return std::pair(r.top, r.bottom);
+  };
+  EXPECT_EQ(reach(3, 1, 1), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(reach(3, 2, 1), std::pair(int64_t{1}, int64_t{0}));
+  EXPECT_EQ(reach(6, 2, 2), std::pair(int64_t{2}, int64_t{2}));
+  EXPECT_EQ(reach(1, 1, 0), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_EQ(reach(1, 2, 0), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_THROW(reach(3, 1, 0), CheckFailure);  // shrinks maps
+  EXPECT_THROW(reach(1, 1, 1), CheckFailure);  // grows them
+}
+
+}  // namespace
+}  // namespace headroom
