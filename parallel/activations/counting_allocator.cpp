@@ -15,10 +15,6 @@ namespace {
 // LibTorch's own blocks are aligned to 64 bytes, and so stay ours.
 constexpr size_t kHeaderBytes = 64;
 
-struct Header {
-  int64_t bytes;
-};
-
 [[noreturn]] void throw_out_of_memory(const std::string& message) {
   C10_THROW_ERROR(OutOfMemoryError, message);
 }
@@ -35,27 +31,44 @@ void CountingAllocator::install() {
   c10::SetAllocator(c10::kCPU, &instance(), 255);
 }
 
-void CountingAllocator::reset_peak() { peak_ = live_.load(); }
+CountingAllocator::Account*& CountingAllocator::own_account() {
+  thread_local Account* own = nullptr;
+  return own;
+}
 
-void CountingAllocator::reserve(int64_t bytes) {
+CountingAllocator::Account& CountingAllocator::account() {
+  static auto* const of_process = new Account;
+  Account* const own = own_account();
+  return own != nullptr ? *own : *of_process;
+}
+
+// Never freed: the thread's blocks may outlive it.
+void CountingAllocator::count_separately() { own_account() = new Account; }
+
+void CountingAllocator::reset_peak() {
+  Account& mine = account();
+  mine.peak = mine.live.load();
+}
+
+void CountingAllocator::reserve(Account& account, int64_t bytes) {
   // oneDNN asks for nothing at times and swallows exceptions there.
   if (bytes == 0) return;
-  ++allocations_;
-  if (countdown_ > 0 && --countdown_ == 0) {
+  ++account.allocations;
+  if (account.countdown > 0 && --account.countdown == 0) {
     throw_out_of_memory("injected: asked for " + format_bytes(bytes));
   }
-  int64_t live = live_;
-  int64_t limit = limit_;
+  int64_t live = account.live;
+  const int64_t limit = account.limit;
   do {
     if (bytes > limit - live) {
       throw_out_of_memory("memory limit " + format_bytes(limit) +
                           ": asked for " + format_bytes(bytes) + " beside " +
                           format_bytes(live) + " in use");
     }
-  } while (!live_.compare_exchange_weak(live, live + bytes));
+  } while (!account.live.compare_exchange_weak(live, live + bytes));
   const int64_t now = live + bytes;
-  int64_t peak = peak_;
-  while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+  int64_t peak = account.peak;
+  while (now > peak && !account.peak.compare_exchange_weak(peak, now)) {
   }
 }
 
@@ -64,15 +77,17 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes > kMostBytes) {
     throw_out_of_memory("asked for " + std::to_string(bytes) + " bytes");
   }
-  reserve(static_cast<int64_t>(bytes));
+  Account& payer = account();
+  reserve(payer, static_cast<int64_t>(bytes));
   char* block = nullptr;
   try {
     block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
   } catch (const c10::Error& error) {
-    live_ -= static_cast<int64_t>(bytes);
+    payer.live -= static_cast<int64_t>(bytes);
     throw_out_of_memory(error.what_without_backtrace());
   }
-  new (block) Header{static_cast<int64_t>(bytes)};
+  static_assert(sizeof(Header) <= kHeaderBytes);
+  new (block) Header{&payer, static_cast<int64_t>(bytes)};
   char* const data = block + kHeaderBytes;
   return {data, data, &release, c10::Device(c10::kCPU)};
 }
@@ -80,7 +95,8 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
 void CountingAllocator::release(void* data) {
   if (data == nullptr) return;
   char* const block = static_cast<char*>(data) - kHeaderBytes;
-  instance().live_ -= reinterpret_cast<const Header*>(block)->bytes;
+  const auto* header = reinterpret_cast<const Header*>(block);
+  header->account->live -= header->bytes;
   c10::free_cpu(block);
 }
 

@@ -10,7 +10,8 @@
 // Ownership: one object per process, never destroyed: tensors in static
 // storage may be released after everything else.
 // Threads: all methods from any thread. The peak is exact for one thread and
-// for several: it is the largest sum that was ever live at once.
+// for several: it is the largest sum that was ever live at once. Where ranks
+// are threads, each counts, bounds and fails for itself (count_separately).
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -31,35 +32,48 @@ class CountingAllocator final : public c10::Allocator {
   // exist already stay uncounted. May be called again.
   static void install();
 
-  int64_t live_bytes() const { return live_; }
+  // From now on what the calling thread allocates counts for it alone, and what
+  // follows speaks of that. A block counts for its allocator until it is freed,
+  // by whatever thread.
+  static void count_separately();
+
+  int64_t live_bytes() const { return account().live; }
   // Since the last reset_peak(), which sets it to live_bytes().
-  int64_t peak_bytes() const { return peak_; }
+  int64_t peak_bytes() const { return account().peak; }
   void reset_peak();
   // Allocations of more than 0 bytes since the start.
-  int64_t allocations() const { return allocations_; }
+  int64_t allocations() const { return account().allocations; }
 
   // From now on no allocation may bring live_bytes() above this.
-  void set_limit(int64_t bytes) { limit_ = bytes; }
-  int64_t limit() const { return limit_; }
+  void set_limit(int64_t bytes) { account().limit = bytes; }
+  int64_t limit() const { return account().limit; }
 
   // Fault injection: the n-th allocation of more than 0 bytes from now on
   // (1: the next) throws, once; 0 disarms.
-  void fail_allocation(int64_t n) { countdown_ = n; }
+  void fail_allocation(int64_t n) { account().countdown = n; }
 
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* target, const void* source, size_t bytes) const override;
 
  private:
-  CountingAllocator() = default;
-  void reserve(int64_t bytes);
-  static void release(void* data);
+  struct Account {
+    std::atomic<int64_t> live{0};
+    std::atomic<int64_t> peak{0};
+    std::atomic<int64_t> allocations{0};
+    std::atomic<int64_t> limit{kNoLimit};
+    std::atomic<int64_t> countdown{0};
+  };
+  struct Header {
+    Account* account;
+    int64_t bytes;
+  };
 
-  std::atomic<int64_t> live_{0};
-  std::atomic<int64_t> peak_{0};
-  std::atomic<int64_t> allocations_{0};
-  std::atomic<int64_t> limit_{kNoLimit};
-  std::atomic<int64_t> countdown_{0};
+  CountingAllocator() = default;
+  static Account& account();       // of the calling thread
+  static Account*& own_account();  // null: the process's
+  static void reserve(Account& account, int64_t bytes);
+  static void release(void* data);
 };
 
 }  // namespace headroom

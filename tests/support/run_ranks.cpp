@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/gloo_communicator.h"
 #include "parallel/collectives/local_communicator.h"
@@ -69,6 +70,7 @@ void run_ranks(int size,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
+      CountingAllocator::count_separately();
       try {
         const std::unique_ptr<Communicator> communicator = factory(rank);
         body(rank, *communicator);

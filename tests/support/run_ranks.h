@@ -1,11 +1,12 @@
 // run_ranks: a distributed program as threads of one test.
 //
 // Each rank runs `body` with its own communicator in its own thread, with one
-// compute thread. A rank that throws drops its communicator, so that its peers
-// fail instead of waiting; when all have ended the error of the lowest rank is
-// rethrown, one that is no CommunicationError first, since that is the cause.
-// A rank that does not end within `time_limit` ends the test program with a
-// message: a thread cannot be cancelled.
+// compute thread and, where CountingAllocator is installed, its own account. A
+// rank that throws drops its communicator, so that its peers fail instead of
+// waiting; when all have ended the error of the lowest rank is rethrown, one
+// that is no CommunicationError first, since that is the cause. A rank that
+// does not end within `time_limit` ends the test program with a message: a
+// thread cannot be cancelled.
 #pragma once
 
 #include <chrono>

@@ -194,5 +194,25 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                                       : "channels_last";
                          });
 
+TEST(CountingAllocatorThreads, ARankOfItsOwnCountsBoundsAndFailsAlone) {
+  CountingAllocator::install();
+  CountingAllocator& allocator = CountingAllocator::instance();
+  const int64_t before = allocator.live_bytes();
+  at::Tensor kept;
+  std::thread([&] {
+    CountingAllocator::count_separately();
+    EXPECT_EQ(allocator.live_bytes(), 0);
+    kept = at::empty({1000}, at::kByte);
+    EXPECT_EQ(allocator.live_bytes(), 1000);
+    EXPECT_EQ(allocator.peak_bytes(), 1000);
+    allocator.set_limit(1500);
+    EXPECT_THROW(at::empty({501}, at::kByte), c10::OutOfMemoryError);
+  }).join();
+  EXPECT_EQ(allocator.live_bytes(), before);
+  EXPECT_EQ(allocator.limit(), CountingAllocator::kNoLimit);
+  kept.reset();  // freed by another thread: still the other account's
+  EXPECT_EQ(allocator.live_bytes(), before);
+}
+
 }  // namespace
 }  // namespace headroom
