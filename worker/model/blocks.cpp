@@ -80,8 +80,8 @@ Conv::Conv(ModelState& state, const std::string& prefix, const ConvShape& shape)
             &running_var_, at::full({shape.c_out}, 0.9));
   state.add(prefix + "bn.num_batches_tracked", TensorRole::kConstant,
             &num_batches_tracked_, at::ones({}, at::kLong));
-  sums_offset_ = state.add_batch_norm(prefix + "bn", shape.c_out,
-                                      &running_mean_, &running_var_);
+  state.add_batch_norm(prefix + "bn", shape.c_out, &running_mean_,
+                       &running_var_, &sums_offset_);
 }
 
 at::Tensor Conv::apply(const at::Tensor& x, const StepContext& context) {

@@ -66,23 +66,33 @@ void check_table(const ModelTable& table, int64_t num_classes) {
 }  // namespace
 
 struct LayerGraph::Implementation {
-  struct Node {
-    std::unique_ptr<Row> row;
-    std::vector<int> inputs;      // absolute rows, or kImages
-    std::vector<int> last_uses;   // rows whose outputs nobody reads afterwards
-    std::size_t state_begin = 0;  // of its entries in the state
-  };
-
   Implementation(at::ScalarType scalar_type, uint64_t seed)
       : state(scalar_type, seed) {}
 
   ModelState state;
-  std::vector<Node> nodes;
-  Detect* detect = nullptr;
+  std::vector<std::unique_ptr<Row>> rows;  // null where dropped
+  std::vector<std::vector<int>> inputs;    // absolute rows, or kImages
+  std::vector<MapShape> map_shapes;
+  RowRange kept;
+  Detect* detect = nullptr;  // null where dropped
   int64_t input_channels = 3;
   int64_t num_classes = 0;
   int64_t max_stride = 0;
   std::vector<Level> levels;
+
+  // `images`, checked, in channels-last memory.
+  at::Tensor network_input(const at::Tensor& images) const {
+    HEADROOM_CHECK(
+        images.defined() && images.dim() == 4 &&
+            images.size(1) == input_channels &&
+            images.size(2) % max_stride == 0 &&
+            images.size(3) % max_stride == 0 &&
+            images.scalar_type() == state.scalar_type(),
+        "images " + c10::str(images.sizes(), " ", images.scalar_type()) +
+            ", expected [N, " + std::to_string(input_channels) +
+            ", H, W] with sides in multiples of " + std::to_string(max_stride));
+    return images.contiguous(at::MemoryFormat::ChannelsLast);
+  }
 };
 
 LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
@@ -96,74 +106,127 @@ LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
   graph.num_classes = num_classes;
 
   const MapShape images{table.input_channels, 1};
-  std::vector<MapShape> outputs;
-  std::vector<std::size_t> last_reader(table.rows.size(), 0);
+  std::vector<bool> is_read(table.rows.size(), false);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    Implementation::Node node;
-    node.inputs = edges_of(table, i);
-    node.state_begin = graph.state.tensors().size();
+    graph.inputs.push_back(edges_of(table, i));
     std::vector<MapShape> shapes;
-    for (const int input : node.inputs) {
-      shapes.push_back(
-          input == kImages ? images : outputs[static_cast<std::size_t>(input)]);
-      if (input != kImages) last_reader[static_cast<std::size_t>(input)] = i;
+    for (const int input : graph.inputs.back()) {
+      const auto from = static_cast<std::size_t>(input);
+      shapes.push_back(input == kImages ? images : graph.map_shapes[from]);
+      if (input != kImages) is_read[from] = true;
     }
+    graph.state.begin_row(static_cast<int64_t>(i));
     BuiltRow built = build_row(table, i, shapes, num_classes, graph.state);
-    node.row = std::move(built.row);
     if (built.detect != nullptr) {
       graph.detect = built.detect;
       for (const MapShape& level : shapes)
         graph.max_stride = std::max(graph.max_stride, level.stride);
     }
-    outputs.push_back(built.output);
-    graph.nodes.push_back(std::move(node));
+    graph.map_shapes.push_back(built.output);
+    graph.rows.push_back(std::move(built.row));
   }
+  graph.kept = {0, num_rows()};
   // A row without a reader would never get a gradient.
-  for (std::size_t i = 0; i + 1 < table.rows.size(); ++i) {
-    if (last_reader[i] == 0)
+  for (std::size_t i = 0; i + 1 < table.rows.size(); ++i)
+    if (!is_read[i])
       fail_row(table, i, "no later row reads its output",
                "remove the row or connect it");
-    graph.nodes[last_reader[i]].last_uses.push_back(static_cast<int>(i));
-  }
 }
 
 LayerGraph::~LayerGraph() = default;
 
 std::vector<at::Tensor> LayerGraph::forward(const at::Tensor& images,
                                             const StepContext& context) {
+  HEADROOM_CHECK(kept_rows() == (RowRange{0, num_rows()}),
+                 "a part of a graph has no forward of its own");
+  return forward_rows({}, images, context, {});
+}
+
+void LayerGraph::keep_rows(RowRange rows) {
   Implementation& graph = *implementation_;
-  HEADROOM_CHECK(images.dim() == 4 && images.size(1) == graph.input_channels &&
-                     images.size(2) % graph.max_stride == 0 &&
-                     images.size(3) % graph.max_stride == 0 &&
-                     images.scalar_type() == graph.state.scalar_type(),
-                 "images " +
-                     c10::str(images.sizes(), " ", images.scalar_type()) +
-                     ", expected [N, " + std::to_string(graph.input_channels) +
-                     ", H, W] with sides in multiples of " +
-                     std::to_string(graph.max_stride));
-  const at::Tensor input = images.contiguous(at::MemoryFormat::ChannelsLast);
-  std::vector<at::Tensor> maps(graph.nodes.size());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Implementation::Node& node = graph.nodes[i];
+  HEADROOM_CHECK(rows.begin >= graph.kept.begin && rows.begin < rows.end &&
+                     rows.end <= graph.kept.end,
+                 c10::str("rows ", rows.begin, " to ", rows.end, " of ",
+                          graph.kept.begin, " to ", graph.kept.end));
+  if (rows.end < num_rows() && graph.detect != nullptr) {
+    graph.levels = graph.detect->levels();
+    graph.detect = nullptr;
+  }
+  graph.state.keep_rows(rows.begin, rows.end);
+  for (int64_t row = 0; row < num_rows(); ++row)
+    if (row < rows.begin || row >= rows.end)
+      graph.rows[static_cast<std::size_t>(row)].reset();
+  graph.kept = rows;
+}
+
+LayerGraph::RowRange LayerGraph::kept_rows() const {
+  return implementation_->kept;
+}
+
+std::vector<at::Tensor> LayerGraph::forward_rows(
+    RowMaps received, const at::Tensor& images, const StepContext& context,
+    const std::vector<int>& wanted) {
+  Implementation& graph = *implementation_;
+  const auto begin = static_cast<std::size_t>(graph.kept.begin);
+  const auto end = static_cast<std::size_t>(graph.kept.end);
+  std::vector<at::Tensor> maps(graph.rows.size());
+  std::vector<int> uses(graph.rows.size(), 0);  // still to come
+  bool reads_images = false;
+  for (std::size_t i = begin; i < end; ++i)
+    for (const int from : graph.inputs[i]) {
+      if (from == kImages)
+        reads_images = true;
+      else
+        ++uses[static_cast<std::size_t>(from)];
+    }
+  for (auto& [row, map] : received) {
+    HEADROOM_CHECK(
+        row >= 0 && row < graph.kept.begin && map.defined() &&
+            uses[static_cast<std::size_t>(row)] > 0,
+        "no kept row reads the received map of row " + std::to_string(row));
+    maps[static_cast<std::size_t>(row)] = std::move(map);
+  }
+  received.clear();
+  for (const int row : wanted) {
+    HEADROOM_CHECK(row >= graph.kept.begin && row < graph.kept.end &&
+                       graph.detect == nullptr,
+                   "the map of row " + std::to_string(row) +
+                       " is not this part's to give");
+    ++uses[static_cast<std::size_t>(row)];
+  }
+
+  const at::Tensor input = reads_images ? graph.network_input(images) : images;
+  for (std::size_t i = begin; i < end; ++i) {
     std::vector<at::Tensor> inputs;
-    for (const int from : node.inputs)
+    for (const int from : graph.inputs[i]) {
       inputs.push_back(from == kImages ? input
                                        : maps[static_cast<std::size_t>(from)]);
+      HEADROOM_CHECK(inputs.back().defined(), "row " + std::to_string(i) +
+                                                  " lacks the map of row " +
+                                                  std::to_string(from));
+    }
     std::vector<at::Tensor> outputs =
         context.runner != nullptr
-            ? context.runner->run(static_cast<int64_t>(i), *node.row, inputs,
-                                  context)
-            : node.row->forward(inputs, context);
-    if (node.row.get() == graph.detect) return outputs;
+            ? context.runner->run(static_cast<int64_t>(i), *graph.rows[i],
+                                  inputs, context)
+            : graph.rows[i]->forward(inputs, context);
+    if (graph.rows[i].get() == graph.detect) return outputs;
     maps[i] = std::move(outputs.front());
-    for (const int used : node.last_uses)
-      maps[static_cast<std::size_t>(used)].reset();
+    for (const int from : graph.inputs[i])
+      if (from != kImages && --uses[static_cast<std::size_t>(from)] == 0)
+        maps[static_cast<std::size_t>(from)].reset();
+    if (uses[i] == 0) maps[i].reset();
   }
-  fail_check("detect", __FILE__, __LINE__, "a graph without a head");
+  std::vector<at::Tensor> result;
+  for (const int row : wanted)
+    result.push_back(maps[static_cast<std::size_t>(row)]);
+  return result;
 }
 
 at::Tensor LayerGraph::decode(const std::vector<at::Tensor>& heads,
                               const std::vector<int64_t>& first_rows) const {
+  HEADROOM_CHECK(implementation_->detect != nullptr,
+                 "a part of a graph without the head");
   return implementation_->detect->decode(heads, first_rows);
 }
 
@@ -178,7 +241,8 @@ int64_t LayerGraph::batch_norm_sums_size() const {
 }
 
 const std::vector<LayerGraph::Level>& LayerGraph::levels() const {
-  implementation_->levels = implementation_->detect->levels();
+  if (implementation_->detect != nullptr)
+    implementation_->levels = implementation_->detect->levels();
   return implementation_->levels;
 }
 
@@ -187,7 +251,15 @@ int64_t LayerGraph::num_classes() const { return implementation_->num_classes; }
 int64_t LayerGraph::max_stride() const { return implementation_->max_stride; }
 
 int64_t LayerGraph::num_rows() const {
-  return static_cast<int64_t>(implementation_->nodes.size());
+  return static_cast<int64_t>(implementation_->rows.size());
+}
+
+const std::vector<std::vector<int>>& LayerGraph::inputs() const {
+  return implementation_->inputs;
+}
+
+const std::vector<MapShape>& LayerGraph::map_shapes() const {
+  return implementation_->map_shapes;
 }
 
 void LayerGraph::freeze(int64_t num_rows_frozen) {
@@ -196,15 +268,9 @@ void LayerGraph::freeze(int64_t num_rows_frozen) {
                 "freeze " + std::to_string(num_rows_frozen) + " of " +
                     std::to_string(num_rows()) + " rows",
                 "use 0 to " + std::to_string(num_rows()));
-  const NamedTensors& tensors = implementation_->state.tensors();
-  const auto end =
-      num_rows_frozen == num_rows()
-          ? tensors.size()
-          : implementation_->nodes[static_cast<std::size_t>(num_rows_frozen)]
-                .state_begin;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].is_parameter())
-      tensors[i].tensor->set_requires_grad(i >= end);
+  for (const NamedTensor& entry : implementation_->state.tensors())
+    if (entry.is_parameter())
+      entry.tensor->set_requires_grad(entry.row >= num_rows_frozen);
 }
 
 }  // namespace headroom

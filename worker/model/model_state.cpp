@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 #include "worker/model/initialisation.h"
 
 namespace headroom {
@@ -25,17 +27,39 @@ void ModelState::add_convolution_weight(const std::string& name,
 void ModelState::add(const std::string& name, TensorRole role,
                      at::Tensor* tensor, const at::Tensor& values) {
   *tensor = values.is_floating_point() ? values.to(scalar_type_) : values;
-  tensors_.push_back({name, role, tensor});
+  tensors_.push_back({name, role, tensor, row_});
   tensor->set_requires_grad(tensors_.back().is_parameter());
 }
 
-int64_t ModelState::add_batch_norm(const std::string& name, int64_t channels,
-                                   at::Tensor* running_mean,
-                                   at::Tensor* running_var) {
-  const int64_t offset = batch_norm_sums_size_;
-  batch_norms_.push_back({name, channels, offset, running_mean, running_var});
+void ModelState::add_batch_norm(const std::string& name, int64_t channels,
+                                at::Tensor* running_mean,
+                                at::Tensor* running_var, int64_t* sums_offset) {
+  *sums_offset = batch_norm_sums_size_;
+  batch_norms_.push_back(
+      {name, channels, *sums_offset, running_mean, running_var, row_});
+  sums_offsets_.push_back(sums_offset);
   batch_norm_sums_size_ += 2 * channels;
-  return offset;
+}
+
+void ModelState::keep_rows(int64_t begin, int64_t end) {
+  const auto is_dropped = [begin, end](const auto& entry) {
+    return entry.row < begin || entry.row >= end;
+  };
+  std::erase_if(tensors_, is_dropped);
+
+  std::vector<LayerGraph::BatchNorm> kept;
+  std::vector<int64_t*> kept_offsets;
+  batch_norm_sums_size_ = 0;
+  for (std::size_t i = 0; i < batch_norms_.size(); ++i) {
+    if (is_dropped(batch_norms_[i])) continue;
+    kept.push_back(batch_norms_[i]);
+    kept_offsets.push_back(sums_offsets_[i]);
+    kept.back().sums_offset = batch_norm_sums_size_;
+    *kept_offsets.back() = batch_norm_sums_size_;
+    batch_norm_sums_size_ += 2 * kept.back().channels;
+  }
+  batch_norms_ = std::move(kept);
+  sums_offsets_ = std::move(kept_offsets);
 }
 
 }  // namespace headroom

@@ -3,8 +3,8 @@
 // Modules own their tensors; each registers them here under YOLOv5's names,
 // with fresh values. Order of registration is the order of the state.
 //
-// Ownership: keeps pointers; a registered tensor must stay at its address for
-// the model's life, so modules are neither copied nor moved.
+// Ownership: keeps pointers; what is registered must stay at its address until
+// its row is dropped, so modules are neither copied nor moved.
 // Threads: one thread.
 #pragma once
 
@@ -24,16 +24,25 @@ class ModelState {
  public:
   ModelState(at::ScalarType scalar_type, uint64_t seed);
 
+  // What is registered from here on belongs to this row of the table.
+  void begin_row(int64_t row) { row_ = row; }
+
   // [c_out, c_in, kernel, kernel] in channels-last memory, Kaiming-uniform.
   void add_convolution_weight(const std::string& name, at::Tensor* tensor,
                               int64_t c_out, int64_t c_in, int64_t kernel);
   // Takes the values as they are, cast to the model's type if floating.
   void add(const std::string& name, TensorRole role, at::Tensor* tensor,
            const at::Tensor& values);
-  // Registers statistics for the step's commit; returns their place in
-  // StepContext::batch_norm_sums, in elements.
-  int64_t add_batch_norm(const std::string& name, int64_t channels,
-                         at::Tensor* running_mean, at::Tensor* running_var);
+  // Registers statistics for the step's commit and writes their place in
+  // StepContext::batch_norm_sums, in elements, to `sums_offset`, now and when
+  // rows are dropped.
+  void add_batch_norm(const std::string& name, int64_t channels,
+                      at::Tensor* running_mean, at::Tensor* running_var,
+                      int64_t* sums_offset);
+
+  // Forgets the rows outside [begin, end), which may then be destroyed, and
+  // moves the slices of batch_norm_sums together.
+  void keep_rows(int64_t begin, int64_t end);
 
   at::ScalarType scalar_type() const { return scalar_type_; }
   uint64_t seed() const { return seed_; }
@@ -46,8 +55,10 @@ class ModelState {
  private:
   at::ScalarType scalar_type_;
   uint64_t seed_;
+  int64_t row_ = 0;
   NamedTensors tensors_;
   std::vector<LayerGraph::BatchNorm> batch_norms_;
+  std::vector<int64_t*> sums_offsets_;  // the modules', one per batch norm
   int64_t batch_norm_sums_size_ = 0;
 };
 

@@ -1,0 +1,93 @@
+// Mailbox: the messages of one stage during one step, sent and received.
+//
+// Sends never block: each is waited for once a message has come back that its
+// receiver can only have sent after taking it (step_messages.h), the rest at
+// the end of the step. Receives are posted ahead, in order. A message without
+// elements is not sent, and received as an empty tensor.
+//
+// A stage that failed completes what is left: it sends zeros and throws away
+// what it receives, into buffers that are allocated before the step.
+//
+// Ownership: borrows all it is given, for one step.
+// Threads: one.
+// Errors: CommunicationError; c10::OutOfMemoryError where a receive is posted.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/pipeline/step_messages.h"
+
+namespace headroom {
+
+// Kept from step to step; grow to the largest message.
+struct CompletionBuffers {
+  at::Tensor zeros;    // sent
+  at::Tensor discard;  // received into
+};
+
+// The memory format in which maps of these sizes travel.
+at::MemoryFormat map_format(at::IntArrayRef sizes);
+
+class Mailbox {
+ public:
+  using MapSizes =
+      std::function<std::vector<int64_t>(int64_t micro_batch, int row)>;
+
+  Mailbox(Communicator& stages, std::vector<InstructionMessages> list,
+          MapSizes map_sizes, const at::TensorOptions& map_options,
+          CompletionBuffers& buffers);
+
+  const std::vector<InstructionMessages>& list() const { return list_; }
+  const at::TensorOptions& map_options() const { return map_options_; }
+
+  // Begins to receive the messages of instruction `index`, if it has not yet.
+  void post_receives(size_t index);
+  // Message `position` of instruction `index`, once it is here.
+  // REQUIRES: its receives posted; messages are taken in order.
+  at::Tensor take(size_t index, size_t position);
+
+  // Sends message `position` of instruction `index`, in order. The tensor must
+  // not change any more.
+  void send(size_t index, size_t position, const at::Tensor& map);
+
+  // What is left of the instruction's messages after a failure.
+  void complete_receives(size_t index);
+  void complete_sends(size_t index);
+
+  void wait_for_sends();
+
+ private:
+  struct Receiving {
+    at::Tensor map;
+    std::unique_ptr<Work> work;  // null where there is nothing to receive
+  };
+  struct Sending {
+    StageMessage message;
+    at::Tensor map;
+    std::unique_ptr<Work> work;
+  };
+
+  int64_t elements(size_t index, const StageMessage& message) const;
+  void forget_sends_taken_before(const StageMessage& arrived);
+
+  Communicator& stages_;
+  const std::vector<InstructionMessages> list_;
+  const MapSizes map_sizes_;
+  const at::TensorOptions map_options_;
+  CompletionBuffers& buffers_;
+  std::vector<size_t> num_posted_;  // receives per instruction
+  std::vector<size_t> num_taken_;   // of those posted
+  std::vector<size_t> num_sent_;
+  std::list<Receiving> receiving_;  // posted and not taken, in order
+  std::list<Sending> sending_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,59 @@
+// schedule: what each stage of a pipeline does, in which order. Pure.
+//
+// A stage computes the forward of a micro-batch once the stages before it
+// have, and its backward once the stages after it have. Three stages, four
+// micro-batches, forward and backward one time slot each:
+//
+//   1F1B (Narayanan et al., arXiv:1806.03377): a stage runs ahead by as many
+//   forwards as there are stages behind it, then turns to one backward per
+//   forward. Stage s never holds more than num_stages - s micro-batches.
+//
+//     stage 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3
+//     stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
+//     stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
+//
+//   GPipe (Huang et al., arXiv:1811.06965): all forwards, then all backwards;
+//   the same time, but every micro-batch is held at once.
+//
+//     stage 0  F0 F1 F2 F3 .  .  B0 B1 B2 B3
+//     ...
+//
+// Backwards run in the order of micro-batches in both, so that gradients are
+// summed in one order. One stage of 1F1B is gradient accumulation.
+//
+// Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+enum class PipelineSchedule { k1F1B, kGPipe };
+
+struct Instruction {
+  enum class Kind { kForward, kBackward };
+  Kind kind = Kind::kForward;
+  int64_t micro_batch = 0;
+  bool operator==(const Instruction&) const = default;
+};
+
+// "F3", "B0".
+std::string to_string(const Instruction& instruction);
+
+// The instructions of one stage; the last is the backward of the last
+// micro-batch. REQUIRES: 0 <= stage < num_stages, num_micro_batches > 0.
+std::vector<Instruction> schedule(PipelineSchedule kind, int num_stages,
+                                  int64_t num_micro_batches, int stage);
+
+// How many micro-batches the stage holds at most between forward and backward.
+// REQUIRES: as schedule().
+int64_t max_in_flight(PipelineSchedule kind, int num_stages,
+                      int64_t num_micro_batches, int stage);
+
+// The whole schedule as above: a line per stage, a column per time slot.
+std::string draw_schedule(PipelineSchedule kind, int num_stages,
+                          int64_t num_micro_batches);
+
+}  // namespace headroom

@@ -1,0 +1,229 @@
+// The executor over local ranks against one undivided graph, in float64.
+#include "parallel/pipeline/executor.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "parallel/base/check.h"
+#include "parallel/pipeline/received_map.h"
+#include "tests/parallel/pipeline/toy_stage.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+using Kind = Instruction::Kind;
+
+// YOLOv5's shape in small: skips over one and over two cuts, one map for two
+// later stages.
+RandomPipeline neck(std::vector<int> first_rows, int64_t num_micro_batches,
+                    PipelineSchedule kind = PipelineSchedule::k1F1B) {
+  RandomPipeline pipeline;
+  pipeline.kind = kind;
+  pipeline.num_micro_batches = num_micro_batches;
+  pipeline.inputs = {{-1}, {0}, {1}, {2}, {3}, {4, 1}, {5, 2}, {6, 3, 1}};
+  pipeline.first_rows = std::move(first_rows);
+  return pipeline;
+}
+
+void expect_gradients(const ToyStage& stage,
+                      const std::vector<at::Tensor>& wanted, double tolerance,
+                      const std::string& where) {
+  for (int row = stage.begin(); row < stage.end(); ++row) {
+    const auto index = static_cast<size_t>(row);
+    const at::Tensor& gradient = stage.weights()[index].grad();
+    ASSERT_TRUE(gradient.defined()) << where << ", row " << row;
+    EXPECT_LE((gradient - wanted[index]).norm().item<double>(),
+              tolerance * wanted[index].norm().item<double>())
+        << where << ", row " << row;
+  }
+}
+
+// One step of all stages, compared with the undivided graph.
+void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
+                                 bool with_empty_ones,
+                                 const RankOptions& options = {}) {
+  const ToyBatch batch =
+      toy_batch(seed, pipeline.num_micro_batches, with_empty_ones);
+  const size_t num_rows = pipeline.inputs.size();
+  const std::vector<at::Tensor> wanted =
+      undivided_gradients(pipeline, batch, toy_weights(seed, num_rows));
+  const std::string where = "seed " + std::to_string(seed);
+  run_ranks(
+      pipeline.num_stages(),
+      [&](int rank, Communicator& communicator) {
+        ToyStage stage(pipeline, rank, batch, toy_weights(seed, num_rows));
+        PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
+                                  at::kDouble);
+        executor.run(pipeline.num_micro_batches, stage);
+        expect_gradients(stage, wanted, 1e-13, where);
+        // As many in flight as the schedule says, and no longer than it says.
+        EXPECT_EQ(stage.most_alive,
+                  max_in_flight(pipeline.kind, pipeline.num_stages(),
+                                pipeline.num_micro_batches, rank))
+            << where << ", stage " << rank;
+        EXPECT_EQ(stage.num_alive(), 0) << where << ", stage " << rank;
+        std::vector<bool> flags(static_cast<size_t>(pipeline.num_micro_batches),
+                                false);
+        flags.back() = true;
+        EXPECT_EQ(stage.last_flags, flags);
+        EXPECT_TRUE(stage.completed.empty());
+      },
+      options);
+}
+
+TEST(Executor, GradientsAreThoseOfOneProcess) {
+  for (const auto kind : {PipelineSchedule::k1F1B, PipelineSchedule::kGPipe})
+    for (const std::vector<int>& first_rows : std::vector<std::vector<int>>{
+             {0}, {0, 3}, {0, 2, 5}, {0, 2, 4, 7}, {0, 1, 3, 5, 6}})
+      for (const int64_t num_micro_batches : {1, 2, 5})
+        expect_equal_to_one_process(neck(first_rows, num_micro_batches, kind),
+                                    7, false);
+}
+
+TEST(Executor, RandomGraphsCutsAndSizes) {
+  for (uint32_t seed = 0; seed < 40; ++seed)
+    expect_equal_to_one_process(random_pipeline(seed), seed, false);
+}
+
+TEST(Executor, MicroBatchesWithoutSamples) {
+  for (uint32_t seed = 40; seed < 60; ++seed)
+    expect_equal_to_one_process(random_pipeline(seed), seed, true);
+}
+
+TEST(Executor, OverGloo) {
+  RankOptions options;
+  options.backend = RankBackend::kGloo;
+  expect_equal_to_one_process(neck({0, 2, 5}, 4), 3, false, options);
+  expect_equal_to_one_process(neck({0, 2, 4, 7}, 3), 4, true, options);
+}
+
+// Rows before a cut without gradient: nothing to compute backward there.
+TEST(Executor, AFrozenStageStillTakesItsGradients) {
+  const RandomPipeline pipeline = neck({0, 3, 6}, 3);
+  const ToyBatch batch = toy_batch(1, 3, false);
+  const std::vector<at::Tensor> wanted =
+      undivided_gradients(pipeline, batch, toy_weights(1, 8));
+  run_ranks(3, [&](int rank, Communicator& communicator) {
+    std::vector<at::Tensor> weights = toy_weights(1, 8);
+    for (size_t row = 0; row < 3; ++row) weights[row].set_requires_grad(false);
+    ToyStage stage(pipeline, rank, batch, weights);
+    PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
+                              at::kDouble);
+    executor.run(3, stage);
+    if (rank > 0) expect_gradients(stage, wanted, 1e-13, "frozen");
+    EXPECT_EQ(weights[0].grad().defined(), false);
+  });
+}
+
+// A stage that runs out of memory at one instruction.
+class FailingStage final : public ToyStage {
+ public:
+  using ToyStage::ToyStage;
+
+  std::vector<at::Tensor> forward(int64_t micro_batch,
+                                  std::vector<at::Tensor> received) override {
+    fail_at({Kind::kForward, micro_batch});
+    return ToyStage::forward(micro_batch, std::move(received));
+  }
+  void before_backward(int64_t micro_batch, bool is_last) override {
+    fail_at({Kind::kBackward, micro_batch});
+    ToyStage::before_backward(micro_batch, is_last);
+  }
+  std::optional<Instruction> failure;
+
+ private:
+  void fail_at(const Instruction& instruction) {
+    if (failure == instruction)
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory for the test");
+  }
+};
+
+TEST(Executor, AStageWithoutMemoryCompletesTheStepAndTheNextOneIsRight) {
+  const RandomPipeline pipeline = neck({0, 2, 5}, 4);
+  const ToyBatch batch = toy_batch(2, 4, false);
+  const std::vector<at::Tensor> wanted =
+      undivided_gradients(pipeline, batch, toy_weights(2, 8));
+  for (int failing = 0; failing < 3; ++failing) {
+    const auto list = schedule(pipeline.kind, 3, 4, failing);
+    for (size_t at = 0; at < list.size(); ++at) {
+      run_ranks(3, [&](int rank, Communicator& communicator) {
+        FailingStage stage(pipeline, rank, batch, toy_weights(2, 8));
+        if (rank == failing) stage.failure = list[at];
+        PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
+                                  at::kDouble);
+        if (rank == failing) {
+          EXPECT_THROW(executor.run(4, stage), c10::OutOfMemoryError);
+          // Exactly what was not done, the failed instruction first.
+          EXPECT_EQ(stage.completed,
+                    (std::vector<Instruction>(
+                        list.begin() + static_cast<int64_t>(at), list.end())));
+        } else {
+          executor.run(4, stage);
+          EXPECT_TRUE(stage.completed.empty());
+        }
+        EXPECT_EQ(stage.num_alive(), 0);
+        stage.failure.reset();
+        for (const at::Tensor& weight : stage.weights())
+          if (weight.grad().defined()) weight.mutable_grad().reset();
+        executor.run(4, stage);
+        expect_gradients(stage, wanted, 1e-13, "after a failure");
+      });
+    }
+  }
+}
+
+class WrongStage final : public StageWork {
+ public:
+  std::vector<at::Tensor> forward(int64_t, std::vector<at::Tensor>) override {
+    return {at::ones({2}, at::kDouble)};
+  }
+  std::vector<int64_t> map_sizes(int64_t, int) override { return {}; }
+  void before_backward(int64_t, bool) override {}
+  void complete(const Instruction&) override {}
+};
+
+TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
+  const auto alone = make_single_communicator();
+  PipelineExecutor executor(*alone, PipelineSchedule::k1F1B, {}, at::kDouble);
+  WrongStage stage;
+  EXPECT_THROW(executor.run(1, stage), CheckFailure);
+}
+
+// A map that is only concatenated is not kept for backward.
+TEST(ReceivedMap, IsLetGoUnlessAutogradSavedIt) {
+  for (const bool is_saved : {false, true}) {
+    const auto gradient = std::make_shared<MapGradient>();
+    const at::Tensor other = at::ones({1, 2, 2, 2}, at::kDouble);
+    at::Tensor result;
+    std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
+    {
+      const at::Tensor map =
+          received_map(at::ones({1, 2, 2, 2}, at::kDouble) * 3, gradient);
+      storage = map.storage().getWeakStorageImpl();
+      result = at::cat({is_saved ? map * map : map, other}, 1);
+    }
+    EXPECT_EQ(storage->expired(), !is_saved);
+    result.sum().backward();
+    ASSERT_TRUE(gradient->value.defined());
+    EXPECT_EQ(gradient->value.sum().item<double>(), is_saved ? 48 : 8);
+  }
+}
+
+TEST(ReceivedMap, SumsOverItsReaders) {
+  const auto gradient = std::make_shared<MapGradient>();
+  const at::Tensor map =
+      received_map(at::ones({1, 1, 2, 2}, at::kDouble), gradient);
+  (map * 2 + map * 3).sum().backward();
+  EXPECT_EQ(gradient->value.sum().item<double>(), 20);
+}
+
+}  // namespace
+}  // namespace headroom

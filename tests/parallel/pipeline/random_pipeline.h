@@ -1,0 +1,62 @@
+// Random rows, cuts and sizes of a pipeline, from a seed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "parallel/pipeline/schedule.h"
+
+namespace headroom {
+
+struct RandomPipeline {
+  PipelineSchedule kind = PipelineSchedule::k1F1B;
+  int64_t num_micro_batches = 1;
+  std::vector<std::vector<int>> inputs;
+  std::vector<int> first_rows;
+
+  int num_stages() const { return static_cast<int>(first_rows.size()); }
+};
+
+// 1 to 5 stages, 1 to 7 micro-batches, up to 14 rows. Every row but the first
+// reads one to three earlier ones, so that maps skip over stages; the last one
+// reads whatever nobody else does, so that every row gets a gradient.
+inline RandomPipeline random_pipeline(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&random](int least, int most) {
+    return least +
+           static_cast<int>(random() % static_cast<uint32_t>(most - least + 1));
+  };
+  RandomPipeline pipeline;
+  pipeline.kind =
+      draw(0, 2) == 0 ? PipelineSchedule::kGPipe : PipelineSchedule::k1F1B;
+  pipeline.num_micro_batches = draw(1, 7);
+  const int num_stages = draw(1, 5);
+  const int num_rows = num_stages + draw(1, 9);
+
+  std::vector<bool> is_read(static_cast<size_t>(num_rows), false);
+  for (int row = 0; row < num_rows; ++row) {
+    std::vector<int> inputs;
+    if (row == 0) {
+      inputs = {-1};
+    } else {
+      for (int count = draw(1, 3); count > 0; --count)
+        inputs.push_back(draw(std::max(0, row - 6), row - 1));
+    }
+    if (row == num_rows - 1)
+      for (int other = 0; other < row; ++other)
+        if (!is_read[static_cast<size_t>(other)]) inputs.push_back(other);
+    for (const int input : inputs)
+      if (input >= 0) is_read[static_cast<size_t>(input)] = true;
+    pipeline.inputs.push_back(inputs);
+  }
+  std::set<int> cuts = {0};
+  while (static_cast<int>(cuts.size()) < num_stages)
+    cuts.insert(draw(1, num_rows - 1));
+  pipeline.first_rows.assign(cuts.begin(), cuts.end());
+  return pipeline;
+}
+
+}  // namespace headroom

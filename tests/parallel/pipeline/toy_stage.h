@@ -1,0 +1,67 @@
+// A small graph of plain tensor operations, whole or as a stage of a pipeline.
+//
+//   map of row r = tanh(weight_r * sum over its inputs k of (k + 1) * input_k)
+//
+// with one weight per channel; the last row's map, weighted and summed, is the
+// loss. Everything in float64.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "parallel/pipeline/executor.h"
+#include "tests/parallel/pipeline/random_pipeline.h"
+
+namespace headroom {
+
+// Samples per micro-batch differ; some may have none.
+struct ToyBatch {
+  std::vector<at::Tensor> images;  // [N, 3, 4, 5]
+};
+ToyBatch toy_batch(uint32_t seed, int64_t num_micro_batches,
+                   bool with_empty_ones);
+
+// Weights of all rows, the same for the same seed.
+std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_rows);
+
+// Gradients of all weights by one graph, micro-batches accumulated.
+std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
+                                            const ToyBatch& batch,
+                                            std::vector<at::Tensor> weights);
+
+// One stage; counts how many micro-batches are alive at once by what autograd
+// saved for them.
+class ToyStage : public StageWork {
+ public:
+  ToyStage(const RandomPipeline& pipeline, int stage, const ToyBatch& batch,
+           std::vector<at::Tensor> weights);
+
+  std::vector<at::Tensor> forward(int64_t micro_batch,
+                                  std::vector<at::Tensor> received) override;
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override;
+  void before_backward(int64_t micro_batch, bool is_last) override;
+  void complete(const Instruction& instruction) override;
+
+  int64_t num_alive();  // micro-batches that autograd holds something of
+  int64_t most_alive = 0;
+  std::vector<bool> last_flags;  // of before_backward
+  std::vector<Instruction> completed;
+  const std::vector<at::Tensor>& weights() const { return weights_; }
+  const StageRoutes& routes() const { return routes_; }
+  int begin() const { return begin_; }
+  int end() const { return end_; }
+
+ private:
+  const RandomPipeline& pipeline_;
+  const ToyBatch& batch_;
+  std::vector<at::Tensor> weights_;
+  StageRoutes routes_;
+  int begin_ = 0, end_ = 0;
+  std::map<int64_t, c10::weak_intrusive_ptr<c10::StorageImpl>> saved_;
+};
+
+}  // namespace headroom

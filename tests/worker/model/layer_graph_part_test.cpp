@@ -1,0 +1,265 @@
+// A graph in parts: what a part keeps, what it gives back, and that parts
+// together compute what the whole does.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/worker/model/tiny_table.h"
+#include "worker/model/layer_graph.h"
+#include "worker/model/row_runner.h"
+
+namespace headroom {
+namespace {
+
+using RowRange = LayerGraph::RowRange;
+using RowMaps = LayerGraph::RowMaps;
+
+constexpr int64_t kRows = 9;
+
+std::unique_ptr<LayerGraph> tiny_graph() {
+  return std::make_unique<LayerGraph>(tiny_table(), 2, at::kDouble, 3);
+}
+
+std::unique_ptr<LayerGraph> tiny_part(int64_t begin, int64_t end) {
+  auto graph = tiny_graph();
+  graph->keep_rows({begin, end});
+  return graph;
+}
+
+at::Tensor images() {
+  return at::rand({2, 3, 64, 96}, at::kDouble)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+StepContext training(const LayerGraph& graph) {
+  StepContext context;
+  context.training = true;
+  context.groups = {{0, 2, 2, true}};
+  context.batch_norm_sums =
+      at::zeros({graph.batch_norm_sums_size()}, at::kDouble);
+  return context;
+}
+
+TEST(LayerGraphPart, RowsAndTheirMapsAreKnown) {
+  const auto graph = tiny_graph();
+  EXPECT_EQ(graph->inputs(),
+            (std::vector<std::vector<int>>{
+                {-1}, {0}, {1}, {2}, {3}, {4}, {5, 2}, {6}, {7, 4}}));
+  const std::vector<MapShape>& shapes = graph->map_shapes();
+  ASSERT_EQ(shapes.size(), 9u);
+  EXPECT_EQ(shapes[0].channels, 8);
+  EXPECT_EQ(shapes[0].stride, 4);
+  EXPECT_EQ(shapes[4].channels, 32);
+  EXPECT_EQ(shapes[4].stride, 16);
+  EXPECT_EQ(shapes[6].channels, 48);
+  EXPECT_EQ(shapes[6].stride, 8);
+  for (const NamedTensor& entry : graph->state())
+    EXPECT_TRUE(
+        entry.name.starts_with("model." + std::to_string(entry.row) + "."))
+        << entry.name;
+  for (const LayerGraph::BatchNorm& norm : graph->batch_norms())
+    EXPECT_TRUE(
+        norm.name.starts_with("model." + std::to_string(norm.row) + "."));
+}
+
+TEST(LayerGraphPart, StateOfPartsIsThatOfTheWhole) {
+  const auto whole = tiny_graph();
+  const NamedTensors all = whole->state();
+  std::size_t next = 0, next_norm = 0;
+  for (const RowRange rows : {RowRange{0, 2}, RowRange{2, 7}, RowRange{7, 9}}) {
+    const auto part = tiny_part(rows.begin, rows.end);
+    EXPECT_EQ(part->kept_rows(), rows);
+    EXPECT_EQ(part->num_rows(), kRows);
+    for (const NamedTensor& entry : part->state()) {
+      ASSERT_LT(next, all.size());
+      EXPECT_EQ(entry.name, all[next].name);
+      EXPECT_EQ(entry.row, all[next].row);
+      EXPECT_TRUE(at::equal(*entry.tensor, *all[next].tensor));
+      ++next;
+    }
+    int64_t offset = 0;
+    for (const LayerGraph::BatchNorm& norm : part->batch_norms()) {
+      EXPECT_EQ(norm.name, whole->batch_norms()[next_norm++].name);
+      EXPECT_EQ(norm.sums_offset, offset);
+      offset += 2 * norm.channels;
+    }
+    EXPECT_EQ(part->batch_norm_sums_size(), offset);
+    EXPECT_EQ(part->num_classes(), 2);
+    EXPECT_EQ(part->max_stride(), 16);
+    ASSERT_EQ(part->levels().size(), 2u);
+    EXPECT_EQ(part->levels()[1].stride, 16);
+    EXPECT_EQ(part->levels()[1].anchors, whole->levels()[1].anchors);
+  }
+  EXPECT_EQ(next, all.size());
+  EXPECT_EQ(next_norm, whole->batch_norms().size());
+}
+
+TEST(LayerGraphPart, DroppedRowsAreFreed) {
+  const auto graph = tiny_graph();
+  struct Watched {
+    int64_t row;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  };
+  std::vector<Watched> watched;
+  for (const NamedTensor& entry : graph->state())
+    watched.push_back(
+        {entry.row, entry.tensor->storage().getWeakStorageImpl()});
+  graph->keep_rows({2, 7});
+  int num_freed = 0;
+  for (const Watched& one : watched) {
+    EXPECT_EQ(one.storage.expired(), one.row < 2 || one.row >= 7) << one.row;
+    num_freed += one.storage.expired() ? 1 : 0;
+  }
+  EXPECT_GT(num_freed, 0);
+  EXPECT_LT(num_freed, static_cast<int>(watched.size()));
+}
+
+// Cut at every place, the skips handed over by hand: heads, gradients and
+// batch-norm sums to the bit.
+TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
+  const at::Tensor input = images();
+  const auto whole = tiny_graph();
+  const StepContext context = training(*whole);
+  const std::vector<at::Tensor> heads = whole->forward(input, context);
+  (heads[0].square().sum() + heads[1].square().sum()).backward();
+
+  for (int64_t cut = 1; cut < kRows; ++cut) {
+    const auto front = tiny_part(0, cut);
+    const auto back = tiny_part(cut, kRows);
+    std::vector<int> wanted;
+    for (int64_t row = 0; row < cut; ++row) {
+      bool crosses = false;
+      for (int64_t reader = cut; reader < kRows; ++reader)
+        for (const int from : front->inputs()[static_cast<size_t>(reader)])
+          crosses |= from == row;
+      if (crosses) wanted.push_back(static_cast<int>(row));
+    }
+    const StepContext front_context = training(*front);
+    const StepContext back_context = training(*back);
+    const std::vector<at::Tensor> maps =
+        front->forward_rows({}, input, front_context, wanted);
+    ASSERT_EQ(maps.size(), wanted.size());
+    RowMaps received;
+    for (size_t i = 0; i < maps.size(); ++i) received[wanted[i]] = maps[i];
+    const std::vector<at::Tensor> split =
+        back->forward_rows(received, {}, back_context, {});
+    ASSERT_EQ(split.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(split[i], heads[i]));
+    (split[0].square().sum() + split[1].square().sum()).backward();
+
+    NamedTensors parts = front->state();
+    for (const NamedTensor& entry : back->state()) parts.push_back(entry);
+    const NamedTensors all = whole->state();
+    ASSERT_EQ(parts.size(), all.size());
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].is_parameter()) {
+        EXPECT_TRUE(at::equal(parts[i].tensor->grad(), all[i].tensor->grad()))
+            << "cut " << cut << ": " << all[i].name;
+      }
+    const int64_t front_size = front->batch_norm_sums_size();
+    EXPECT_TRUE(at::equal(front_context.batch_norm_sums,
+                          context.batch_norm_sums.narrow(0, 0, front_size)));
+    EXPECT_TRUE(at::equal(back_context.batch_norm_sums,
+                          context.batch_norm_sums.narrow(
+                              0, front_size, back->batch_norm_sums_size())));
+  }
+}
+
+// A runner sees every kept row under its number in the table.
+class Recorder final : public RowRunner {
+ public:
+  std::vector<at::Tensor> run(int64_t index, Row& row,
+                              const std::vector<at::Tensor>& inputs,
+                              const StepContext& context) override {
+    rows.push_back(index);
+    return row.forward(inputs, context);
+  }
+  std::vector<int64_t> rows;
+};
+
+TEST(LayerGraphPart, RowsGoThroughTheRunner) {
+  const auto part = tiny_part(2, 5);
+  Recorder recorder;
+  StepContext context;
+  context.runner = &recorder;
+  const auto maps =
+      part->forward_rows({{1, at::rand({2, 16, 8, 12}, at::kDouble)
+                                  .contiguous(at::MemoryFormat::ChannelsLast)}},
+                         {}, context, {4, 2});
+  EXPECT_EQ(recorder.rows, (std::vector<int64_t>{2, 3, 4}));
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0].sizes(), at::IntArrayRef({2, 32, 4, 6}));
+  EXPECT_EQ(maps[1].sizes(), at::IntArrayRef({2, 16, 8, 12}));
+}
+
+// Map 2 is read by rows 3 and 6, map 3 by row 4 alone.
+class MapsAlive final : public RowRunner {
+ public:
+  std::vector<at::Tensor> run(int64_t index, Row& row,
+                              const std::vector<at::Tensor>& inputs,
+                              const StepContext& context) override {
+    if (index == 5) {
+      map_2_at_5 = !maps.at(2).expired();
+      map_3_at_5 = !maps.at(3).expired();
+    }
+    if (index == 7) map_2_at_7 = !maps.at(2).expired();
+    std::vector<at::Tensor> outputs = row.forward(inputs, context);
+    maps.emplace(index, outputs.front().getIntrusivePtr());
+    return outputs;
+  }
+  std::map<int64_t,
+           c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>>
+      maps;
+  bool map_2_at_5 = false, map_3_at_5 = true, map_2_at_7 = true;
+};
+
+TEST(LayerGraphPart, MapsAreLetGoAfterTheirLastReader) {
+  const at::NoGradGuard no_grad;
+  const auto part = tiny_part(2, 9);
+  MapsAlive alive;
+  StepContext context;
+  context.runner = &alive;
+  part->forward_rows({{1, at::rand({2, 16, 8, 12}, at::kDouble)
+                              .contiguous(at::MemoryFormat::ChannelsLast)}},
+                     {}, context, {});
+  EXPECT_TRUE(alive.map_2_at_5);
+  EXPECT_FALSE(alive.map_3_at_5);
+  EXPECT_FALSE(alive.map_2_at_7);
+}
+
+TEST(LayerGraphPart, FreezingCountsRowsOfTheTable) {
+  const auto part = tiny_part(2, 9);
+  part->freeze(4);
+  for (const NamedTensor& entry : part->state())
+    EXPECT_EQ(entry.tensor->requires_grad(),
+              entry.is_parameter() && entry.row >= 4)
+        << entry.name;
+}
+
+TEST(LayerGraphPart, WrongUseIsAProgrammersError) {
+  const auto part = tiny_part(2, 5);
+  const StepContext context;
+  const at::Tensor map = at::rand({2, 16, 8, 12}, at::kDouble)
+                             .contiguous(at::MemoryFormat::ChannelsLast);
+  EXPECT_THROW(part->forward(images(), context), CheckFailure);
+  EXPECT_THROW(part->decode({}), CheckFailure);
+  EXPECT_THROW(part->forward_rows({}, {}, context, {4}), CheckFailure);
+  EXPECT_THROW(part->forward_rows({{0, map}}, {}, context, {4}), CheckFailure);
+  EXPECT_THROW(part->forward_rows({{1, map}}, {}, context, {5}), CheckFailure);
+  EXPECT_THROW(part->keep_rows({1, 5}), CheckFailure);
+  EXPECT_THROW(part->keep_rows({3, 3}), CheckFailure);
+  const auto whole = tiny_graph();
+  EXPECT_THROW(whole->forward_rows({}, images(), context, {7}), CheckFailure);
+  EXPECT_THROW(whole->forward_rows({}, {}, context, {}), CheckFailure);
+}
+
+}  // namespace
+}  // namespace headroom
