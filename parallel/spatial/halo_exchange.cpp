@@ -22,30 +22,35 @@ at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
 }
 
 // The messages of one exchange, each with the memory that it needs until done.
+// All memory is there before the first message leaves: a rank that runs out of
+// it has not begun the exchange.
 class Messages {
  public:
-  explicit Messages(Communicator& ranks) : ranks_(ranks) {}
-
   // Rows of several samples are not one piece of memory: they are copied.
   void send(const at::Tensor& rows, int peer) {
-    at::Tensor message = rows.contiguous(at::MemoryFormat::ChannelsLast);
-    works_.push_back(ranks_.send_async(message, peer));
-    tensors_.push_back(std::move(message));
+    sends_.push_back({rows.contiguous(at::MemoryFormat::ChannelsLast), peer});
   }
-
+  // REQUIRES: one piece of memory.
   void receive(const at::Tensor& rows, int peer) {
-    works_.push_back(ranks_.recv_async(rows, peer));
-    tensors_.push_back(rows);
+    receives_.push_back({rows, peer});
   }
 
-  void wait() {
-    for (const std::unique_ptr<Work>& work : works_) work->wait();
+  void exchange(Communicator& ranks) const {
+    std::vector<std::unique_ptr<Work>> works;
+    for (const Message& message : receives_)
+      works.push_back(ranks.recv_async(message.rows, message.peer));
+    for (const Message& message : sends_)
+      works.push_back(ranks.send_async(message.rows, message.peer));
+    for (const std::unique_ptr<Work>& work : works) work->wait();
   }
 
  private:
-  Communicator& ranks_;
-  std::vector<at::Tensor> tensors_;  // destroyed after the works
-  std::vector<std::unique_ptr<Work>> works_;
+  struct Message {
+    at::Tensor rows;
+    int peer;
+  };
+  std::vector<Message> receives_;
+  std::vector<Message> sends_;
 };
 
 }  // namespace
@@ -78,7 +83,7 @@ at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
       .fill_(beyond_edge);
   if (x.numel() == 0) return halo;
 
-  Messages messages(ranks_);
+  Messages messages;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   for (const HaloPiece& piece : plan.receives) {
     at::Tensor place = halo.narrow(
@@ -94,7 +99,7 @@ at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
     messages.send(
         x.narrow(kRows, piece.rows.begin - plan.own.begin, piece.rows.size()),
         piece.peer);
-  messages.wait();
+  messages.exchange(ranks_);
   for (const auto& [place, rows] : copies) place.copy_(rows);
   return halo;
 }
@@ -106,7 +111,7 @@ void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
       ranks_.rank(), top, dhalo.size(kRows) - top);
   if (dx.numel() == 0) return;
 
-  Messages messages(ranks_);
+  Messages messages;
   std::vector<at::Tensor> returned;
   for (const HaloPiece& piece : plan.sends) {
     returned.push_back(empty_rows(dx, piece.rows.size()));
@@ -117,7 +122,7 @@ void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
         dhalo.narrow(kRows, place_in_halo(plan, piece.rows.begin, top),
                      piece.rows.size()),
         piece.peer);
-  messages.wait();
+  messages.exchange(ranks_);
   for (size_t i = 0; i < returned.size(); ++i) {
     const RowRange& rows = plan.sends[i].rows;
     dx.narrow(kRows, rows.begin - plan.own.begin, rows.size())

@@ -124,17 +124,20 @@ TEST(SplitRows, PoolingEqualsTheWhole) {
     }
 }
 
-// Everything equal: only the order of windows decides where gradients go.
+// Pixels of two kinds: only the order of windows decides which of many equal
+// values a gradient goes to.
 TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   at::set_num_threads(1);
   SplitCase c;
   c.make = sppf(2);
   c.channels = 2;
   c.blocks = 5;
-  c.width = 4;
+  c.width = 9;
   c.ranks = 3;
   BuiltMapRow built(c.make);
-  const at::Tensor x = map_leaf(at::ones({2, 2, 5, 4}, at::kDouble));
+  at::manual_seed(8);
+  const at::Tensor x = map_leaf(
+      at::rand({8, 1, 5, 9}, at::kDouble).round_().expand({8, 2, 5, 9}));
   const at::Tensor out = built.row->apply(x, StepContext{});
   const at::Tensor dout = output_weights(out);
   out.backward(dout);
