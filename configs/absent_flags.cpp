@@ -40,11 +40,8 @@ const std::vector<AbsentFlag>& absent_flags() {
        "leave it out; --set hyp.scale=0.9 varies the size of objects"},
       {"--quad", kRefused, 0, "the loader of four images in one" + kNotYet,
        "leave it out; use a larger --img"},
-      {"--sync-bn", kRefused, 0,
-       "batch-norm statistics do not depend on the number of processes here",
-       "use --bn-group K for groups of K images over all processes; K = "
-       "--batch is one group"},
-      {"--adam", kRefused, 0, "Adam" + kNotYet, "use --optimizer SGD"},
+      {"--adam", kRefused, 0, "YOLOv5 has replaced it by --optimizer",
+       "use --optimizer Adam"},
       {"--linear-lr", kIgnored, 0, "the learning rate is linear by default",
        ""},
       {"--entity", kRefused, 1, "no online logger is part of Headroom",
@@ -71,12 +68,9 @@ const std::vector<AbsentFlag>& absent_flags() {
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",
        "give YOLOv5-named .safetensors as --weights"},
       // Headroom's own, of later versions.
-      {"--zero", kRefused, 1, "sharding optimizer state" + kNotYet,
-       "leave it out: every process holds the whole state"},
-      {"--activations", kRefused, 1, "choosing activation policies" + kNotYet,
-       "leave it out; more --processes or a smaller --batch lower memory"},
       {"--memory-limit", kRefused, 1, "capping a worker's memory" + kNotYet,
-       "leave it out; more --processes or a smaller --batch lower memory"},
+       "leave it out; --activations recompute, --zero 3, --layout pipeline=2 "
+       "and spatial=2 lower memory"},
       {"--inject", kRefused, 1, "setting off faults for tests" + kNotYet,
        "leave it out"},
       {"--memory-trace", kRefused, 1, "tracing memory" + kNotYet,

@@ -56,10 +56,11 @@ std::vector<Knob> how_to_train() {
       {"optimizer",
        &C::optimizer,
        "",
-       "SGD with Nesterov momentum, the only one of this version.",
+       "SGD with Nesterov momentum; Adam; AdamW, whose weight decay stands "
+       "apart from the gradient. hyp.momentum is Adam's beta1.",
        -kAny,
        kAny,
-       {}},
+       {"SGD", "Adam", "AdamW"}},
       {"cos_lr", &C::cos_lr, "",
        "Let the learning rate fall along a cosine instead of a line."},
       {"label_smoothing", &C::label_smoothing, "fraction",
@@ -88,6 +89,9 @@ std::vector<Knob> how_to_train() {
        "statistics. Part of the run's mathematics, not of its layout. 0 "
        "chooses the largest divisor of the batch not above 16.",
        0, 1'000'000},
+      {"sync_batch_norm", &C::sync_batch_norm, "",
+       "One batch-norm group per global batch, as YOLOv5's --sync-bn: "
+       "batch_norm_group_size becomes the batch."},
       {"skip_non_finite", &C::skip_non_finite, "",
        "Skip the update of a step whose gradient is not finite, and say so; "
        "otherwise the run stops at the step before it."},
@@ -104,12 +108,30 @@ std::vector<Knob> where_it_runs() {
        "Left out: what layout asks for, otherwise 1.",
        0, kMostProcesses},
       {"layout", &C::layout, "",
-       "How a step is split: data=2,pipeline=1,spatial=1 in any order; an "
-       "axis not named is 1. This version trains with data parallelism only."},
+       "How a step is split over processes: data shares the images out, "
+       "pipeline the model's rows, spatial the rows of each image. "
+       "data=2,pipeline=1,spatial=1 in any order; an axis not named is 1; "
+       "their product is the number of processes. Changes no result."},
+      {"zero_stage", &C::zero_stage, "",
+       "What the processes of the data axis hold only a share of: 1 the "
+       "optimizer's state and the averaged weights, 2 gradients too, 3 "
+       "parameters too; 0 nothing. Without a data axis it changes nothing.",
+       0, 3},
       {"micro_batch_size", &C::micro_batch_size, "images",
-       "Images of one process that go through the network at once. This "
-       "version runs a process's whole share of the batch; 0 chooses it.",
+       "At most so many images of one process go through the network at once: "
+       "a multiple of the batch-norm group, or a process's whole share of the "
+       "batch. Changes no result. 0 chooses it.",
        0, 1'000'000},
+      {"activations",
+       &C::activations,
+       "",
+       "What a row of the model keeps for its backward: keep everything, or "
+       "recompute it from the row's inputs, which takes less memory and more "
+       "time and changes no result. auto is keep in this version; lean and "
+       "offload are of later ones.",
+       -kAny,
+       kAny,
+       {"auto", "keep", "lean", "recompute", "offload"}},
       {"backend",
        &C::backend,
        "",

@@ -96,6 +96,19 @@ std::string type_name(const Knob& knob) {
       knob.member);
 }
 
+std::string shown_name(const Knob& knob) {
+  std::string spelling = "--" + knob.key;
+  std::replace(spelling.begin(), spelling.end(), '_', '-');
+  for (const Flag& flag : flags()) {
+    const bool sets_it = std::find(flag.keys.begin(), flag.keys.end(),
+                                   knob.key) != flag.keys.end();
+    if (sets_it && flag.spellings.front() != spelling) {
+      return knob.key + " (" + flag.spellings.front() + ")";
+    }
+  }
+  return knob.key;
+}
+
 std::string value_text(const RunConfig& config, const Knob& knob) {
   return std::visit(
       [&](auto member) -> std::string {

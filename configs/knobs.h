@@ -64,6 +64,10 @@ std::string key_suggestion(const std::string& key);
 // "true or false", "a whole number", ...: for the help and for refusals.
 std::string type_name(const Knob& knob);
 
+// For refusals: the key, and the flag where it is spelled otherwise:
+// "global_batch_size (--batch)", "epochs".
+std::string shown_name(const Knob& knob);
+
 // The value as text that set_from_text reads back exactly.
 std::string value_text(const RunConfig& config, const Knob& knob);
 std::string default_text(const Knob& knob);

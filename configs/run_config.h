@@ -69,9 +69,9 @@ struct RunConfig {
   int64_t image_width = 640;       //   to the model's largest stride
   int64_t global_batch_size = 16;  // --batch: images per step, over all ranks
   int64_t epochs = 100;
-  int64_t max_steps = 0;  // committed steps to end at; 0: no limit
-  std::string optimizer = "SGD";
-  bool cos_lr = false;  // cosine instead of linear
+  int64_t max_steps = 0;          // committed steps to end at; 0: no limit
+  std::string optimizer = "SGD";  // SGD, Adam, AdamW
+  bool cos_lr = false;            // cosine instead of linear
   double label_smoothing = 0;
   bool single_cls = false;  // all classes become one
   bool rect = false;        // rectangular batches, no mosaic
@@ -80,17 +80,20 @@ struct RunConfig {
   Precision precision = Precision::kFp32;
   int64_t patience = 100;             // epochs without progress; 0: no limit
   int64_t batch_norm_group_size = 0;  // --bn-group; 0: chosen
+  bool sync_batch_norm = false;       // --sync-bn: one group per global batch
   bool skip_non_finite = false;  // skip a step whose gradient is not finite
 
   // Where and how it runs.
-  std::string device;             // "", "cpu" or CUDA indices
-  int64_t processes = 0;          // --processes; 0: one per device, 1 on CPU
-  std::string layout;             // --layout data=2; "" chosen
-  int64_t micro_batch_size = 0;   // --micro-batch; 0: chosen
-  std::string backend = "auto";   // auto, gloo, mpi
-  int64_t threads = 0;            // compute threads per process; 0: cores /
-                                  //   processes
-  int64_t loader_threads = 8;     // --workers: per process
+  std::string device;                // "", "cpu" or CUDA indices
+  int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
+  std::string layout;                // --layout data=2; "" chosen
+  int64_t zero_stage = 0;            // --zero 0..3: what the data axis shares
+  int64_t micro_batch_size = 0;      // --micro-batch; 0: chosen
+  std::string activations = "auto";  // --activations: what backward keeps
+  std::string backend = "auto";      // auto, gloo, mpi
+  int64_t threads = 0;               // compute threads per process; 0: cores /
+                                     //   processes
+  int64_t loader_threads = 8;        // --workers: per process
   int64_t host_memory_limit = 0;  // --host-memory-limit, bytes of the loader's
                                   //   queues per process; 0: 1 GiB
   bool synthetic_input = false;   // --synthetic-input: fixed random images
@@ -130,9 +133,13 @@ void set_value(RunConfig& config, const std::string& key,
 // Overlays a hyp.yaml on config.hyp; every key is known or refused by line.
 void load_hyperparameters(RunConfig& config, const std::string& file);
 
-// Checks fields against each other ("global_batch_size 1 < data axis 2");
-// throws Error with both numbers and the remedy. `num_agents`: slots of mpirun
-// or srun, each with `processes` workers (0: one); 1 for a local run.
-void check_run_config(const RunConfig& config, int num_agents = 1);
+// Checks ranges, choices and fields against each other; throws Error with both
+// numbers and the remedy. How the batch is split over processes is the
+// planner's to judge (coordinator/planner.h).
+void check_run_config(const RunConfig& config);
+
+// Is there something to train on or to judge? Throws Error that says what to
+// give. Not asked of a run that is only planned.
+void check_run_sources(const RunConfig& config);
 
 }  // namespace headroom

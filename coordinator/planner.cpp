@@ -4,100 +4,302 @@
 
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/stage_partition.h"
 
 namespace headroom {
 namespace {
 
-PlanDecision refuse(const std::string& reason, const std::string& remedy) {
-  PlanDecision decision;
-  decision.reason = reason;
-  decision.remedy = remedy;
-  decision.exit_code = ExitCode::kRequest;
-  return decision;
-}
+struct Refusal {
+  std::string reason;
+  std::string remedy;
+};
+// Nothing, or why not; one check after the other.
+using Check = std::optional<Refusal>;
 
 std::string number(int64_t value) { return std::to_string(value); }
 
-}  // namespace
+std::string counted(int64_t count, const std::string& what) {
+  return number(count) + " " + what + (count == 1 ? "" : "s");
+}
 
-PlanDecision choose_plan(const RunConfig& config, int world_size) {
-  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
-  Plan plan;
-  if (config.layout.empty()) {
-    plan.layout.data_parallel_size = world_size;
-  } else {
-    plan.layout = parse_layout(config.layout);
-  }
-  const ParallelLayout& layout = plan.layout;
-  if (layout.pipeline_parallel_size != 1 || layout.spatial_parallel_size != 1) {
-    return refuse("--layout " + config.layout +
-                      ": this version splits over the data axis only",
-                  "use --layout data=" + number(world_size));
-  }
-  if (layout.world_size() != world_size) {
-    return refuse("--layout " + config.layout + " has " +
-                      number(layout.world_size()) + " ranks but there are " +
-                      number(world_size) + " workers",
-                  "use --layout data=" + number(world_size) +
-                      " or --processes " + number(layout.world_size()));
-  }
+std::string product_of(const ParallelLayout& layout) {
+  return "data " + number(layout.data_parallel_size) + " x pipeline " +
+         number(layout.pipeline_parallel_size) + " x spatial " +
+         number(layout.spatial_parallel_size) + " = " +
+         number(layout.world_size());
+}
+
+Check check_world_size(const ParallelLayout& layout, int world_size) {
+  if (layout.world_size() == world_size) return std::nullopt;
+  return Refusal{
+      "--layout: " + product_of(layout) + " processes, but there are " +
+          number(world_size),
+      "use --processes " + number(layout.world_size()) +
+          " (under mpirun or srun it counts per slot), or a layout of " +
+          number(world_size)};
+}
+
+Check check_batch(const RunConfig& config, const Plan& plan) {
   const int64_t batch = config.global_batch_size;
-  const int data = layout.data_parallel_size;
-  // Validation gives whole batches to ranks.
-  const bool trains = config.command == "train";
-  if (trains && batch < data) {
-    return refuse("--batch " + number(batch) + " is smaller than the data " +
-                      "axis of " + number(data) + " ranks",
-                  "use --batch " + number(data) + " or more, or --processes " +
-                      number(std::max<int64_t>(batch, 1)) + " or fewer");
+  const int data = plan.layout.data_parallel_size;
+  if (batch < data) {
+    return Refusal{
+        "global_batch_size (--batch) " + number(batch) + " < data axis " +
+            number(data) + ": a process would have no image",
+        "use --batch " + number(data) + " or more, or --layout " +
+            "data=" + number(std::max<int64_t>(batch, 1)) + " or less"};
   }
+  const int64_t group = config.batch_norm_group_size;
+  if (config.sync_batch_norm && group != 0 && group != batch) {
+    return Refusal{"--sync-bn makes one group of the whole --batch of " +
+                       number(batch) + ", but --bn-group is " + number(group),
+                   "leave one of the two out"};
+  }
+  if (group > batch) {
+    return Refusal{
+        "batch_norm_group_size (--bn-group) " + number(group) +
+            " > global_batch_size (--batch) " + number(batch),
+        "use --bn-group " + number(batch) + " for one group per step"};
+  }
+  return std::nullopt;
+}
 
-  const int64_t share = share_of(batch, data, 0).size();
-  // Smaller ones need the short last batch of an epoch cut at whole groups.
-  if (config.micro_batch_size > 0 && config.micro_batch_size != share) {
-    return refuse("--micro-batch " + number(config.micro_batch_size) +
-                      " is not a rank's share of " + number(share) +
-                      " images (" + number(batch) + " / " + number(data) +
-                      " ranks), and this version runs a share at once",
-                  "leave it out; more --processes or a smaller --batch lower "
-                  "memory");
-  }
-  if (trains && config.batch_norm_group_size > batch) {
-    return refuse("--bn-group " + number(config.batch_norm_group_size) +
-                      " is larger than the global batch of " + number(batch),
-                  "use --bn-group " + number(batch) + " or fewer");
-  }
+Check check_stages(const ParallelLayout& layout,
+                   const std::vector<RowCost>& rows) {
+  const auto with_parameters =
+      std::count_if(rows.begin(), rows.end(),
+                    [](const RowCost& row) { return row.parameters > 0; });
+  if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
+  return Refusal{"--layout pipeline=" + number(layout.pipeline_parallel_size) +
+                     ": every stage needs a row with parameters, and " +
+                     number(layout.pipeline_parallel_size) + " stages > " +
+                     number(with_parameters) + " such rows of the model",
+                 "use pipeline=" + number(with_parameters) + " or less"};
+}
+
+Check check_tiles(const RunConfig& config, const ParallelLayout& layout,
+                  const std::vector<RowCost>& rows) {
+  const int spatial = layout.spatial_parallel_size;
+  if (spatial == 1) return std::nullopt;
+  const int64_t stride = largest_stride(rows);
+  const int64_t height = rounded_image_size(config.image_height, stride);
+  const int64_t blocks = height / stride;
+  if (spatial <= blocks) return std::nullopt;
+  return Refusal{"--layout spatial=" + number(spatial) +
+                     ": an image is cut at multiples of the model's largest "
+                     "stride, and " +
+                     number(spatial) + " ranks > " + number(height) +
+                     " rows / " + number(stride) + " = " + number(blocks) +
+                     " blocks",
+                 "use spatial=" + number(blocks) + " or less, or --img " +
+                     number(spatial * stride) + " or more"};
+}
+
+BatchCut cut_of(const RunConfig& config, const Plan& plan) {
+  return {config.global_batch_size, plan.layout.data_parallel_size,
+          plan.micro_batch_size, plan.batch_norm_group_size};
+}
+
+// A share's micro-batches do not depend on the image: a full batch leaves no
+// remainder that the smallest map could join.
+int64_t num_micro_batches(const RunConfig& config, const Plan& plan) {
+  return static_cast<int64_t>(
+      part_of(cut_of(config, plan), config.global_batch_size, 2, 0)
+          .micro_batches.size());
+}
+
+Check set_batch_split(const RunConfig& config, Plan& plan) {
+  const int64_t batch = config.global_batch_size;
+  const int64_t share =
+      share_of(batch, plan.layout.data_parallel_size, 0).size();
   plan.micro_batch_size = share;
-  plan.batch_norm_group_size = config.batch_norm_group_size > 0
-                                   ? config.batch_norm_group_size
-                                   : default_batch_norm_group_size(batch);
+  plan.batch_norm_group_size = default_batch_norm_group_size(batch);
+  if (config.command != "train") return std::nullopt;  // whole batches per rank
+  if (config.sync_batch_norm) plan.batch_norm_group_size = batch;
+  if (config.batch_norm_group_size > 0) {
+    plan.batch_norm_group_size = config.batch_norm_group_size;
+  }
+  const int64_t group = plan.batch_norm_group_size;
+  if (config.micro_batch_size > 0) {
+    plan.micro_batch_size = std::min(config.micro_batch_size, share);
+  } else if (plan.layout.pipeline_parallel_size > 1 && share >= 2 * group) {
+    plan.micro_batch_size = group;
+  }
+  if (const auto why = why_groups_do_not_fit(cut_of(config, plan))) {
+    const int64_t below = plan.micro_batch_size / group * group;
+    return Refusal{*why + ": the samples of a group must be in flight together",
+                   "use --micro-batch " +
+                       number(below > 0 ? below : std::min(group, share)) +
+                       ", or --bn-group " + number(plan.micro_batch_size) +
+                       " from the start of a run: it changes the mathematics"};
+  }
+  return std::nullopt;
+}
 
+Check set_stages(const RunConfig& config, const std::vector<RowCost>& rows,
+                 Plan& plan) {
+  const int stages = plan.layout.pipeline_parallel_size;
+  if (stages == 1) return std::nullopt;
+  const int64_t stride = largest_stride(rows);
+  const double pixels =
+      static_cast<double>(rounded_image_size(config.image_height, stride)) *
+      static_cast<double>(rounded_image_size(config.image_width, stride));
+  constexpr double kBytesPerElement = 4;  // where equals are compared
+  PartitionRequest request;
+  for (const RowCost& row : rows) {
+    PartitionRow part;
+    part.cost = row.multiply_adds_per_pixel * pixels;
+    part.map_bytes = static_cast<int64_t>(
+        static_cast<double>(row.channels * plan.micro_batch_size) * pixels *
+        kBytesPerElement / static_cast<double>(row.stride * row.stride));
+    part.has_parameters = row.parameters > 0;
+    part.inputs = row.inputs;
+    request.rows.push_back(part);
+  }
+  const int64_t micro_batches = num_micro_batches(config, plan);
+  for (int stage = 0; stage < stages; ++stage) {
+    request.in_flight.push_back(
+        std::min<int64_t>(stages - stage, micro_batches));
+  }
+  const PartitionDecision decision = partition_stages(request);
+  if (!decision.partition) {
+    return Refusal{decision.reason, "use fewer pipeline stages"};
+  }
+  const std::vector<int>& first = decision.partition->first_rows;
+  plan.stage_begins.assign(first.begin(), first.end());
+  return std::nullopt;
+}
+
+// "data 2 x pipeline 2", "1 process".
+std::string axes_of(const ParallelLayout& layout) {
+  std::string text;
+  const auto add = [&](const std::string& axis, int size) {
+    if (size == 1) return;
+    text += (text.empty() ? "" : " x ") + axis + " " + number(size);
+  };
+  add("data", layout.data_parallel_size);
+  add("pipeline", layout.pipeline_parallel_size);
+  add("spatial", layout.spatial_parallel_size);
+  return text.empty() ? "1 process" : text;
+}
+
+std::string reason_of(const RunConfig& config, const Plan& plan) {
+  std::string text = config.layout.empty() ? "chosen: " : "as asked: ";
+  text += counted(config.global_batch_size, "image") + " over " +
+          axes_of(plan.layout) + ", ";
+  const int64_t count = num_micro_batches(config, plan);
+  text += number(count) +
+          (count == 1 ? " micro-batch of " : " micro-batches of ") +
+          number(plan.micro_batch_size) + ", batch-norm groups of " +
+          number(plan.batch_norm_group_size);
+  if (plan.zero_stage > 0) {
+    text += ", ZeRO stage " + number(plan.zero_stage);
+    if (plan.layout.data_parallel_size == 1) {
+      text += " (which a data axis of 1 leaves without effect)";
+    }
+  }
+  if (plan.stage_begins.size() > 1) {
+    text += ", stages from rows ";
+    for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
+    }
+  }
+  if (plan.activation_policy == ActivationPolicy::kRecompute) {
+    text += ", activations recomputed";
+  }
+  return text;
+}
+
+Check set_backend(const RunConfig& config, Plan& plan) {
   if (config.backend == "auto" || config.backend == "gloo") {
     plan.backend = Backend::kGloo;
   } else if (config.backend == "mpi") {
     plan.backend = Backend::kMpi;
   } else {
-    return refuse("there is no backend '" + config.backend + "'",
-                  "use --backend auto, gloo or mpi");
+    return Refusal{"there is no backend '" + config.backend + "'",
+                   "use --backend auto, gloo or mpi"};
   }
+  return std::nullopt;
+}
 
-  plan.reason = (config.layout.empty() ? "chosen: " : "as asked: ") +
-                number(batch) + " images over " + number(data) +
-                (data == 1 ? " rank" : " ranks") + ", micro-batches of " +
-                number(plan.micro_batch_size) + ", batch-norm groups of " +
-                number(plan.batch_norm_group_size);
+Check fill_plan(const RunConfig& config, int world_size,
+                const std::vector<RowCost>& rows, Plan& plan) {
+  plan.layout = parse_layout(config.layout);
+  if (config.layout.empty()) plan.layout.data_parallel_size = world_size;
+  plan.zero_stage = static_cast<int>(config.zero_stage);
+  if (config.activations == "recompute") {
+    plan.activation_policy = ActivationPolicy::kRecompute;
+  }
+  if (auto no = check_world_size(plan.layout, world_size)) return no;
+  HEADROOM_CHECK(!rows.empty() || !plan_needs_rows(config),
+                 "a plan for --layout " + config.layout + " without rows");
+  if (config.command == "train") {
+    if (auto no = check_batch(config, plan)) return no;
+  }
+  if (plan.layout.pipeline_parallel_size > 1) {
+    if (auto no = check_stages(plan.layout, rows)) return no;
+  }
+  if (auto no = check_tiles(config, plan.layout, rows)) return no;
+  if (auto no = set_batch_split(config, plan)) return no;
+  if (auto no = set_stages(config, rows, plan)) return no;
+  return set_backend(config, plan);
+}
+
+}  // namespace
+
+int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
+  const int64_t blocks = (size + largest_stride - 1) / largest_stride;
+  return std::max<int64_t>(blocks, 2) * largest_stride;
+}
+
+bool plan_needs_rows(const RunConfig& config) {
+  const ParallelLayout layout = parse_layout(config.layout);
+  return layout.pipeline_parallel_size > 1 || layout.spatial_parallel_size > 1;
+}
+
+PlanDecision choose_plan(const RunConfig& config, int world_size,
+                         const std::vector<RowCost>& rows) {
+  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
+  Plan plan;
   PlanDecision decision;
+  if (const Check no = fill_plan(config, world_size, rows, plan)) {
+    decision.reason = no->reason;
+    decision.remedy = no->remedy;
+    decision.exit_code = ExitCode::kRequest;
+    return decision;
+  }
+  plan.reason = reason_of(config, plan);
   decision.reason = plan.reason;
   decision.plan = plan;
   return decision;
 }
 
-Plan plan_or_throw(const RunConfig& config, int world_size) {
-  PlanDecision decision = choose_plan(config, world_size);
+Plan plan_or_throw(const RunConfig& config, int world_size,
+                   const std::vector<RowCost>& rows) {
+  PlanDecision decision = choose_plan(config, world_size, rows);
   if (!decision.plan) {
     throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
   }
   return *decision.plan;
+}
+
+std::vector<StageShare> stage_shares(const Plan& plan,
+                                     const std::vector<RowCost>& rows) {
+  std::vector<StageShare> shares;
+  for (size_t stage = 0; stage < plan.stage_begins.size(); ++stage) {
+    StageShare share;
+    share.begin = plan.stage_begins[stage];
+    share.end = stage + 1 < plan.stage_begins.size()
+                    ? plan.stage_begins[stage + 1]
+                    : static_cast<int64_t>(rows.size());
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const RowCost& cost = rows.at(static_cast<size_t>(row));
+      share.parameters += cost.parameters;
+      share.multiply_adds_per_pixel += cost.multiply_adds_per_pixel;
+    }
+    shares.push_back(share);
+  }
+  return shares;
 }
 
 }  // namespace headroom

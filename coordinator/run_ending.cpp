@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "configs/shell_word.h"
 #include "proto/utf8.h"
 
 namespace headroom {
@@ -134,7 +135,8 @@ std::string describe_ending(const RunEnding& ending,
     }
   }
   const int64_t newest = newest_step(ending);
-  const std::string resume = "headroom train --resume " + run_directory;
+  const std::string resume =
+      "headroom train --resume " + shell_word(run_directory);
   if (ending.saved_step) {
     return text + "; the state after " + count_steps(*ending.saved_step) +
            " is saved, continue with: " + resume;

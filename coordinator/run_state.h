@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/row_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/generation.h"
 #include "coordinator/membership.h"
@@ -43,6 +44,7 @@ struct RunOptions {
   EndingOptions ending;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
+  std::vector<RowCost> rows;  // of the model, where the plan needs them
 };
 
 // For how long a coordinator stays to tell everybody that the run is over.
@@ -67,7 +69,8 @@ struct NodeAnswer {
 
 class RunState {
  public:
-  // REQUIRES: choose_plan(config, options.quorum.expected_workers) has a plan.
+  // REQUIRES: choose_plan(config, options.quorum.expected_workers,
+  // options.rows) has a plan.
   RunState(const RunOptions& options, const RunConfig& config, TimePoint now);
 
   // --- what happened; a refusal is returned in words ------------------------

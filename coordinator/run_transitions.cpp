@@ -63,8 +63,8 @@ void RunState::advance_waiting(TimePoint now) {
 }
 
 void RunState::form_generation(TimePoint now, const QuorumDecision& decision) {
-  const PlanDecision planned =
-      choose_plan(config_, static_cast<int>(decision.members.size()));
+  const PlanDecision planned = choose_plan(
+      config_, static_cast<int>(decision.members.size()), options_.rows);
   if (!planned.plan) {
     end(now, RunPhase::kFailed, static_cast<int>(planned.exit_code),
         planned.reason + ": " + planned.remedy);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "coordinator/listen_address.h"
+#include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
 #include "coordinator/service.h"
 #include "parallel/base/check.h"
@@ -39,8 +40,10 @@ RunIdentity identify(const ServerOptions& options) {
   return identity;
 }
 
-RunOptions run_options(const ServerOptions& options) {
+RunOptions run_options(const ServerOptions& options,
+                       const std::vector<RowCost>& rows) {
   RunOptions run;
+  run.rows = rows;
   run.quorum.expected_workers = options.expected_workers;
   run.run_directory = options.run_directory;
   return run;
@@ -48,9 +51,10 @@ RunOptions run_options(const ServerOptions& options) {
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(const ServerOptions& options, const Clock& clock)
+  GrpcServer(const ServerOptions& options, const std::vector<RowCost>& rows,
+             const Clock& clock)
       : listen_(parse_listen_address(options.listen)),
-        service_(identify(options), run_options(options), options.config,
+        service_(identify(options), run_options(options, rows), options.config,
                  clock) {
     refuse_open_network(options.insecure_network);
     listen();
@@ -151,8 +155,9 @@ std::unique_ptr<Server> Server::start(const ServerOptions& options,
                     std::to_string(options.expected_workers),
                 "use --processes 1 or more");
   }
-  plan_or_throw(options.config, options.expected_workers);
-  return std::make_unique<GrpcServer>(options,
+  const std::vector<RowCost> rows = rows_for_plan(options.config);
+  plan_or_throw(options.config, options.expected_workers, rows);
+  return std::make_unique<GrpcServer>(options, rows,
                                       clock == nullptr ? system_clock : *clock);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/stage_begins.h"
 
 namespace headroom {
 namespace {
@@ -77,6 +78,12 @@ wire::Plan to_wire(const Plan& plan) {
   message.set_micro_batch_size(plan.micro_batch_size);
   message.set_batch_norm_group_size(plan.batch_norm_group_size);
   message.set_reason(plan.reason);
+  message.set_zero_stage(plan.zero_stage);
+  for (const int64_t row : plan.stage_begins) message.add_stage_begins(row);
+  message.set_activation_policy(plan.activation_policy ==
+                                        ActivationPolicy::kRecompute
+                                    ? wire::ACTIVATION_POLICY_RECOMPUTE
+                                    : wire::ACTIVATION_POLICY_KEEP);
   return message;
 }
 
@@ -99,6 +106,30 @@ Plan from_wire(const wire::Plan& message) {
   plan.batch_norm_group_size =
       checked_samples("batch_norm_group_size", message.batch_norm_group_size());
   plan.reason = message.reason();
+  if (message.zero_stage() < 0 || message.zero_stage() > kMaxZeroStage) {
+    throw bad_field(
+        "zero_stage", message.zero_stage(),
+        "ZeRO has the stages 0 to " + std::to_string(kMaxZeroStage));
+  }
+  plan.zero_stage = message.zero_stage();
+  plan.stage_begins.assign(message.stage_begins().begin(),
+                           message.stage_begins().end());
+  if (const auto why = why_not_stages(plan.stage_begins,
+                                      plan.layout.pipeline_parallel_size)) {
+    throw Error("wire", "stage_begins: " + *why,
+                "install the same build on every node");
+  }
+  switch (message.activation_policy()) {
+    case wire::ACTIVATION_POLICY_KEEP:
+      plan.activation_policy = ActivationPolicy::kKeep;
+      break;
+    case wire::ACTIVATION_POLICY_RECOMPUTE:
+      plan.activation_policy = ActivationPolicy::kRecompute;
+      break;
+    default:
+      throw bad_field("activation_policy", message.activation_policy(),
+                      "this build does not know it");
+  }
   return plan;
 }
 

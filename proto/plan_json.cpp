@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/stage_begins.h"
 
 namespace headroom {
 namespace {
@@ -22,18 +23,59 @@ const ordered_json& member(const ordered_json& object, const std::string& name,
   return *found;
 }
 
-int64_t positive(const ordered_json& object, const std::string& name,
-                 int64_t largest, const std::string& file) {
-  const ordered_json& value = member(object, name, file);
+int64_t whole(const ordered_json& value, const std::string& name,
+              int64_t smallest, int64_t largest, const std::string& file) {
   const bool fits = value.is_number_integer() &&
                     value <= std::numeric_limits<int64_t>::max() &&
-                    value >= 1 && value <= largest;
+                    value >= smallest && value <= largest;
   if (!fits) {
     throw bad_plan(file, "'" + name + "' is " + value.dump() +
-                             ", not a whole number from 1 to " +
+                             ", not a whole number from " +
+                             std::to_string(smallest) + " to " +
                              std::to_string(largest));
   }
   return value.get<int64_t>();
+}
+
+int64_t positive(const ordered_json& object, const std::string& name,
+                 int64_t largest, const std::string& file) {
+  return whole(member(object, name, file), name, 1, largest, file);
+}
+
+// The members that plans have since they know more than a data axis; a plan
+// without them, of an earlier version, has the defaults.
+void read_later_members(const ordered_json& object, const std::string& file,
+                        Plan& plan) {
+  if (object.contains("zero_stage")) {
+    plan.zero_stage = static_cast<int>(
+        whole(object["zero_stage"], "zero_stage", 0, kMaxZeroStage, file));
+  }
+  if (object.contains("stage_begins")) {
+    const ordered_json& begins = object["stage_begins"];
+    if (!begins.is_array()) {
+      throw bad_plan(
+          file, "'stage_begins' is " + begins.dump() + ", not a list of rows");
+    }
+    plan.stage_begins.clear();
+    for (const ordered_json& begin : begins) {
+      plan.stage_begins.push_back(
+          whole(begin, "stage_begins", 0, kMaxRows, file));
+    }
+  }
+  if (const auto why = why_not_stages(plan.stage_begins,
+                                      plan.layout.pipeline_parallel_size)) {
+    throw bad_plan(file, "'stage_begins': " + *why);
+  }
+  if (!object.contains("activation_policy")) return;
+  const ordered_json& policy = object["activation_policy"];
+  if (policy == "keep") {
+    plan.activation_policy = ActivationPolicy::kKeep;
+  } else if (policy == "recompute") {
+    plan.activation_policy = ActivationPolicy::kRecompute;
+  } else {
+    throw bad_plan(file, "'activation_policy' is " + policy.dump() +
+                             ", not \"keep\" or \"recompute\"");
+  }
 }
 
 std::string text(const ordered_json& object, const std::string& name,
@@ -55,6 +97,9 @@ ordered_json to_object(const Plan& plan) {
   object["backend"] = to_string(plan.backend);
   object["micro_batch_size"] = plan.micro_batch_size;
   object["batch_norm_group_size"] = plan.batch_norm_group_size;
+  object["zero_stage"] = plan.zero_stage;
+  object["stage_begins"] = plan.stage_begins;
+  object["activation_policy"] = to_string(plan.activation_policy);
   object["reason"] = plan.reason;
   return object;
 }
@@ -77,6 +122,17 @@ std::string to_string(Backend backend) {
       return "mpi";
   }
   HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
+}
+
+std::string to_string(ActivationPolicy policy) {
+  switch (policy) {
+    case ActivationPolicy::kKeep:
+      return "keep";
+    case ActivationPolicy::kRecompute:
+      return "recompute";
+  }
+  HEADROOM_CHECK(
+      false, "activation policy " + std::to_string(static_cast<int>(policy)));
 }
 
 std::string plan_to_json(const Plan& plan) {
@@ -114,6 +170,7 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
       positive(object, "micro_batch_size", kMaxSamples, file);
   plan.batch_norm_group_size =
       positive(object, "batch_norm_group_size", kMaxSamples, file);
+  read_later_members(object, file, plan);
   plan.reason = text(object, "reason", file);
   return plan;
 }

@@ -263,7 +263,7 @@ bool is_run_flag_of(const Flag& flag, const std::string& command) {
     return flag.in_train && flag.spellings.front() != "--processes" &&
            flag.spellings.front() != "--resume";
   }
-  return command == "val" ? flag.in_val : flag.in_train;
+  return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
 }
 
 std::string CommandLine::value_of(const std::string& launch_flag,

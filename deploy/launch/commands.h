@@ -10,5 +10,6 @@ int train_command(const CommandLine& line);  // val too
 int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
+int plan_command(const CommandLine& line);
 
 }  // namespace headroom

@@ -34,6 +34,7 @@ RunConfig configuration(const CommandLine& line) {
   if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
   config.processes = line.count_of("--expected-workers", 1);
   check_run_config(config);
+  check_run_sources(config);
   return config;
 }
 

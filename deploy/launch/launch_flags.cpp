@@ -38,13 +38,18 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"train", "val", "coordinator"},
        "Allow control traffic beyond loopback although it is neither encrypted "
        "nor authenticated; for private networks."},
+      {"--show",
+       "schedule",
+       {"plan"},
+       "Also draw what each pipeline stage does when: forward (F) and backward "
+       "(B) of each micro-batch."},
       {"--watch",
        "",
        {"status"},
        "Go on showing the status, once a second, until the run ends."},
       {"--json",
        "",
-       {"train", "val", "status"},
+       {"train", "val", "status", "plan"},
        "Print the result as one JSON document on standard output."},
       {"--config-fd", "FD", {"coordinator"}, ""},
       {"--report-fd", "FD", {"coordinator"}, ""},
@@ -68,6 +73,14 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom train --data my.yaml --weights yolov5s.safetensors "
         "--processes 2",
         "headroom train --resume runs/train/exp --epochs 100"}},
+      {"plan",
+       "the plan that train would use, and why; starts nothing",
+       true,
+       {"headroom plan --cfg yolov5s --batch 16 --layout data=2,pipeline=2",
+        "headroom plan --cfg yolov5s --batch 16 --bn-group 4 --layout "
+        "pipeline=2 --show schedule",
+        "headroom plan --cfg yolov5l --img 1280 --processes 8 --zero 3 "
+        "--json"}},
       {"val",
        "judge weights on a data set: precision, recall, mAP",
        true,
@@ -108,8 +121,8 @@ const CommandSummary* find_command(const std::string& name) {
 }
 
 const std::vector<std::string>& absent_commands() {
-  static const std::vector<std::string> all = {"plan", "detect", "export",
-                                               "verify", "tile"};
+  static const std::vector<std::string> all = {"detect", "export", "verify",
+                                               "tile"};
   return all;
 }
 

@@ -3,22 +3,43 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "deploy/launch/commands.h"
 #include "deploy/launch/help_text.h"
 #include "deploy/launch/interrupts.h"
+#include "deploy/launch/launcher_environment.h"
 #include "deploy/launch/run_result.h"
 #include "parallel/base/check.h"
 #include "proto/version.h"
 
 namespace {
 
+// Thrown by parsed() where another process says what is wrong.
+struct SaidElsewhere {
+  int exit_code;
+};
+
+// Under a launcher every process has the same words: rank 0 says what is wrong
+// with them.
+headroom::CommandLine parsed(const std::vector<std::string>& words) {
+  using namespace headroom;
+  try {
+    return parse_command_line(words);
+  } catch (const Error& error) {
+    const auto place = launcher_place(process_environment());
+    if (!place || place->rank == 0) throw;
+    throw SaidElsewhere{static_cast<int>(error.exit_code())};
+  }
+}
+
 int run(const std::vector<std::string>& words) {
   using namespace headroom;
-  const CommandLine line = parse_command_line(words);
+  const CommandLine line = parsed(words);
   if (line.version) {
     std::printf("headroom %s\n", kVersion);
     return 0;
@@ -33,6 +54,7 @@ int run(const std::vector<std::string>& words) {
   if (line.command == "coordinator") return coordinator_command(line);
   if (line.command == "agent") return agent_command(line);
   if (line.command == "status") return status_command(line);
+  if (line.command == "plan") return plan_command(line);
   return train_command(line);
 }
 
@@ -45,6 +67,18 @@ void open_standard_streams() {
   if (descriptor >= 0) ::close(descriptor);
 }
 
+// A result that is asked for and cannot be written is no success.
+int with_output_written(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const std::string why = std::strerror(errno);
+  std::fprintf(stderr,
+               "[headroom] the result could not be written to standard output "
+               "(%s): free some space, or send it elsewhere\n",
+               why.c_str());
+  return exit_code != 0 ? exit_code
+                        : static_cast<int>(headroom::ExitCode::kResource);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -53,7 +87,9 @@ int main(int argc, char** argv) {
   headroom::interrupts::install();
   headroom::RunEnd end;
   try {
-    return run(words);
+    return with_output_written(run(words));
+  } catch (const SaidElsewhere& said) {
+    return said.exit_code;
   } catch (const headroom::Error& error) {
     end = {static_cast<int>(error.exit_code()), error.what()};
   } catch (const std::exception& error) {
@@ -63,5 +99,5 @@ int main(int argc, char** argv) {
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::result_json(end, "", "").c_str());
   }
-  return end.exit_code;
+  return with_output_written(end.exit_code);
 }

@@ -7,7 +7,10 @@
 #include "configs/data_config.h"
 #include "configs/knobs.h"
 #include "configs/model_table.h"
+#include "configs/shell_word.h"
 #include "configs/strict_yaml.h"
+#include "coordinator/model_rows.h"
+#include "coordinator/planner.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
@@ -41,10 +44,13 @@ void make_absolute(std::string& path) {
   }
 }
 
-// What can be refused without a single process started.
+// What can be refused without a single process started. A plan alone needs no
+// data.
 void check_files(const RunConfig& config) {
   if (!config.cfg.empty()) load_model_table(config.cfg);
-  if (!config.synthetic_input) load_data_config(config.data);
+  if (!config.synthetic_input && !config.data.empty()) {
+    load_data_config(config.data);
+  }
   if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
     throw Error("weights", "there is no file " + config.weights,
                 "give a .safetensors file, or leave --weights out");
@@ -87,7 +93,13 @@ void check_mpi(const RunConfig& config,
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed", "rect", "batch_norm_group_size", "precision"};
+    "global_batch_size", "seed",      "rect",     "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer", "precision"};
+
+// The plan: either all of it is restored or none, for its parts belong
+// together.
+const std::set<std::string> kOfThePlan = {"processes", "layout", "zero_stage",
+                                          "micro_batch_size", "activations"};
 
 }  // namespace
 
@@ -99,11 +111,12 @@ RunConfig resumed_config(const std::string& run_directory,
       parse_run_config(read_config_file(file, "resume"), file);
   RunConfig base = saved;
   const std::set<std::string> given = keys_given(uses);
-  if (given.contains("processes") || given.contains("layout") ||
-      given.contains("micro_batch_size")) {
-    base.processes = 0;
-    base.layout.clear();
-    base.micro_batch_size = 0;
+  if (std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
+                  [&](const auto& key) { return given.contains(key); })) {
+    for (const std::string& key : kOfThePlan) {
+      const Knob& knob = *find_knob(key);
+      set_from_text(base, knob, default_text(knob));
+    }
   }
   RunConfig config = overlay_flags(base, uses);
   config.command = saved.command;
@@ -114,10 +127,11 @@ RunConfig resumed_config(const std::string& run_directory,
     if (before == after || knob.key == "resume") continue;
     if (kDefinesSteps.contains(knob.key)) {
       throw Error("resume",
-                  knob.key + " was " + shown(before) + " and cannot become " +
-                      shown(after) + ": the committed steps were made with it",
+                  shown_name(knob) + " was " + shown(before) +
+                      " and cannot become " + shown(after) +
+                      ": the committed steps were made with it",
                   "leave it out, or start a new run with --weights " +
-                      run_directory + "/weights/last.safetensors");
+                      shell_word(run_directory + "/weights/last.safetensors"));
     }
     notes.push_back("resume: " + knob.key + " was " + shown(before) +
                     " and is now " +
@@ -131,7 +145,9 @@ RunRequest make_run_request(const CommandLine& line,
                             int cores) {
   RunRequest request;
   RunConfig& config = request.config;
-  config = run_config_from_flags(line.command, line.run_flags);
+  const bool only_plans = line.command == "plan";
+  config = run_config_from_flags(only_plans ? "train" : line.command,
+                                 line.run_flags);
   const bool is_resumed = !config.resume.empty();
   if (is_resumed) {
     request.run_directory =
@@ -154,9 +170,13 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
-  check_run_config(config, request.num_agents);
-  check_mpi(config, place, request.workers_per_agent);
+  check_run_config(config);
+  if (!only_plans) {
+    check_run_sources(config);
+    check_mpi(config, place, request.workers_per_agent);
+  }
   check_files(config);
+  plan_or_throw(config, request.expected_workers(), rows_for_plan(config));
   for (std::string* path :
        {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
     make_absolute(*path);

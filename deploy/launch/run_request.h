@@ -28,16 +28,17 @@ struct RunRequest {
   int expected_workers() const { return num_agents * workers_per_agent; }
 };
 
-// `line` is of train or val. `place` is this process's under a launcher; each
-// of the launcher's processes becomes an agent. `cores` are those of this host.
+// `line` is of train, val or plan, which needs no data set. `place` is this
+// process's under a launcher; each of the launcher's processes becomes an
+// agent. `cores` are those of this host.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores);
 
 // The flags' configuration over that of the run in `run_directory`: everything
-// is restored; of processes, layout and micro-batch either all are or, when one
-// is given, none (their old values may not fit the new one). `notes` gets a
-// line for each value that changes.
+// is restored; of processes, layout, ZeRO stage, micro-batch and activations
+// either all are or, when one is given, none (their old values may not fit the
+// new one). `notes` gets a line for each value that changes.
 RunConfig resumed_config(const std::string& run_directory,
                          const std::vector<FlagUse>& uses,
                          std::vector<std::string>& notes);

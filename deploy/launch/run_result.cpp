@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "configs/shell_word.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 
@@ -59,9 +60,10 @@ std::string result_text(const RunConfig& config, const RunStatus& status) {
       "\nend:      " + status.reason + "\n";
   const std::string best = status.run_directory + "/weights/best.safetensors";
   if (config.command == "train" && std::filesystem::exists(best)) {
-    text += "judge:    headroom val " +
-            (config.data.empty() ? "" : "--data " + config.data + " ") +
-            "--weights " + best + "\n";
+    text +=
+        "judge:    headroom val " +
+        (config.data.empty() ? "" : "--data " + shell_word(config.data) + " ") +
+        "--weights " + shell_word(best) + "\n";
   }
   return text;
 }
@@ -88,7 +90,7 @@ std::string resume_hint(const RunEnd& end, const std::string& run_directory) {
       std::filesystem::is_empty(checkpoints, ignored)) {
     return "";
   }
-  return "go on with: headroom train --resume " + run_directory;
+  return "go on with: headroom train --resume " + shell_word(run_directory);
 }
 
 }  // namespace headroom

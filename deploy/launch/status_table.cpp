@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "deploy/launch/progress_line.h"
+#include "deploy/launch/text_table.h"
 #include "parallel/base/units.h"
+#include "proto/plan_json.h"
 
 namespace headroom {
 namespace {
@@ -15,25 +17,6 @@ using Json = nlohmann::ordered_json;
 
 std::string padded(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
-
-std::string table_of(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += " " + padded(row[i], widths[i] + 1);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 std::string seconds_text(double seconds) {
@@ -46,7 +29,13 @@ std::string plan_text(const Plan& plan) {
   const char* backend = plan.backend == Backend::kMpi ? "mpi" : "gloo";
   return to_string(plan.layout) + ", micro-batch " +
          std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
-         std::to_string(plan.batch_norm_group_size) + ", " + backend;
+         std::to_string(plan.batch_norm_group_size) +
+         (plan.zero_stage > 0 ? ", ZeRO " + std::to_string(plan.zero_stage)
+                              : "") +
+         (plan.activation_policy == ActivationPolicy::kRecompute
+              ? ", activations recomputed"
+              : "") +
+         ", " + backend;
 }
 
 Json progress_json(const RunProgress& progress) {
@@ -115,7 +104,7 @@ std::string status_table(const RunStatus& status) {
                         : "-",
                     member.hostname, member.worker_id});
   }
-  text += table_of(rows) + "\n";
+  text += text_table(rows) + "\n";
   for (const EventRecord& event : status.events) {
     text += event.time + "  " + padded(event.event, 11) + " " +
             event_line(event) + "\n";
@@ -142,6 +131,9 @@ std::string status_json(const RunStatus& status) {
         {"layout", to_string(status.plan->layout)},
         {"micro_batch_size", status.plan->micro_batch_size},
         {"batch_norm_group_size", status.plan->batch_norm_group_size},
+        {"zero_stage", status.plan->zero_stage},
+        {"stage_begins", status.plan->stage_begins},
+        {"activation_policy", to_string(status.plan->activation_policy)},
         {"backend", status.plan->backend == Backend::kMpi ? "mpi" : "gloo"},
         {"reason", status.plan->reason}};
   }

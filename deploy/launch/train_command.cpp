@@ -66,6 +66,16 @@ std::string wait_for_address(const RendezvousFolder& folder,
               ExitCode::kResource);
 }
 
+// The coordinator's address as others have to reach it.
+void require_reachable(const CommandLine& line) {
+  const std::string address = line.value_of("--coordinator", "");
+  host_of(address, "--coordinator");
+  if (!address.ends_with(":0")) return;
+  throw Error("network",
+              "--coordinator " + address + ": nobody can find port 0",
+              "name the port, for example 10.0.0.5:29500");
+}
+
 void require_allowed(const CommandLine& line, const std::string& address) {
   if (is_loopback(host_of(address, "--coordinator")) ||
       line.has("--insecure-network")) {
@@ -149,6 +159,7 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
 
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
+  if (line.has("--coordinator")) require_reachable(line);
   const RunRequest request = make_run_request(line, place, usable_cores());
   std::optional<RendezvousFolder> folder;
   if (place.size > 1 && !line.has("--coordinator")) {
@@ -166,6 +177,7 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {
+  require_reachable(line);
   require_allowed(line, line.value_of("--coordinator", ""));
   const RunConfig config = run_config_from_flags(line.command, line.run_flags);
   terminal.print("joining the run of the coordinator at " +

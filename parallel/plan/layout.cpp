@@ -1,11 +1,16 @@
 #include "parallel/plan/layout.h"
 
 #include <charconv>
+#include <cstdint>
+#include <map>
+#include <set>
 
 #include "parallel/base/check.h"
 
 namespace headroom {
 namespace {
+
+constexpr int kMostRanks = 65536;
 
 Error bad_layout(std::string_view text, const std::string& why) {
   return Error("layout", "--layout " + std::string(text) + ": " + why,
@@ -31,6 +36,12 @@ int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates) {
 
 ParallelLayout parse_layout(std::string_view text) {
   ParallelLayout layout;
+  std::map<std::string_view, int*> axes = {
+      {"data", &layout.data_parallel_size},
+      {"pipeline", &layout.pipeline_parallel_size},
+      {"spatial", &layout.spatial_parallel_size}};
+  std::set<std::string_view> named;
+  int64_t product = 1;
   std::string_view rest = text;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
@@ -47,19 +58,24 @@ ParallelLayout parse_layout(std::string_view text) {
     const auto [end, error] =
         std::from_chars(number.data(), number.data() + number.size(), size);
     if (error != std::errc() || end != number.data() + number.size() ||
-        size < 1 || size > 65536) {
+        size < 1 || size > kMostRanks) {
       throw bad_layout(text, "'" + std::string(number) +
                                  "' is not a number of ranks of at least 1");
     }
-    if (axis == "data") {
-      layout.data_parallel_size = size;
-    } else if (axis == "pipeline") {
-      layout.pipeline_parallel_size = size;
-    } else if (axis == "spatial") {
-      layout.spatial_parallel_size = size;
-    } else {
+    const auto found = axes.find(axis);
+    if (found == axes.end()) {
       throw bad_layout(text, "there is no axis '" + std::string(axis) +
                                  "'; the axes are data, pipeline, spatial");
+    }
+    if (!named.insert(axis).second) {
+      throw bad_layout(text,
+                       "the axis " + std::string(axis) + " is named twice");
+    }
+    *found->second = size;
+    product *= size;
+    if (product > kMostRanks) {
+      throw bad_layout(text,
+                       "more than " + std::to_string(kMostRanks) + " ranks");
     }
   }
   return layout;

@@ -38,7 +38,7 @@ MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank);
 int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 
 // "data=2,pipeline=1" in any order; an axis not named is 1. Throws Error that
-// names the unknown axis or the bad number.
+// names the unknown axis, the axis named twice or the bad number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
 

@@ -53,6 +53,9 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
 }
 
 TEST(AbsentFlags, Answers) {
+  EXPECT_EQ(refusal("train", "--adam"),
+            "[config] --adam: YOLOv5 has replaced it by --optimizer: use "
+            "--optimizer Adam");
   EXPECT_EQ(refusal("train", "--evolve"),
             "[config] --evolve: the genetic search of hyper-parameters needs "
             "hundreds of whole runs: use a published set, --hyp scratch-low or "

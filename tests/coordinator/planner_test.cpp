@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "configs/model_table.h"
+
 namespace headroom {
 namespace {
 
@@ -14,9 +18,18 @@ RunConfig batch_of(int64_t global_batch_size) {
   return config;
 }
 
+std::vector<RowCost> rows_of(const std::string& model) {
+  return row_costs(load_model_table(model));
+}
+
+PlanDecision plan_of(const RunConfig& config, int world_size,
+                     const std::string& model = "yolov5n") {
+  return choose_plan(config, world_size, rows_of(model));
+}
+
 void expect_refused(const RunConfig& config, int world_size,
                     const std::string& reason, const std::string& remedy) {
-  const PlanDecision decision = choose_plan(config, world_size);
+  const PlanDecision decision = plan_of(config, world_size);
   EXPECT_FALSE(decision.plan);
   EXPECT_EQ(decision.reason, reason);
   EXPECT_EQ(decision.remedy, remedy);
@@ -24,21 +37,30 @@ void expect_refused(const RunConfig& config, int world_size,
 }
 
 TEST(Planner, WithoutAWishAllRanksShareTheBatch) {
-  const PlanDecision decision = choose_plan(batch_of(16), 2);
+  const PlanDecision decision = choose_plan(batch_of(16), 2, {});
   ASSERT_TRUE(decision.plan);
   const Plan& plan = *decision.plan;
   EXPECT_EQ(to_string(plan.layout), "data=2,pipeline=1,spatial=1");
   EXPECT_EQ(plan.backend, Backend::kGloo);
   EXPECT_EQ(plan.micro_batch_size, 8);
   EXPECT_EQ(plan.batch_norm_group_size, 16);
+  EXPECT_EQ(plan.zero_stage, 0);
+  EXPECT_EQ(plan.stage_begins, std::vector<int64_t>{0});
+  EXPECT_EQ(plan.activation_policy, ActivationPolicy::kKeep);
   EXPECT_EQ(plan.reason,
-            "chosen: 16 images over 2 ranks, micro-batches of 8, batch-norm "
+            "chosen: 16 images over data 2, 1 micro-batch of 8, batch-norm "
             "groups of 16");
   EXPECT_EQ(decision.exit_code, ExitCode::kDone);
 }
 
+TEST(Planner, OneProcess) {
+  EXPECT_EQ(choose_plan(batch_of(1), 1, {}).reason,
+            "chosen: 1 image over 1 process, 1 micro-batch of 1, batch-norm "
+            "groups of 1");
+}
+
 TEST(Planner, AnUnevenShareIsTheLargestRanks) {
-  const PlanDecision decision = choose_plan(batch_of(18), 4);
+  const PlanDecision decision = choose_plan(batch_of(18), 4, {});
   ASSERT_TRUE(decision.plan);
   EXPECT_EQ(decision.plan->micro_batch_size, 5);
   EXPECT_EQ(decision.plan->batch_norm_group_size, 9);
@@ -46,7 +68,7 @@ TEST(Planner, AnUnevenShareIsTheLargestRanks) {
 
 TEST(Planner, TheGroupDoesNotDependOnTheNumberOfRanks) {
   for (int world_size = 1; world_size <= 48; ++world_size) {
-    const PlanDecision decision = choose_plan(batch_of(48), world_size);
+    const PlanDecision decision = choose_plan(batch_of(48), world_size, {});
     ASSERT_TRUE(decision.plan) << world_size;
     EXPECT_EQ(decision.plan->batch_norm_group_size, 16) << world_size;
     EXPECT_EQ(decision.plan->layout.world_size(), world_size);
@@ -56,77 +78,214 @@ TEST(Planner, TheGroupDoesNotDependOnTheNumberOfRanks) {
 TEST(Planner, WhatIsGivenIsObeyed) {
   RunConfig config = batch_of(64);
   config.layout = "pipeline=1,data=2";
-  config.micro_batch_size = 32;
+  config.micro_batch_size = 16;
   config.batch_norm_group_size = 8;
   config.backend = "mpi";
-  const PlanDecision decision = choose_plan(config, 2);
+  config.zero_stage = 2;
+  config.activations = "recompute";
+  const PlanDecision decision = choose_plan(config, 2, {});
   ASSERT_TRUE(decision.plan);
-  EXPECT_EQ(decision.plan->micro_batch_size, 32);
+  EXPECT_EQ(decision.plan->micro_batch_size, 16);
   EXPECT_EQ(decision.plan->batch_norm_group_size, 8);
   EXPECT_EQ(decision.plan->backend, Backend::kMpi);
+  EXPECT_EQ(decision.plan->zero_stage, 2);
+  EXPECT_EQ(decision.plan->activation_policy, ActivationPolicy::kRecompute);
   EXPECT_EQ(decision.plan->reason,
-            "as asked: 64 images over 2 ranks, micro-batches of 32, "
-            "batch-norm groups of 8");
+            "as asked: 64 images over data 2, 2 micro-batches of 16, "
+            "batch-norm groups of 8, ZeRO stage 2, activations recomputed");
+}
+
+TEST(Planner, AllThreeAxes) {
+  RunConfig config = batch_of(16);
+  config.layout = "data=2,pipeline=2,spatial=2";
+  config.batch_norm_group_size = 2;
+  const PlanDecision decision = plan_of(config, 8);
+  ASSERT_TRUE(decision.plan) << decision.reason;
+  EXPECT_EQ(decision.plan->micro_batch_size, 2);
+  EXPECT_EQ(decision.plan->stage_begins, (std::vector<int64_t>{0, 7}));
+  EXPECT_EQ(decision.reason,
+            "as asked: 16 images over data 2 x pipeline 2 x spatial 2, 4 "
+            "micro-batches of 2, batch-norm groups of 2, stages from rows 0, "
+            "7");
+}
+
+TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {
+  RunConfig config = batch_of(16);
+  config.layout = "pipeline=2";
+  EXPECT_EQ(plan_of(config, 2).plan->micro_batch_size, 16);
+  config.batch_norm_group_size = 8;
+  EXPECT_EQ(plan_of(config, 2).plan->micro_batch_size, 8);
+  config.layout = "data=2,pipeline=2";
+  EXPECT_EQ(plan_of(config, 4).plan->micro_batch_size, 8);
+  config.sync_batch_norm = true;
+  config.batch_norm_group_size = 0;
+  const PlanDecision decision = plan_of(config, 4);
+  EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+  EXPECT_EQ(decision.plan->micro_batch_size, 8);
+}
+
+TEST(Planner, StagesOfEveryModelAreBalancedWithinAHeavyRow) {
+  for (const char* model : {"yolov5n", "yolov5s", "yolov5l", "yolov5x6"}) {
+    const std::vector<RowCost> rows = rows_of(model);
+    double heaviest_row = 0;
+    for (const RowCost& row : rows) {
+      heaviest_row = std::max(heaviest_row, row.multiply_adds_per_pixel);
+    }
+    for (int stages = 2; stages <= 6; ++stages) {
+      RunConfig config = batch_of(16);
+      config.layout = "pipeline=" + std::to_string(stages);
+      const PlanDecision decision = choose_plan(config, stages, rows);
+      ASSERT_TRUE(decision.plan) << decision.reason;
+      EXPECT_EQ(choose_plan(config, stages, rows).plan, decision.plan);
+      const std::vector<StageShare> shares = stage_shares(*decision.plan, rows);
+      ASSERT_EQ(shares.size(), static_cast<size_t>(stages));
+      double work = 0, most = 0;
+      int64_t next = 0;
+      for (const StageShare& share : shares) {
+        EXPECT_EQ(share.begin, next);
+        next = share.end;
+        EXPECT_GT(share.parameters, 0);
+        work += share.multiply_adds_per_pixel;
+        most = std::max(most, share.multiply_adds_per_pixel);
+      }
+      EXPECT_EQ(next, static_cast<int64_t>(rows.size()));
+      EXPECT_LE(most, work / stages + heaviest_row) << model << stages;
+    }
+  }
+}
+
+TEST(Planner, ZeroWithoutADataAxisIsAcceptedAndChangesNothing) {
+  RunConfig config = batch_of(16);
+  config.zero_stage = 3;
+  config.layout = "pipeline=2";
+  const PlanDecision decision = plan_of(config, 2);
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(decision.plan->zero_stage, 3);
+  EXPECT_THAT(decision.reason,
+              HasSubstr("ZeRO stage 3 (which a data axis of 1 leaves without "
+                        "effect)"));
 }
 
 TEST(Planner, ABatchSmallerThanTheDataAxisIsRefusedWithBothNumbers) {
   RunConfig config = batch_of(1);
   config.layout = "data=2";
   expect_refused(config, 2,
-                 "--batch 1 is smaller than the data axis of 2 ranks",
-                 "use --batch 2 or more, or --processes 1 or fewer");
+                 "global_batch_size (--batch) 1 < data axis 2: a process would "
+                 "have no image",
+                 "use --batch 2 or more, or --layout data=1 or less");
 }
 
 TEST(Planner, ValidationMayHaveMoreRanksThanABatchHasImages) {
   RunConfig config = batch_of(1);
   config.command = "val";
-  const PlanDecision decision = choose_plan(config, 2);
+  const PlanDecision decision = choose_plan(config, 2, {});
   ASSERT_TRUE(decision.plan) << decision.reason;
   EXPECT_EQ(decision.plan->layout.data_parallel_size, 2);
   EXPECT_EQ(decision.plan->micro_batch_size, 1);
 }
 
-TEST(Planner, OtherAxesAreRefused) {
+TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithItsProduct) {
   RunConfig config = batch_of(16);
-  config.layout = "pipeline=2";
-  expect_refused(
-      config, 2,
-      "--layout pipeline=2: this version splits over the data axis only",
-      "use --layout data=2");
-  config.layout = "spatial=2";
-  expect_refused(
-      config, 2,
-      "--layout spatial=2: this version splits over the data axis only",
-      "use --layout data=2");
+  config.layout = "data=2,pipeline=3";
+  expect_refused(config, 4,
+                 "--layout: data 2 x pipeline 3 x spatial 1 = 6 processes, but "
+                 "there are 4",
+                 "use --processes 6 (under mpirun or srun it counts per slot), "
+                 "or a layout of 4");
 }
 
-TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithBothNumbers) {
+TEST(Planner, MoreStagesThanRowsWithParametersAreRefused) {
   RunConfig config = batch_of(16);
-  config.layout = "data=4";
+  config.layout = "pipeline=20";
+  expect_refused(config, 20,
+                 "--layout pipeline=20: every stage needs a row with "
+                 "parameters, and 20 stages > 19 such rows of the model",
+                 "use pipeline=19 or less");
+  config.layout = "pipeline=19";
+  EXPECT_TRUE(plan_of(config, 19).plan);
+}
+
+TEST(Planner, MoreSpatialRanksThanBlocksAreRefused) {
+  RunConfig config = batch_of(16);
+  config.image_height = 100;  // rounded up to 128
+  config.layout = "spatial=5";
+  expect_refused(config, 5,
+                 "--layout spatial=5: an image is cut at multiples of the "
+                 "model's largest stride, and 5 ranks > 128 rows / 32 = 4 "
+                 "blocks",
+                 "use spatial=4 or less, or --img 160 or more");
+  config.layout = "spatial=4";
+  EXPECT_TRUE(plan_of(config, 4).plan);
+  EXPECT_FALSE(plan_of(config, 4, "yolov5n6").plan);  // 2 blocks of 64
+  config.rect = true;
+  EXPECT_TRUE(plan_of(config, 4).plan);
+}
+
+TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
+  RunConfig config = batch_of(16);
+  config.batch_norm_group_size = 2;
+  config.micro_batch_size = 3;
   expect_refused(config, 2,
-                 "--layout data=4 has 4 ranks but there are 2 workers",
-                 "use --layout data=2 or --processes 4");
+                 "micro_batch_size 3 is neither a multiple of "
+                 "batch_norm_group_size 2 nor a rank's whole share of 8 (16 "
+                 "images / 2 ranks): the samples of a group must be in flight "
+                 "together",
+                 "use --micro-batch 2, or --bn-group 3 from the start of a "
+                 "run: it changes the mathematics");
+  config.batch_norm_group_size = 4;
+  config.micro_batch_size = 1;
+  EXPECT_THAT(plan_of(config, 2).remedy, HasSubstr("use --micro-batch 4,"));
+  // Every pair over two ranks, by the rule itself.
+  for (int64_t group = 1; group <= 16; ++group) {
+    for (int64_t micro_batch = 1; micro_batch <= 16; ++micro_batch) {
+      config.batch_norm_group_size = group;
+      config.micro_batch_size = micro_batch;
+      const PlanDecision decision = plan_of(config, 2);
+      EXPECT_EQ(decision.plan.has_value(),
+                micro_batch >= 8 || micro_batch % group == 0)
+          << micro_batch << " and " << group;
+      // The remedy holds what it promises.
+      if (decision.plan) continue;
+      const std::string flag = "--micro-batch ";
+      config.micro_batch_size = std::stoll(
+          decision.remedy.substr(decision.remedy.find(flag) + flag.size()));
+      EXPECT_TRUE(plan_of(config, 2).plan) << decision.remedy;
+    }
+  }
 }
 
-TEST(Planner, AMicroBatchThatIsNotAShareIsRefused) {
-  for (const int micro_batch : {4, 9}) {
-    RunConfig config = batch_of(16);
-    config.micro_batch_size = micro_batch;
-    expect_refused(config, 2,
-                   "--micro-batch " + std::to_string(micro_batch) +
-                       " is not a rank's share of 8 images (16 / 2 ranks), "
-                       "and this version runs a share at once",
-                   "leave it out; more --processes or a smaller --batch lower "
-                   "memory");
-  }
+TEST(Planner, AMicroBatchAboveTheShareIsTheShare) {
+  RunConfig config = batch_of(16);
+  config.micro_batch_size = 12;
+  EXPECT_EQ(plan_of(config, 2).plan->micro_batch_size, 8);
 }
 
 TEST(Planner, AGroupLargerThanTheBatchIsRefused) {
   RunConfig config = batch_of(16);
   config.batch_norm_group_size = 32;
   expect_refused(config, 1,
-                 "--bn-group 32 is larger than the global batch of 16",
-                 "use --bn-group 16 or fewer");
+                 "batch_norm_group_size (--bn-group) 32 > global_batch_size "
+                 "(--batch) 16",
+                 "use --bn-group 16 for one group per step");
+}
+
+TEST(Planner, SyncBatchNormAgainstAnotherGroupIsRefused) {
+  RunConfig config = batch_of(16);
+  config.sync_batch_norm = true;
+  config.batch_norm_group_size = 4;
+  expect_refused(config, 1,
+                 "--sync-bn makes one group of the whole --batch of 16, but "
+                 "--bn-group is 4",
+                 "leave one of the two out");
+  config.batch_norm_group_size = 16;
+  EXPECT_EQ(plan_of(config, 1).plan->batch_norm_group_size, 16);
+}
+
+TEST(Planner, ALayoutThatIsNoneIsAnError) {
+  RunConfig config = batch_of(16);
+  config.layout = "data=2,data=2";
+  EXPECT_THROW(plan_of(config, 2), Error);
+  EXPECT_THROW(plan_needs_rows(config), Error);
 }
 
 TEST(Planner, AnUnknownBackendIsRefused) {
@@ -138,10 +297,11 @@ TEST(Planner, AnUnknownBackendIsRefused) {
 
 TEST(Planner, ARefusalAsAnErrorIsOneLine) {
   RunConfig config = batch_of(1);
-  EXPECT_THAT([&] { plan_or_throw(config, 2); },
+  EXPECT_THAT([&] { plan_or_throw(config, 2, {}); },
               ThrowsMessage<Error>(
-                  "[plan] --batch 1 is smaller than the data axis of 2 ranks: "
-                  "use --batch 2 or more, or --processes 1 or fewer"));
+                  "[plan] global_batch_size (--batch) 1 < data axis 2: a "
+                  "process would have no image: use --batch 2 or more, or "
+                  "--layout data=1 or less"));
 }
 
 }  // namespace

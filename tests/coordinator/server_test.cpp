@@ -211,7 +211,7 @@ TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
   ServerOptions options = LocalRun::options(2, "");
   options.config.global_batch_size = 1;
   EXPECT_THAT([&] { Server::start(options); },
-              ThrowsMessage<Error>(HasSubstr("--batch 1 is smaller")));
+              ThrowsMessage<Error>(HasSubstr("(--batch) 1 < data axis 2")));
   options.expected_workers = 0;
   EXPECT_THAT([&] { Server::start(options); },
               ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));

@@ -71,6 +71,9 @@ TEST(CommandLine, EverySpellingSetsItsKnob) {
   EXPECT_EQ(config_of("--processes 2").processes, 2);
   EXPECT_EQ(config_of("--layout data=2").layout, "data=2");
   EXPECT_EQ(config_of("--micro-batch 4").micro_batch_size, 4);
+  EXPECT_EQ(config_of("--zero 3").zero_stage, 3);
+  EXPECT_EQ(config_of("--activations recompute").activations, "recompute");
+  EXPECT_TRUE(config_of("--sync-bn").sync_batch_norm);
   EXPECT_EQ(config_of("--backend gloo").backend, "gloo");
   EXPECT_EQ(config_of("--threads 1").threads, 1);
   EXPECT_EQ(config_of("--workers 4").loader_threads, 4);
@@ -162,10 +165,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"trian",
                 "[command line] unknown command 'trian': did you mean "
                 "'train'?"},
-        Refused{"plan",
-                "[command line] headroom plan is not in this version "
-                "(0.1.0): it has train, val, coordinator, agent, "
+        Refused{"detect",
+                "[command line] headroom detect is not in this version "
+                "(0.1.0): it has train, plan, val, coordinator, agent, "
                 "status"},
+        Refused{"train --optimizer LAMB",
+                "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
+                "for example --optimizer SGD"},
+        Refused{"plan --rendezvous /x",
+                "[config] unknown flag --rendezvous: headroom train --help "
+                "lists the flags"},
         Refused{"train --epcohs 3",
                 "[config] unknown flag --epcohs: did you mean '--epochs'?"},
         Refused{"train --rendesvous=/x",

@@ -86,8 +86,13 @@ TEST_F(RunRequestTest, ProcessesShareTheCores) {
 TEST_F(RunRequestTest, TheLayoutNumbersTheProcesses) {
   EXPECT_EQ(request({"--layout", "data=4"}).expected_workers(), 4);
   EXPECT_EQ(refusal({"--layout", "data=4", "--processes", "2"}),
-            "[config] --layout data=4 needs 4 processes, but there are 2 "
-            "(--processes): use --processes 4, or leave one of the two out");
+            "[plan] --layout: data 4 x pipeline 1 x spatial 1 = 4 processes, "
+            "but there are 2: use --processes 4 (under mpirun or srun it "
+            "counts per slot), or a layout of 2");
+  EXPECT_EQ(request({"--layout", "data=2,pipeline=2,spatial=2", "--bn-group",
+                     "2", "--cfg", "yolov5n"})
+                .expected_workers(),
+            8);
 }
 
 TEST_F(RunRequestTest, UnderALauncherProcessesCountPerSlot) {
@@ -124,8 +129,9 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
 
 TEST_F(RunRequestTest, BatchSmallerThanTheDataAxis) {
   EXPECT_EQ(refusal({"--batch", "1", "--layout", "data=2"}),
-            "[config] global_batch_size 1 < data axis 2: a process would have "
-            "no image: use --batch 2 or more, or fewer processes");
+            "[plan] global_batch_size (--batch) 1 < data axis 2: a process "
+            "would have no image: use --batch 2 or more, or --layout data=1 or "
+            "less");
 }
 
 TEST_F(RunRequestTest, ResumeRestoresTheRun) {
@@ -176,6 +182,93 @@ TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
               ElementsAre("resume: epochs was 60 and is now 80",
                           "resume: processes was 2 and is now 4",
                           "resume: layout was data=2 and is now chosen anew"));
+}
+
+TEST_F(RunRequestTest, WhatHasNoPlanIsRefusedBeforeAnythingStarts) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--layout", "pipeline=20"}),
+            "[plan] --layout pipeline=20: every stage needs a row with "
+            "parameters, and 20 stages > 19 such rows of the model: use "
+            "pipeline=19 or less");
+  EXPECT_EQ(refusal({"--sync-bn", "--bn-group", "4"}),
+            "[plan] --sync-bn makes one group of the whole --batch of 16, but "
+            "--bn-group is 4: leave one of the two out");
+  EXPECT_FALSE(fs::exists(root_.path() / "exp"));
+}
+
+TEST_F(RunRequestTest, APlanNeedsNoData) {
+  const CommandLine plan = parse_command_line({"plan", "--layout", "data=2"});
+  const RunRequest run = make_run_request(plan, {}, 8);
+  EXPECT_EQ(run.config.command, "train");
+  EXPECT_EQ(run.expected_workers(), 2);
+  try {
+    make_run_request(parse_command_line({"train"}), {}, 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[config] there is no data set: give --data DATA.YAML "
+                 "(configs/data/own_images.yaml explains its lines)");
+  }
+}
+
+TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.processes = 4;
+  saved.layout = "data=2,pipeline=2";
+  saved.zero_stage = 3;
+  saved.micro_batch_size = 4;
+  saved.batch_norm_group_size = 4;
+  saved.activations = "recompute";
+  const std::string directory = save_run(saved);
+  const auto resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", directory});
+    return make_run_request(parse_command_line(words), {}, 8);
+  };
+  RunRequest run = resumed({});
+  EXPECT_EQ(run.expected_workers(), 4);
+  EXPECT_EQ(run.config.layout, "data=2,pipeline=2");
+  EXPECT_EQ(run.config.zero_stage, 3);
+  EXPECT_EQ(run.config.activations, "recompute");
+  EXPECT_THAT(run.notes, IsEmpty());
+  for (const auto& flag :
+       std::vector<std::vector<std::string>>{{"--zero", "1"},
+                                             {"--activations", "keep"},
+                                             {"--micro-batch", "8"},
+                                             {"--layout", "data=3"},
+                                             {"--processes", "2"},
+                                             {"--set", "zero_stage=1"}}) {
+    run = resumed(flag);
+    EXPECT_NE(run.config.layout, "data=2,pipeline=2") << flag[0];
+    EXPECT_NE(run.config.zero_stage, 3) << flag[0];
+    EXPECT_NE(run.config.micro_batch_size, 4) << flag[0];
+    EXPECT_NE(run.config.activations, "recompute") << flag[0];
+    EXPECT_EQ(run.config.batch_norm_group_size, 4) << flag[0];
+  }
+}
+
+TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  const std::string directory = save_run(saved);
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", directory});
+    try {
+      make_run_request(parse_command_line(words), {}, 8);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused({"--batch", "32"}),
+            "[resume] global_batch_size (--batch) was 16 and cannot become 32: "
+            "the committed steps were made with it: leave it out, or start a "
+            "new run with --weights " +
+                directory + "/weights/last.safetensors");
+  EXPECT_NE(
+      refused({"--sync-bn"}).find("sync_batch_norm (--sync-bn) was false"),
+      std::string::npos);
+  EXPECT_NE(refused({"--optimizer", "Adam"}).find("optimizer was SGD"),
+            std::string::npos);
 }
 
 TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {

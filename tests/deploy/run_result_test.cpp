@@ -32,6 +32,19 @@ TEST(RunResult, ForPeopleWithWhatToDoNext) {
                 directory + "/weights/best.safetensors\n");
 }
 
+TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
+  const TemporaryFolder root;
+  root.write("a run/weights/best.safetensors", "");
+  RunStatus status;
+  status.run_directory = root.path() / "a run";
+  RunConfig config;
+  config.data = "my data/d.yaml";
+  EXPECT_NE(result_text(config, status)
+                .find("headroom val --data 'my data/d.yaml' --weights '" +
+                      status.run_directory + "/weights/best.safetensors'\n"),
+            std::string::npos);
+}
+
 TEST(RunResult, EveryClassWithLabelsHasALine) {
   RunStatus status;
   status.run_directory = "/r";
@@ -83,6 +96,10 @@ TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
             "go on with: headroom train --resume " + directory);
   EXPECT_EQ(resume_hint({5, "lost"}, directory),
             "go on with: headroom train --resume " + directory);
+  const std::string spaced = directory + "/my runs";
+  std::filesystem::create_directories(spaced + "/checkpoints/step-3");
+  EXPECT_EQ(resume_hint({5, "lost"}, spaced),
+            "go on with: headroom train --resume '" + spaced + "'");
   EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");
   EXPECT_EQ(resume_hint({2, "refused"}, directory), "");
   EXPECT_EQ(resume_hint({0, "done"}, directory), "");

@@ -74,6 +74,19 @@ TEST(StatusTable, ForPeople) {
           "2026-11-21T08:23:00.123Z  generation  2 of 2 workers joined\n");
 }
 
+TEST(StatusTable, ZeroAndRecomputationAreSaidWhereTheyAre) {
+  RunStatus status = running();
+  status.plan->zero_stage = 2;
+  status.plan->activation_policy = ActivationPolicy::kRecompute;
+  EXPECT_NE(status_table(status).find("batch-norm groups of 8, ZeRO 2, "
+                                      "activations recomputed, gloo"),
+            std::string::npos);
+  const auto plan = nlohmann::json::parse(status_json(status))["plan"];
+  EXPECT_EQ(plan["zero_stage"], 2);
+  EXPECT_EQ(plan["activation_policy"], "recompute");
+  EXPECT_EQ(plan["stage_begins"].size(), 1u);
+}
+
 TEST(StatusTable, AsJson) {
   const auto json = nlohmann::json::parse(status_json(running()));
   EXPECT_EQ(json["state"], "running");

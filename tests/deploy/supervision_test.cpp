@@ -116,6 +116,75 @@ TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
   EXPECT_EQ(Json::parse(run.out)["exit_code"], 2);
 }
 
+TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
+  const auto refused_as = [&](int rank, const std::string& words) {
+    const std::string number = std::to_string(rank);
+    return run_program(
+        {"/bin/sh", "-c",
+         "OMPI_COMM_WORLD_RANK=" + number +
+             " OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=" + number +
+             " OMPI_COMM_WORLD_LOCAL_SIZE=2 '" + headroom().string() + "' " +
+             words},
+        folder_);
+  };
+  for (const std::string words : {"train --epcohs 3 --json", "trian", ""}) {
+    const ProgramResult first = refused_as(0, words);
+    EXPECT_EQ(first.exit_code, 2);
+    EXPECT_EQ(count_of(first.err, "\n"), 1u) << first.err;
+    const ProgramResult second = refused_as(1, words);
+    EXPECT_EQ(second.exit_code, 2);
+    EXPECT_EQ(second.err, "");
+    EXPECT_EQ(second.out, "");
+  }
+  // An address that nobody can reach is not waited for.
+  const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
+  EXPECT_EQ(lost.exit_code, 2);
+  EXPECT_LT(lost.seconds, 10);
+}
+
+TEST_F(Supervision, AnAddressWithoutAPortIsRefusedAtOnce) {
+  for (const std::string address : {"foo", "foo:", "127.0.0.1:0", ":29500"}) {
+    const ProgramResult run =
+        run_program({headroom(), "train", "--coordinator", address}, folder_);
+    EXPECT_EQ(run.exit_code, 2) << address;
+    EXPECT_THAT(run.err, HasSubstr("--coordinator " + address)) << address;
+    EXPECT_LT(run.seconds, 2) << address;
+  }
+}
+
+TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
+  const std::string program = "'" + headroom().string() + "' ";
+  for (const std::string words : {"plan --json", "plan", "--help"}) {
+    const ProgramResult run = run_program(
+        {"/bin/sh", "-c", program + words + " > /dev/full"}, folder_);
+    EXPECT_EQ(run.exit_code, 5) << words;
+    EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
+  }
+  // Nor does a refusal turn into another one.
+  EXPECT_EQ(run_program({"/bin/sh", "-c",
+                         program + "plan --batch 0 --json > /dev/full"},
+                        folder_)
+                .exit_code,
+            2);
+}
+
+TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
+  fs::remove(folder_ / "bin/headroom-worker");
+  const ProgramResult run =
+      run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
+                   "data=2,pipeline=2", "--bn-group", "2", "--json"},
+                  folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["world_size"], 4);
+  EXPECT_LT(run.seconds, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  const ProgramResult refused = run_program(
+      {headroom(), "plan", "--layout", "spatial=64", "--json"}, folder_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("64 ranks > 640 rows / 32 = 20 blocks"));
+  EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
+}
+
 TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run = run_program(train(), folder_);

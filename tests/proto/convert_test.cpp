@@ -21,6 +21,9 @@ Plan example_plan() {
   plan.micro_batch_size = 5;
   plan.batch_norm_group_size = 10;
   plan.reason = "because";
+  plan.zero_stage = 3;
+  plan.stage_begins = {0, 9};
+  plan.activation_policy = ActivationPolicy::kRecompute;
   return plan;
 }
 
@@ -72,6 +75,37 @@ TEST(Convert, AnUnknownBackendOrAMissingMicroBatchIsRefused) {
   message.set_batch_norm_group_size(std::numeric_limits<int64_t>::max());
   EXPECT_THAT([&] { from_wire(message); },
               ThrowsMessage<Error>(HasSubstr("batch_norm_group_size")));
+}
+
+TEST(Convert, AZeroStageAPolicyOrStagesThatAreNoneAreRefused) {
+  wire::Plan message = to_wire(example_plan());
+  message.set_zero_stage(4);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("zero_stage = 4")));
+  message.set_zero_stage(-1);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("zero_stage = -1")));
+  message = to_wire(example_plan());
+  message.clear_activation_policy();
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("activation_policy = 0")));
+  message = to_wire(example_plan());
+  message.add_stage_begins(12);
+  EXPECT_THAT(
+      [&] { from_wire(message); },
+      ThrowsMessage<Error>(HasSubstr("3 stages for a pipeline axis of 2")));
+  message = to_wire(example_plan());
+  message.set_stage_begins(1, 0);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(
+                  HasSubstr("stage 1 begins at row 0, the one before at 0")));
+  message.set_stage_begins(0, 3);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(
+                  HasSubstr("the first stage begins at row 3, not at 0")));
+  message = to_wire(example_plan());
+  message.set_stage_begins(1, std::numeric_limits<int64_t>::max());
+  EXPECT_THROW(from_wire(message), Error);
 }
 
 TEST(Convert, AnUndecidedBackendIsAProgrammersError) {

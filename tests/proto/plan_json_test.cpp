@@ -42,6 +42,11 @@ TEST(PlanJson, TheDocumentIsThis) {
   "backend": "gloo",
   "micro_batch_size": 8,
   "batch_norm_group_size": 16,
+  "zero_stage": 0,
+  "stage_begins": [
+    0
+  ],
+  "activation_policy": "keep",
   "reason": "asked"
 }
 )");
@@ -52,6 +57,24 @@ TEST(PlanJson, ComesBackAsItWas) {
             example_plan());
   EXPECT_EQ(plan_from_json(plan_to_compact_json(example_plan()), "plan.json"),
             example_plan());
+}
+
+TEST(PlanJson, TheLaterMembersComeBackToo) {
+  Plan plan = example_plan();
+  plan.layout.pipeline_parallel_size = 3;
+  plan.zero_stage = 3;
+  plan.stage_begins = {0, 7, 18};
+  plan.activation_policy = ActivationPolicy::kRecompute;
+  EXPECT_EQ(plan_from_json(plan_to_json(plan), "plan.json"), plan);
+}
+
+TEST(PlanJson, APlanOfAnEarlierVersionHasDefaults) {
+  const std::string text = changed([](nlohmann::json& plan) {
+    plan.erase("zero_stage");
+    plan.erase("stage_begins");
+    plan.erase("activation_policy");
+  });
+  EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
 }
 
 TEST(PlanJson, TheCompactFormIsOneLine) {
@@ -66,7 +89,7 @@ TEST(PlanJson, AReasonThatIsNotUtf8IsStillWritten) {
 
 TEST(PlanJson, MembersOfALaterBuildAreIgnored) {
   const std::string text =
-      changed([](nlohmann::json& plan) { plan["zero_stage"] = 3; });
+      changed([](nlohmann::json& plan) { plan["seconds"] = 3; });
   EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
 }
 
@@ -99,6 +122,18 @@ TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
           }),
           "not a whole number from 1 to 1024");
   refuses(changed([](auto& plan) { plan["backend"] = "auto"; }), "'auto'");
+  refuses(changed([](auto& plan) { plan["zero_stage"] = 4; }),
+          "'zero_stage' is 4, not a whole number from 0 to 3");
+  refuses(changed([](auto& plan) { plan["stage_begins"] = 0; }),
+          "'stage_begins' is 0, not a list of rows");
+  refuses(changed([](auto& plan) {
+            plan["stage_begins"] = {0, 4};
+          }),
+          "'stage_begins': 2 stages for a pipeline axis of 1");
+  refuses(changed([](auto& plan) { plan["stage_begins"] = {-1}; }),
+          "'stage_begins' is -1");
+  refuses(changed([](auto& plan) { plan["activation_policy"] = "lean"; }),
+          "'activation_policy' is \"lean\", not \"keep\" or \"recompute\"");
   refuses(changed([](auto& plan) { plan["reason"] = 1; }),
           "'reason' is 1, not a text");
 }

@@ -89,6 +89,14 @@ TEST(Layout, Refusals) {
             "[layout] --layout dta=2: there is no axis 'dta'; the axes are "
             "data, pipeline, spatial" +
                 remedy);
+  EXPECT_EQ(refusal("data=2,pipeline=2,data=2"),
+            "[layout] --layout data=2,pipeline=2,data=2: the axis data is "
+            "named twice" +
+                remedy);
+  EXPECT_EQ(refusal("data=65536,pipeline=65536,spatial=65536"),
+            "[layout] --layout data=65536,pipeline=65536,spatial=65536: more "
+            "than 65536 ranks" +
+                remedy);
   for (const char* number :
        {"", "0", "-1", "x", "2x", "1.5", "65537", "99999999999999999999"}) {
     EXPECT_EQ(refusal("data=" + std::string(number)),

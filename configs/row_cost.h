@@ -1,0 +1,48 @@
+// RowCost: what each row of a model table costs, known from the table alone:
+// parameters, multiply-adds and what is kept for backward.
+//
+// The coordinator cuts a model into pipeline stages without a tensor, so it
+// reads the same table as worker/model/row_factory and follows the same scaling
+// (repeats k > 1 become max(round(k * depth_multiple), 1), channels c become
+// ceil(c * width_multiple / m) * m). Only convolutions count as work: the other
+// operators are a few operations per element.
+//
+// Everything but the parameters grows with the image's area, so costs are per
+// pixel of one image: a map of stride s has 1 / s^2 cells per pixel.
+//
+// Errors: Error with the table's file:line:column.
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/model_table.h"
+
+namespace headroom {
+
+struct RowCost {
+  std::string module;       // "C3"
+  std::vector<int> inputs;  // rows it reads; -1: the image
+  int64_t channels = 0;     // of its output; Detect: of all levels together
+  int64_t stride = 1;       // pixels per cell of its output; Detect: largest
+  int64_t parameters = 0;
+  double multiply_adds_per_pixel = 0;
+  // Elements that stay until backward when everything is kept. A convolution
+  // block keeps its convolution's output and its own output, the next one's
+  // input; a map that only an addition or a concatenation reads is not kept,
+  // their result is. With c output channels, h = c / 2, n repeats, per cell:
+  //   Conv 2c · C3 4c + 2nc · Upsample, Concat c · Detect its outputs ·
+  //   SPPF, h of its input: 8h + 2c
+  double kept_elements_per_pixel = 0;
+  // 8-byte indices beside them: SPPF's three poolings, 3h per cell.
+  double kept_indices_per_pixel = 0;
+};
+
+std::vector<RowCost> row_costs(const ModelTable& table);
+
+// Of the rows' outputs: images are rounded up to a multiple of it.
+int64_t largest_stride(const std::vector<RowCost>& rows);
+
+}  // namespace headroom

@@ -1,0 +1,63 @@
+#include "coordinator/model_rows.h"
+
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "configs/model_table.h"
+#include "coordinator/planner.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+// A safetensors file begins with the length of its JSON header, 8 bytes, least
+// significant first.
+std::string model_in_header(const std::string& file) {
+  constexpr uint64_t kLongest = 100 << 20;
+  std::ifstream in(file, std::ios::binary);
+  unsigned char length_bytes[8] = {};
+  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
+  std::string header;
+  if (in && length <= kLongest) {
+    header.resize(length);
+    in.read(header.data(), static_cast<std::streamsize>(length));
+  }
+  const auto json = nlohmann::json::parse(header, nullptr, false);
+  if (!in || !json.is_object()) {
+    throw Error("weights", file + " is damaged or not a safetensors file",
+                "give a .safetensors file, or name the model: --cfg yolov5n");
+  }
+  const auto metadata = json.find("__metadata__");
+  if (metadata == json.end() || !metadata->is_object()) return "";
+  const auto model = metadata->find("model");
+  return model != metadata->end() && model->is_string()
+             ? model->get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+std::string model_of_run(const RunConfig& config) {
+  if (!config.cfg.empty()) return config.cfg;
+  if (config.weights.empty()) return "yolov5s";
+  const std::string model = model_in_header(config.weights);
+  if (model.empty()) {
+    throw Error("weights",
+                config.weights + " does not say which model it holds",
+                "name it, for example --cfg yolov5n");
+  }
+  return model;
+}
+
+std::vector<RowCost> model_rows(const RunConfig& config) {
+  return row_costs(load_model_table(model_of_run(config)));
+}
+
+std::vector<RowCost> rows_for_plan(const RunConfig& config) {
+  return plan_needs_rows(config) ? model_rows(config) : std::vector<RowCost>();
+}
+
+}  // namespace headroom

@@ -1,0 +1,300 @@
+#include "deploy/launch/plan_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "coordinator/model_rows.h"
+#include "deploy/launch/text_table.h"
+#include "parallel/pipeline/schedule.h"
+#include "proto/plan_json.h"
+
+namespace headroom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Cells = std::vector<std::vector<std::string>>;
+
+constexpr size_t kMostLines = 16;  // of a table; the JSON document has all
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+// Both ends are meant: "0-7", "3"; "none" when there is nothing.
+std::string range_text(int64_t begin, int64_t end) {
+  if (begin >= end) return "none";
+  return end == begin + 1 ? number(begin)
+                          : number(begin) + "-" + number(end - 1);
+}
+
+// 1,872,157 as "1.87 M".
+std::string millions(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f M", value / 1e6);
+  return text;
+}
+
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * part);
+  return text;
+}
+
+int64_t image_height(const PlanReport& report) {
+  return rounded_image_size(report.config.image_height,
+                            largest_stride(report.rows));
+}
+int64_t image_width(const PlanReport& report) {
+  return rounded_image_size(report.config.image_width,
+                            largest_stride(report.rows));
+}
+double pixels(const PlanReport& report) {
+  return static_cast<double>(image_height(report)) *
+         static_cast<double>(image_width(report));
+}
+
+double all_work(const PlanReport& report) {
+  double work = 0;
+  for (const StageShare& stage : report.stages) {
+    work += stage.multiply_adds_per_pixel;
+  }
+  return work;
+}
+
+// The ranks whose coordinates satisfy `belongs`, as ranges: "0-1, 4-5".
+template <typename Predicate>
+std::string ranks_text(const ParallelLayout& layout, const Predicate& belongs) {
+  std::string text;
+  int begin = -1;
+  for (int rank = 0; rank <= layout.world_size(); ++rank) {
+    const bool in =
+        rank < layout.world_size() && belongs(coordinates_of(layout, rank));
+    if (in && begin < 0) begin = rank;
+    if (!in && begin >= 0) {
+      text += (text.empty() ? "" : ", ") + range_text(begin, rank);
+      begin = -1;
+    }
+  }
+  return text;
+}
+
+// "4 of 2" or "4: 0-1, 2-3, 4-5, 6-6".
+std::string micro_batches_text(const BatchPart& part) {
+  const std::vector<SampleRange>& all = part.micro_batches;
+  const bool equal =
+      std::all_of(all.begin(), all.end(), [&](const SampleRange& range) {
+        return range.size() == all.front().size();
+      });
+  if (equal) return number(all.size()) + " of " + number(all.front().size());
+  std::string text = number(all.size()) + ":";
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == kMostLines) return text + ", ...";
+    text += (i == 0 ? " " : ", ") + range_text(all[i].begin, all[i].end);
+  }
+  return text;
+}
+
+std::string cut_table(Cells rows) {
+  const size_t size = rows.size();
+  if (size > kMostLines + 1) {
+    rows.resize(kMostLines + 1);
+    return text_table(rows) + "  ... " + number(size - kMostLines - 1) +
+           " more; --json has all\n";
+  }
+  return text_table(rows);
+}
+
+std::string stages_table(const PlanReport& report) {
+  Cells rows = {
+      {"stage", "rows", "parameters", "multiply-adds", "share", "ranks"}};
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    const StageShare& stage = report.stages[i];
+    rows.push_back(
+        {number(static_cast<int64_t>(i)), range_text(stage.begin, stage.end),
+         millions(static_cast<double>(stage.parameters)),
+         millions(stage.multiply_adds_per_pixel * pixels(report)),
+         percent(stage.multiply_adds_per_pixel / all_work(report)),
+         ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
+           return at.pipeline_stage == static_cast<int>(i);
+         })});
+  }
+  return cut_table(rows);
+}
+
+std::string samples_table(const PlanReport& report) {
+  Cells rows = {{"data rank", "samples", "micro-batches", "ranks"}};
+  for (size_t i = 0; i < report.parts.size(); ++i) {
+    const BatchPart& part = report.parts[i];
+    rows.push_back(
+        {number(static_cast<int64_t>(i)),
+         range_text(part.local.begin, part.local.end), micro_batches_text(part),
+         ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
+           return at.data_parallel_rank == static_cast<int>(i);
+         })});
+  }
+  return cut_table(rows);
+}
+
+// Stages overlap only where there are several micro-batches.
+std::string pipeline_note(const PlanReport& report) {
+  if (report.plan.layout.pipeline_parallel_size == 1 ||
+      report.parts.front().micro_batches.size() > 1) {
+    return "";
+  }
+  const int64_t group = report.plan.batch_norm_group_size;
+  return group < 4 ? ""
+                   : "one micro-batch: a stage works while the others wait; "
+                     "smaller groups, for example --bn-group " +
+                         number(group / 4) +
+                         " from the start of a run, make more of them\n";
+}
+
+std::string others_table(const PlanReport& report) {
+  Cells rows;
+  for (const LayoutAnswer& other : report.others) {
+    rows.push_back(
+        {to_string(other.layout),
+         other.refusal.empty() ? "possible" : "refused: " + other.refusal});
+  }
+  return cut_table(rows);
+}
+
+// All ways to write `world_size` as a product of three axes.
+std::vector<ParallelLayout> layouts_of(int world_size) {
+  std::vector<ParallelLayout> layouts;
+  for (int pipeline = 1; pipeline <= world_size; ++pipeline) {
+    if (world_size % pipeline != 0) continue;
+    const int rest = world_size / pipeline;
+    for (int spatial = 1; spatial <= rest; ++spatial) {
+      if (rest % spatial != 0) continue;
+      layouts.push_back({.pipeline_parallel_size = pipeline,
+                         .data_parallel_size = rest / spatial,
+                         .spatial_parallel_size = spatial});
+    }
+  }
+  return layouts;
+}
+
+std::string drawing(const PlanReport& report) {
+  return draw_schedule(
+      PipelineSchedule::k1F1B, report.plan.layout.pipeline_parallel_size,
+      static_cast<int64_t>(report.parts.front().micro_batches.size()));
+}
+
+Json range_json(const SampleRange& range) {
+  return Json::array({range.begin, range.end});
+}
+
+}  // namespace
+
+PlanReport make_plan_report(const RunConfig& config, int world_size,
+                            bool with_schedule) {
+  PlanReport report;
+  report.config = config;
+  report.model = std::filesystem::path(model_of_run(config)).stem().string();
+  report.rows = model_rows(config);
+  report.plan = plan_or_throw(config, world_size, report.rows);
+  report.stages = stage_shares(report.plan, report.rows);
+
+  const Plan& plan = report.plan;
+  const int64_t batch = config.global_batch_size;
+  const BatchCut cut = {batch, plan.layout.data_parallel_size,
+                        plan.micro_batch_size, plan.batch_norm_group_size};
+  const int64_t stride = largest_stride(report.rows);
+  const int64_t smallest_map =
+      (image_height(report) / stride) * (image_width(report) / stride);
+  for (int rank = 0; rank < plan.layout.data_parallel_size; ++rank) {
+    report.parts.push_back(part_of(cut, batch, smallest_map, rank));
+  }
+  report.groups =
+      batch_norm_groups(batch, plan.batch_norm_group_size, smallest_map);
+
+  for (const ParallelLayout& layout : layouts_of(world_size)) {
+    if (layout == plan.layout) continue;
+    RunConfig other = config;
+    other.layout = to_string(layout);
+    const PlanDecision decision = choose_plan(other, world_size, report.rows);
+    report.others.push_back({layout, decision.plan ? "" : decision.reason});
+  }
+  if (with_schedule) report.schedule = drawing(report);
+  return report;
+}
+
+std::string plan_report_text(const PlanReport& report) {
+  const RunConfig& config = report.config;
+  const Plan& plan = report.plan;
+  const int world_size = plan.layout.world_size();
+  std::string text =
+      "plan         " + plan.reason + "\n" + "model        " + report.model +
+      ", 80 classes assumed, " + number(image_height(report)) + " x " +
+      number(image_width(report)) + " pixels\n" + "layout       " +
+      to_string(plan.layout) + ": " + number(world_size) +
+      (world_size == 1 ? " process, " : " processes, ") +
+      to_string(plan.backend) + "\n" + "zero         " +
+      number(plan.zero_stage) + "\n" + "activations  " +
+      to_string(plan.activation_policy) + "\n" + "optimizer    " +
+      config.optimizer + "\n\n";
+  text += "Rows of the model, and multiply-adds of one image's forward\n" +
+          stages_table(report) + pipeline_note(report) + "\n";
+  text += "Samples of a full batch of " + number(config.global_batch_size) +
+          ", in " + number(static_cast<int64_t>(report.groups.size())) +
+          (report.groups.size() == 1 ? " batch-norm group of "
+                                     : " batch-norm groups of ") +
+          number(plan.batch_norm_group_size) + "\n" + samples_table(report);
+  if (!report.schedule.empty()) {
+    text += "\nSchedule, one column per time slot\n" + report.schedule;
+  }
+  if (!report.others.empty()) {
+    text += "\nOther layouts of " + number(world_size) + " processes\n" +
+            others_table(report);
+  }
+  return text;
+}
+
+std::string plan_report_json(const PlanReport& report) {
+  Json json;
+  json["exit_code"] = 0;
+  json["reason"] = report.plan.reason;
+  json["plan"] = Json::parse(plan_to_json(report.plan));
+  json["world_size"] = report.plan.layout.world_size();
+  json["model"] = report.model;
+  json["num_classes"] = 80;
+  json["image_height"] = image_height(report);
+  json["image_width"] = image_width(report);
+  json["global_batch_size"] = report.config.global_batch_size;
+  json["optimizer"] = report.config.optimizer;
+  for (const StageShare& stage : report.stages) {
+    json["stages"].push_back(
+        {{"rows", {stage.begin, stage.end}},
+         {"parameters", stage.parameters},
+         {"multiply_adds", stage.multiply_adds_per_pixel * pixels(report)},
+         {"share", stage.multiply_adds_per_pixel / all_work(report)}});
+  }
+  for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
+    const MeshCoordinates at = coordinates_of(report.plan.layout, rank);
+    const BatchPart& part =
+        report.parts.at(static_cast<size_t>(at.data_parallel_rank));
+    Json entry = {{"rank", rank},
+                  {"pipeline_stage", at.pipeline_stage},
+                  {"data_parallel_rank", at.data_parallel_rank},
+                  {"spatial_rank", at.spatial_rank},
+                  {"samples", range_json(part.local)}};
+    for (const SampleRange& range : part.micro_batches) {
+      entry["micro_batches"].push_back(range_json(range));
+    }
+    json["ranks"].push_back(entry);
+  }
+  for (const SampleRange& group : report.groups) {
+    json["batch_norm_groups"].push_back(range_json(group));
+  }
+  json["other_layouts"] = Json::array();
+  for (const LayoutAnswer& other : report.others) {
+    json["other_layouts"].push_back({{"layout", to_string(other.layout)},
+                                     {"admissible", other.refusal.empty()},
+                                     {"reason", other.refusal}});
+  }
+  if (!report.schedule.empty()) json["schedule"] = report.schedule;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom

@@ -1,0 +1,46 @@
+// What `headroom plan` says: the plan that train would use, why, and what it
+// comes to for each stage and each rank; for people, and as one JSON document.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "coordinator/planner.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// Another way to lay the same processes out.
+struct LayoutAnswer {
+  ParallelLayout layout;
+  std::string refusal;  // "": train would take it
+};
+
+struct PlanReport {
+  RunConfig config;
+  std::string model;  // "yolov5s"
+  Plan plan;
+  std::vector<RowCost> rows;
+  std::vector<StageShare> stages;
+  std::vector<BatchPart> parts;     // of a full batch, by data_parallel_rank
+  std::vector<SampleRange> groups;  // of a full batch
+  std::vector<LayoutAnswer> others;
+  std::string schedule;  // drawn, if it was asked for
+};
+
+// Everything follows from the request. Throws Error (exit 2 or 3) when train
+// would refuse it.
+PlanReport make_plan_report(const RunConfig& config, int world_size,
+                            bool with_schedule);
+
+std::string plan_report_text(const PlanReport& report);
+std::string plan_report_json(const PlanReport& report);
+
+}  // namespace headroom

@@ -1,0 +1,132 @@
+#include "deploy/launch/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+RunConfig config_of(const std::string& layout, int64_t group) {
+  RunConfig config;
+  config.cfg = "yolov5n";
+  config.layout = layout;
+  config.batch_norm_group_size = group;
+  return config;
+}
+
+TEST(PlanReport, TellsPeopleTheWholePlan) {
+  const PlanReport report =
+      make_plan_report(config_of("data=2,pipeline=2", 4), 4, true);
+  EXPECT_EQ(
+      plan_report_text(report),
+      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 7
+model        yolov5n, 80 classes assumed, 640 x 640 pixels
+layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
+zero         0
+activations  keep
+optimizer    SGD
+
+Rows of the model, and multiply-adds of one image's forward
+  stage  rows  parameters  multiply-adds  share  ranks
+  0      0-6   0.29 M      1081.34 M      48 %   0-1
+  1      7-24  1.58 M      1152.72 M      52 %   2-3
+
+Samples of a full batch of 16, in 4 batch-norm groups of 4
+  data rank  samples  micro-batches  ranks
+  0          0-7      2 of 4         0, 2
+  1          8-15     2 of 4         1, 3
+
+Schedule, one column per time slot
+stage 0  F0 F1 .  B0 .  B1
+stage 1  .  F0 B0 F1 B1 .
+
+Other layouts of 4 processes
+  data=4,pipeline=1,spatial=1  possible
+  data=2,pipeline=1,spatial=2  possible
+  data=1,pipeline=1,spatial=4  possible
+  data=1,pipeline=2,spatial=2  possible
+  data=1,pipeline=4,spatial=1  possible
+)");
+}
+
+TEST(PlanReport, SaysWhatTrainWouldRefuse) {
+  RunConfig config = config_of("data=4", 4);
+  config.image_height = 64;
+  config.micro_batch_size = 4;
+  const std::string text = plan_report_text(make_plan_report(config, 4, false));
+  EXPECT_THAT(text, HasSubstr("data=1,pipeline=1,spatial=4  refused: --layout "
+                              "spatial=4: an image is cut"));
+  EXPECT_THAT(text, HasSubstr("4 ranks > 64 rows / 32 = 2 blocks"));
+  EXPECT_THAT(text, Not(HasSubstr("Schedule")));
+}
+
+TEST(PlanReport, UnevenSharesAreListed) {
+  RunConfig config = config_of("data=3", 4);
+  config.micro_batch_size = 4;
+  const PlanReport report = make_plan_report(config, 3, false);
+  const std::string text = plan_report_text(report);
+  // Whole groups: four over three ranks.
+  EXPECT_THAT(text, HasSubstr("0          0-7      2 of 4"));
+  EXPECT_THAT(text, HasSubstr("1          8-11     2: 8-11, none"));
+  EXPECT_THAT(text, HasSubstr("2          12-15    2: 12-15, none"));
+}
+
+TEST(PlanReport, AStageThatWaitsForWantOfMicroBatchesIsSaid) {
+  const std::string note =
+      "one micro-batch: a stage works while the others wait; smaller groups, "
+      "for example --bn-group 4 from the start of a run, make more of them";
+  EXPECT_THAT(
+      plan_report_text(make_plan_report(config_of("pipeline=2", 0), 2, false)),
+      HasSubstr(note));
+  EXPECT_THAT(
+      plan_report_text(make_plan_report(config_of("pipeline=2", 4), 2, false)),
+      Not(HasSubstr("one micro-batch")));
+}
+
+TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
+  const Json json = Json::parse(plan_report_json(
+      make_plan_report(config_of("data=2,pipeline=2,spatial=2", 2), 8, true)));
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["plan"]["stage_begins"], Json({0, 7}));
+  EXPECT_EQ(json["plan"]["layout"]["spatial_parallel_size"], 2);
+  EXPECT_EQ(json["num_classes"], 80);
+  ASSERT_EQ(json["ranks"].size(), 8u);
+  const Json& last = json["ranks"][7];
+  EXPECT_EQ(last["pipeline_stage"], 1);
+  EXPECT_EQ(last["data_parallel_rank"], 1);
+  EXPECT_EQ(last["spatial_rank"], 1);
+  EXPECT_EQ(last["samples"], Json({8, 16}));
+  EXPECT_EQ(last["micro_batches"].size(), 4u);
+  EXPECT_EQ(json["batch_norm_groups"].size(), 8u);
+  EXPECT_EQ(json["stages"][1]["rows"], Json({7, 25}));
+  EXPECT_NEAR(json["stages"][0]["share"].get<double>() +
+                  json["stages"][1]["share"].get<double>(),
+              1, 1e-12);
+  EXPECT_THAT(json["schedule"].get<std::string>(), HasSubstr("stage 1"));
+  // 8 = 2 x 2 x 2 has ten ordered factorisations; one is the plan's.
+  EXPECT_EQ(json["other_layouts"].size(), 9u);
+}
+
+TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {
+  RunConfig config = config_of("data=64", 1);
+  config.global_batch_size = 64;
+  const PlanReport report = make_plan_report(config, 64, false);
+  EXPECT_THAT(plan_report_text(report),
+              HasSubstr("  ... 48 more; --json has all\n"));
+  EXPECT_EQ(Json::parse(plan_report_json(report))["ranks"].size(), 64u);
+}
+
+TEST(PlanReport, WhatTrainRefusesIsAnErrorHereToo) {
+  EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
+}
+
+}  // namespace
+}  // namespace headroom
