@@ -2,13 +2,13 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/spatial/halo_plan.h"
 
 namespace headroom {
 namespace {
@@ -21,16 +21,24 @@ at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
       like.options().memory_format(at::MemoryFormat::ChannelsLast));
 }
 
+// Rows of several samples are not one piece of memory: they are copied.
+at::Tensor one_piece(const at::Tensor& rows) {
+  return rows.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+int64_t elements_of_a_row(const HaloTask& task) {
+  return task.samples * task.channels * task.width;
+}
+
 // The messages of one exchange, each with the memory that it needs until done.
 // All memory is there before the first message leaves: a rank that runs out of
 // it has not begun the exchange.
 class Messages {
  public:
-  // Rows of several samples are not one piece of memory: they are copied.
+  // Both: one piece of memory.
   void send(const at::Tensor& rows, int peer) {
-    sends_.push_back({rows.contiguous(at::MemoryFormat::ChannelsLast), peer});
+    sends_.push_back({rows, peer});
   }
-  // REQUIRES: one piece of memory.
   void receive(const at::Tensor& rows, int peer) {
     receives_.push_back({rows, peer});
   }
@@ -74,9 +82,7 @@ RowWindow CommunicatorHaloExchange::window(int64_t local_rows) const {
 at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
                                              int64_t bottom,
                                              double beyond_edge) {
-  const HaloPlan plan = plan_halo(
-      partition_, partition_.rows_per_block(ranks_.rank(), x.size(kRows)),
-      ranks_.rank(), top, bottom);
+  const HaloPlan plan = this->plan(x.size(kRows), top, bottom);
   const at::Tensor halo = empty_rows(x, top + bottom);
   halo.narrow(kRows, 0, plan.rows_above_edge).fill_(beyond_edge);
   halo.narrow(kRows, top + bottom - plan.rows_below_edge, plan.rows_below_edge)
@@ -96,9 +102,9 @@ at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
     }
   }
   for (const HaloPiece& piece : plan.sends)
-    messages.send(
-        x.narrow(kRows, piece.rows.begin - plan.own.begin, piece.rows.size()),
-        piece.peer);
+    messages.send(one_piece(x.narrow(kRows, piece.rows.begin - plan.own.begin,
+                                     piece.rows.size())),
+                  piece.peer);
   messages.exchange(ranks_);
   for (const auto& [place, rows] : copies) place.copy_(rows);
   return halo;
@@ -106,9 +112,8 @@ at::Tensor CommunicatorHaloExchange::receive(const at::Tensor& x, int64_t top,
 
 void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
                                          const at::Tensor& dx, int64_t top) {
-  const HaloPlan plan = plan_halo(
-      partition_, partition_.rows_per_block(ranks_.rank(), dx.size(kRows)),
-      ranks_.rank(), top, dhalo.size(kRows) - top);
+  const HaloPlan plan =
+      this->plan(dx.size(kRows), top, dhalo.size(kRows) - top);
   if (dx.numel() == 0) return;
 
   Messages messages;
@@ -118,16 +123,52 @@ void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
     messages.receive(returned.back(), piece.peer);
   }
   for (const HaloPiece& piece : plan.receives)
-    messages.send(
-        dhalo.narrow(kRows, place_in_halo(plan, piece.rows.begin, top),
-                     piece.rows.size()),
-        piece.peer);
+    messages.send(one_piece(dhalo.narrow(
+                      kRows, place_in_halo(plan, piece.rows.begin, top),
+                      piece.rows.size())),
+                  piece.peer);
   messages.exchange(ranks_);
   for (size_t i = 0; i < returned.size(); ++i) {
     const RowRange& rows = plan.sends[i].rows;
     dx.narrow(kRows, rows.begin - plan.own.begin, rows.size())
         .add_(returned[i]);
   }
+}
+
+void CommunicatorHaloExchange::complete(const HaloTask& task,
+                                        const at::Tensor& zeros,
+                                        const at::Tensor& discard) {
+  const HaloPlan plan = this->plan(task.local_rows, task.top, task.bottom);
+  const int64_t row = elements_of_a_row(task);
+  if (row == 0) return;
+  Messages messages;
+  int64_t next = 0;
+  for (const HaloPiece& piece : task.gives_back ? plan.sends : plan.receives) {
+    const int64_t elements = piece.rows.size() * row;
+    messages.receive(discard.narrow(0, next, elements), piece.peer);
+    next += elements;
+  }
+  for (const HaloPiece& piece : task.gives_back ? plan.receives : plan.sends)
+    messages.send(zeros.narrow(0, 0, piece.rows.size() * row), piece.peer);
+  messages.exchange(ranks_);
+}
+
+int64_t CommunicatorHaloExchange::completion_elements(
+    const HaloTask& task) const {
+  const HaloPlan plan = this->plan(task.local_rows, task.top, task.bottom);
+  int64_t received = 0, largest_sent = 0;
+  for (const HaloPiece& piece : task.gives_back ? plan.sends : plan.receives)
+    received += piece.rows.size();
+  for (const HaloPiece& piece : task.gives_back ? plan.receives : plan.sends)
+    largest_sent = std::max(largest_sent, piece.rows.size());
+  return std::max(received, largest_sent) * elements_of_a_row(task);
+}
+
+HaloPlan CommunicatorHaloExchange::plan(int64_t local_rows, int64_t top,
+                                        int64_t bottom) const {
+  return plan_halo(partition_,
+                   partition_.rows_per_block(ranks_.rank(), local_rows),
+                   ranks_.rank(), top, bottom);
 }
 
 }  // namespace headroom

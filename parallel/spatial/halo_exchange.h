@@ -17,9 +17,21 @@
 
 #include "parallel/base/halo_exchange.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/spatial/halo_plan.h"
 #include "parallel/spatial/row_partition.h"
 
 namespace headroom {
+
+// One exchange of a map, by its sizes alone.
+struct HaloTask {
+  bool gives_back = false;  // give_back(), not receive()
+  int64_t samples = 0;
+  int64_t channels = 0;
+  int64_t local_rows = 0;
+  int64_t width = 0;
+  int64_t top = 0;
+  int64_t bottom = 0;
+};
 
 class CommunicatorHaloExchange final : public HaloExchange {
  public:
@@ -33,7 +45,16 @@ class CommunicatorHaloExchange final : public HaloExchange {
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
 
+  // Takes part in an exchange without a map: sends of `zeros`, throws away what
+  // comes into `discard`, both of completion_elements(task) or more. Allocates
+  // nothing.
+  void complete(const HaloTask& task, const at::Tensor& zeros,
+                const at::Tensor& discard);
+  int64_t completion_elements(const HaloTask& task) const;
+
  private:
+  HaloPlan plan(int64_t local_rows, int64_t top, int64_t bottom) const;
+
   Communicator& ranks_;
   RowPartition partition_;
 };

@@ -91,9 +91,10 @@ void expect_share(const std::string& model, int64_t size, int ranks,
   const Bytes whole = bytes_of_a_step(model, size, 1, 0);
   for (int rank = 0; rank < ranks; ++rank) {
     const Bytes part = bytes_of_a_step(model, size, ranks, rank);
-    std::printf("%s at %d px, rank %d of %d: keeps %.3f, peak %.3f\n",
-                model.c_str(), static_cast<int>(size), rank, ranks,
-                part.kept / whole.kept, part.peak / whole.peak);
+    std::printf(
+        "%s at %d px, rank %d of %d: keeps %.3f, peak %.3f of %.0f MB\n",
+        model.c_str(), static_cast<int>(size), rank, ranks,
+        part.kept / whole.kept, part.peak / whole.peak, whole.peak / 1e6);
     EXPECT_LE(part.kept, most * whole.kept) << "rank " << rank;
     EXPECT_LE(part.peak, most * whole.peak) << "rank " << rank;
   }

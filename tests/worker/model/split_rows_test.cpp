@@ -168,7 +168,8 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       }};
   for (const MakeRow& make : makes) {
     c.make = make;
-    const at::Tensor x = whole_input(c);
+    const at::Tensor x = whole_input(c), whole_out = run_whole(c).out;
+    const at::Tensor whole_dout = output_weights(whole_out);
     run_ranks(c.ranks, [&](int, Communicator& communicator) {
       BuiltMapRow once(c.make), again(c.make);
       SplitRank here(c, communicator, once.state);
@@ -176,7 +177,7 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       const at::Tensor first = once.row->apply(first_x, here.context);
       const int64_t forward_bytes = here.ranks.bytes();
       EXPECT_GT(forward_bytes, 0);
-      const at::Tensor dout = output_weights(first);
+      const at::Tensor dout = here.own(whole_dout, c);
       first.backward(dout);
       const int64_t step_bytes = here.ranks.bytes();
 

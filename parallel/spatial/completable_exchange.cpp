@@ -1,0 +1,120 @@
+#include "parallel/spatial/completable_exchange.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+using Kind = ExchangeStep::Kind;
+
+CompletableExchange::CompletableExchange(StatisticsExchange* statistics,
+                                         CommunicatorHaloExchange* halo,
+                                         const at::TensorOptions& map_options)
+    : statistics_(statistics), halo_(halo), map_options_(map_options) {}
+
+void CompletableExchange::begin(const std::vector<ExchangeStep>& list,
+                                const PassSize& size) {
+  list_ = list;
+  size_ = size;
+  num_done_ = 0;
+  int64_t most_values = 0, most_elements = 0;
+  for (const ExchangeStep& step : list) {
+    if (step.kind == Kind::kStatistics) {
+      HEADROOM_CHECK(statistics_ != nullptr, "a list with statistics");
+      most_values = std::max(most_values, num_values(step));
+    } else {
+      HEADROOM_CHECK(halo_ != nullptr, "a list with halo rows");
+      most_elements =
+          std::max(most_elements, halo_->completion_elements(task_of(step)));
+    }
+  }
+  if (static_cast<int64_t>(sums_.size()) < most_values)
+    sums_.resize(static_cast<std::size_t>(most_values));
+  if (!zeros_.defined() || zeros_.numel() < most_elements) {
+    zeros_ = at::zeros({most_elements}, map_options_);
+    discard_ = at::empty({most_elements}, map_options_);
+  }
+}
+
+void CompletableExchange::complete() {
+  for (; num_done_ < list_.size(); ++num_done_) {
+    const ExchangeStep& step = list_[num_done_];
+    if (step.kind == Kind::kStatistics) {
+      const auto count = static_cast<std::size_t>(num_values(step));
+      std::fill_n(sums_.begin(), count, 0.0);
+      statistics_->sum(std::span(sums_).first(count));
+    } else {
+      halo_->complete(task_of(step), zeros_, discard_);
+    }
+  }
+}
+
+void CompletableExchange::sum(std::span<double> values) {
+  const int64_t expected = num_values(expect(Kind::kStatistics));
+  HEADROOM_CHECK(static_cast<int64_t>(values.size()) == expected,
+                 std::to_string(values.size()) + " sums where the list has " +
+                     std::to_string(expected));
+  statistics_->sum(values);
+  ++num_done_;
+}
+
+RowWindow CompletableExchange::window(int64_t local_rows) const {
+  return halo_->window(local_rows);
+}
+
+at::Tensor CompletableExchange::receive(const at::Tensor& x, int64_t top,
+                                        int64_t bottom, double beyond_edge) {
+  expect_halo(Kind::kReceiveHalo, x, top, bottom);
+  at::Tensor halo = halo_->receive(x, top, bottom, beyond_edge);
+  ++num_done_;
+  return halo;
+}
+
+void CompletableExchange::give_back(const at::Tensor& dhalo,
+                                    const at::Tensor& dx, int64_t top) {
+  expect_halo(Kind::kGiveBackHalo, dx, top, dhalo.size(2) - top);
+  halo_->give_back(dhalo, dx, top);
+  ++num_done_;
+}
+
+HaloTask CompletableExchange::task_of(const ExchangeStep& step) const {
+  HaloTask task;
+  task.gives_back = step.kind == Kind::kGiveBackHalo;
+  task.samples = size_.samples;
+  task.channels = step.channels;
+  task.local_rows = step.rows_per_block * size_.own_row_blocks;
+  task.width = step.columns_per_block * size_.column_blocks;
+  task.top = step.top;
+  task.bottom = step.bottom;
+  return task;
+}
+
+int64_t CompletableExchange::num_values(const ExchangeStep& step) const {
+  return step.values * size_.num_groups;
+}
+
+const ExchangeStep& CompletableExchange::expect(Kind kind) const {
+  HEADROOM_CHECK(num_done_ < list_.size() && list_[num_done_].kind == kind,
+                 "exchange " + std::to_string(num_done_) +
+                     " is not the one in the list of " +
+                     std::to_string(list_.size()));
+  return list_[num_done_];
+}
+
+void CompletableExchange::expect_halo(Kind kind, const at::Tensor& map,
+                                      int64_t top, int64_t bottom) const {
+  const HaloTask task = task_of(expect(kind));
+  HEADROOM_CHECK(
+      map.sizes() == at::IntArrayRef({task.samples, task.channels,
+                                      task.local_rows, task.width}) &&
+          top == task.top && bottom == task.bottom,
+      "exchange " + std::to_string(num_done_) +
+          " is of another map than in the list");
+}
+
+}  // namespace headroom
