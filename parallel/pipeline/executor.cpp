@@ -1,6 +1,6 @@
 #include "parallel/pipeline/executor.h"
 
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -15,20 +15,23 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/pipeline/received_map.h"
+#include "parallel/pipeline/mailbox.h"
+#include "parallel/pipeline/stage_boundary.h"
 
 namespace headroom {
 namespace {
 
 using Kind = Instruction::Kind;
 using torch::autograd::Edge;
+using torch::autograd::impl::gradient_edge;
 
 // What a micro-batch leaves for its backward, beside autograd's graph. Edges
 // instead of tensors: a map that nothing saved is let go once it is sent.
 struct Held {
-  std::vector<Edge> outputs;  // invalid where no gradient is wanted
-  std::vector<std::shared_ptr<MapGradient>> received;
-  at::Tensor loss;  // on the last stage
+  Edge loss;               // on the last stage
+  std::vector<Edge> sent;  // invalid where no gradient is wanted
+  std::vector<std::shared_ptr<MapGradient>> sent_gradients;
+  std::vector<std::shared_ptr<MapGradient>> received_gradients;
 };
 
 class Step {
@@ -38,7 +41,8 @@ class Step {
       : mailbox_(mailbox),
         routes_(routes),
         is_last_stage_(is_last_stage),
-        work_(work) {}
+        work_(work),
+        one_(at::ones({}, mailbox.map_options())) {}
 
   void run() {
     const size_t count = mailbox_.list().size();
@@ -54,6 +58,7 @@ class Step {
   // In place of the instruction that failed and of those after it.
   void complete() {
     held_.clear();
+    mailbox_.start_completion();
     for (; current_ < mailbox_.list().size(); ++current_) {
       mailbox_.complete_receives(current_);
       work_.complete(instruction());
@@ -66,32 +71,24 @@ class Step {
     return mailbox_.list()[current_].instruction;
   }
 
-  void post_next_receives() {
-    if (current_ + 1 < mailbox_.list().size())
-      mailbox_.post_receives(current_ + 1);
-  }
-
   void forward() {
     Held held;
     std::vector<at::Tensor> maps;
     for (size_t i = 0; i < routes_.received.size(); ++i) {
-      held.received.push_back(std::make_shared<MapGradient>());
-      maps.push_back(
-          received_map(mailbox_.take(current_, i), held.received.back()));
+      held.received_gradients.push_back(std::make_shared<MapGradient>());
+      maps.push_back(received_map(mailbox_.take(current_, i),
+                                  held.received_gradients.back()));
     }
-    post_next_receives();
+    mailbox_.post_receives(current_ + 1);
     const int64_t micro_batch = instruction().micro_batch;
-    std::vector<at::Tensor> outputs =
+    const std::vector<at::Tensor> outputs =
         work_.forward(micro_batch, std::move(maps));
     check(outputs);
-    for (const at::Tensor& output : outputs)
-      held.outputs.push_back(output.requires_grad()
-                                 ? torch::autograd::impl::gradient_edge(output)
-                                 : Edge());
     if (is_last_stage_) {
-      held.loss = outputs.front();
+      if (outputs.front().requires_grad())
+        held.loss = gradient_edge(outputs.front());
     } else {
-      send(outputs);
+      send(outputs, held);
     }
     held_[micro_batch] = std::move(held);
   }
@@ -112,9 +109,12 @@ class Step {
     }
   }
 
-  void send(const std::vector<at::Tensor>& outputs) {
+  void send(const std::vector<at::Tensor>& outputs, Held& held) {
     size_t position = 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
+      held.sent_gradients.push_back(std::make_shared<MapGradient>());
+      const at::Tensor end = sent_map(outputs[i], held.sent_gradients.back());
+      held.sent.push_back(end.defined() ? gradient_edge(end) : Edge());
       const at::Tensor map =
           outputs[i].detach().contiguous(map_format(outputs[i].sizes()));
       for (size_t reader = 0; reader < routes_.sent[i].to.size(); ++reader)
@@ -124,43 +124,40 @@ class Step {
 
   void backward() {
     const int64_t micro_batch = instruction().micro_batch;
-    std::vector<at::Tensor> gradients = take_gradients(micro_batch);
-    post_next_receives();
-    work_.before_backward(micro_batch, current_ + 1 == mailbox_.list().size());
-    Held& held = held_.at(micro_batch);
-    std::vector<Edge> roots;
-    std::vector<at::Tensor> wanted;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!held.outputs[i].is_valid()) continue;
-      roots.push_back(std::move(held.outputs[i]));
-      wanted.push_back(std::move(gradients[i]));
-    }
-    if (!roots.empty())
-      torch::autograd::Engine::get_default_engine().execute(
-          roots, wanted, /*keep_graph=*/false, /*create_graph=*/false,
-          /*accumulate_grad=*/true);
-    // The graph and its memory go with the roots, before gradients are sent.
-    roots.clear();
-    wanted.clear();
-    const std::vector<std::shared_ptr<MapGradient>> received =
-        std::move(held.received);
+    Held held = std::move(held_.at(micro_batch));
     held_.erase(micro_batch);
-    for (size_t i = 0; i < received.size(); ++i)
-      mailbox_.send(current_, i, gradient_to_send(*received[i], i));
+    take_gradients(held);
+    mailbox_.post_receives(current_ + 1);
+    const bool is_last = current_ + 1 == mailbox_.list().size();
+    work_.before_backward(micro_batch, is_last);
+    run_backward(held);
+    for (size_t i = 0; i < held.received_gradients.size(); ++i)
+      mailbox_.send(current_, i,
+                    gradient_to_send(*held.received_gradients[i], i));
   }
 
-  // Of each output, summed over its readers in stage order.
-  std::vector<at::Tensor> take_gradients(int64_t micro_batch) {
-    if (is_last_stage_) return {at::ones_like(held_.at(micro_batch).loss)};
-    std::vector<at::Tensor> gradients;
+  // Of each sent map, summed over its readers in stage order.
+  void take_gradients(const Held& held) {
     size_t position = 0;
-    for (const SentMap& map : routes_.sent) {
+    for (size_t i = 0; i < routes_.sent.size(); ++i) {
       at::Tensor sum = mailbox_.take(current_, position++);
-      for (size_t reader = 1; reader < map.to.size(); ++reader)
+      for (size_t reader = 1; reader < routes_.sent[i].to.size(); ++reader)
         sum.add_(mailbox_.take(current_, position++));
-      gradients.push_back(std::move(sum));
+      held.sent_gradients[i]->value = std::move(sum);
     }
-    return gradients;
+  }
+
+  // The graph and what it saved end with this call: its roots were all there
+  // was left of it.
+  void run_backward(Held& held) {
+    std::vector<Edge> roots = std::move(held.sent);
+    if (is_last_stage_) roots.push_back(std::move(held.loss));
+    std::erase_if(roots, [](const Edge& root) { return !root.is_valid(); });
+    if (roots.empty()) return;
+    const std::vector<at::Tensor> ones(roots.size(), one_);
+    torch::autograd::Engine::get_default_engine().execute(
+        roots, ones, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true);
   }
 
   at::Tensor gradient_to_send(MapGradient& gradient, size_t i) {
@@ -178,9 +175,23 @@ class Step {
   const StageRoutes& routes_;
   const bool is_last_stage_;
   StageWork& work_;
+  const at::Tensor one_;          // a root's own gradient
   size_t current_ = 0;            // instruction
   std::map<int64_t, Held> held_;  // by micro-batch
 };
+
+// With all micro-batches let go this takes less than any step does.
+void complete(Step& step) {
+  try {
+    step.complete();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw Error("pipeline",
+                std::string("there is no memory to complete a step with: ") +
+                    error.what_without_backtrace(),
+                "use smaller micro-batches or more stages",
+                ExitCode::kResource);
+  }
+}
 
 }  // namespace
 
@@ -201,7 +212,7 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
       [&work](int64_t micro_batch, int row) {
         return work.map_sizes(micro_batch, row);
       },
-      map_options_, buffers_);
+      map_options_);
   Step step(mailbox, routes_, stage == num_stages - 1, work);
   std::exception_ptr failure;
   try {
@@ -209,7 +220,7 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
-  if (failure) step.complete();
+  if (failure) complete(step);
   mailbox.wait_for_sends();
   if (failure) std::rethrow_exception(failure);
 }

@@ -12,14 +12,14 @@
 // Between its forward and its backward a micro-batch holds what autograd saved
 // and nothing else; after its backward nothing.
 //
-// Ownership: borrows the communicator; keeps two buffers of the largest
-// message.
+// Ownership: borrows the communicator; holds nothing between steps.
 // Threads: one.
 // Errors: CommunicationError at once. c10::OutOfMemoryError after the step's
 // remaining messages have been exchanged, zeros for those sent, and
 // StageWork::complete was called for the remaining instructions: other stages
 // end their step, whose result is void, and the communicator stays usable. Any
-// other exception at once: the rank's leaving frees its peers.
+// other exception at once, an Error among them if there is no memory even for
+// that: the rank's leaving frees its peers.
 #pragma once
 
 #include <c10/core/TensorOptions.h>
@@ -27,7 +27,6 @@
 #include <cstdint>
 
 #include "parallel/collectives/communicator.h"
-#include "parallel/pipeline/mailbox.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/pipeline/stage_work.h"
@@ -49,7 +48,6 @@ class PipelineExecutor {
   const PipelineSchedule kind_;
   const StageRoutes routes_;
   const at::TensorOptions map_options_;
-  CompletionBuffers buffers_;
 };
 
 }  // namespace headroom

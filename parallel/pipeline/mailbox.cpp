@@ -17,35 +17,32 @@ at::MemoryFormat map_format(at::IntArrayRef sizes) {
 }
 
 Mailbox::Mailbox(Communicator& stages, std::vector<InstructionMessages> list,
-                 MapSizes map_sizes, const at::TensorOptions& map_options,
-                 CompletionBuffers& buffers)
+                 MapSizes map_sizes, const at::TensorOptions& map_options)
     : stages_(stages),
       list_(std::move(list)),
       map_sizes_(std::move(map_sizes)),
       map_options_(map_options),
-      buffers_(buffers),
       num_posted_(list_.size(), 0),
       num_taken_(list_.size(), 0),
-      num_sent_(list_.size(), 0) {
-  int64_t largest = 0;
-  for (size_t index = 0; index < list_.size(); ++index)
-    for (const auto* side : {&list_[index].receives, &list_[index].sends})
-      for (const StageMessage& message : *side)
-        largest = std::max(largest, elements(index, message));
-  if (buffers_.zeros.defined() && buffers_.zeros.numel() >= largest) return;
-  buffers_.zeros = at::zeros({largest}, map_options_);
-  buffers_.discard = at::zeros({largest}, map_options_);
-}
+      num_sent_(list_.size(), 0) {}
 
 void Mailbox::post_receives(size_t index) {
+  if (index >= list_.size()) return;
   const InstructionMessages& messages = list_[index];
+  int64_t discarded = 0;
   for (; num_posted_[index] < messages.receives.size(); ++num_posted_[index]) {
     const StageMessage& message = messages.receives[num_posted_[index]];
-    const std::vector<int64_t> sizes =
-        map_sizes_(messages.instruction.micro_batch, message.row);
     Receiving receiving;
-    receiving.map =
-        at::empty(sizes, map_options_.memory_format(map_format(sizes)));
+    if (discard_.defined()) {
+      const int64_t count = elements(index, message);
+      receiving.map = discard_.narrow(0, discarded, count);
+      discarded += count;
+    } else {
+      const std::vector<int64_t> sizes =
+          map_sizes_(messages.instruction.micro_batch, message.row);
+      receiving.map =
+          at::empty(sizes, map_options_.memory_format(map_format(sizes)));
+    }
     if (receiving.map.numel() > 0)
       receiving.work = stages_.recv_async(receiving.map, message.peer);
     receiving_.push_back(std::move(receiving));
@@ -60,7 +57,7 @@ at::Tensor Mailbox::take(size_t index, size_t position) {
   ++num_taken_[index];
   if (first.work != nullptr) {
     first.work->wait();
-    forget_sends_taken_before(list_[index].receives[position]);
+    let_go_of_sends(list_[index].receives[position]);
   }
   return std::move(first.map);
 }
@@ -77,22 +74,33 @@ void Mailbox::send(size_t index, size_t position, const at::Tensor& map) {
   ++num_sent_[index];
 }
 
-void Mailbox::complete_receives(size_t index) {
-  while (num_taken_[index] < num_posted_[index]) take(index, num_taken_[index]);
-  const std::vector<StageMessage>& receives = list_[index].receives;
-  for (; num_posted_[index] < receives.size(); ++num_posted_[index]) {
-    const StageMessage& message = receives[num_posted_[index]];
-    const int64_t count = elements(index, message);
-    if (count > 0)
-      stages_.recv(buffers_.discard.narrow(0, 0, count), message.peer);
+void Mailbox::start_completion() {
+  int64_t largest_send = 0, most_received = 0;
+  for (size_t index = 0; index < list_.size(); ++index) {
+    int64_t received = 0;
+    for (const StageMessage& message : list_[index].receives)
+      received += elements(index, message);
+    most_received = std::max(most_received, received);
+    for (const StageMessage& message : list_[index].sends)
+      largest_send = std::max(largest_send, elements(index, message));
   }
+  zeros_ = at::zeros({largest_send}, map_options_);
+  discard_ = at::zeros({most_received}, map_options_);
+}
+
+// The messages of the next instruction may use the same memory: those of this
+// one are all here.
+void Mailbox::complete_receives(size_t index) {
+  post_receives(index);
+  while (num_taken_[index] < num_posted_[index]) take(index, num_taken_[index]);
+  post_receives(index + 1);
 }
 
 void Mailbox::complete_sends(size_t index) {
   const std::vector<StageMessage>& sends = list_[index].sends;
   while (num_sent_[index] < sends.size()) {
     const int64_t count = elements(index, sends[num_sent_[index]]);
-    send(index, num_sent_[index], buffers_.zeros.narrow(0, 0, count));
+    send(index, num_sent_[index], zeros_.narrow(0, 0, count));
   }
 }
 
@@ -109,13 +117,13 @@ int64_t Mailbox::elements(size_t index, const StageMessage& message) const {
   return count;
 }
 
-void Mailbox::forget_sends_taken_before(const StageMessage& arrived) {
+void Mailbox::let_go_of_sends(const StageMessage& arrived) {
   sending_.remove_if([&arrived](const Sending& sending) {
-    const bool is_taken =
+    const bool is_posted =
         sending.message.peer == arrived.peer &&
-        sending.message.peer_instruction <= arrived.peer_instruction;
-    if (is_taken) sending.work->wait();
-    return is_taken;
+        sending.message.peer_instruction <= arrived.peer_instruction + 1;
+    if (is_posted) sending.work->wait();
+    return is_posted;
   });
 }
 

@@ -1,12 +1,14 @@
 // Mailbox: the messages of one stage during one step, sent and received.
 //
-// Sends never block: each is waited for once a message has come back that its
-// receiver can only have sent after taking it (step_messages.h), the rest at
-// the end of the step. Receives are posted ahead, in order. A message without
-// elements is not sent, and received as an empty tensor.
+// Sends never block. A send is waited for, and its map let go, once a message
+// has come back that the peer sent after it had posted the receive: a stage
+// posts the receives of its next instruction before it computes one, so a
+// message of its instruction i vouches for those of instructions up to i + 1.
+// The rest is waited for at the end of the step. A message without elements is
+// not sent, and received as an empty tensor.
 //
 // A stage that failed completes what is left: it sends zeros and throws away
-// what it receives, into buffers that are allocated before the step.
+// what it receives.
 //
 // Ownership: borrows all it is given, for one step.
 // Threads: one.
@@ -27,12 +29,6 @@
 
 namespace headroom {
 
-// Kept from step to step; grow to the largest message.
-struct CompletionBuffers {
-  at::Tensor zeros;    // sent
-  at::Tensor discard;  // received into
-};
-
 // The memory format in which maps of these sizes travel.
 at::MemoryFormat map_format(at::IntArrayRef sizes);
 
@@ -42,13 +38,13 @@ class Mailbox {
       std::function<std::vector<int64_t>(int64_t micro_batch, int row)>;
 
   Mailbox(Communicator& stages, std::vector<InstructionMessages> list,
-          MapSizes map_sizes, const at::TensorOptions& map_options,
-          CompletionBuffers& buffers);
+          MapSizes map_sizes, const at::TensorOptions& map_options);
 
   const std::vector<InstructionMessages>& list() const { return list_; }
   const at::TensorOptions& map_options() const { return map_options_; }
 
-  // Begins to receive the messages of instruction `index`, if it has not yet.
+  // Begins to receive the messages of instruction `index`, if it has not yet
+  // and if there is one.
   void post_receives(size_t index);
   // Message `position` of instruction `index`, once it is here.
   // REQUIRES: its receives posted; messages are taken in order.
@@ -58,7 +54,10 @@ class Mailbox {
   // not change any more.
   void send(size_t index, size_t position, const at::Tensor& map);
 
-  // What is left of the instruction's messages after a failure.
+  // After a failure: from here on messages are completed, in place of what is
+  // left of each instruction. Allocates one map to send and the maps that one
+  // instruction receives.
+  void start_completion();
   void complete_receives(size_t index);
   void complete_sends(size_t index);
 
@@ -76,18 +75,19 @@ class Mailbox {
   };
 
   int64_t elements(size_t index, const StageMessage& message) const;
-  void forget_sends_taken_before(const StageMessage& arrived);
+  void let_go_of_sends(const StageMessage& arrived);
 
   Communicator& stages_;
   const std::vector<InstructionMessages> list_;
   const MapSizes map_sizes_;
   const at::TensorOptions map_options_;
-  CompletionBuffers& buffers_;
   std::vector<size_t> num_posted_;  // receives per instruction
   std::vector<size_t> num_taken_;   // of those posted
   std::vector<size_t> num_sent_;
   std::list<Receiving> receiving_;  // posted and not taken, in order
   std::list<Sending> sending_;
+  // Once completing: what is sent, and where is received.
+  at::Tensor zeros_, discard_;
 };
 
 }  // namespace headroom

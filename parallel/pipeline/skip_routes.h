@@ -43,12 +43,13 @@ struct StageRoutes {
 };
 
 // Routes of every stage. inputs[row]: the rows it reads, or -1.
-// first_rows[stage]: the stage's first row; first_rows[0] is 0, the rest rise.
+// stage_begins[stage]: the stage's first row; stage_begins[0] is 0, the rest
+// rise.
 std::vector<StageRoutes> skip_routes(
     const std::vector<std::vector<int>>& inputs,
-    const std::vector<int>& first_rows);
+    const std::vector<int64_t>& stage_begins);
 
-// The stage that holds `row`. REQUIRES: row >= 0, first_rows as above.
-int stage_of_row(const std::vector<int>& first_rows, int row);
+// The stage that holds `row`. REQUIRES: row >= 0, stage_begins as above.
+int stage_of_row(const std::vector<int64_t>& stage_begins, int row);
 
 }  // namespace headroom

@@ -4,10 +4,6 @@
 // (its row) and by the other stage. Maps go forward, their gradients back, the
 // same rows in the same order, so that both ends of a pair agree.
 //
-// Also when a message has surely arrived: a stage runs its list in order, so
-// whatever it sends in instruction i tells that it has taken all messages of
-// its instructions up to i.
-//
 // Threads: values and pure functions.
 #pragma once
 

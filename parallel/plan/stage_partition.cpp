@@ -29,6 +29,7 @@ class Partitioner {
         num_rows_(static_cast<int>(request.rows.size())),
         num_stages_(static_cast<int>(request.in_flight.size())),
         parts_(request.rows.size() * (request.rows.size() + 1)) {
+    HEADROOM_CHECK(num_stages_ > 0, "a pipeline without stages");
     for (int begin = 0; begin < num_rows_; ++begin) add_parts_from(begin);
   }
 
@@ -41,15 +42,15 @@ class Partitioner {
   }
 
   // The cuts with the fewest bytes received, no stage above `largest_cost`.
-  std::vector<int> cuts(double largest_cost) const {
+  std::vector<int64_t> cuts(double largest_cost) const {
     const auto join = [](double rest, const Part& part) {
       return rest + static_cast<double>(part.received_bytes);
     };
     const std::vector<std::vector<double>> best = solve(join, largest_cost);
-    std::vector<int> first_rows;
+    std::vector<int64_t> stage_begins;
     int begin = 0;
     for (int stage = 0; stage < num_stages_; ++stage) {
-      first_rows.push_back(begin);
+      stage_begins.push_back(begin);
       int end = begin + 1;
       while (!(fits(stage, begin, end, largest_cost) &&
                join(best[at(stage + 1)][at(end)], part(begin, end)) ==
@@ -57,7 +58,7 @@ class Partitioner {
         ++end;
       begin = end;
     }
-    return first_rows;
+    return stage_begins;
   }
 
   const Part& part(int begin, int end) const {
@@ -71,7 +72,7 @@ class Partitioner {
   }
 
   // The least that the fullest stage of any partition needs.
-  int64_t smallest_limit() const {
+  std::optional<int64_t> smallest_limit() const {
     std::vector<int64_t> next(at(num_rows_ + 1), kNever);
     next.back() = 0;
     for (int stage = num_stages_ - 1; stage >= 0; --stage) {
@@ -84,6 +85,7 @@ class Partitioner {
                          std::max(next[at(end)], bytes(stage, begin, end)));
       next = std::move(now);
     }
+    if (next.front() == kNever) return std::nullopt;
     return next.front();
   }
 
@@ -151,7 +153,7 @@ class Partitioner {
   std::vector<Part> parts_;  // [begin][end]
 };
 
-std::string rows_text(int begin, int end) {
+std::string rows_text(int64_t begin, int64_t end) {
   return end - begin == 1 ? "row " + std::to_string(begin)
                           : "rows " + std::to_string(begin) + " to " +
                                 std::to_string(end - 1);
@@ -162,7 +164,7 @@ std::string rows_text(int begin, int end) {
 PartitionDecision partition_stages(const PartitionRequest& request) {
   const int num_rows = static_cast<int>(request.rows.size());
   const int num_stages = static_cast<int>(request.in_flight.size());
-  HEADROOM_CHECK(num_stages > 0, "a pipeline without stages");
+  const Partitioner partitioner(request);
   const auto with_parameters =
       std::count_if(request.rows.begin(), request.rows.end(),
                     [](const PartitionRow& row) { return row.has_parameters; });
@@ -172,45 +174,46 @@ PartitionDecision partition_stages(const PartitionRequest& request) {
                               std::to_string(num_rows) +
                               " rows have parameters"};
 
-  const Partitioner partitioner(request);
   const double largest_cost = partitioner.smallest_largest_cost();
   if (largest_cost == kInfinity)
     return {std::nullopt, "no cut into " + std::to_string(num_stages) +
                               " stages keeps every stage within " +
                               format_bytes(*request.memory_limit_bytes) +
                               ": the fullest needs at least " +
-                              format_bytes(partitioner.smallest_limit())};
+                              format_bytes(*partitioner.smallest_limit())};
 
   StagePartition partition;
-  partition.first_rows = partitioner.cuts(largest_cost);
+  partition.stage_begins = partitioner.cuts(largest_cost);
+  std::vector<int64_t> ends(partition.stage_begins.begin() + 1,
+                            partition.stage_begins.end());
+  ends.push_back(num_rows);
   double total = 0;
-  int slowest = 0;
-  for (int stage = 0; stage < num_stages; ++stage) {
-    const auto index = static_cast<size_t>(stage);
-    const int begin = partition.first_rows[index];
-    const int end =
-        stage + 1 < num_stages ? partition.first_rows[index + 1] : num_rows;
+  size_t slowest = 0;
+  for (size_t stage = 0; stage < ends.size(); ++stage) {
+    const int begin = static_cast<int>(partition.stage_begins[stage]);
+    const int end = static_cast<int>(ends[stage]);
     partition.stage_costs.push_back(partitioner.part(begin, end).cost);
-    partition.stage_bytes.push_back(partitioner.bytes(stage, begin, end));
+    partition.stage_bytes.push_back(
+        partitioner.bytes(static_cast<int>(stage), begin, end));
     total += partition.stage_costs.back();
-    if (partition.stage_costs.back() >
-        partition.stage_costs[static_cast<size_t>(slowest)])
+    if (partition.stage_costs.back() > partition.stage_costs[slowest])
       slowest = stage;
   }
-  const auto index = static_cast<size_t>(slowest);
-  const int begin = partition.first_rows[index];
-  const int end =
-      slowest + 1 < num_stages ? partition.first_rows[index + 1] : num_rows;
   const double percent =
-      total > 0 ? 100 * partition.stage_costs[index] / total : 0;
-  std::string reason = "stage " + std::to_string(slowest) + " of " +
-                       std::to_string(num_stages) + ", " +
-                       rows_text(begin, end) + ", decides with " +
-                       std::to_string(std::lround(percent)) + " % of the work";
+      total > 0 ? 100 * partition.stage_costs[slowest] / total : 0;
+  std::string reason =
+      "stage " + std::to_string(slowest) + " of " + std::to_string(num_stages) +
+      ", " + rows_text(partition.stage_begins[slowest], ends[slowest]) +
+      ", decides with " + std::to_string(std::lround(percent)) +
+      " % of the work";
   if (request.memory_limit_bytes)
     reason +=
         ", every stage within " + format_bytes(*request.memory_limit_bytes);
   return {std::move(partition), std::move(reason)};
+}
+
+std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request) {
+  return Partitioner(request).smallest_limit();
 }
 
 }  // namespace headroom

@@ -40,7 +40,7 @@ struct PartitionRequest {
 };
 
 struct StagePartition {
-  std::vector<int> first_rows;  // of each stage
+  std::vector<int64_t> stage_begins;  // of each stage
   std::vector<double> stage_costs;
   std::vector<int64_t> stage_bytes;
 };
@@ -52,5 +52,10 @@ struct PartitionDecision {
 
 // REQUIRES: costs and bytes are not negative; rows read earlier rows.
 PartitionDecision partition_stages(const PartitionRequest& request);
+
+// The least memory_limit_bytes under which there is a partition: what the
+// fullest stage takes when the fullest stage is made as small as it can be.
+// Nothing if too few rows have parameters.
+std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
 }  // namespace headroom

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "parallel/base/check.h"
-#include "parallel/pipeline/received_map.h"
+#include "parallel/pipeline/stage_boundary.h"
 #include "tests/parallel/pipeline/toy_stage.h"
 #include "tests/support/run_ranks.h"
 
@@ -23,13 +23,14 @@ using Kind = Instruction::Kind;
 
 // YOLOv5's shape in small: skips over one and over two cuts, one map for two
 // later stages.
-RandomPipeline neck(std::vector<int> first_rows, int64_t num_micro_batches,
+RandomPipeline neck(std::vector<int64_t> stage_begins,
+                    int64_t num_micro_batches,
                     PipelineSchedule kind = PipelineSchedule::k1F1B) {
   RandomPipeline pipeline;
   pipeline.kind = kind;
   pipeline.num_micro_batches = num_micro_batches;
   pipeline.inputs = {{-1}, {0}, {1}, {2}, {3}, {4, 1}, {5, 2}, {6, 3, 1}};
-  pipeline.first_rows = std::move(first_rows);
+  pipeline.stage_begins = std::move(stage_begins);
   return pipeline;
 }
 
@@ -81,10 +82,11 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
 
 TEST(Executor, GradientsAreThoseOfOneProcess) {
   for (const auto kind : {PipelineSchedule::k1F1B, PipelineSchedule::kGPipe})
-    for (const std::vector<int>& first_rows : std::vector<std::vector<int>>{
+    for (const std::vector<int64_t>& stage_begins :
+         std::vector<std::vector<int64_t>>{
              {0}, {0, 3}, {0, 2, 5}, {0, 2, 4, 7}, {0, 1, 3, 5, 6}})
       for (const int64_t num_micro_batches : {1, 2, 5})
-        expect_equal_to_one_process(neck(first_rows, num_micro_batches, kind),
+        expect_equal_to_one_process(neck(stage_begins, num_micro_batches, kind),
                                     7, false);
 }
 
@@ -180,6 +182,41 @@ TEST(Executor, AStageWithoutMemoryCompletesTheStepAndTheNextOneIsRight) {
   }
 }
 
+// Any other error leaves at once; the others see a peer that is gone.
+TEST(Executor, AStageThatLeavesFreesTheOthers) {
+  const RandomPipeline pipeline = neck({0, 2, 5}, 4);
+  const ToyBatch batch = toy_batch(2, 4, false);
+  class Leaving final : public ToyStage {
+   public:
+    using ToyStage::ToyStage;
+    void before_backward(int64_t, bool) override {
+      throw Error("test", "a broken stage", "none");
+    }
+  };
+  std::mutex mutex;
+  int num_freed = 0;
+  EXPECT_THROW(run_ranks(3,
+                         [&](int rank, Communicator& communicator) {
+                           const auto weights = toy_weights(2, 8);
+                           ToyStage whole(pipeline, rank, batch, weights);
+                           Leaving leaving(pipeline, rank, batch, weights);
+                           PipelineExecutor executor(
+                               communicator, pipeline.kind, whole.routes(),
+                               at::kDouble);
+                           try {
+                             if (rank == 1)
+                               executor.run(4, leaving);
+                             else
+                               executor.run(4, whole);
+                           } catch (const CommunicationError&) {
+                             const std::lock_guard<std::mutex> lock(mutex);
+                             ++num_freed;
+                           }
+                         }),
+               Error);
+  EXPECT_EQ(num_freed, 2);
+}
+
 class WrongStage final : public StageWork {
  public:
   std::vector<at::Tensor> forward(int64_t, std::vector<at::Tensor>) override {
@@ -198,7 +235,7 @@ TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
 }
 
 // A map that is only concatenated is not kept for backward.
-TEST(ReceivedMap, IsLetGoUnlessAutogradSavedIt) {
+TEST(StageBoundary, AReceivedMapIsLetGoUnlessAutogradSavedIt) {
   for (const bool is_saved : {false, true}) {
     const auto gradient = std::make_shared<MapGradient>();
     const at::Tensor other = at::ones({1, 2, 2, 2}, at::kDouble);
@@ -217,12 +254,24 @@ TEST(ReceivedMap, IsLetGoUnlessAutogradSavedIt) {
   }
 }
 
-TEST(ReceivedMap, SumsOverItsReaders) {
+TEST(StageBoundary, AReceivedMapSumsOverItsReaders) {
   const auto gradient = std::make_shared<MapGradient>();
   const at::Tensor map =
       received_map(at::ones({1, 1, 2, 2}, at::kDouble), gradient);
   (map * 2 + map * 3).sum().backward();
   EXPECT_EQ(gradient->value.sum().item<double>(), 20);
+}
+
+TEST(StageBoundary, ASentMapGivesItsGradientAway) {
+  const at::Tensor weight = at::ones({3}, at::kDouble).set_requires_grad(true);
+  const auto gradient = std::make_shared<MapGradient>();
+  const at::Tensor end = sent_map(weight * 2, gradient);
+  EXPECT_EQ(end.numel(), 1);
+  gradient->value = at::ones({3}, at::kDouble) * 5;
+  end.backward();
+  EXPECT_FALSE(gradient->value.defined());
+  EXPECT_EQ(weight.grad().sum().item<double>(), 30);
+  EXPECT_FALSE(sent_map(at::ones({3}, at::kDouble), gradient).defined());
 }
 
 }  // namespace

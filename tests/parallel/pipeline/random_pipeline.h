@@ -15,9 +15,9 @@ struct RandomPipeline {
   PipelineSchedule kind = PipelineSchedule::k1F1B;
   int64_t num_micro_batches = 1;
   std::vector<std::vector<int>> inputs;
-  std::vector<int> first_rows;
+  std::vector<int64_t> stage_begins;
 
-  int num_stages() const { return static_cast<int>(first_rows.size()); }
+  int num_stages() const { return static_cast<int>(stage_begins.size()); }
 };
 
 // 1 to 5 stages, 1 to 7 micro-batches, up to 14 rows. Every row but the first
@@ -55,7 +55,7 @@ inline RandomPipeline random_pipeline(uint32_t seed) {
   std::set<int> cuts = {0};
   while (static_cast<int>(cuts.size()) < num_stages)
     cuts.insert(draw(1, num_rows - 1));
-  pipeline.first_rows.assign(cuts.begin(), cuts.end());
+  pipeline.stage_begins.assign(cuts.begin(), cuts.end());
   return pipeline;
 }
 

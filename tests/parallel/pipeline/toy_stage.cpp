@@ -79,12 +79,12 @@ ToyStage::ToyStage(const RandomPipeline& pipeline, int stage,
     : pipeline_(pipeline),
       batch_(batch),
       weights_(std::move(weights)),
-      routes_(skip_routes(pipeline.inputs, pipeline.first_rows)
+      routes_(skip_routes(pipeline.inputs, pipeline.stage_begins)
                   .at(static_cast<size_t>(stage))) {
   const auto index = static_cast<size_t>(stage);
-  begin_ = pipeline.first_rows[index];
-  end_ = index + 1 < pipeline.first_rows.size()
-             ? pipeline.first_rows[index + 1]
+  begin_ = pipeline.stage_begins[index];
+  end_ = index + 1 < pipeline.stage_begins.size()
+             ? pipeline.stage_begins[index + 1]
              : static_cast<int>(pipeline.inputs.size());
 }
 

@@ -25,7 +25,7 @@ PartitionRequest chain(const std::vector<double>& costs, size_t num_stages) {
 TEST(StagePartition, MinimisesTheSlowestStage) {
   const auto decision = partition_stages(chain({4, 1, 1, 3, 2, 1}, 3));
   ASSERT_TRUE(decision.partition);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 1, 4}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 4}));
   EXPECT_EQ(decision.partition->stage_costs, (std::vector<double>{4, 5, 3}));
   EXPECT_EQ(decision.reason,
             "stage 1 of 3, rows 1 to 3, decides with 42 % of the work");
@@ -34,7 +34,7 @@ TEST(StagePartition, MinimisesTheSlowestStage) {
 TEST(StagePartition, OneStageTakesAll) {
   const auto decision = partition_stages(chain({1, 2}, 1));
   ASSERT_TRUE(decision.partition);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0}));
   EXPECT_EQ(decision.reason,
             "stage 0 of 1, rows 0 to 1, decides with 100 % of the work");
 }
@@ -45,7 +45,7 @@ TEST(StagePartition, EveryStageGetsParameters) {
   request.rows[3].has_parameters = false;
   const auto decision = partition_stages(request);
   ASSERT_TRUE(decision.partition);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 1}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
 }
 
 TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
@@ -54,15 +54,15 @@ TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
   request.rows[1].map_bytes = 20;
   request.rows[2].map_bytes = 10;
   auto decision = partition_stages(request);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 1, 3}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 3}));
 
   request = chain({1, 0, 1}, 2);
   decision = partition_stages(request);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 1}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
   request.rows[0].map_bytes = 2;
   request.rows[1].map_bytes = 1;
   decision = partition_stages(request);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 2}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
 }
 
 // Skips held by the reading stage count, once, for every micro-batch in flight.
@@ -77,7 +77,7 @@ TEST(StagePartition, BytesOfAStage) {
   request.rows[2].inputs = {1, 0};
   request.rows[3].inputs = {2, 0};
   const auto decision = partition_stages(request);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 2}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(decision.partition->stage_bytes,
             (std::vector<int64_t>{200 + 2 * 20, 200 + 20 + 2}));
 }
@@ -90,7 +90,7 @@ TEST(StagePartition, TheMemoryLimitMovesTheCut) {
   request.memory_limit_bytes = 5 * 1024;
   const auto decision = partition_stages(request);
   ASSERT_TRUE(decision.partition);
-  EXPECT_EQ(decision.partition->first_rows, (std::vector<int>{0, 1}));
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(decision.reason,
             "stage 1 of 2, rows 1 to 3, decides with 75 % of the work, every "
             "stage within 5 KiB");
@@ -166,6 +166,17 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
   return best;
 }
 
+// With it there is a partition, with a byte less there is none.
+void expect_smallest_limit(PartitionRequest request) {
+  const std::optional<int64_t> limit = smallest_memory_limit(request);
+  request.memory_limit_bytes = limit;
+  EXPECT_EQ(best_by_trying(request).has_value(), limit.has_value());
+  EXPECT_EQ(partition_stages(request).partition.has_value(), limit.has_value());
+  if (!limit) return;
+  request.memory_limit_bytes = *limit - 1;
+  EXPECT_FALSE(best_by_trying(request));
+}
+
 TEST(StagePartition, IsTheBestOfAllCuts) {
   int num_refused = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
@@ -194,6 +205,7 @@ TEST(StagePartition, IsTheBestOfAllCuts) {
     const std::optional<double> best = best_by_trying(request);
     ASSERT_EQ(decision.partition.has_value(), best.has_value())
         << "seed " << seed << ": " << decision.reason;
+    expect_smallest_limit(request);
     if (!best) {
       ++num_refused;
       continue;
