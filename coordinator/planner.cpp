@@ -165,8 +165,7 @@ Check set_stages(const RunConfig& config, const std::vector<RowCost>& rows,
   if (!decision.partition) {
     return Refusal{decision.reason, "use fewer pipeline stages"};
   }
-  const std::vector<int>& first = decision.partition->first_rows;
-  plan.stage_begins.assign(first.begin(), first.end());
+  plan.stage_begins = decision.partition->stage_begins;
   return std::nullopt;
 }
 
