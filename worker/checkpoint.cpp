@@ -1,17 +1,22 @@
 #include "worker/checkpoint.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "worker/gather.h"
 #include "worker/model/atomic_file.h"
 #include "worker/model/file_digest.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/safetensors_stream.h"
+#include "worker/state_stream.h"
 
 namespace headroom {
 namespace {
@@ -45,10 +50,6 @@ std::vector<Folder> step_folders(const fs::path& checkpoints) {
   std::sort(folders.begin(), folders.end(),
             [](const Folder& a, const Folder& b) { return a.step > b.step; });
   return folders;
-}
-
-std::string entry_name(const TrainingState::Buffer& buffer, size_t slot) {
-  return buffer.name + "." + buffer.arena->slots()[slot].name;
 }
 
 Json counters_to_json(const TrainingCounters& counters) {
@@ -119,45 +120,68 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
-void load_folder(const fs::path& folder, TrainingState& state) {
-  const Json manifest = read_manifest(folder);
-  const fs::path file = folder / kState;
-  const std::map<std::string, at::Tensor> tensors =
-      read_safetensors(file).tensors;
+std::map<std::string, const SafetensorsEntry*> by_name(
+    const SafetensorsReader& reader) {
+  std::map<std::string, const SafetensorsEntry*> entries;
+  for (const SafetensorsEntry& entry : reader.header().entries) {
+    entries[entry.name] = &entry;
+  }
+  return entries;
+}
 
-  // Everything is looked at before anything is changed.
+// Everything of the state, under "<buffer>.<name>".
+StateStream stream_of(TrainingState& state, Mesh* mesh) {
+  StateStream stream(mesh);
   for (const TrainingState::Buffer& buffer : state.buffers()) {
-    for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
-      const std::string name = entry_name(buffer, slot);
-      const at::Tensor target = buffer.arena->view(slot, *buffer.flat);
-      const auto found = tensors.find(name);
-      if (found == tensors.end()) {
-        throw damaged(
-            file, "does not hold " + name + ": it belongs to another model");
-      }
-      if (found->second.sizes() != target.sizes()) {
-        throw damaged(file, "holds " + name + " with shape " +
-                                c10::str(found->second.sizes()) +
-                                ", this run's model has " +
-                                c10::str(target.sizes()));
-      }
-      if (found->second.scalar_type() != target.scalar_type()) {
-        throw damaged(file,
-                      "holds " + name + " as " +
-                          c10::toString(found->second.scalar_type()) +
-                          ", this run computes in " +
-                          c10::toString(target.scalar_type()) +
-                          " (resume with the --precision it was made with)");
-      }
+    stream.add(buffer, buffer.name + ".");
+  }
+  stream.connect();
+  return stream;
+}
+
+// Everything is looked at before anything is changed.
+void check_tensors(const fs::path& file, const SafetensorsReader& reader,
+                   const std::vector<TensorDescription>& expected) {
+  const auto entries = by_name(reader);
+  for (const TensorDescription& tensor : expected) {
+    const auto found = entries.find(tensor.name);
+    if (found == entries.end()) {
+      throw damaged(file, "does not hold " + tensor.name +
+                              ": it belongs to another model or optimizer");
+    }
+    const SafetensorsEntry& entry = *found->second;
+    if (entry.shape != tensor.sizes) {
+      throw damaged(file, "holds " + tensor.name + " with shape " +
+                              c10::str(at::IntArrayRef(entry.shape)) +
+                              ", this run's model has " +
+                              c10::str(at::IntArrayRef(tensor.sizes)));
+    }
+    if (scalar_type_of(entry.type) != tensor.type) {
+      throw damaged(file,
+                    "holds " + tensor.name + " as " +
+                        c10::toString(scalar_type_of(entry.type)) +
+                        ", this run computes in " + c10::toString(tensor.type) +
+                        " (resume with the --precision it was made with)");
     }
   }
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
-      buffer.arena->view(slot, *buffer.flat)
-          .copy_(tensors.at(entry_name(buffer, slot)));
-    }
-  }
-  state.counters = counters_from_json(manifest.at("counters"));
+}
+
+// A checkpoint that has been found whole.
+struct OpenCheckpoint {
+  fs::path folder;
+  std::string counters;  // JSON
+  std::unique_ptr<SafetensorsReader> reader;
+};
+
+OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
+  const Json manifest = read_manifest(folder);
+  OpenCheckpoint open;
+  open.folder = folder;
+  open.counters = manifest.at("counters").dump();
+  counters_from_json(manifest.at("counters"));
+  open.reader = std::make_unique<SafetensorsReader>(folder / kState);
+  check_tensors(folder / kState, *open.reader, stream.tensors());
+  return open;
 }
 
 // A damaged checkpoint must not count as the newest when old ones are removed,
@@ -172,63 +196,17 @@ void set_aside(const std::vector<fs::path>& folders) {
   }
 }
 
-}  // namespace
-
-fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
-                         const std::string& plan_json, int64_t keep) {
-  const int64_t step = state.counters.committed_steps;
-  const fs::path folder = checkpoints / ("step-" + std::to_string(step));
-  std::error_code error;
-  if (fs::exists(folder / kManifest, error)) return folder;
-  fs::remove_all(folder, error);  // an unfinished one of a killed run
-  fs::create_directories(folder, error);
-
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
-      tensors.emplace_back(entry_name(buffer, slot),
-                           buffer.arena->view(slot, *buffer.flat));
-    }
-  }
-  const fs::path file = folder / kState;
-  write_safetensors(file, tensors, {{"format", "headroom-checkpoint"}});
-
-  const Json manifest = {
-      {"schema", kSchema},
-      {"counters", counters_to_json(state.counters)},
-      {"plan", Json::parse(plan_json)},
-      {"files", Json::array({{{"name", kState},
-                              {"bytes", fs::file_size(file)},
-                              {"xxh3_128", file_digest(file)}}})}};
-  const std::string text = manifest.dump(2) + "\n";
-  AtomicFile manifest_file(folder / kManifest);
-  manifest_file.write(text.data(), text.size());
-  manifest_file.commit();
-
-  // Only a finished newer one replaces an older one.
-  int64_t kept = 0;
-  for (const Folder& other : step_folders(checkpoints)) {
-    const bool finished = fs::exists(other.path / kManifest, error);
-    if (finished && kept < keep) {
-      ++kept;
-    } else if (other.step <= step) {
-      fs::remove_all(other.path, error);
-    }
-  }
-  return folder;
-}
-
-LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
-                                        TrainingState& state) {
-  LoadedCheckpoint loaded;
+// The newest whole one, at the root.
+OpenCheckpoint open_newest(const fs::path& checkpoints,
+                           const StateStream& stream,
+                           LoadedCheckpoint& loaded) {
   std::vector<fs::path> refused;
   for (const Folder& folder : step_folders(checkpoints)) {
     std::string fault;
     try {
-      load_folder(folder.path, state);
-      loaded.folder = folder.path;
+      OpenCheckpoint open = open_folder(folder.path, stream);
       set_aside(refused);
-      return loaded;
+      return open;
     } catch (const Error& error) {
       fault = error.what();
     } catch (const nlohmann::json::exception& error) {
@@ -245,10 +223,92 @@ LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
               "resume another run, or start a new one without --resume");
 }
 
+void write_manifest(const fs::path& folder, const TrainingCounters& counters,
+                    const std::string& plan_json) {
+  const fs::path file = folder / kState;
+  const Json manifest = {
+      {"schema", kSchema},
+      {"counters", counters_to_json(counters)},
+      {"plan", Json::parse(plan_json)},
+      {"files", Json::array({{{"name", kState},
+                              {"bytes", fs::file_size(file)},
+                              {"xxh3_128", file_digest(file)}}})}};
+  const std::string text = manifest.dump(2) + "\n";
+  AtomicFile manifest_file(folder / kManifest);
+  manifest_file.write(text.data(), text.size());
+  manifest_file.commit();
+}
+
+// Only a finished newer one replaces an older one.
+void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
+  std::error_code error;
+  int64_t kept = 0;
+  for (const Folder& other : step_folders(checkpoints)) {
+    const bool finished = fs::exists(other.path / kManifest, error);
+    if (finished && kept < keep) {
+      ++kept;
+    } else if (other.step <= step) {
+      fs::remove_all(other.path, error);
+    }
+  }
+}
+
+bool all_have(Mesh* mesh, bool root_has) {
+  if (mesh == nullptr) return root_has;
+  return broadcast_bytes(mesh->world, root_has ? "1" : "", 0) == "1";
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
+                         Mesh* mesh, const std::string& plan_json,
+                         int64_t keep) {
+  const int64_t step = state.counters.committed_steps;
+  const fs::path folder = checkpoints / ("step-" + std::to_string(step));
+  std::error_code error;
+  StateStream stream = stream_of(state, mesh);
+  if (all_have(mesh, stream.is_root() && fs::exists(folder / kManifest, error)))
+    return folder;
+  if (!stream.is_root()) {
+    stream.collect({});
+    return folder;
+  }
+  fs::remove_all(folder, error);  // an unfinished one of a killed run
+  fs::create_directories(folder, error);
+  SafetensorsWriter file(folder / kState, stream.tensors(),
+                         {{"format", "headroom-checkpoint"}});
+  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); });
+  file.commit();
+  write_manifest(folder, state.counters, plan_json);
+  remove_old(checkpoints, step, keep);
+  return folder;
+}
+
+LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
+                                        TrainingState& state, Mesh* mesh) {
+  StateStream stream = stream_of(state, mesh);
+  LoadedCheckpoint loaded;
+  OpenCheckpoint open;
+  if (stream.is_root()) open = open_newest(checkpoints, stream, loaded);
+  if (mesh != nullptr) {
+    open.counters = broadcast_bytes(mesh->world, open.counters, 0);
+    open.folder = broadcast_bytes(mesh->world, open.folder.string(), 0);
+  }
+  std::map<std::string, const SafetensorsEntry*> entries;
+  if (open.reader) entries = by_name(*open.reader);
+  stream.distribute([&](const std::string& name, at::Tensor& target) {
+    target.copy_(open.reader->read(*entries.at(name)));
+  });
+  state.counters = counters_from_json(Json::parse(open.counters));
+  loaded.folder = open.folder;
+  return loaded;
+}
+
 int64_t checkpoint_bytes(TrainingState& state) {
   int64_t bytes = 0;
   for (const TrainingState::Buffer& buffer : state.buffers()) {
-    bytes += buffer.flat->numel() * buffer.flat->element_size();
+    bytes += buffer.arena->size() *
+             static_cast<int64_t>(c10::elementSize(state.scalar_type()));
   }
   return bytes;
 }

@@ -6,6 +6,9 @@
 //   MANIFEST.json       counters, the run's plan, sizes and XXH3-128 digests of
 //                       the files; renamed into place last
 //
+// Rank 0 writes and reads; the others send and receive their parts, row by row
+// (state_stream.h).
+//
 // A folder without its manifest does not count. Loading goes from the newest
 // to the oldest: a damaged one is named and the one before is used.
 // Errors: Error naming file and remedy; saving to a full disk is exit 5.
@@ -23,22 +26,26 @@ namespace headroom {
 // Writes checkpoints/step-N for N = state.counters.committed_steps, then
 // removes all but the newest `keep` (and every unfinished older folder).
 // Returns the new folder. `plan_json`: the plan the state was made under.
+// Collective over mesh->world, whose rank 0 writes; null: this rank has the
+// whole state and writes alone.
 std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
-                                      TrainingState& state,
+                                      TrainingState& state, Mesh* mesh,
                                       const std::string& plan_json,
                                       int64_t keep);
 
 struct LoadedCheckpoint {
   std::filesystem::path folder;
-  std::vector<std::string> damaged;  // one line for each newer one refused
+  // Of rank 0: one line for each newer one refused.
+  std::vector<std::string> damaged;
 };
 
-// Fills `state` from the newest valid checkpoint. Throws Error when there is
-// none, with the newest one's fault.
+// Fills `state` from the newest valid checkpoint, whatever layout it was made
+// under. Rank 0 throws Error when there is none, with the newest one's fault.
+// Collective as above.
 LoadedCheckpoint load_newest_checkpoint(
-    const std::filesystem::path& checkpoints, TrainingState& state);
+    const std::filesystem::path& checkpoints, TrainingState& state, Mesh* mesh);
 
-// Bytes that a checkpoint of `state` takes, for the disk check at the start.
+// Bytes that a checkpoint of the rows of this stage takes.
 int64_t checkpoint_bytes(TrainingState& state);
 
 }  // namespace headroom

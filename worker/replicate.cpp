@@ -1,7 +1,5 @@
 #include "worker/replicate.h"
 
-#include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -9,16 +7,11 @@
 
 namespace headroom {
 
-void replicate(Communicator& communicator, TrainingState& state) {
+void replicate(Communicator& communicator, LayerGraph& model) {
   if (communicator.size() == 1) return;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    communicator.broadcast(*buffer.flat, 0);
+  for (const NamedTensor& entry : model.state()) {
+    communicator.broadcast(entry.tensor->detach(), 0);
   }
-  static_assert(std::is_trivially_copyable_v<TrainingCounters>);
-  std::string bytes(sizeof state.counters, '\0');
-  std::memcpy(bytes.data(), &state.counters, bytes.size());
-  bytes = broadcast_bytes(communicator, bytes, 0);
-  std::memcpy(&state.counters, bytes.data(), bytes.size());
 }
 
 void require_same_on_all_ranks(Communicator& communicator, uint64_t digest,

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "parallel/collectives/communicator.h"
-#include "worker/training_state.h"
+#include "worker/model/layer_graph.h"
 
 namespace headroom {
 
-// Rank 0's buffers and counters on every rank.
-void replicate(Communicator& communicator, TrainingState& state);
+// Rank 0's state of the model on every rank. Collective.
+void replicate(Communicator& communicator, LayerGraph& model);
 
 // Throws naming the first rank whose `digest` differs from rank 0's; `what`
 // names the thing ("the training images and labels").

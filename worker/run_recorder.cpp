@@ -6,8 +6,8 @@
 
 #include "parallel/base/check.h"
 #include "proto/plan_json.h"
+#include "worker/average_weights.h"
 #include "worker/checkpoint.h"
-#include "worker/model/weights.h"
 
 namespace headroom {
 namespace {
@@ -97,14 +97,14 @@ void RunRecorder::record_step(const StepRecord& record) {
 }
 
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
-  if (!records_) return;
-  results_->write(record);
+  if (records_) results_->write(record);
   save_average("last", record.epoch);
   if (is_best) save_average("best", record.epoch);
   const int64_t period = subject_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
     save_average("epoch" + std::to_string(record.epoch + 1), record.epoch);
   }
+  if (!records_) return;
   if (record.validation) {
     if (is_best) summary_.best_metrics_json = to_json(*record.validation);
     client_.report_event({"validation", record.step, 0,
@@ -115,16 +115,16 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
 }
 
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
-  save_weights(directory_.weights() / (name + ".safetensors"),
-               subject_.state.average_model().state(),
-               weights_metadata(subject_.inputs, epoch));
+  save_average_weights(directory_.weights() / (name + ".safetensors"),
+                       subject_.state, mesh_,
+                       weights_metadata(subject_.inputs, epoch));
 }
 
 void RunRecorder::save_checkpoint() {
-  if (!records_) return;
   const std::filesystem::path folder = headroom::save_checkpoint(
-      directory_.checkpoints(), subject_.state,
+      directory_.checkpoints(), subject_.state, mesh_,
       plan_to_json(subject_.assignment.plan), subject_.config.keep_checkpoints);
+  if (!records_) return;
   client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
                         0, "saved " + folder.string(), "", false});
 }

@@ -1,8 +1,9 @@
 // RunRecorder: everything a run writes, in one place: the run directory, steps,
 // results, weights, checkpoints, summary, and the events that people see.
 //
-// Rank 0 records; on other ranks the calls do nothing, until one takes over
-// because rank 0 was lost.
+// Rank 0 records; other ranks only send their parts of the state, until one
+// takes over because rank 0 was lost. record_epoch() and save_checkpoint() are
+// collective.
 //
 // Ownership: borrows all it is given. Threads: one.
 // Errors: Error (exit 2 in open(), exit 5 later) when a file cannot be written.
@@ -34,6 +35,10 @@ class RunRecorder {
   };
   RunRecorder(const Subject& subject, CoordinatorClient& client);
 
+  // Whose ranks hold the state; null: this rank has it all. The mesh must
+  // outlive its use here.
+  void set_mesh(Mesh* mesh) { mesh_ = mesh; }
+
   // Makes or reopens the run directory: the last of the checks before a run.
   void open();
   void record_step(const StepRecord& record);
@@ -55,6 +60,7 @@ class RunRecorder {
   Subject subject_;
   CoordinatorClient& client_;
   RunDirectory directory_;
+  Mesh* mesh_ = nullptr;
   bool records_;
   std::unique_ptr<StepLog> step_log_;
   std::unique_ptr<Results> results_;

@@ -1,6 +1,6 @@
 #include "worker/trainer.h"
 
-#include <ATen/ops/add.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -26,7 +26,6 @@ Trainer::Trainer(Options options, TrainingState& state,
       communicator_(communicator),
       statistics_communicator_(communicator.split(0, communicator.rank())),
       exchange_(*statistics_communicator_),
-      reducer_(state.parameters(), communicator),
       reports_(at::zeros({kItems + communicator.size()}, at::kDouble)) {}
 
 StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
@@ -36,7 +35,7 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   // Forward and backward change nothing that lasts.
   const GlobalCounts counts = count_matches(batch);
   Attempt attempt = forward_and_backward(batch, counts);
-  result.gradient_norm = state_.accumulated_gradient_norm();
+  result.gradient_norm = global_norm();
   if (attempt.outcome == Outcome::kOk && !std::isfinite(result.gradient_norm)) {
     attempt = {Outcome::kNonFinite, "the gradient is not finite"};
   }
@@ -98,7 +97,8 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
                                                const GlobalCounts& counts) {
   Attempt attempt;
   CountingAllocator::instance().reset_peak();
-  state_.parameters().zero_gradients();
+  StepGradients& gradients = state_.gradients();
+  gradients.begin_step();
   state_.batch_norm_sums().zero_();
   reports_.zero_();
   double* reports = reports_.data_ptr<double>();
@@ -107,19 +107,23 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
   HEADROOM_CHECK(parts.size() == batch.targets.size(),
                  "micro-batches of the loader and of the step differ");
   bool spans_ranks = false;
+  size_t passes_begun = 0;  // forward and backward of each micro-batch
   try {
     for (size_t i = 0; i < parts.size(); ++i) {
       const StepContext context = step_context(batch, parts[i]);
       spans_ranks |= context.exchange != nullptr;
-      reducer_.begin(/*reduce=*/i + 1 == parts.size());
+      ++passes_begun;
+      gradients.begin_forward();
       const std::vector<at::Tensor> heads = state_.model().forward(
           network_input(
               batch.images.narrow(0, parts[i].begin - batch.local_begin,
                                   parts[i].size()),
-              state_.parameters().values().scalar_type()),
+              state_.scalar_type()),
           context);
       const Loss loss =
           detection_loss(heads, batch.targets[i], counts, options_.gains);
+      ++passes_begun;
+      gradients.begin_micro_batch(/*is_last=*/i + 1 == parts.size());
       loss.total.backward();
       const double* items = loss.items.const_data_ptr<double>();
       for (int64_t item = 0; item < kItems; ++item) {
@@ -139,11 +143,26 @@ Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
       static_cast<double>(CountingAllocator::instance().peak_bytes());
   std::vector<at::Tensor> extra = {state_.batch_norm_sums(), reports_};
   if (attempt.outcome == Outcome::kOutOfMemory) {
-    reducer_.complete_with_zeros(extra);
+    gradients.complete_pass();
+    for (; passes_begun < 2 * parts.size(); ++passes_begun) {
+      if (passes_begun % 2 == 0) {
+        gradients.begin_forward();
+      } else {
+        gradients.begin_micro_batch(passes_begun + 1 == 2 * parts.size());
+      }
+      gradients.complete_pass();
+    }
+    gradients.complete_with_zeros(extra);
   } else {
-    reducer_.finish(extra);
+    gradients.finish(extra);
   }
   return attempt;
+}
+
+double Trainer::global_norm() {
+  double squared = state_.squared_norm_share();
+  communicator_.all_reduce(at::from_blob(&squared, {1}, at::kDouble));
+  return std::sqrt(squared);
 }
 
 GroupRequest Trainer::group_request(const Batch& batch) {
@@ -161,6 +180,7 @@ StepContext Trainer::step_context(const Batch& batch, SampleRange part) {
   context.training = true;
   context.groups = groups.groups;
   context.exchange = groups.span_ranks ? &exchange_ : nullptr;
+  context.runner = state_.row_runner();
   context.batch_norm_sums = state_.batch_norm_sums();
   return context;
 }

@@ -3,7 +3,7 @@
 //   forward and backward of the rank's samples   nothing lasting changes
 //   vote      one small all-reduce: ok, out of memory, not finite; stop?
 //   commit    accumulate, running statistics, ledger, and on an optimizer step
-//             clip, optimizer, EMA: no allocation, no communication
+//             clip, optimizer, EMA: no allocation; ZeRO gathers weights
 //
 // A rank that runs out of memory completes the step's collectives with zeros
 // and says so in the vote; so all ranks learn of it together, nothing has been
@@ -22,7 +22,6 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/data_parallel/communicator_exchange.h"
-#include "parallel/data_parallel/gradient_reducer.h"
 #include "parallel/data_parallel/vote.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
@@ -69,6 +68,8 @@ class Trainer {
 
   GlobalCounts count_matches(const Batch& batch);
   Attempt forward_and_backward(const Batch& batch, const GlobalCounts& counts);
+  // Of the accumulated gradient with this step's; the same on every rank.
+  double global_norm();
   // The batch-norm groups that micro-batch `part` of the global batch sees.
   GroupRequest group_request(const Batch& batch);
   StepContext step_context(const Batch& batch, SampleRange part);
@@ -78,7 +79,6 @@ class Trainer {
   Communicator& communicator_;
   std::unique_ptr<Communicator> statistics_communicator_;
   CommunicatorExchange exchange_;
-  GradientReducer reducer_;
   // Travels behind the last gradient bucket: box, obj, cls, then each rank's
   // peak bytes.
   at::Tensor reports_;

@@ -37,7 +37,8 @@ struct TrainingRun::Implementation {
 
   // --- before the first step ---
   void prepare(Communicator& communicator);
-  void fill_state();
+  void fill_model(Communicator& communicator, LayerGraph& model);
+  void resume();
   std::unique_ptr<BatchSource> make_source() const;
 
   // --- the run; an end where it ends here ---
@@ -82,6 +83,7 @@ struct TrainingRun::Implementation {
   CoordinatorClient& client;
   RunConfig config;
   RunInputs inputs;
+  std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
@@ -98,15 +100,24 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
     require_same_on_all_ranks(communicator, inputs.training->digest(),
                               "the training images and labels");
   }
-  state = std::make_unique<TrainingState>(inputs.table, inputs.num_classes(),
-                                          scalar_type_of(config.precision),
-                                          config.seed, config.freeze);
+  mesh = std::make_unique<Mesh>(communicator, assignment.plan.layout);
+  TrainingStateOptions options;
+  options.num_classes = inputs.num_classes();
+  options.scalar_type = scalar_type_of(config.precision);
+  options.seed = config.seed;
+  options.freeze = config.freeze;
+  options.optimizer = parse_optimizer(config.optimizer);
+  options.zero_stage = assignment.plan.zero_stage;
+  options.mesh = mesh.get();
+  options.fill = [&](LayerGraph& model) { fill_model(communicator, model); };
+  state = std::make_unique<TrainingState>(inputs.table, options);
 
   const int64_t batch = config.global_batch_size;
   steps_in_epoch = inputs.training
                        ? steps_per_epoch(inputs.training->size(), batch)
                        : kSyntheticStepsPerEpoch;
   schedule = {config.hyp, config.epochs, steps_in_epoch, batch, config.cos_lr};
+  schedule.warms_momentum = options.optimizer == OptimizerKind::kSgd;
   const LoaderOptions sizes = loader_options(config, state->model());
   gains = scale_gains(
       config.hyp, static_cast<int64_t>(state->model().levels().size()),
@@ -117,8 +128,8 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
           config, assignment, inputs, *state, steps_in_epoch,
           inputs.training ? inputs.training->size() : steps_in_epoch * batch},
       client);
-  if (assignment.rank == 0) fill_state();
-  replicate(communicator, *state);
+  recorder->set_mesh(mesh.get());
+  resume();
   progress.num_steps = num_steps();
   progress.num_epochs = config.epochs;
   progress.steps_per_epoch = steps_in_epoch;
@@ -126,26 +137,36 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
   progress.image_width = sizes.image_width;
 }
 
-// Rank 0: weights or checkpoint; then the run directory, last of all checks.
-void TrainingRun::Implementation::fill_state() {
+// Weights to start from: read by rank 0, the same on every rank.
+void TrainingRun::Implementation::fill_model(Communicator& communicator,
+                                             LayerGraph& model) {
+  if (assignment.rank == 0 && config.resume.empty() &&
+      !config.weights.empty()) {
+    const LoadReport report =
+        load_weights(config.weights, model, {LoadMode::kTransfer, true});
+    client.report_event({"weights", 0, 0, to_string(report, config.weights), "",
+                         report.transferred * 2 < report.total});
+  }
+  replicate(communicator, model);
+}
+
+// The checkpoint; then the run directory, last of all checks.
+void TrainingRun::Implementation::resume() {
   if (!config.resume.empty()) {
     const LoadedCheckpoint loaded = load_newest_checkpoint(
-        RunDirectory(assignment.run_directory).checkpoints(), *state);
+        RunDirectory(assignment.run_directory).checkpoints(), *state,
+        mesh.get());
     for (const std::string& fault : loaded.damaged) {
       client.report_event({"checkpoint", committed(), 0,
                            fault + "; the one before is used", "", true});
     }
-    client.report_event({"resume", committed(), 0,
-                         "resumed from " + loaded.folder.string(), "", false});
-  } else {
-    if (!config.weights.empty()) {
-      const LoadReport report = load_weights(config.weights, state->model(),
-                                             {LoadMode::kTransfer, true});
-      client.report_event({"weights", 0, 0, to_string(report, config.weights),
-                           "", report.transferred * 2 < report.total});
+    if (assignment.rank == 0) {
+      client.report_event({"resume", committed(), 0,
+                           "resumed from " + loaded.folder.string(), "",
+                           false});
     }
-    state->reset_average();
   }
+  if (assignment.rank != 0) return;
   if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
                 "this run has committed " + std::to_string(committed()) +
@@ -331,7 +352,8 @@ ValidationResult TrainingRun::Implementation::validate_average(
   return validate(state->average_model(), loader, communicator,
                   {config.confidence_threshold, config.nms_iou_threshold,
                    config.max_detections, gains, inputs.class_names,
-                   scalar_type_of(config.precision)});
+                   scalar_type_of(config.precision),
+                   state->average_row_runner()});
 }
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
@@ -351,6 +373,16 @@ RunOutcome TrainingRun::run(Communicator& communicator) {
 
 RunOutcome TrainingRun::save_committed() {
   Implementation& run = *implementation_;
+  if (!run.state->is_whole()) {
+    throw Error(
+        "resume",
+        "a process was lost with its part of the state after step " +
+            std::to_string(committed_steps()),
+        "continue from the newest checkpoint: headroom train --resume " +
+            run.assignment.run_directory,
+        ExitCode::kResource);
+  }
+  run.recorder->set_mesh(nullptr);
   run.recorder->take_over(run.newest);
   run.checkpoint();
   return run.end(ExitCode::kResource, "stopped after step " +

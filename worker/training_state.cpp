@@ -1,13 +1,14 @@
 #include "worker/training_state.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-#include <c10/core/GradMode.h>
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
+#include "parallel/base/check.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/ema.h"
 #include "worker/optim/grad_norm.h"
@@ -21,21 +22,51 @@ std::vector<ArenaEntry> entries(LayerGraph& model, bool parameters) {
     const bool wanted = parameters
                             ? entry.is_parameter()
                             : entry.role == TensorRole::kRunningStatistic;
-    if (wanted) result.push_back({entry.name, entry.tensor});
+    if (wanted) {
+      result.push_back({entry.name, entry.tensor, entry.row});
+    }
   }
   return result;
 }
 
-// YOLOv5's parameter groups: 0 biases, 1 decayed weights, 2 norm scales.
+// YOLOv5's parameter groups.
 int parameter_group(TensorRole role) {
-  switch (role) {
-    case TensorRole::kConvolutionWeight:
-      return 1;
-    case TensorRole::kNormWeight:
-      return 2;
-    default:
-      return 0;
+  if (role == TensorRole::kConvolutionWeight) return kWeightGroup;
+  return role == TensorRole::kNormWeight ? kNormWeightGroup : kBiasGroup;
+}
+
+// What of the arena's elements [begin, end) learns, counted from `begin`.
+std::vector<Segment> segments_in(LayerGraph& model, const Arena& arena,
+                                 int64_t begin, int64_t end) {
+  std::vector<Segment> segments;
+  size_t slot = 0;
+  for (const NamedTensor& entry : model.state()) {
+    if (!entry.is_parameter()) continue;
+    const Arena::Slot& place = arena.slots()[slot++];
+    const int64_t from = std::max(begin, place.offset);
+    const int64_t to = std::min(end, place.offset + place.size);
+    if (from >= to || !entry.tensor->requires_grad()) continue;
+    segments.push_back({from - begin, to - from, parameter_group(entry.role)});
   }
+  return segments;
+}
+
+// Which arena row holds the parameters of each row of the table; -1: none does.
+std::vector<int64_t> part_of_row(const LayerGraph& model, const Arena& arena) {
+  std::vector<int64_t> parts(static_cast<size_t>(model.num_rows()), -1);
+  for (size_t part = 0; part < arena.rows().size(); ++part) {
+    parts.at(static_cast<size_t>(arena.rows()[part].number)) =
+        static_cast<int64_t>(part);
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> row_values(const Arena& arena) {
+  std::vector<at::Tensor> rows;
+  for (size_t row = 0; row < arena.rows().size(); ++row) {
+    rows.push_back(arena.row_values(static_cast<int64_t>(row)));
+  }
+  return rows;
 }
 
 // running = (1 - momentum) * running + momentum * sum / num_groups
@@ -53,37 +84,131 @@ void move_running_statistic(const at::Tensor& running, const double* sums,
 
 }  // namespace
 
-TrainingState::TrainingState(const ModelTable& table, int64_t num_classes,
-                             at::ScalarType scalar_type, uint64_t seed,
-                             int64_t freeze) {
-  model_ = std::make_unique<LayerGraph>(table, num_classes, scalar_type, seed);
-  average_model_ =
-      std::make_unique<LayerGraph>(table, num_classes, scalar_type, seed);
-  parameters_ =
-      std::make_unique<Arena>(entries(*model_, true), /*with_gradients=*/true);
-  statistics_ = std::make_unique<Arena>(entries(*model_, false), false);
-  average_parameters_ =
-      std::make_unique<Arena>(entries(*average_model_, true), false);
-  average_statistics_ =
-      std::make_unique<Arena>(entries(*average_model_, false), false);
-  momentum_ = at::zeros_like(parameters_->values());
-  accumulated_ = at::zeros_like(parameters_->values());
+TrainingState::TrainingState(const ModelTable& table,
+                             const TrainingStateOptions& options)
+    : options_(options),
+      zero_stage_(options.mesh != nullptr && options.mesh->data->size() > 1
+                      ? options.zero_stage
+                      : 0) {
+  HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
+                 "ZeRO stage " + std::to_string(options.zero_stage));
+  model_ = std::make_unique<LayerGraph>(table, options.num_classes,
+                                        options.scalar_type, options.seed);
+  if (options.fill) options.fill(*model_);
+  if (options.rows) model_->keep_rows(*options.rows);
+  build_parameters();
+  build_average(table);
+  const at::TensorOptions type(options.scalar_type);
+  accumulated_ = at::zeros({shard_size()}, type);
+  for (size_t i = 0; i < moment_names(options.optimizer).size(); ++i) {
+    moments_.push_back(at::zeros({shard_size()}, type));
+  }
+  if (is_sharded() && zero_stage_ < 3) {
+    slice_ = at::empty({shards_->largest_slice()}, type);
+  }
   batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()}, at::kDouble);
-  model_->freeze(freeze);
+  build_pieces();
+  reset_average();
+}
 
-  size_t slot = 0;
-  for (const NamedTensor& entry : model_->state()) {
-    if (!entry.is_parameter()) continue;
-    const Arena::Slot& place = parameters_->slots()[slot++];
-    if (entry.tensor->requires_grad()) {
-      segments_.push_back(
-          {place.offset, place.size, parameter_group(entry.role)});
-    }
+void TrainingState::build_parameters() {
+  ArenaOptions options;
+  options.scalar_type = options_.scalar_type;
+  statistics_ = std::make_unique<Arena>(entries(*model_, false), options);
+  options.with_gradients = true;
+  options.row_parts = is_sharded() ? options_.mesh->data->size() : 1;
+  options.gradients_apart = zero_stage_ >= 2;
+  options.values_apart = zero_stage_ == 3;
+  parameters_ = std::make_unique<Arena>(entries(*model_, true), options);
+  model_->freeze(options_.freeze);
+
+  std::vector<int64_t> sizes;
+  for (const Arena::Row& row : parameters_->rows()) sizes.push_back(row.size);
+  shards_ = std::make_unique<ShardMap>(sizes, options.row_parts,
+                                       parameters_->alignment());
+  HEADROOM_CHECK(shards_->whole_size() == parameters_->size(),
+                 "arena and shard map differ");
+  gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_,
+                                               zero_stage_, options_.mesh);
+  if (zero_stage_ == 3) {
+    runner_ = std::make_unique<ZeroRowRunner>(
+        *gradients_->sharded(), part_of_row(*model_, *parameters_));
   }
 }
 
-double TrainingState::accumulated_gradient_norm() const {
-  return std::sqrt(squared_norm_of_sum(accumulated_, parameters_->gradients()));
+void TrainingState::build_average(const ModelTable& table) {
+  average_model_ = std::make_unique<LayerGraph>(
+      table, options_.num_classes, options_.scalar_type, options_.seed);
+  if (options_.rows) average_model_->keep_rows(*options_.rows);
+  ArenaOptions options;
+  options.scalar_type = options_.scalar_type;
+  average_statistics_ =
+      std::make_unique<Arena>(entries(*average_model_, false), options);
+  options.row_parts = shards_->num_ranks();
+  options.values_apart = is_sharded();
+  average_parameters_ =
+      std::make_unique<Arena>(entries(*average_model_, true), options);
+  if (!is_sharded()) return;
+  average_rows_ = std::make_unique<RowGather>(
+      *shards_, row_values(*average_parameters_), *options_.mesh->data);
+  average_runner_ = std::make_unique<GatherRowRunner>(
+      *average_rows_, part_of_row(*average_model_, *average_parameters_));
+}
+
+int64_t TrainingState::shard_size() const {
+  return is_sharded() ? shards_->shard_size() : parameters_->size();
+}
+
+// Undivided everything is one piece; under ZeRO there is one a row.
+void TrainingState::build_pieces() {
+  const auto part = [](const at::Tensor& flat, int64_t offset, int64_t size) {
+    return flat.narrow(0, offset, size);
+  };
+  const auto add = [&](int64_t begin, int64_t shard_offset, int64_t size) {
+    Piece piece;
+    ShardedRows* sharded = gradients_->sharded();
+    piece.values = zero_stage_ == 3
+                       ? part(sharded->value_shard(), shard_offset, size)
+                       : part(parameters_->values(), begin, size);
+    piece.gradient = sharded != nullptr
+                         ? part(sharded->gradient_shard(), shard_offset, size)
+                         : part(parameters_->gradients(), begin, size);
+    piece.accumulated = part(accumulated_, shard_offset, size);
+    for (const at::Tensor& moment : moments_) {
+      piece.moments.push_back(part(moment, shard_offset, size));
+    }
+    piece.average = is_sharded()
+                        ? part(average_rows_->shard(), shard_offset, size)
+                        : part(average_parameters_->values(), begin, size);
+    piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
+    pieces_.push_back(std::move(piece));
+  };
+  if (!is_sharded()) return add(0, 0, parameters_->size());
+  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
+    const int64_t size = shards_->slice_size(row);
+    add(shards_->row_offset(row) + options_.mesh->data->rank() * size,
+        shards_->shard_offset(row), size);
+  }
+}
+
+RowRunner* TrainingState::row_runner(RowRunner* inner) {
+  if (!runner_) return inner;
+  runner_->set_inner(inner);
+  return runner_.get();
+}
+
+double TrainingState::squared_norm_share() const {
+  const Mesh* mesh = options_.mesh;
+  // Copies of what another rank counts.
+  if (mesh != nullptr && mesh->here.spatial_rank != 0) return 0;
+  if (mesh != nullptr && !is_sharded() && mesh->here.data_parallel_rank != 0) {
+    return 0;
+  }
+  double sum = 0;
+  for (const Piece& piece : pieces_) {
+    sum += squared_norm_of_sum(piece.accumulated, piece.gradient);
+  }
+  return sum;
 }
 
 void TrainingState::start_epoch() {
@@ -93,64 +218,115 @@ void TrainingState::start_epoch() {
 
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;
-  add_in_place(accumulated_, parameters_->gradients());
-
-  const double* sums = batch_norm_sums_.const_data_ptr<double>();
-  for (const LayerGraph::BatchNorm& norm : model_->batch_norms()) {
-    AT_DISPATCH_FLOATING_TYPES(
-        norm.running_mean->scalar_type(), "running_statistics", [&] {
-          const double* mean = sums + norm.sums_offset;
-          move_running_statistic<scalar_t>(*norm.running_mean, mean,
-                                           norm.channels, arguments.num_groups);
-          move_running_statistic<scalar_t>(*norm.running_var,
-                                           mean + norm.channels, norm.channels,
-                                           arguments.num_groups);
-        });
+  for (const Piece& piece : pieces_) {
+    add_in_place(piece.accumulated, piece.gradient);
   }
+  move_running_statistics(arguments.num_groups);
 
-  const bool optimizer_step =
+  const bool optimizer_stepped =
       is_optimizer_step(arguments.step, counters.last_optimizer_step,
                         arguments.settings.accumulate);
-  if (optimizer_step) {
-    const auto& lr = arguments.settings.lr;
-    const std::array<GroupSettings, 3> groups = {
-        GroupSettings{lr[0], 0}, GroupSettings{lr[1], arguments.weight_decay},
-        GroupSettings{lr[2], 0}};
-    sgd_step(parameters_->values(), accumulated_, momentum_, segments_, groups,
-             arguments.settings.momentum,
-             clip_coefficient(arguments.gradient_norm),
-             counters.optimizer_steps == 0);
-    accumulated_.zero_();
+  if (optimizer_stepped) {
     ++counters.optimizer_steps;
     counters.last_optimizer_step = arguments.step;
-    ema_update(average_parameters_->values(), parameters_->values(),
-               counters.optimizer_steps);
+    OptimizerStep step;
+    for (size_t group = 0; group < step.groups.size(); ++group) {
+      step.groups[group].lr = arguments.settings.lr[group];
+    }
+    step.groups[kWeightGroup].weight_decay = arguments.weight_decay;
+    step.momentum = arguments.settings.momentum;
+    step.clip_coefficient = clip_coefficient(arguments.gradient_norm);
+    step.step = counters.optimizer_steps;
+    for (const Piece& piece : pieces_) {
+      optimizer_step(options_.optimizer, step, piece.values, piece.accumulated,
+                     piece.moments, piece.segments);
+      ema_update(piece.average, piece.values, counters.optimizer_steps);
+    }
+    accumulated_.zero_();
+    gather_parameters();
     ema_update(average_statistics_->values(), statistics_->values(),
                counters.optimizer_steps);
   }
   counters.committed_steps = arguments.step + 1;
-  return optimizer_step;
+  return optimizer_stepped;
 }
 
 void TrainingState::commit_without_update(int64_t step) {
   counters.committed_steps = step + 1;
 }
 
+void TrainingState::move_running_statistics(int64_t num_groups) {
+  const double* sums = batch_norm_sums_.const_data_ptr<double>();
+  for (const LayerGraph::BatchNorm& norm : model_->batch_norms()) {
+    AT_DISPATCH_FLOATING_TYPES(
+        norm.running_mean->scalar_type(), "running_statistics", [&] {
+          const double* mean = sums + norm.sums_offset;
+          move_running_statistic<scalar_t>(*norm.running_mean, mean,
+                                           norm.channels, num_groups);
+          move_running_statistic<scalar_t>(*norm.running_var,
+                                           mean + norm.channels, norm.channels,
+                                           num_groups);
+        });
+  }
+}
+
+// ZeRO 1 and 2: every rank has moved its slices of the weights.
+void TrainingState::gather_parameters() {
+  if (!is_sharded() || zero_stage_ == 3) return;
+  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
+    // Apart from what is received: no backend promises overlapping buffers.
+    const at::Tensor sent = slice_.narrow(0, 0, shards_->slice_size(row));
+    sent.copy_(pieces_[static_cast<size_t>(row)].values);
+    options_.mesh->data->all_gather(parameters_->row_values(row), sent);
+  }
+}
+
 void TrainingState::reset_average() {
   at::NoGradGuard no_grad;
-  average_parameters_->values().copy_(parameters_->values());
+  for (const Piece& piece : pieces_) piece.average.copy_(piece.values);
   average_statistics_->values().copy_(statistics_->values());
 }
 
 std::vector<TrainingState::Buffer> TrainingState::buffers() {
-  return {
-      {"parameters", parameters_.get(), &parameters_->values()},
-      {"momentum", parameters_.get(), &momentum_},
-      {"accumulated_gradients", parameters_.get(), &accumulated_},
-      {"average_parameters", parameters_.get(), &average_parameters_->values()},
-      {"statistics", statistics_.get(), &statistics_->values()},
-      {"average_statistics", statistics_.get(), &average_statistics_->values()},
-  };
+  const ShardMap* shards = is_sharded() ? shards_.get() : nullptr;
+  std::vector<Buffer> all;
+  all.push_back(zero_stage_ == 3
+                    ? Buffer{"parameters", parameters_.get(),
+                             &gradients_->sharded()->value_shard(), shards}
+                    : Buffer{"parameters", parameters_.get(),
+                             &parameters_->values(), nullptr});
+  const auto names = moment_names(options_.optimizer);
+  for (size_t i = 0; i < names.size(); ++i) {
+    all.push_back({names[i], parameters_.get(), &moments_[i], shards});
+  }
+  all.push_back(
+      {"accumulated_gradients", parameters_.get(), &accumulated_, shards});
+  all.push_back(
+      {"average_parameters", average_parameters_.get(),
+       is_sharded() ? &average_rows_->shard() : &average_parameters_->values(),
+       shards});
+  all.push_back(
+      {"statistics", statistics_.get(), &statistics_->values(), nullptr});
+  all.push_back({"average_statistics", average_statistics_.get(),
+                 &average_statistics_->values(), nullptr});
+  return all;
+}
+
+bool TrainingState::is_whole() const {
+  return !is_sharded() && (options_.mesh == nullptr ||
+                           options_.mesh->layout.pipeline_parallel_size == 1);
+}
+
+int64_t TrainingState::resident_bytes() {
+  const at::Tensor& gradient = gradients_->sharded() != nullptr
+                                   ? gradients_->sharded()->gradient_shard()
+                                   : parameters_->gradients();
+  int64_t elements = gradient.defined() ? gradient.numel() : 0;
+  for (const Buffer& buffer : buffers()) {
+    if (buffer.flat->defined()) elements += buffer.flat->numel();
+  }
+  return elements *
+         static_cast<int64_t>(c10::elementSize(options_.scalar_type));
 }
 
 }  // namespace headroom

@@ -1,16 +1,26 @@
 // TrainingState: everything that a committed step changes, and nothing else.
 //
-// Weights, momentum, accumulated gradients and averaged weights are ranges of
+// Weights, moments, accumulated gradients and averaged weights are ranges of
 // flat buffers with one layout, so that an optimizer step, a snapshot and a
-// checkpoint are loops over ranges, and later a shard is one of them.
+// checkpoint are loops over ranges. Under ZeRO a rank holds its slice of every
+// row of them (parallel/zero):
+//
+//   stage   weights    step's gradient   accumulated, moments, average
+//   0       whole      whole             whole
+//   1       whole      whole             slices
+//   2       whole      slices            slices
+//   3       slices     slices            slices
+//
+// ZeRO over one rank is stage 0.
 //
 // Ownership: owns two graphs: the one that learns, and the exponential moving
 // average (EMA) that is validated and saved; each is a view of its buffers.
+// Borrows the mesh.
 // Threads: one at a time.
 // Invariants:
 //   1. the state after counters.committed_steps steps is what this holds
 //      between two steps; a step that fails before its commit leaves it alone;
-//   2. commit() allocates nothing.
+//   2. commit() allocates nothing; under ZeRO 1 and 2 it gathers the weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,16 +28,24 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "configs/model_table.h"
+#include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/arena.h"
+#include "parallel/zero/row_gather.h"
+#include "parallel/zero/shard_map.h"
 #include "worker/epoch_meter.h"
+#include "worker/gather_row_runner.h"
 #include "worker/model/layer_graph.h"
 #include "worker/optim/lr_schedule.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/optimizer.h"
+#include "worker/step_gradients.h"
+#include "worker/zero_row_runner.h"
 
 namespace headroom {
 
@@ -52,54 +70,106 @@ struct CommitArguments {
   double weight_decay = 0;  // of group 1
 };
 
+struct TrainingStateOptions {
+  int64_t num_classes = 80;
+  at::ScalarType scalar_type = at::kFloat;
+  uint64_t seed = 0;
+  int64_t freeze = 0;  // rows [0, freeze) do not learn
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  int zero_stage = 0;
+  // Of this pipeline stage; none: all.
+  std::optional<LayerGraph::RowRange> rows;
+  Mesh* mesh = nullptr;  // null: one process
+  // Given the fresh model, before anything is split: loads weights, makes the
+  // ranks equal. May be empty.
+  std::function<void(LayerGraph&)> fill;
+};
+
 class TrainingState {
  public:
-  // Rows [0, freeze) do not learn.
-  TrainingState(const ModelTable& table, int64_t num_classes,
-                at::ScalarType scalar_type, uint64_t seed, int64_t freeze);
+  TrainingState(const ModelTable& table, const TrainingStateOptions& options);
 
   LayerGraph& model() { return *model_; }
   LayerGraph& average_model() { return *average_model_; }
-  Arena& parameters() { return *parameters_; }
+  at::ScalarType scalar_type() const { return options_.scalar_type; }
+  Mesh* mesh() const { return options_.mesh; }
   // Double, one [2, C] slice per batch-norm layer (StepContext).
   at::Tensor& batch_norm_sums() { return batch_norm_sums_; }
 
-  // L2 norm of the accumulated gradient with this step's added.
-  double accumulated_gradient_norm() const;
+  // --- a step, before its vote ---
+  StepGradients& gradients() { return *gradients_; }
+  // How the model's rows run; null: as they are. `inner` runs a row whose
+  // parameters are whole.
+  RowRunner* row_runner(RowRunner* inner = nullptr);
+  // Summed over the ranks of the world: the squared L2 norm of the accumulated
+  // gradient with this step's added. Each element is counted by one rank.
+  double squared_norm_share() const;
 
+  // --- its commit ---
   // Neither a partial accumulation nor the means outlive their epoch.
   void start_epoch();
-  // Adds the step's reduced gradient (parameters().gradients()), moves the
-  // running statistics, and, where the schedule says so, clips, steps the
-  // optimizer and moves the EMA. Returns whether the optimizer stepped.
+  // Adds the step's reduced gradient, moves the running statistics, and, where
+  // the schedule says so, clips, steps the optimizer and moves the EMA. Returns
+  // whether the optimizer stepped. Collective under ZeRO 1 and 2.
   bool commit(const CommitArguments& arguments);
   // Counts a step whose update is skipped.
   void commit_without_update(int64_t step);
 
+  // --- between steps ---
+  // For the average model; null: rows as they are.
+  GatherRowRunner* average_row_runner() { return average_runner_.get(); }
   // The EMA starts as a copy of the weights.
   void reset_average();
 
   TrainingCounters counters;
 
-  // A flat buffer and the entries it holds, for checkpoints and broadcasts.
+  // A buffer of the state, for checkpoints.
   struct Buffer {
-    std::string name;  // "parameters", "momentum", …
-    Arena* arena = nullptr;
-    at::Tensor* flat = nullptr;
+    std::string name;        // "parameters", "momentum", …
+    Arena* arena;            // its entries, by rows
+    at::Tensor* flat;        // [arena->size()], or this rank's shard
+    const ShardMap* shards;  // null: whole
   };
   std::vector<Buffer> buffers();
+  // Whether this rank can do without the others.
+  bool is_whole() const;
+  // Weights, gradients, moments and averages between two steps, on this rank.
+  int64_t resident_bytes();
 
  private:
+  // One range of everything that the optimizer moves together.
+  struct Piece {
+    at::Tensor values, gradient, accumulated, average;
+    std::vector<at::Tensor> moments;
+    std::vector<Segment> segments;  // by group, offsets within the piece
+  };
+
+  void build_parameters();
+  void build_average(const ModelTable& table);
+  void build_pieces();
+  bool is_sharded() const { return zero_stage_ > 0; }
+  int64_t shard_size() const;
+  void move_running_statistics(int64_t num_groups);
+  void gather_parameters();
+
+  TrainingStateOptions options_;
+  int zero_stage_;  // 0 over one rank
   std::unique_ptr<LayerGraph> model_;
   std::unique_ptr<LayerGraph> average_model_;
   std::unique_ptr<Arena> parameters_;
   std::unique_ptr<Arena> statistics_;
   std::unique_ptr<Arena> average_parameters_;
   std::unique_ptr<Arena> average_statistics_;
-  at::Tensor momentum_;
+  std::unique_ptr<ShardMap> shards_;
+  std::unique_ptr<StepGradients> gradients_;
+  std::unique_ptr<RowGather> average_rows_;  // sharded
+  std::unique_ptr<ZeroRowRunner> runner_;    // ZeRO 3
+  std::unique_ptr<GatherRowRunner> average_runner_;
   at::Tensor accumulated_;
+  std::vector<at::Tensor> moments_;
   at::Tensor batch_norm_sums_;
-  std::vector<Segment> segments_;  // what the optimizer moves, by group
+  at::Tensor slice_;  // ZeRO 1 and 2: what a gather of weights sends
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace headroom

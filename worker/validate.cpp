@@ -1,5 +1,6 @@
 #include "worker/validate.h"
 
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
@@ -110,8 +111,10 @@ ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
 BatchDetections detect(LayerGraph& model, const Batch& batch,
                        const ValidationOptions& options) {
   BatchDetections result;
+  StepContext context;
+  context.runner = options.row_runner;
   result.heads = model.forward(network_input(batch.images, options.scalar_type),
-                               StepContext{});
+                               context);
   NmsOptions nms;
   nms.confidence_threshold = options.confidence_threshold;
   nms.iou_threshold = options.nms_iou_threshold;
@@ -131,9 +134,19 @@ ValidationResult validate(LayerGraph& model, BatchSource& source,
                           const ValidationOptions& options) {
   at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
+  const int64_t num_batches = source.batches_per_epoch();
+  int64_t most_batches = num_batches;
+  if (options.row_runner != nullptr) {
+    communicator.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
+                            ReduceOp::kMax);
+  }
   std::vector<BatchFindings> mine;
-  for (int64_t i = 0; i < source.batches_per_epoch(); ++i) {
+  for (int64_t i = 0; i < num_batches; ++i) {
     mine.push_back(examine(model, source.next(), options));
+  }
+  // Weights are gathered equally often on all ranks.
+  for (int64_t i = num_batches; i < most_batches; ++i) {
+    options.row_runner->skip();
   }
   const std::vector<BatchFindings> all = gather_findings(communicator, mine);
   BatchFindings pooled;

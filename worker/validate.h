@@ -16,6 +16,7 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/batch_source.h"
+#include "worker/gather_row_runner.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
@@ -51,6 +52,8 @@ struct ValidationOptions {
   LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
+  // Of a model whose weights are sharded; null: they are whole.
+  GatherRowRunner* row_runner = nullptr;
 };
 
 // What the network sees in the images of a batch: boxes in the source images'

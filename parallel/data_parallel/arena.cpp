@@ -29,36 +29,77 @@ at::Tensor window(const at::Tensor& flat, int64_t offset,
 
 }  // namespace
 
-Arena::Arena(std::vector<ArenaEntry> entries, bool with_gradients) {
-  HEADROOM_CHECK(!entries.empty(), "an arena of nothing");
-  at::NoGradGuard no_grad;
-  const auto options = entries.front().tensor->options().requires_grad(false);
-  const int64_t alignment =
-      kAlignmentBytes / static_cast<int64_t>(options.dtype().itemsize());
-
-  int64_t size = 0;
+void Arena::lay_out(const std::vector<ArenaEntry>& entries, int row_parts) {
+  const int64_t row_multiple = alignment_ * row_parts;
+  const auto close_row = [&] {
+    if (rows_.empty()) return;
+    Row& row = rows_.back();
+    row.last_slot = static_cast<int64_t>(slots_.size());
+    row.size = slots_.back().offset + slots_.back().size - row.offset;
+    row.padded_size = round_up(row.size, row_multiple);
+    size_ = row.offset + row.padded_size;
+  };
   for (const ArenaEntry& entry : entries) {
-    HEADROOM_CHECK(
-        entry.tensor->is_cpu() && entry.tensor->dtype() == options.dtype(),
-        entry.name + " differs in device or type from " + entries.front().name);
-    HEADROOM_CHECK(entry.tensor->is_non_overlapping_and_dense(),
-                   entry.name + " is not dense");
-    slots_.push_back({entry.name, size, entry.tensor->numel()});
-    size = round_up(size + entry.tensor->numel(), alignment);
+    if (rows_.empty() || entry.row != rows_.back().number) {
+      HEADROOM_CHECK(rows_.empty() || entry.row > rows_.back().number,
+                     entry.name + " of row " + std::to_string(entry.row) +
+                         " comes after row " +
+                         std::to_string(rows_.back().number));
+      close_row();
+      rows_.push_back(
+          {entry.row, size_, 0, 0, static_cast<int64_t>(slots_.size()), 0});
+    }
+    slots_.push_back({entry.name, size_, entry.tensor->numel(),
+                      static_cast<int64_t>(rows_.size()) - 1});
+    size_ = round_up(size_ + entry.tensor->numel(), alignment_);
   }
+  close_row();
+}
 
-  values_ = at::zeros({size}, options);
-  if (with_gradients) gradients_ = at::zeros({size}, options);
+Arena::Arena(std::vector<ArenaEntry> entries, const ArenaOptions& options)
+    : alignment_(kAlignmentBytes /
+                 static_cast<int64_t>(c10::elementSize(options.scalar_type))) {
+  at::NoGradGuard no_grad;
+  lay_out(entries, options.row_parts);
+  // One storage, or one a row.
+  const auto provide = [&](bool apart, at::Tensor& whole,
+                           std::vector<at::Tensor>& parts) {
+    if (!apart) whole = at::zeros({size_}, options.scalar_type);
+    for (const Row& row : rows_) {
+      parts.push_back(apart ? at::zeros({row.padded_size}, options.scalar_type)
+                            : whole.narrow(0, row.offset, row.padded_size));
+    }
+  };
+  provide(options.values_apart, values_, row_values_);
+  if (options.with_gradients) {
+    provide(options.gradients_apart, gradients_, row_gradients_);
+  }
   for (size_t i = 0; i < entries.size(); ++i) {
-    at::Tensor tensor = window(values_, slots_[i].offset, *entries[i].tensor);
-    tensor.copy_(*entries[i].tensor);
-    if (with_gradients) {
+    const at::Tensor given = *entries[i].tensor;
+    HEADROOM_CHECK(given.is_cpu() && given.scalar_type() == options.scalar_type,
+                   entries[i].name + " is not a CPU tensor of type " +
+                       c10::toString(options.scalar_type));
+    HEADROOM_CHECK(given.is_non_overlapping_and_dense(),
+                   entries[i].name + " is not dense");
+    const auto row = static_cast<size_t>(slots_[i].row);
+    const int64_t offset = slots_[i].offset - rows_[row].offset;
+    at::Tensor tensor = window(row_values_[row], offset, given);
+    tensor.copy_(given);
+    if (options.with_gradients) {
       tensor.set_requires_grad(true);
-      tensor.mutable_grad() = window(gradients_, slots_[i].offset, tensor);
+      tensor.mutable_grad() = window(row_gradients_[row], offset, tensor);
     }
     *entries[i].tensor = tensor;
     entries_.push_back(std::move(tensor));
   }
+}
+
+const at::Tensor& Arena::row_values(int64_t row) const {
+  return row_values_.at(static_cast<size_t>(row));
+}
+
+const at::Tensor& Arena::row_gradients(int64_t row) const {
+  return row_gradients_.at(static_cast<size_t>(row));
 }
 
 const at::Tensor& Arena::entry(int64_t slot) const {

@@ -26,8 +26,11 @@ class Checkpoints : public ::testing::Test {
 
   static std::unique_ptr<TrainingState> make_state(int64_t classes = 3,
                                                    uint64_t seed = 0) {
-    return std::make_unique<TrainingState>(load_model_table("yolov5n"), classes,
-                                           at::kFloat, seed, 0);
+    TrainingStateOptions options;
+    options.num_classes = classes;
+    options.seed = seed;
+    return std::make_unique<TrainingState>(load_model_table("yolov5n"),
+                                           options);
   }
 
   static void fill(TrainingState& state, int64_t steps) {
@@ -58,7 +61,7 @@ class Checkpoints : public ::testing::Test {
 
   static std::string refusal(const fs::path& folder, TrainingState& state) {
     try {
-      load_newest_checkpoint(folder, state);
+      load_newest_checkpoint(folder, state, nullptr);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
       return error.what();
@@ -80,9 +83,10 @@ class Checkpoints : public ::testing::Test {
 TEST_F(Checkpoints, ComeBackBitForBit) {
   auto saved = make_state();
   fill(*saved, 12);
-  EXPECT_EQ(save_checkpoint(folder_, *saved, kPlan, 2), folder_ / "step-12");
+  EXPECT_EQ(save_checkpoint(folder_, *saved, nullptr, kPlan, 2),
+            folder_ / "step-12");
   auto loaded = make_state(3, 7);
-  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded).folder,
+  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded, nullptr).folder,
             folder_ / "step-12");
   expect_equal(*saved, *loaded);
 }
@@ -91,7 +95,7 @@ TEST_F(Checkpoints, OnlyTheNewestAreKept) {
   auto state = make_state();
   for (const int64_t step : {3, 9, 10}) {
     fill(*state, step);
-    save_checkpoint(folder_, *state, kPlan, 2);
+    save_checkpoint(folder_, *state, nullptr, kPlan, 2);
   }
   EXPECT_FALSE(fs::exists(folder_ / "step-3"));
   EXPECT_TRUE(fs::exists(folder_ / "step-9"));
@@ -101,14 +105,15 @@ TEST_F(Checkpoints, OnlyTheNewestAreKept) {
 TEST_F(Checkpoints, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
   auto older = make_state();
   fill(*older, 4);
-  save_checkpoint(folder_, *older, kPlan, 2);
+  save_checkpoint(folder_, *older, nullptr, kPlan, 2);
   auto newer = make_state();
   fill(*newer, 8);
-  save_checkpoint(folder_, *newer, kPlan, 2);
+  save_checkpoint(folder_, *newer, nullptr, kPlan, 2);
   flip_byte(folder_ / "step-8" / "state.safetensors", 100'000);
 
   auto loaded = make_state();
-  const LoadedCheckpoint result = load_newest_checkpoint(folder_, *loaded);
+  const LoadedCheckpoint result =
+      load_newest_checkpoint(folder_, *loaded, nullptr);
   EXPECT_EQ(result.folder, folder_ / "step-4");
   ASSERT_EQ(result.damaged.size(), 1u);
   EXPECT_NE(result.damaged[0].find("is damaged: its digest is"),
@@ -121,11 +126,11 @@ TEST_F(Checkpoints, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
 TEST_F(Checkpoints, AnUnfinishedOneDoesNotCount) {
   auto state = make_state();
   fill(*state, 4);
-  save_checkpoint(folder_, *state, kPlan, 2);
+  save_checkpoint(folder_, *state, nullptr, kPlan, 2);
   fs::create_directories(folder_ / "step-9");
   std::ofstream(folder_ / "step-9" / "state.safetensors") << "half";
   auto loaded = make_state();
-  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded).folder,
+  EXPECT_EQ(load_newest_checkpoint(folder_, *loaded, nullptr).folder,
             folder_ / "step-4");
 }
 
@@ -138,7 +143,7 @@ TEST_F(Checkpoints, NoneAtAllIsRefused) {
 TEST_F(Checkpoints, AnotherModelsShapesAreRefusedWithBoth) {
   auto saved = make_state(3);
   fill(*saved, 4);
-  save_checkpoint(folder_, *saved, kPlan, 2);
+  save_checkpoint(folder_, *saved, nullptr, kPlan, 2);
   auto other = make_state(5);
   const std::string text = refusal(folder_, *other);
   EXPECT_NE(text.find("model.24.m.0.weight"), std::string::npos) << text;

@@ -29,10 +29,17 @@ RunConfig small_config(int64_t batch) {
   return config;
 }
 
+TrainingStateOptions state_options(Mesh* mesh) {
+  TrainingStateOptions options;
+  options.num_classes = kClasses;
+  options.scalar_type = at::kDouble;
+  options.mesh = mesh;
+  return options;
+}
+
 struct RankState {
-  explicit RankState(const RunConfig& config)
-      : state(load_model_table("yolov5n"), kClasses, at::kDouble, 0, 0) {
-    state.reset_average();
+  explicit RankState(const RunConfig& config, Mesh* mesh = nullptr)
+      : state(load_model_table("yolov5n"), state_options(mesh)) {
     options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
     options.gains = scale_gains(config.hyp, 3, kClasses, 96, 0);
   }
@@ -48,8 +55,11 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
   const RunConfig config = small_config(batch);
   Losses losses;
   run_ranks(ranks, [&](int rank, Communicator& communicator) {
-    RankState run(config);
-    run.options.plan.layout.data_parallel_size = ranks;
+    ParallelLayout layout;
+    layout.data_parallel_size = ranks;
+    Mesh mesh(communicator, layout);
+    RankState run(config, &mesh);
+    run.options.plan.layout = layout;
     run.options.plan.micro_batch_size = batch;
     run.options.plan.batch_norm_group_size = group;
     LoaderOptions loading = loader_options(config, run.state.model());
@@ -200,8 +210,11 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepIsVotedAndCostsNothing) {
 TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
   const RunConfig config = small_config(2);
   run_ranks(2, [&](int rank, Communicator& communicator) {
-    RankState run(config);
-    run.options.plan.layout.data_parallel_size = 2;
+    ParallelLayout layout;
+    layout.data_parallel_size = 2;
+    Mesh mesh(communicator, layout);
+    RankState run(config, &mesh);
+    run.options.plan.layout = layout;
     run.options.plan.micro_batch_size = 1;
     run.options.plan.batch_norm_group_size = 2;
     LoaderOptions loading = loader_options(config, run.state.model());

@@ -19,6 +19,7 @@ double ema_decay(int64_t updates);
 
 // In place; allocates nothing. `updates` counts this one.
 // REQUIRES: two flat tensors of one size and type; updates >= 1.
-void ema_update(at::Tensor& average, const at::Tensor& value, int64_t updates);
+void ema_update(const at::Tensor& average, const at::Tensor& value,
+                int64_t updates);
 
 }  // namespace headroom

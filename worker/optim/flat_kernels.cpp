@@ -1,5 +1,7 @@
 #include "worker/optim/flat_kernels.h"
 
+#include <cmath>
+
 namespace headroom {
 namespace {
 
@@ -49,6 +51,23 @@ void sgd_range(T* __restrict parameters, const T* __restrict gradients,
 }
 
 template <typename T>
+void adam_range(T* __restrict parameters, const T* __restrict gradients,
+                T* __restrict first_moment, T* __restrict second_moment,
+                int64_t size, const AdamCoefficients<T>& coefficients) {
+  const auto c = coefficients;
+  for (int64_t i = 0; i < size; ++i) {
+    const T g = c.clip * gradients[i] + c.weight_decay * parameters[i];
+    const T m = first_moment[i] + c.one_minus_beta1 * (g - first_moment[i]);
+    const T v = c.beta2 * second_moment[i] + c.one_minus_beta2 * (g * g);
+    first_moment[i] = m;
+    second_moment[i] = v;
+    parameters[i] =
+        c.shrink * parameters[i] -
+        c.step_size * (m / (std::sqrt(v) / c.root_of_correction + c.epsilon));
+  }
+}
+
+template <typename T>
 double sum_of_squares(const T* __restrict a, const T* __restrict b,
                       int64_t size) {
   if (b == nullptr)
@@ -63,6 +82,10 @@ template void sgd_range<float>(float*, const float*, float*, int64_t,
                                const SgdCoefficients<float>&);
 template void sgd_range<double>(double*, const double*, double*, int64_t,
                                 const SgdCoefficients<double>&);
+template void adam_range<float>(float*, const float*, float*, float*, int64_t,
+                                const AdamCoefficients<float>&);
+template void adam_range<double>(double*, const double*, double*, double*,
+                                 int64_t, const AdamCoefficients<double>&);
 template double sum_of_squares<float>(const float*, const float*, int64_t);
 template double sum_of_squares<double>(const double*, const double*, int64_t);
 

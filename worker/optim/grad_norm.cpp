@@ -41,7 +41,7 @@ double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b) {
   return sum;
 }
 
-void add_in_place(at::Tensor& a, const at::Tensor& b) {
+void add_in_place(const at::Tensor& a, const at::Tensor& b) {
   check_flat_pair("gradient", a, "added gradient", b);
   a.add_(b);
 }

@@ -17,7 +17,7 @@ namespace headroom {
 double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b);
 
 // a += b.
-void add_in_place(at::Tensor& a, const at::Tensor& b);
+void add_in_place(const at::Tensor& a, const at::Tensor& b);
 
 // What a gradient of `norm` is multiplied by so that it has at most about
 // `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch clips.

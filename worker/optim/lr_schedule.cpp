@@ -77,6 +77,7 @@ StepSettings settings_at(const ScheduleOptions& options, int64_t step,
   settings.lr[kBiasGroup] = interpolate(x, x_end, hyp.warmup_bias_lr, lr);
   settings.lr[kWeightGroup] = interpolate(x, x_end, 0, lr);
   settings.lr[kNormWeightGroup] = settings.lr[kWeightGroup];
+  if (!options.warms_momentum) return settings;
   settings.momentum = interpolate(x, x_end, hyp.warmup_momentum, hyp.momentum);
   return settings;
 }

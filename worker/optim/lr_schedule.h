@@ -40,6 +40,8 @@ struct ScheduleOptions {
   int64_t global_batch_size = 1;
   bool cos_lr = false;
   int64_t nominal_batch_size = 64;
+  // SGD's momentum is warmed up, Adam's beta1 is not.
+  bool warms_momentum = true;
 };
 
 struct StepSettings {

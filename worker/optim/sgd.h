@@ -12,34 +12,20 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
-#include <cstdint>
 #include <span>
 
-#include "worker/optim/lr_schedule.h"
+#include "worker/optim/segments.h"
 
 namespace headroom {
-
-// A range of the arena that belongs to one parameter group.
-struct Segment {
-  int64_t offset = 0;  // in elements
-  int64_t size = 0;
-  int group = kWeightGroup;
-};
-
-struct GroupSettings {
-  double lr = 0;
-  double weight_decay = 0;
-};
 
 // Elements outside all segments (padding, frozen rows) are left as they are.
 // `first_step`: the momentum buffer takes the gradient instead of averaging it
 // in; what it held before is not read.
 // REQUIRES: three flat CPU tensors of one size, all float or all double;
 // segments in ascending order without overlap, inside the tensors.
-void sgd_step(at::Tensor& parameters, const at::Tensor& gradients,
-              at::Tensor& momentum_buffer, std::span<const Segment> segments,
-              const std::array<GroupSettings, kNumParameterGroups>& groups,
+void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
+              const at::Tensor& momentum_buffer,
+              std::span<const Segment> segments, const AllGroupSettings& groups,
               double momentum, double clip_coefficient, bool first_step);
 
 }  // namespace headroom

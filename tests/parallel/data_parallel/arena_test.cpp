@@ -25,11 +25,17 @@ class ArenaTest : public testing::TestWithParam<at::ScalarType> {
     empty_ = at::empty({0}, GetParam());
   }
   std::vector<ArenaEntry> entries() {
-    return {{"weight", &weight_},
-            {"bias", &bias_},
-            {"transposed", &transposed_},
-            {"empty", &empty_},
-            {"scalar", &scalar_}};
+    return {{"weight", &weight_, 0},
+            {"bias", &bias_, 0},
+            {"transposed", &transposed_, 2},
+            {"empty", &empty_, 2},
+            {"scalar", &scalar_, 5}};
+  }
+  static ArenaOptions options(bool with_gradients) {
+    ArenaOptions result;
+    result.scalar_type = GetParam();
+    result.with_gradients = with_gradients;
+    return result;
   }
   at::Tensor weight_, bias_, transposed_, scalar_, empty_;
 };
@@ -37,7 +43,7 @@ class ArenaTest : public testing::TestWithParam<at::ScalarType> {
 TEST_P(ArenaTest, KeepsValuesSizesAndStrides) {
   std::vector<at::Tensor> before;
   for (const ArenaEntry& entry : entries()) before.push_back(*entry.tensor);
-  Arena arena(entries(), false);
+  Arena arena(entries(), options(false));
   const std::vector<ArenaEntry> after = entries();
   for (size_t i = 0; i < after.size(); ++i) {
     const at::Tensor& tensor = *after[i].tensor;
@@ -51,7 +57,7 @@ TEST_P(ArenaTest, KeepsValuesSizesAndStrides) {
 }
 
 TEST_P(ArenaTest, SlotsAreAlignedInOrderAndPaddedWithZeros) {
-  Arena arena(entries(), false);
+  Arena arena(entries(), options(false));
   const int64_t element = static_cast<int64_t>(arena.values().element_size());
   const at::Tensor covered = at::zeros({arena.size()}, at::kBool);
   int64_t end = 0;
@@ -72,7 +78,7 @@ TEST_P(ArenaTest, SlotsAreAlignedInOrderAndPaddedWithZeros) {
 }
 
 TEST_P(ArenaTest, EntriesAndBufferAreTheSameMemory) {
-  Arena arena(entries(), true);
+  Arena arena(entries(), options(true));
   {
     at::NoGradGuard no_grad;
     arena.values().fill_(3);
@@ -89,7 +95,7 @@ TEST_P(ArenaTest, EntriesAndBufferAreTheSameMemory) {
 }
 
 TEST_P(ArenaTest, BackwardAddsIntoTheGradients) {
-  Arena arena(entries(), true);
+  Arena arena(entries(), options(true));
   EXPECT_TRUE(weight_.is_leaf());
   EXPECT_TRUE(weight_.requires_grad());
   const void* const before = weight_.grad().data_ptr();
@@ -113,7 +119,7 @@ TEST_P(ArenaTest, BackwardAddsIntoTheGradients) {
 // A view would share its version counter with all other entries, and backward
 // would refuse a weight that it saved because another one has moved.
 TEST_P(ArenaTest, ChangingOneEntryDoesNotInvalidateAnother) {
-  Arena arena(entries(), true);
+  Arena arena(entries(), options(true));
   const at::Tensor input = at::ones({5}, GetParam());
   input.set_requires_grad(true);
   const at::Tensor loss = (input * bias_).sum();
@@ -125,7 +131,7 @@ TEST_P(ArenaTest, ChangingOneEntryDoesNotInvalidateAnother) {
 }
 
 TEST_P(ArenaTest, ViewsSeeOtherBuffersAsTheEntry) {
-  Arena arena(entries(), false);
+  Arena arena(entries(), options(false));
   const at::Tensor other = at::zeros_like(arena.values());
   const at::Tensor view = arena.view(0, other);
   EXPECT_EQ(view.sizes(), weight_.sizes());
@@ -133,6 +139,55 @@ TEST_P(ArenaTest, ViewsSeeOtherBuffersAsTheEntry) {
   view.fill_(1);
   EXPECT_EQ(other.sum().item<double>(), 135);
   EXPECT_THROW(arena.view(0, other.narrow(0, 0, 8)), CheckFailure);
+}
+
+TEST_P(ArenaTest, RowsAreCutIntoEqualAlignedParts) {
+  ArenaOptions three = options(false);
+  three.row_parts = 3;
+  Arena arena(entries(), three);
+  const int64_t alignment =
+      64 / static_cast<int64_t>(arena.values().element_size());
+  ASSERT_EQ(arena.rows().size(), 3u);
+  EXPECT_EQ(arena.rows()[1].number, 2);
+  EXPECT_EQ(arena.rows()[1].first_slot, 2);
+  EXPECT_EQ(arena.rows()[1].last_slot, 4);
+  int64_t end = 0;
+  for (const Arena::Row& row : arena.rows()) {
+    EXPECT_EQ(row.offset, end);
+    EXPECT_EQ(row.padded_size % (3 * alignment), 0);
+    EXPECT_GE(row.padded_size, row.size);
+    end = row.offset + row.padded_size;
+  }
+  EXPECT_EQ(arena.size(), end);
+  EXPECT_EQ(arena.slots()[4].offset, arena.rows()[2].offset);
+  EXPECT_EQ(arena.row_values(2)[0].item<double>(), 42);
+}
+
+TEST_P(ArenaTest, RowsApartHaveStoragesOfTheirOwn) {
+  const at::Tensor before = weight_;
+  ArenaOptions apart = options(true);
+  apart.values_apart = apart.gradients_apart = true;
+  Arena arena(entries(), apart);
+  EXPECT_FALSE(arena.values().defined());
+  EXPECT_FALSE(arena.gradients().defined());
+  EXPECT_TRUE(at::equal(weight_, before));
+  EXPECT_TRUE(weight_.is_alias_of(arena.row_values(0)));
+  EXPECT_TRUE(bias_.grad().is_alias_of(arena.row_gradients(0)));
+  EXPECT_FALSE(weight_.is_alias_of(arena.row_values(1)));
+  EXPECT_EQ(arena.row_values(1).storage().nbytes(),
+            arena.row_values(1).nbytes());
+}
+
+TEST_P(ArenaTest, NothingIsAnArenaOfSizeZero) {
+  Arena arena({}, options(true));
+  EXPECT_EQ(arena.size(), 0);
+  EXPECT_EQ(arena.gradients().numel(), 0);
+}
+
+TEST_P(ArenaTest, RowsOutOfOrderAreRefused) {
+  EXPECT_THROW(
+      Arena({{"weight", &weight_, 3}, {"bias", &bias_, 1}}, options(false)),
+      CheckFailure);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ArenaTest,
@@ -145,8 +200,8 @@ TEST(ArenaRefusalTest, MixedTypesAndHolesAreRefused) {
   at::Tensor a = at::ones({4});
   at::Tensor b = at::ones({4}, at::kDouble);
   at::Tensor holes = at::ones({4, 4}).narrow(1, 0, 2);
-  EXPECT_THROW(Arena({{"a", &a}, {"b", &b}}, false), CheckFailure);
-  EXPECT_THROW(Arena({{"a", &a}, {"holes", &holes}}, false), CheckFailure);
+  EXPECT_THROW(Arena({{"a", &a, 0}, {"b", &b, 0}}, {}), CheckFailure);
+  EXPECT_THROW(Arena({{"a", &a, 0}, {"holes", &holes, 0}}, {}), CheckFailure);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ std::vector<Arena::Slot> slots_of(const std::vector<int64_t>& sizes) {
   std::vector<Arena::Slot> slots;
   int64_t offset = 0;
   for (const int64_t size : sizes) {
-    slots.push_back({"slot " + std::to_string(slots.size()), offset, size});
+    slots.push_back({"slot " + std::to_string(slots.size()), offset, size, 0});
     offset += (size + 15) / 16 * 16;
   }
   return slots;

@@ -33,10 +33,13 @@ struct Network {
     }
     std::vector<ArenaEntry> entries;
     for (int i = 0; i < kLayers; ++i) {
-      entries.push_back({"weight " + std::to_string(i), &weights[i]});
-      entries.push_back({"bias " + std::to_string(i), &biases[i]});
+      entries.push_back({"weight " + std::to_string(i), &weights[i], 0});
+      entries.push_back({"bias " + std::to_string(i), &biases[i], 0});
     }
-    arena.emplace(std::move(entries), true);
+    ArenaOptions options;
+    options.scalar_type = at::kDouble;
+    options.with_gradients = true;
+    arena.emplace(std::move(entries), options);
   }
 
   // `between` is called when backward has passed layer `where`.

@@ -22,7 +22,7 @@
 #include "worker/optim/ema.h"
 #include "worker/optim/grad_norm.h"
 #include "worker/optim/lr_schedule.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom {
 namespace {
@@ -39,8 +39,15 @@ std::vector<ArenaEntry> entries_of(LayerGraph& graph, bool parameters) {
   for (const NamedTensor& entry : graph.state())
     if (parameters ? entry.is_parameter()
                    : entry.role == TensorRole::kRunningStatistic)
-      entries.push_back({entry.name, entry.tensor});
+      entries.push_back({entry.name, entry.tensor, entry.row});
   return entries;
+}
+
+ArenaOptions arena_options(at::ScalarType type, bool with_gradients) {
+  ArenaOptions options;
+  options.scalar_type = type;
+  options.with_gradients = with_gradients;
+  return options;
 }
 
 // The filled model with everything a step changes.
@@ -49,9 +56,9 @@ class ReferenceRun {
   ReferenceRun(const nlohmann::json& scenario, at::ScalarType type)
       : type_(type),
         graph_(load_model_table("yolov5n"), kClasses, type, 0),
-        parameters_(filled_entries(true), true),
-        statistics_(entries_of(graph_, false), false),
-        momentum_(at::zeros_like(parameters_.values())),
+        parameters_(filled_entries(true), arena_options(type, true)),
+        statistics_(entries_of(graph_, false), arena_options(type, false)),
+        optimizer_(parse_optimizer(scenario["optimizer"])),
         accumulated_(at::zeros_like(parameters_.values())),
         average_(parameters_.values().clone()),
         average_statistics_(statistics_.values().clone()),
@@ -62,6 +69,9 @@ class ReferenceRun {
     options_.hyp.momentum = hyp["momentum"];
     options_.hyp.weight_decay = hyp["weight_decay"];
     options_.hyp.warmup_epochs = hyp["warmup_epochs"];
+    options_.warms_momentum = optimizer_ == OptimizerKind::kSgd;
+    for (size_t i = 0; i < moment_names(optimizer_).size(); ++i)
+      moments_.push_back(at::zeros_like(parameters_.values()));
     options_.epochs = scenario["epochs"];
     options_.steps_per_epoch = scenario["batches_per_epoch"];
     options_.global_batch_size = scenario["batch"];
@@ -180,11 +190,15 @@ class ReferenceRun {
   }
 
   void optimize(const StepSettings& settings, double norm) {
-    std::array<GroupSettings, kNumParameterGroups> groups;
-    for (size_t i = 0; i < groups.size(); ++i) groups[i].lr = settings.lr[i];
-    groups[kWeightGroup].weight_decay = weight_decay(options_);
-    sgd_step(parameters_.values(), accumulated_, momentum_, segments_, groups,
-             settings.momentum, clip_coefficient(norm), updates_ == 0);
+    OptimizerStep step;
+    for (size_t i = 0; i < step.groups.size(); ++i)
+      step.groups[i].lr = settings.lr[i];
+    step.groups[kWeightGroup].weight_decay = weight_decay(options_);
+    step.momentum = settings.momentum;
+    step.clip_coefficient = clip_coefficient(norm);
+    step.step = updates_ + 1;
+    optimizer_step(optimizer_, step, parameters_.values(), accumulated_,
+                   moments_, segments_);
     accumulated_.zero_();
     ++updates_;
     ema_update(average_, parameters_.values(), updates_);
@@ -195,7 +209,9 @@ class ReferenceRun {
   LayerGraph graph_;
   Arena parameters_;
   Arena statistics_;
-  at::Tensor momentum_, accumulated_, average_, average_statistics_;
+  OptimizerKind optimizer_;
+  std::vector<at::Tensor> moments_;
+  at::Tensor accumulated_, average_, average_statistics_;
   int64_t last_step_;
   int64_t updates_ = 0;
   ScheduleOptions options_;
@@ -312,6 +328,11 @@ TEST(TrainingParityTest, WarmupFloat64) {
 TEST(TrainingParityTest, AccumulationFloat64) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   follow("sgd_accumulate2", at::kDouble, 20, {1e-9, 5e-4, 1e-10, 1e-8, 1e-4});
+}
+
+TEST(TrainingParityTest, AdamWFloat64) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  follow("adamw_warmup", at::kDouble, 20, {1e-9, 1e-6, 1e-10, 1e-8, 1e-4});
 }
 
 TEST(TrainingParityTest, FirstStepsFloat32) {

@@ -1,0 +1,67 @@
+// GradientScatter: sums each row's gradient over all ranks and leaves every
+// rank with its slice (ZeRO 2 and 3).
+//
+// A row's gradient buffer exists from the first gradient that backward produces
+// for the row to the last; then it is reduced into the shard and released. The
+// shard adds up the micro-batches of a step.
+//
+// Ownership: owns the shard; keeps the rows' buffers and parameters; borrows
+// the ranks.
+// Threads: the thread that runs backward.
+// Errors: CommunicationError; c10::OutOfMemoryError where a buffer does not
+// fit. Both come out of backward.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/zero/shard_map.h"
+
+namespace headroom {
+
+class GradientScatter {
+ public:
+  struct Row {
+    at::Tensor gradients;                // flat, padded, of its own storage
+    std::vector<at::Tensor> parameters;  // that learn; .grad views gradients
+  };
+
+  // `on_final(row)`: called within backward when the last of the row's
+  // gradients is there; it calls reduce(row) once it is the row's turn.
+  // `ranks` share the rows; `copies` hold the same slice and other parts of
+  // the images.
+  // REQUIRES: ranks.size() == map.num_ranks().
+  GradientScatter(const ShardMap& map, std::vector<Row> rows,
+                  Communicator& ranks, Communicator& copies,
+                  std::function<void(int64_t)> on_final);
+  ~GradientScatter();
+  GradientScatter(const GradientScatter&) = delete;
+  GradientScatter& operator=(const GradientScatter&) = delete;
+
+  // [map.shard_size()]; the caller zeroes it at the start of a step.
+  at::Tensor& shard();
+
+  // Before the backward of each micro-batch.
+  void begin_backward();
+  // Collective: the row's buffer, summed over all ranks, is added to the shard
+  // and released.
+  void reduce(int64_t row);
+  // In its place on a rank that failed: with zeros. Allocates the row's buffer
+  // where it is not there.
+  void reduce_zeros(int64_t row);
+  // Frees what a failed backward left.
+  void release_all();
+
+ private:
+  struct State;
+  class FirstUse;
+  class Accumulated;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,41 @@
+#include "parallel/zero/row_memory.h"
+
+#include <c10/core/Allocator.h>
+
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+c10::StorageImpl& storage_of(const at::Tensor& flat) {
+  return *flat.storage().unsafeGetStorageImpl();
+}
+
+size_t bytes_of(const at::Tensor& flat) {
+  return static_cast<size_t>(flat.numel()) * flat.element_size();
+}
+
+}  // namespace
+
+bool has_memory(const at::Tensor& flat) {
+  return storage_of(flat).nbytes() == bytes_of(flat);
+}
+
+void release_memory(const at::Tensor& flat) {
+  HEADROOM_CHECK(flat.is_cpu() && has_memory(flat),
+                 "a row that has no storage of its own, or none any more");
+  storage_of(flat).set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
+  storage_of(flat).set_nbytes(static_cast<size_t>(0));
+}
+
+void restore_memory(const at::Tensor& flat) {
+  HEADROOM_CHECK(storage_of(flat).nbytes() == 0, "a row that has its memory");
+  at::DataPtr memory =
+      c10::GetAllocator(c10::DeviceType::CPU)->allocate(bytes_of(flat));
+  storage_of(flat).set_data_ptr_noswap(std::move(memory));
+  storage_of(flat).set_nbytes(bytes_of(flat));
+}
+
+}  // namespace headroom

@@ -1,0 +1,32 @@
+#include "parallel/zero/shard_map.h"
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+ShardMap::ShardMap(const std::vector<int64_t>& row_sizes, int num_ranks,
+                   int64_t alignment)
+    : row_sizes_(row_sizes), num_ranks_(num_ranks), shard_offsets_{0} {
+  HEADROOM_CHECK(num_ranks > 0 && alignment > 0, std::to_string(num_ranks) +
+                                                     " ranks, alignment " +
+                                                     std::to_string(alignment));
+  const int64_t multiple = num_ranks * alignment;
+  for (const int64_t size : row_sizes) {
+    HEADROOM_CHECK(size >= 0, "a row of " + std::to_string(size) + " elements");
+    shard_offsets_.push_back(shard_offsets_.back() +
+                             (size + multiple - 1) / multiple * alignment);
+  }
+}
+
+int64_t ShardMap::largest_slice() const {
+  int64_t largest = 0;
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    largest = std::max(largest, slice_size(row));
+  }
+  return largest;
+}
+
+}  // namespace headroom

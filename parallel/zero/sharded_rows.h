@@ -1,0 +1,72 @@
+// ShardedRows: ZeRO 2 and 3 over the rows of a model (Rajbhandari et al.,
+// "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+// 2020).
+//
+//   begin_step()
+//   begin_forward()    use(row) … done_with(row) …        ZeRO 3
+//   begin_backward()   use(row), then gradients; the row's gradient is
+//   scattered
+//                      and its values released when the last of them is there
+//   complete_pass()    in place of what a failed rank did not do of a pass
+//
+// The passes of a step may come in any order that is the same on all ranks;
+// within one the collectives are a fixed list (collective_list.h).
+//
+// Ownership: owns shards; keeps rows; borrows the ranks.
+// Threads: the thread that runs the step.
+// Errors: CommunicationError; c10::OutOfMemoryError, after which
+// complete_pass() still works.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/zero/collective_list.h"
+#include "parallel/zero/gradient_scatter.h"
+#include "parallel/zero/row_gather.h"
+#include "parallel/zero/shard_map.h"
+
+namespace headroom {
+
+class ShardedRows {
+ public:
+  struct Row {
+    at::Tensor values;  // flat, padded, of its own storage; undefined: ZeRO 2
+    GradientScatter::Row gradients;
+  };
+
+  // All rows have values, or none. REQUIRES: as GradientScatter, RowGather.
+  ShardedRows(const ShardMap& map, std::vector<Row> rows, Communicator& ranks,
+              Communicator& copies);
+
+  bool shards_values() const { return values_ != nullptr; }
+  // REQUIRES: shards_values().
+  at::Tensor& value_shard() { return values_->shard(); }
+  at::Tensor& gradient_shard() { return gradients_->shard(); }
+
+  void begin_step();
+  void begin_forward();
+  void begin_backward();
+  // Before the first use of the row's values in a pass; again is no harm.
+  void use(int64_t row);
+  // In forward, when the row has run.
+  void done_with(int64_t row);
+  // Carries out what is left of the pass, with zeros for gradients, and frees
+  // what a failure left. Allocates one row at a time.
+  void complete_pass();
+
+ private:
+  void on_final(int64_t row);
+
+  std::unique_ptr<RowGather> values_;  // ZeRO 3
+  std::unique_ptr<GradientScatter> gradients_;
+  std::vector<RowCollective> forward_;
+  std::vector<RowCollective> backward_;
+  CollectiveCursor cursor_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,199 @@
+// ZeRO 2 and 3 against the undivided computation, ranks as threads.
+#include "parallel/zero/sharded_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "parallel/zero/row_memory.h"
+#include "tests/parallel/zero/layered_network.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kSamples = 11;
+
+struct Case {
+  int ranks;
+  int zero_stage;
+};
+
+// The gradient of all samples, row by row, computed by one process.
+std::vector<at::Tensor> undivided(int frozen = 0) {
+  LayeredNetwork network(nullptr, 0, nullptr, frozen);
+  network.train(network_input(0, kSamples));
+  std::vector<at::Tensor> rows;
+  for (int64_t row = 0; row < kLayers; ++row) {
+    rows.push_back(network.arena->row_gradients(row).narrow(
+        0, 0, network.arena->rows()[row].size));
+  }
+  return rows;
+}
+
+// The rank's part of what the undivided computation has.
+void expect_slices(LayeredNetwork& network,
+                   const std::vector<at::Tensor>& expected, int rank) {
+  const ShardMap& map = *network.map;
+  for (int64_t row = 0; row < kLayers; ++row) {
+    const int64_t size = map.slice_size(row);
+    at::Tensor padded = at::zeros({map.padded_row_size(row)}, at::kDouble);
+    padded.narrow(0, 0, expected[row].numel()).copy_(expected[row]);
+    EXPECT_TRUE(at::allclose(
+        network.rows->gradient_shard().narrow(0, map.shard_offset(row), size),
+        padded.narrow(0, rank * size, size), 1e-12, 1e-14))
+        << "row " << row << ", rank " << rank;
+  }
+}
+
+class ShardedRowsTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
+  const std::vector<at::Tensor> expected = undivided();
+  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    // Uneven: rank 0 has all but one sample a rank, the last has none.
+    const int64_t rest = ranks.size() - 2;
+    const int64_t begin =
+        rank == 0 ? 0 : std::min(kSamples, kSamples - rest + rank - 1);
+    const int64_t end =
+        rank == 0 ? kSamples - rest : std::min<int64_t>(begin + 1, kSamples);
+    network.rows->begin_step();
+    network.train(network_input(begin, end));
+    expect_slices(network, expected, rank);
+  });
+}
+
+TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
+  const std::vector<at::Tensor> expected = undivided();
+  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    for (int step = 0; step < 2; ++step) {  // the second forgets the first
+      network.rows->begin_step();
+      for (int part = 0; part < 3; ++part) {
+        const int64_t parts = 3 * ranks.size(), index = 3 * rank + part;
+        network.train(network_input(kSamples * index / parts,
+                                    kSamples * (index + 1) / parts));
+      }
+      expect_slices(network, expected, rank);
+    }
+  });
+}
+
+TEST_P(ShardedRowsTest, FrozenRowsAreNotReduced) {
+  const std::vector<at::Tensor> expected = undivided(2);
+  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage, nullptr, 2);
+    network.rows->begin_step();
+    const int64_t parts = ranks.size();
+    network.train(
+        network_input(kSamples * rank / parts, kSamples * (rank + 1) / parts));
+    expect_slices(network, expected, rank);
+  });
+}
+
+// Rank 1 stops at some point of the list and completes it; the peers finish
+// their passes, and the next step is right on all ranks.
+TEST_P(ShardedRowsTest, ARankThatFailsCompletesTheList) {
+  const std::vector<at::Tensor> expected = undivided();
+  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    const auto train = [&] {
+      const int64_t parts = ranks.size();
+      network.train(network_input(kSamples * rank / parts,
+                                  kSamples * (rank + 1) / parts));
+    };
+    network.rows->begin_step();
+    if (rank == 1) {  // before its forward
+      network.rows->begin_forward();
+      network.rows->complete_pass();
+      network.rows->begin_backward();
+      network.rows->complete_pass();
+    } else {
+      train();
+    }
+    network.rows->begin_step();
+    if (rank == 1) {  // in mid-forward, then in mid-backward
+      network.rows->begin_forward();
+      network.rows->use(0);
+      network.rows->complete_pass();
+      network.rows->begin_backward();
+      network.rows->use(kLayers - 1);
+      network.rows->complete_pass();
+    } else {
+      train();
+    }
+    network.rows->begin_step();
+    train();
+    expect_slices(network, expected, rank);
+  });
+}
+
+TEST_P(ShardedRowsTest, SpatialCopiesAddTheirParts) {
+  const std::vector<at::Tensor> expected = undivided();
+  const int sharing = GetParam().ranks;
+  run_ranks(2 * sharing, [&](int rank, Communicator& world) {
+    const auto ranks = world.split(rank % 2, rank);
+    const auto copies = world.split(rank / 2, rank);
+    LayeredNetwork network(ranks.get(), GetParam().zero_stage, copies.get());
+    network.rows->begin_step();
+    network.train(network_input(kSamples * rank / (2 * sharing),
+                                kSamples * (rank + 1) / (2 * sharing)));
+    expect_slices(network, expected, ranks->rank());
+  });
+}
+
+// Rank 1 fails at every place of a step in turn; the peers never notice,
+// nothing is left behind, and the step after is right.
+TEST_P(ShardedRowsTest, AFailureAnywhereLeavesNothingBehind) {
+  const std::vector<at::Tensor> expected = undivided();
+  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    const at::Tensor input = network_input(
+        kSamples * rank / ranks.size(), kSamples * (rank + 1) / ranks.size());
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (const bool in_backward : {false, true}) {
+        network.rows->begin_step();
+        if (rank != 1) {
+          network.train(input);
+          continue;
+        }
+        at::Tensor loss;
+        // The first layer's input needs no gradient: nothing fails there.
+        const bool fails = !in_backward || layer > 0;
+        try {
+          loss = network.loss(input, in_backward ? -1 : layer,
+                              in_backward ? layer : -1);
+          network.rows->begin_backward();
+          loss.backward();
+          EXPECT_FALSE(fails);
+        } catch (const LocalFailure&) {
+          EXPECT_TRUE(fails);
+          network.rows->complete_pass();
+          if (!loss.defined()) {
+            network.rows->begin_backward();
+            network.rows->complete_pass();
+          }
+        }
+        for (int64_t row = 0; row < kLayers; ++row) {
+          EXPECT_FALSE(has_memory(network.arena->row_gradients(row)));
+        }
+      }
+    }
+    network.rows->begin_step();
+    network.train(input);
+    expect_slices(network, expected, rank);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ShardedRowsTest,
+                         testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2},
+                                         Case{2, 3}, Case{3, 3}, Case{4, 3}),
+                         [](const auto& info) {
+                           return "Zero" +
+                                  std::to_string(info.param.zero_stage) +
+                                  "Over" + std::to_string(info.param.ranks);
+                         });
+
+}  // namespace
+}  // namespace headroom

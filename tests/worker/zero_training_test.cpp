@@ -1,0 +1,264 @@
+// ZeRO 1, 2 and 3 train as one process does (float64), ranks as threads.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "parallel/activations/counting_allocator.h"
+#include "tests/support/run_ranks.h"
+#include "tests/worker/zero_run.h"
+#include "worker/average_weights.h"
+#include "worker/checkpoint.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Trained {
+  std::vector<StepNumbers> steps;
+  std::map<std::string, at::Tensor> state;
+  std::vector<int64_t> resident;  // bytes per rank
+};
+
+Trained train(const ZeroRun& run) {
+  Trained result;
+  result.resident.resize(static_cast<size_t>(run.ranks));
+  run_ranks(run.ranks, [&](int rank, Communicator& world) {
+    ParallelLayout layout;
+    layout.data_parallel_size = run.ranks;
+    Mesh mesh(world, layout);
+    TrainingState state(tiny_table(), zero_options(run, &mesh));
+    for (int step = 0; step < run.steps; ++step) {
+      const StepNumbers numbers = run_step(run, state, world, step);
+      if (rank == 0) result.steps.push_back(numbers);
+    }
+    result.resident[static_cast<size_t>(rank)] = state.resident_bytes();
+    auto whole = whole_state(state, &mesh);
+    if (rank == 0) result.state = std::move(whole);
+  });
+  return result;
+}
+
+void expect_equal(const Trained& one, const Trained& other) {
+  ASSERT_EQ(one.steps.size(), other.steps.size());
+  for (size_t step = 0; step < one.steps.size(); ++step) {
+    EXPECT_NEAR(other.steps[step].loss / one.steps[step].loss, 1, 1e-9) << step;
+    EXPECT_NEAR(other.steps[step].norm / one.steps[step].norm, 1, 1e-9) << step;
+  }
+  ASSERT_EQ(one.state.size(), other.state.size());
+  for (const auto& [name, tensor] : one.state) {
+    const double scale = tensor.norm().item<double>();
+    const double difference =
+        (other.state.at(name) - tensor).norm().item<double>();
+    EXPECT_LE(difference, 1e-8 * scale + 1e-14) << name;
+  }
+}
+
+class ZeroTrainingTest
+    : public testing::TestWithParam<std::tuple<int, int, OptimizerKind>> {};
+
+TEST_P(ZeroTrainingTest, EqualsOneProcess) {
+  ZeroRun run;
+  run.optimizer = std::get<2>(GetParam());
+  run.accumulate = 2;
+  const Trained one = train(run);
+  std::tie(run.ranks, run.zero_stage) =
+      std::tuple(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  expect_equal(one, train(run));
+}
+
+TEST_P(ZeroTrainingTest, UnevenSharesAndARankWithoutSamples) {
+  ZeroRun run;
+  run.optimizer = std::get<2>(GetParam());
+  run.micro_batches = 3;
+  run.freeze = 2;
+  const Trained one = train(run);
+  std::tie(run.ranks, run.zero_stage) =
+      std::tuple(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  run.crowded = true;
+  expect_equal(one, train(run));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ZeroTrainingTest,
+    testing::Combine(testing::Values(2, 3, 4), testing::Values(0, 1, 2, 3),
+                     testing::Values(OptimizerKind::kSgd,
+                                     OptimizerKind::kAdamW)),
+    [](const auto& info) {
+      return "Zero" + std::to_string(std::get<1>(info.param)) + "Over" +
+             std::to_string(std::get<0>(info.param)) +
+             (std::get<2>(info.param) == OptimizerKind::kSgd ? "Sgd" : "AdamW");
+    });
+
+TEST(ZeroTraining, OverOneRankIsNoSharding) {
+  ZeroRun run;
+  const Trained plain = train(run);
+  run.zero_stage = 3;
+  const Trained zero = train(run);
+  EXPECT_EQ(plain.resident, zero.resident);
+  for (const auto& [name, tensor] : plain.state) {
+    EXPECT_TRUE(at::equal(tensor, zero.state.at(name))) << name;
+  }
+}
+
+TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(3, [&](int rank, Communicator& world) {
+      ZeroRun run;
+      run.ranks = 3;
+      run.zero_stage = stage;
+      ParallelLayout layout;
+      layout.data_parallel_size = 3;
+      Mesh mesh(world, layout);
+      TrainingState state(tiny_table(), zero_options(run, &mesh));
+      run_step(run, state, world, 0);
+      const auto before = whole_state(state, &mesh);
+
+      // Rank 1 fails between the forward and the backward of its first
+      // micro-batch; nothing is committed.
+      state.gradients().begin_step();
+      std::vector<at::Tensor> extra = {state.batch_norm_sums()};
+      if (rank == 1) {
+        state.gradients().begin_forward();
+        state.gradients().complete_pass();
+        for (int part = 0; part < run.micro_batches; ++part) {
+          if (part > 0) {
+            state.gradients().begin_forward();
+            state.gradients().complete_pass();
+          }
+          state.gradients().begin_micro_batch(part + 1 == run.micro_batches);
+          state.gradients().complete_pass();
+        }
+        state.gradients().complete_with_zeros(extra);
+      } else {
+        for (int part = 0; part < run.micro_batches; ++part) {
+          run_micro_batch(run, state, 1, rank, part);
+        }
+        state.gradients().finish(extra);
+      }
+      for (const auto& [name, tensor] : whole_state(state, &mesh)) {
+        EXPECT_TRUE(at::equal(tensor, before.at(name))) << name;
+      }
+      run_step(run, state, world, 1);  // and the next one works
+    });
+  }
+}
+
+class ZeroFiles : public testing::Test {
+ protected:
+  ZeroFiles() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
+};
+
+// Saved under one layout, loaded under another: the same bits, and the same
+// file when it is saved again.
+TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
+  ZeroRun saved_run;
+  saved_run.ranks = 3;
+  saved_run.zero_stage = 3;
+  saved_run.accumulate = 3;  // a partial accumulation is part of the state
+  std::map<std::string, at::Tensor> expected;
+  run_ranks(3, [&](int rank, Communicator& world) {
+    ParallelLayout layout;
+    layout.data_parallel_size = 3;
+    Mesh mesh(world, layout);
+    TrainingState state(tiny_table(), zero_options(saved_run, &mesh));
+    for (int step = 0; step < 4; ++step) {
+      run_step(saved_run, state, world, step);
+    }
+    auto whole = whole_state(state, &mesh);
+    if (rank == 0) expected = std::move(whole);
+    save_checkpoint(folder_, state, &mesh, "{}", 2);
+  });
+  EXPECT_GT(expected.at("accumulated_gradients.model.0.conv.weight")
+                .abs()
+                .sum()
+                .item<double>(),
+            0);
+  const std::tuple<int, int> layouts[] = {{1, 0}, {2, 0}, {2, 1},
+                                          {4, 2}, {2, 3}, {4, 3}};
+  for (const auto& [ranks, stage] : layouts) {
+    ZeroRun run = saved_run;
+    run.ranks = ranks;
+    run.zero_stage = stage;
+    run_ranks(ranks, [&](int rank, Communicator& world) {
+      ParallelLayout layout;
+      layout.data_parallel_size = world.size();
+      Mesh mesh(world, layout);
+      TrainingStateOptions options = zero_options(run, &mesh);
+      options.seed = 99;
+      TrainingState state(tiny_table(), options);
+      load_newest_checkpoint(folder_, state, &mesh);
+      EXPECT_EQ(state.counters.committed_steps, 4);
+      EXPECT_EQ(state.counters.optimizer_steps, 1);
+      const auto whole = whole_state(state, &mesh);
+      if (rank != 0) return;
+      ASSERT_EQ(whole.size(), expected.size());
+      for (const auto& [name, tensor] : expected) {
+        EXPECT_TRUE(at::equal(tensor, whole.at(name)))
+            << name << " under ZeRO " << stage << " over " << ranks;
+      }
+    });
+  }
+}
+
+TEST_F(ZeroFiles, AverageWeightsAreOneFileWhateverTheLayout) {
+  for (const int ranks : {1, 3}) {
+    run_ranks(ranks, [&](int, Communicator& world) {
+      ZeroRun run;
+      run.ranks = world.size();
+      run.zero_stage = 3;
+      ParallelLayout layout;
+      layout.data_parallel_size = world.size();
+      Mesh mesh(world, layout);
+      TrainingState state(tiny_table(), zero_options(run, &mesh));
+      save_average_weights(folder_ / (std::to_string(world.size()) + ".st"),
+                           state, &mesh, {{"names", "x"}});
+    });
+  }
+  LayerGraph graph(tiny_table(), 2, at::kDouble, 5);
+  const LoadReport report = load_weights(folder_ / "3.st", graph, {});
+  EXPECT_EQ(report.transferred, report.total);
+  EXPECT_EQ(report.metadata.at("names"), "x");
+  LayerGraph fresh(tiny_table(), 2, at::kDouble, 0);
+  const NamedTensors loaded = graph.state(), expected = fresh.state();
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    EXPECT_TRUE(at::equal(*loaded[i].tensor, *expected[i].tensor))
+        << loaded[i].name;
+  }
+  EXPECT_EQ(fs::file_size(folder_ / "1.st"), fs::file_size(folder_ / "3.st"));
+}
+
+TEST(ZeroTraining, TheAverageRunsFromItsShards) {
+  const at::Tensor images = image(0, 0);
+  LayerGraph graph(tiny_table(), 2, at::kDouble, 0);
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> expected = graph.forward(images, {});
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(2, [&](int rank, Communicator& world) {
+      const at::NoGradGuard no_grad_here;
+      ZeroRun run;
+      run.ranks = 2;
+      run.zero_stage = stage;
+      ParallelLayout layout;
+      layout.data_parallel_size = 2;
+      Mesh mesh(world, layout);
+      TrainingState state(tiny_table(), zero_options(run, &mesh));
+      ASSERT_NE(state.average_row_runner(), nullptr);
+      if (rank == 1) return state.average_row_runner()->skip();
+      StepContext context;
+      context.runner = state.average_row_runner();
+      const auto heads = state.average_model().forward(images, context);
+      for (size_t i = 0; i < heads.size(); ++i) {
+        EXPECT_TRUE(at::equal(heads[i], expected[i]));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace headroom

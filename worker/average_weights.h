@@ -1,0 +1,21 @@
+// average_weights: the EMA as a weights file under YOLOv5's names, wherever its
+// parts lie.
+//
+// Errors: Error with exit code 5 at the rank that writes; CommunicationError.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "worker/training_state.h"
+
+namespace headroom {
+
+// Collective over mesh->world, whose rank 0 writes; null: this rank has the
+// whole state and writes alone.
+void save_average_weights(const std::filesystem::path& path,
+                          TrainingState& state, Mesh* mesh,
+                          const std::map<std::string, std::string>& metadata);
+
+}  // namespace headroom

@@ -1,0 +1,82 @@
+// StateStream: a training state that lies in parts on many ranks, tensor by
+// tensor at rank 0, and back.
+//
+// A file knows logical tensors under their names; a rank knows slices of rows
+// of flat buffers. The unit that travels is one row of one buffer, so rank 0
+// holds, beyond its own state, one row at a time (a row and its largest tensor
+// while reading or writing), whatever the layout; other ranks hold nothing.
+//
+//   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
+//
+// Ownership: borrows the state and the mesh. Threads: one.
+// Errors: CommunicationError.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "worker/model/named_tensor.h"
+#include "worker/model/safetensors_stream.h"
+#include "worker/training_state.h"
+
+namespace headroom {
+
+class StateStream {
+ public:
+  // One row of one buffer, or one constant.
+  struct Block {
+    struct Entry {
+      std::string name;
+      std::vector<int64_t> sizes, strides;
+      int64_t offset = 0;  // in the block, in elements
+    };
+    int stage = 0;
+    int64_t buffer = 0;  // order in the file, then by stage and row
+    int64_t size = 0;    // in elements
+    bool sharded = false;
+    at::ScalarType type = at::kFloat;
+    std::vector<Entry> entries;
+  };
+
+  // `mesh` null: this rank has everything and acts alone.
+  explicit StateStream(Mesh* mesh) : mesh_(mesh) {}
+
+  // The same on all ranks, in the order of the file. Names get `prefix`.
+  void add(const TrainingState::Buffer& buffer, const std::string& prefix);
+  void add(const NamedTensor& constant);
+  // Collective, after the last add(): rank 0 learns what other stages hold.
+  void connect();
+
+  bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
+  // In the order of the file. At the root: of all stages.
+  std::vector<TensorDescription> tensors() const;
+
+  // Collective. At the root, `take` gets each of tensors() in order.
+  void collect(const std::function<void(const at::Tensor&)>& take);
+  // Collective. At the root, `give` fills each of tensors() in order.
+  void distribute(
+      const std::function<void(const std::string&, at::Tensor&)>& give);
+
+ private:
+  struct Move;
+  std::vector<Move> moves_to_root(const Block& block) const;
+  std::vector<Move> moves_from_root(const Block& block) const;
+  int world_rank(int stage, int data_rank, int spatial_rank) const;
+  int here() const { return mesh_ == nullptr ? 0 : mesh_->world.rank(); }
+  // This rank's part of own_[index].
+  void for_each_block(
+      const std::function<void(const Block&, const at::Tensor& mine)>& visit);
+
+  Mesh* mesh_;
+  int64_t num_buffers_ = 0;
+  std::vector<Block> own_;
+  std::vector<at::Tensor> parts_;  // of own_: whole, or this rank's slice
+  std::vector<Block> all_;         // at the root
+};
+
+}  // namespace headroom
