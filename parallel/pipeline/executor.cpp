@@ -1,5 +1,6 @@
 #include "parallel/pipeline/executor.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -37,10 +38,11 @@ struct Held {
 class Step {
  public:
   Step(Mailbox& mailbox, const StageRoutes& routes, bool is_last_stage,
-       StageWork& work)
+       bool has_backward, StageWork& work)
       : mailbox_(mailbox),
         routes_(routes),
         is_last_stage_(is_last_stage),
+        has_backward_(has_backward),
         work_(work),
         one_(at::ones({}, mailbox.map_options())) {}
 
@@ -48,7 +50,9 @@ class Step {
     const size_t count = mailbox_.list().size();
     for (; current_ < count; ++current_) {
       mailbox_.post_receives(current_);
-      if (instruction().kind == Kind::kForward)
+      if (!has_backward_)
+        evaluate();
+      else if (instruction().kind == Kind::kForward)
         forward();
       else
         backward();
@@ -71,6 +75,19 @@ class Step {
     return mailbox_.list()[current_].instruction;
   }
 
+  void evaluate() {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> maps;
+    for (size_t i = 0; i < routes_.received.size(); ++i)
+      maps.push_back(mailbox_.take(current_, i));
+    mailbox_.post_receives(current_ + 1);
+    const std::vector<at::Tensor> outputs =
+        work_.forward(instruction().micro_batch, std::move(maps));
+    check(outputs);
+    send(outputs);
+    mailbox_.wait_for_sends(current_);
+  }
+
   void forward() {
     Held held;
     std::vector<at::Tensor> maps;
@@ -88,13 +105,15 @@ class Step {
       if (outputs.front().requires_grad())
         held.loss = gradient_edge(outputs.front());
     } else {
-      send(outputs, held);
+      hold_ends(outputs, held);
+      send(outputs);
     }
     held_[micro_batch] = std::move(held);
   }
 
   void check(const std::vector<at::Tensor>& outputs) {
-    const size_t expected = is_last_stage_ ? 1 : routes_.sent.size();
+    const size_t num_losses = has_backward_ ? 1 : 0;
+    const size_t expected = is_last_stage_ ? num_losses : routes_.sent.size();
     HEADROOM_CHECK(outputs.size() == expected, std::to_string(outputs.size()) +
                                                    " outputs of a stage of " +
                                                    std::to_string(expected));
@@ -109,12 +128,17 @@ class Step {
     }
   }
 
-  void send(const std::vector<at::Tensor>& outputs, Held& held) {
+  void hold_ends(const std::vector<at::Tensor>& outputs, Held& held) {
+    for (const at::Tensor& output : outputs) {
+      held.sent_gradients.push_back(std::make_shared<MapGradient>());
+      const at::Tensor end = sent_map(output, held.sent_gradients.back());
+      held.sent.push_back(end.defined() ? gradient_edge(end) : Edge());
+    }
+  }
+
+  void send(const std::vector<at::Tensor>& outputs) {
     size_t position = 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      held.sent_gradients.push_back(std::make_shared<MapGradient>());
-      const at::Tensor end = sent_map(outputs[i], held.sent_gradients.back());
-      held.sent.push_back(end.defined() ? gradient_edge(end) : Edge());
       const at::Tensor map =
           outputs[i].detach().contiguous(map_format(outputs[i].sizes()));
       for (size_t reader = 0; reader < routes_.sent[i].to.size(); ++reader)
@@ -174,6 +198,7 @@ class Step {
   Mailbox& mailbox_;
   const StageRoutes& routes_;
   const bool is_last_stage_;
+  const bool has_backward_;
   StageWork& work_;
   const at::Tensor one_;          // a root's own gradient
   size_t current_ = 0;            // instruction
@@ -213,7 +238,8 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
         return work.map_sizes(micro_batch, row);
       },
       map_options_);
-  Step step(mailbox, routes_, stage == num_stages - 1, work);
+  Step step(mailbox, routes_, stage == num_stages - 1,
+            kind_ != PipelineSchedule::kForwardOnly, work);
   std::exception_ptr failure;
   try {
     step.run();
@@ -221,7 +247,7 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
     failure = std::current_exception();
   }
   if (failure) complete(step);
-  mailbox.wait_for_sends();
+  mailbox.wait_for_sends(mailbox.list().size());
   if (failure) std::rethrow_exception(failure);
 }
 

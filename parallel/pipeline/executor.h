@@ -5,6 +5,8 @@
 //   B m   receive a map's gradients from all its readers, sum them in stage
 //         order -> backward -> send the gradients of the received maps
 //
+// With the schedule kForwardOnly there is no B and no gradient: evaluation.
+//
 // The messages of a step, their order and their sizes follow from the schedule,
 // the routes and StageWork::map_sizes alone. The receives of an instruction are
 // posted while the one before it computes; sends do not block (mailbox.h).

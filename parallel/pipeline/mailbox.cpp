@@ -67,7 +67,7 @@ void Mailbox::send(size_t index, size_t position, const at::Tensor& map) {
                  "message " + std::to_string(position) + " is not the next");
   const StageMessage& message = list_[index].sends[position];
   if (map.numel() > 0) {
-    Sending sending{message, map, nullptr};
+    Sending sending{index, message, map, nullptr};
     sending.work = stages_.send_async(map, message.peer);
     sending_.push_back(std::move(sending));
   }
@@ -104,9 +104,12 @@ void Mailbox::complete_sends(size_t index) {
   }
 }
 
-void Mailbox::wait_for_sends() {
-  for (const Sending& sending : sending_) sending.work->wait();
-  sending_.clear();
+void Mailbox::wait_for_sends(size_t index) {
+  sending_.remove_if([index](const Sending& sending) {
+    if (sending.index >= index) return false;
+    sending.work->wait();
+    return true;
+  });
 }
 
 int64_t Mailbox::elements(size_t index, const StageMessage& message) const {

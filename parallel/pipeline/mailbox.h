@@ -4,7 +4,9 @@
 // has come back that the peer sent after it had posted the receive: a stage
 // posts the receives of its next instruction before it computes one, so a
 // message of its instruction i vouches for those of instructions up to i + 1.
-// The rest is waited for at the end of the step. A message without elements is
+// The rest is waited for at the end of the step. Where no backward answers
+// (forward only) sends are waited for one instruction later: the stage that is
+// furthest behind never waits for one. A message without elements is
 // not sent, and received as an empty tensor.
 //
 // A stage that failed completes what is left: it sends zeros and throws away
@@ -61,7 +63,8 @@ class Mailbox {
   void complete_receives(size_t index);
   void complete_sends(size_t index);
 
-  void wait_for_sends();
+  // Of all instructions before `index`.
+  void wait_for_sends(size_t index);
 
  private:
   struct Receiving {
@@ -69,6 +72,7 @@ class Mailbox {
     std::unique_ptr<Work> work;  // null where there is nothing to receive
   };
   struct Sending {
+    size_t index = 0;  // of the instruction
     StageMessage message;
     at::Tensor map;
     std::unique_ptr<Work> work;

@@ -76,7 +76,8 @@ std::vector<Instruction> schedule(PipelineSchedule kind, int num_stages,
   for (int64_t backward = 0; backward < num_micro_batches; ++backward) {
     while (forward < std::min(backward + ahead, num_micro_batches))
       instructions.push_back({Kind::kForward, forward++});
-    instructions.push_back({Kind::kBackward, backward});
+    if (kind != PipelineSchedule::kForwardOnly)
+      instructions.push_back({Kind::kBackward, backward});
   }
   return instructions;
 }
@@ -85,6 +86,7 @@ int64_t max_in_flight(PipelineSchedule kind, int num_stages,
                       int64_t num_micro_batches, int stage) {
   check_arguments(num_stages, num_micro_batches, stage);
   if (kind == PipelineSchedule::kGPipe) return num_micro_batches;
+  if (kind == PipelineSchedule::kForwardOnly) return 1;
   return std::min<int64_t>(num_stages - stage, num_micro_batches);
 }
 

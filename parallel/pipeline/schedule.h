@@ -18,7 +18,9 @@
 //     stage 0  F0 F1 F2 F3 .  .  B0 B1 B2 B3
 //     ...
 //
-// Backwards run in the order of micro-batches in both, so that gradients are
+//   Forward only, for evaluation: nothing is held.
+//
+// Backwards run in the order of micro-batches, so that gradients are
 // summed in one order. One stage of 1F1B is gradient accumulation.
 //
 // Threads: values and pure functions.
@@ -30,7 +32,7 @@
 
 namespace headroom {
 
-enum class PipelineSchedule { k1F1B, kGPipe };
+enum class PipelineSchedule { k1F1B, kGPipe, kForwardOnly };
 
 struct Instruction {
   enum class Kind { kForward, kBackward };
@@ -42,8 +44,8 @@ struct Instruction {
 // "F3", "B0".
 std::string to_string(const Instruction& instruction);
 
-// The instructions of one stage; the last is the backward of the last
-// micro-batch. REQUIRES: 0 <= stage < num_stages, num_micro_batches > 0.
+// The instructions of one stage; the last is about the last micro-batch.
+// REQUIRES: 0 <= stage < num_stages, num_micro_batches > 0.
 std::vector<Instruction> schedule(PipelineSchedule kind, int num_stages,
                                   int64_t num_micro_batches, int stage);
 

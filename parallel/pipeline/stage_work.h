@@ -23,7 +23,8 @@ class StageWork {
   // The forward of one micro-batch. `received`: the maps of
   // StageRoutes::received, in that order, part of autograd's graph; let go of
   // here as soon as they are read. Returns the maps of StageRoutes::sent, in
-  // that order; the last stage one scalar, the loss.
+  // that order; the last stage one scalar, the loss, or nothing where the
+  // schedule has no backward.
   virtual std::vector<at::Tensor> forward(int64_t micro_batch,
                                           std::vector<at::Tensor> received) = 0;
 

@@ -1,6 +1,7 @@
 // The executor over local ranks against one undivided graph, in float64.
 #include "parallel/pipeline/executor.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
@@ -123,6 +124,53 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
     if (rank > 0) expect_gradients(stage, wanted, 1e-13, "frozen");
     EXPECT_EQ(weights[0].grad().defined(), false);
   });
+}
+
+// Evaluation: the losses of the whole, nothing for autograd, a step's maps
+// never pile up.
+class EvaluatingStage final : public ToyStage {
+ public:
+  using ToyStage::ToyStage;
+  std::vector<at::Tensor> forward(int64_t micro_batch,
+                                  std::vector<at::Tensor> received) override {
+    EXPECT_FALSE(c10::GradMode::is_enabled());
+    std::vector<at::Tensor> outputs =
+        ToyStage::forward(micro_batch, std::move(received));
+    if (!routes().sent.empty()) return outputs;
+    losses.push_back(outputs.front().item<double>());
+    return {};
+  }
+  std::vector<double> losses;
+};
+
+TEST(Executor, ForwardOnly) {
+  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+    RandomPipeline pipeline =
+        neck({0, 2, 5}, 6, PipelineSchedule::kForwardOnly);
+    const ToyBatch batch = toy_batch(9, 6, true);
+    RandomPipeline whole = pipeline;
+    whole.stage_begins = {0};
+    const auto alone = make_single_communicator();
+    EvaluatingStage expected(whole, 0, batch, toy_weights(9, 8));
+    PipelineExecutor(*alone, pipeline.kind, {}, at::kDouble).run(6, expected);
+    ASSERT_EQ(expected.losses.size(), 6u);
+    EXPECT_NE(expected.losses[1], 0);
+    RankOptions options;
+    options.backend = backend;
+    run_ranks(
+        3,
+        [&](int rank, Communicator& communicator) {
+          EvaluatingStage stage(pipeline, rank, batch, toy_weights(9, 8));
+          PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
+                                    at::kDouble);
+          executor.run(6, stage);
+          EXPECT_TRUE(stage.last_flags.empty());
+          if (rank == 2) {
+            EXPECT_EQ(stage.losses, expected.losses);
+          }
+        },
+        options);
+  }
 }
 
 // A stage that runs out of memory at one instruction.

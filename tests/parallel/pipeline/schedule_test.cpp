@@ -41,6 +41,15 @@ TEST(Schedule, GPipe) {
               "F0 F1 F2 B0 B1 B2");
 }
 
+TEST(Schedule, ForwardOnly) {
+  const auto kind = PipelineSchedule::kForwardOnly;
+  EXPECT_EQ(text(schedule(kind, 2, 3, 0)), "F0 F1 F2");
+  EXPECT_EQ(max_in_flight(kind, 2, 3, 0), 1);
+  EXPECT_EQ(draw_schedule(kind, 2, 3),
+            "stage 0  F0 F1 F2 .\n"
+            "stage 1  .  F0 F1 F2\n");
+}
+
 TEST(Schedule, Drawing) {
   EXPECT_EQ(draw_schedule(PipelineSchedule::k1F1B, 3, 4),
             "stage 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3\n"
