@@ -92,12 +92,12 @@ TEST(Executor, GradientsAreThoseOfOneProcess) {
 }
 
 TEST(Executor, RandomGraphsCutsAndSizes) {
-  for (uint32_t seed = 0; seed < 40; ++seed)
+  for (uint32_t seed = 0; seed < 25; ++seed)
     expect_equal_to_one_process(random_pipeline(seed), seed, false);
 }
 
 TEST(Executor, MicroBatchesWithoutSamples) {
-  for (uint32_t seed = 40; seed < 60; ++seed)
+  for (uint32_t seed = 40; seed < 52; ++seed)
     expect_equal_to_one_process(random_pipeline(seed), seed, true);
 }
 
@@ -196,38 +196,58 @@ class FailingStage final : public ToyStage {
   }
 };
 
-TEST(Executor, AStageWithoutMemoryCompletesTheStepAndTheNextOneIsRight) {
-  const RandomPipeline pipeline = neck({0, 2, 5}, 4);
-  const ToyBatch batch = toy_batch(2, 4, false);
+// Stage `failing` fails in its instruction number `at`; the step after it is
+// right.
+void expect_completion(const RandomPipeline& pipeline, int failing, size_t at,
+                       const RankOptions& options = {}) {
+  const int num_stages = pipeline.num_stages();
+  const int64_t count = pipeline.num_micro_batches;
+  const size_t num_rows = pipeline.inputs.size();
+  const ToyBatch batch = toy_batch(2, count, false);
   const std::vector<at::Tensor> wanted =
-      undivided_gradients(pipeline, batch, toy_weights(2, 8));
-  for (int failing = 0; failing < 3; ++failing) {
-    const auto list = schedule(pipeline.kind, 3, 4, failing);
-    for (size_t at = 0; at < list.size(); ++at) {
-      run_ranks(3, [&](int rank, Communicator& communicator) {
-        FailingStage stage(pipeline, rank, batch, toy_weights(2, 8));
+      undivided_gradients(pipeline, batch, toy_weights(2, num_rows));
+  const auto list = schedule(pipeline.kind, num_stages, count, failing);
+  run_ranks(
+      num_stages,
+      [&](int rank, Communicator& communicator) {
+        FailingStage stage(pipeline, rank, batch, toy_weights(2, num_rows));
         if (rank == failing) stage.failure = list[at];
         PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                                   at::kDouble);
         if (rank == failing) {
-          EXPECT_THROW(executor.run(4, stage), c10::OutOfMemoryError);
+          EXPECT_THROW(executor.run(count, stage), c10::OutOfMemoryError);
           // Exactly what was not done, the failed instruction first.
           EXPECT_EQ(stage.completed,
                     (std::vector<Instruction>(
                         list.begin() + static_cast<int64_t>(at), list.end())));
         } else {
-          executor.run(4, stage);
+          executor.run(count, stage);
           EXPECT_TRUE(stage.completed.empty());
         }
         EXPECT_EQ(stage.num_alive(), 0);
         stage.failure.reset();
         for (const at::Tensor& weight : stage.weights())
           if (weight.grad().defined()) weight.mutable_grad().reset();
-        executor.run(4, stage);
+        executor.run(count, stage);
         expect_gradients(stage, wanted, 1e-13, "after a failure");
-      });
-    }
+      },
+      options);
+}
+
+TEST(Executor, AStageWithoutMemoryCompletesTheStepAndTheNextOneIsRight) {
+  for (int failing = 0; failing < 3; ++failing)
+    for (size_t at = 0; at < 8; ++at)
+      expect_completion(neck({0, 2, 5}, 4), failing, at);
+  for (uint32_t seed = 0; seed < 15; ++seed) {
+    const RandomPipeline pipeline = random_pipeline(seed);
+    expect_completion(
+        pipeline, static_cast<int>(seed) % pipeline.num_stages(),
+        seed % static_cast<size_t>(2 * pipeline.num_micro_batches));
   }
+  RankOptions options;
+  options.backend = RankBackend::kGloo;
+  for (int failing = 0; failing < 3; ++failing)
+    expect_completion(neck({0, 2, 5}, 3), failing, 2, options);
 }
 
 // Any other error leaves at once; the others see a peer that is gone.
