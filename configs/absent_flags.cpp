@@ -101,7 +101,7 @@ std::string answer_unknown_flag(
     throw Error("config", spelling + ": " + flag->why, flag->remedy);
   }
   if (find_flag(spelling) != nullptr) {
-    const std::string other = command == "train" ? "val" : "train";
+    const std::string other = command == "val" ? "train" : "val";
     throw Error("config",
                 spelling + " is a flag of headroom " + other +
                     ", not of headroom " + command,
@@ -110,7 +110,7 @@ std::string answer_unknown_flag(
   }
   std::vector<std::string> known = more_spellings;
   for (const Flag& flag : flags()) {
-    if (command == "train" ? !flag.in_train : !flag.in_val) continue;
+    if (command == "val" ? !flag.in_val : !flag.in_train) continue;
     known.insert(known.end(), flag.spellings.begin(), flag.spellings.end());
   }
   throw Error("config", "unknown flag " + spelling,

@@ -112,7 +112,7 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
   if (find_command(command)->takes_run_flags) {
     // Knows the flags of other versions and programs too; it does not return,
     // for what it would only remark upon was no unknown word to begin with.
-    answer_unknown_flag(command == "val" ? "val" : "train", spelling,
+    answer_unknown_flag(command == "coordinator" ? "train" : command, spelling,
                         launch_spellings(command));
   }
   throw Error(

@@ -16,7 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::vector<std::string>>;
 
-constexpr size_t kMostLines = 16;  // of a table; the JSON document has all
+constexpr size_t kMostLines = 16;  // of a table; the JSON document has more
+// Data ranks whose samples are listed: each costs a walk over all groups.
+constexpr int kMostParts = 256;
 
 std::string number(int64_t value) { return std::to_string(value); }
 
@@ -94,45 +96,49 @@ std::string micro_batches_text(const BatchPart& part) {
   return text;
 }
 
-std::string cut_table(Cells rows) {
-  const size_t size = rows.size();
-  if (size > kMostLines + 1) {
-    rows.resize(kMostLines + 1);
-    return text_table(rows) + "  ... " + number(size - kMostLines - 1) +
-           " more; --json has all\n";
+// A table of at most kMostLines of `count` lines below `head`.
+template <typename Line>
+std::string cut_table(const std::vector<std::string>& head, size_t count,
+                      const Line& line) {
+  Cells rows;
+  if (!head.empty()) rows.push_back(head);
+  for (size_t i = 0; i < std::min(count, kMostLines); ++i) {
+    rows.push_back(line(i));
   }
-  return text_table(rows);
+  if (count <= kMostLines) return text_table(rows);
+  return text_table(rows) + "  ... " +
+         number(static_cast<int64_t>(count - kMostLines)) + " more\n";
 }
 
 std::string stages_table(const PlanReport& report) {
-  Cells rows = {
-      {"stage", "rows", "parameters", "multiply-adds", "share", "ranks"}};
-  for (size_t i = 0; i < report.stages.size(); ++i) {
-    const StageShare& stage = report.stages[i];
-    rows.push_back(
-        {number(static_cast<int64_t>(i)), range_text(stage.begin, stage.end),
-         millions(static_cast<double>(stage.parameters)),
-         millions(stage.multiply_adds_per_pixel * pixels(report)),
-         percent(stage.multiply_adds_per_pixel / all_work(report)),
-         ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
-           return at.pipeline_stage == static_cast<int>(i);
-         })});
-  }
-  return cut_table(rows);
+  return cut_table(
+      {"stage", "rows", "parameters", "multiply-adds", "share", "ranks"},
+      report.stages.size(), [&](size_t i) -> std::vector<std::string> {
+        const StageShare& stage = report.stages[i];
+        return {number(static_cast<int64_t>(i)),
+                range_text(stage.begin, stage.end),
+                millions(static_cast<double>(stage.parameters)),
+                millions(stage.multiply_adds_per_pixel * pixels(report)),
+                percent(stage.multiply_adds_per_pixel / all_work(report)),
+                ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
+                  return at.pipeline_stage == static_cast<int>(i);
+                })};
+      });
 }
 
 std::string samples_table(const PlanReport& report) {
-  Cells rows = {{"data rank", "samples", "micro-batches", "ranks"}};
-  for (size_t i = 0; i < report.parts.size(); ++i) {
-    const BatchPart& part = report.parts[i];
-    rows.push_back(
-        {number(static_cast<int64_t>(i)),
-         range_text(part.local.begin, part.local.end), micro_batches_text(part),
-         ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
-           return at.data_parallel_rank == static_cast<int>(i);
-         })});
-  }
-  return cut_table(rows);
+  return cut_table(
+      {"data rank", "samples", "micro-batches", "ranks"},
+      static_cast<size_t>(report.plan.layout.data_parallel_size),
+      [&](size_t i) -> std::vector<std::string> {
+        const BatchPart& part = report.parts[i];
+        return {number(static_cast<int64_t>(i)),
+                range_text(part.local.begin, part.local.end),
+                micro_batches_text(part),
+                ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
+                  return at.data_parallel_rank == static_cast<int>(i);
+                })};
+      });
 }
 
 // Stages overlap only where there are several micro-batches.
@@ -150,13 +156,13 @@ std::string pipeline_note(const PlanReport& report) {
 }
 
 std::string others_table(const PlanReport& report) {
-  Cells rows;
-  for (const LayoutAnswer& other : report.others) {
-    rows.push_back(
-        {to_string(other.layout),
-         other.refusal.empty() ? "possible" : "refused: " + other.refusal});
-  }
-  return cut_table(rows);
+  return cut_table(
+      {}, report.others.size(), [&](size_t i) -> std::vector<std::string> {
+        const LayoutAnswer& other = report.others[i];
+        return {to_string(other.layout), other.refusal.empty()
+                                             ? "possible"
+                                             : "refused: " + other.refusal};
+      });
 }
 
 // All ways to write `world_size` as a product of three axes.
@@ -203,7 +209,8 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
   const int64_t stride = largest_stride(report.rows);
   const int64_t smallest_map =
       (image_height(report) / stride) * (image_width(report) / stride);
-  for (int rank = 0; rank < plan.layout.data_parallel_size; ++rank) {
+  const int num_parts = std::min(plan.layout.data_parallel_size, kMostParts);
+  for (int rank = 0; rank < num_parts; ++rank) {
     report.parts.push_back(part_of(cut, batch, smallest_map, rank));
   }
   report.groups =
@@ -272,8 +279,9 @@ std::string plan_report_json(const PlanReport& report) {
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
     const MeshCoordinates at = coordinates_of(report.plan.layout, rank);
-    const BatchPart& part =
-        report.parts.at(static_cast<size_t>(at.data_parallel_rank));
+    const auto data_rank = static_cast<size_t>(at.data_parallel_rank);
+    if (data_rank >= report.parts.size()) continue;
+    const BatchPart& part = report.parts[data_rank];
     Json entry = {{"rank", rank},
                   {"pipeline_stage", at.pipeline_stage},
                   {"data_parallel_rank", at.data_parallel_rank},
@@ -284,6 +292,8 @@ std::string plan_report_json(const PlanReport& report) {
     }
     json["ranks"].push_back(entry);
   }
+  json["ranks_left_out"] =
+      report.plan.layout.world_size() - static_cast<int>(json["ranks"].size());
   for (const SampleRange& group : report.groups) {
     json["batch_norm_groups"].push_back(range_json(group));
   }

@@ -29,7 +29,8 @@ struct PlanReport {
   Plan plan;
   std::vector<RowCost> rows;
   std::vector<StageShare> stages;
-  std::vector<BatchPart> parts;     // of a full batch, by data_parallel_rank
+  std::vector<BatchPart> parts;     // of a full batch, of the first 256 data
+                                    // ranks
   std::vector<SampleRange> groups;  // of a full batch
   std::vector<LayoutAnswer> others;
   std::string schedule;  // drawn, if it was asked for

@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
                 "for example --optimizer SGD"},
         Refused{"plan --rendezvous /x",
-                "[config] unknown flag --rendezvous: headroom train --help "
+                "[config] unknown flag --rendezvous: headroom plan --help "
                 "lists the flags"},
         Refused{"train --epcohs 3",
                 "[config] unknown flag --epcohs: did you mean '--epochs'?"},
@@ -193,6 +193,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"train --task test",
                 "[config] --task is a flag of headroom val, not of headroom "
                 "train: leave it out, or set its key with --set (headroom val "
+                "--help)"},
+        Refused{"plan --task test",
+                "[config] --task is a flag of headroom val, not of headroom "
+                "plan: leave it out, or set its key with --set (headroom val "
                 "--help)"},
         Refused{"train my.yaml",
                 "[command line] 'my.yaml' belongs to no flag: headroom train "

@@ -119,9 +119,14 @@ TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {
   RunConfig config = config_of("data=64", 1);
   config.global_batch_size = 64;
   const PlanReport report = make_plan_report(config, 64, false);
-  EXPECT_THAT(plan_report_text(report),
-              HasSubstr("  ... 48 more; --json has all\n"));
+  EXPECT_THAT(plan_report_text(report), HasSubstr("  ... 48 more\n"));
   EXPECT_EQ(Json::parse(plan_report_json(report))["ranks"].size(), 64u);
+  config.layout = "data=1000";
+  config.global_batch_size = 1000;
+  const Json json =
+      Json::parse(plan_report_json(make_plan_report(config, 1000, false)));
+  EXPECT_EQ(json["ranks"].size(), 256u);
+  EXPECT_EQ(json["ranks_left_out"], 744);
 }
 
 TEST(PlanReport, WhatTrainRefusesIsAnErrorHereToo) {

@@ -8,6 +8,9 @@
 #include "configs/model_table.h"
 #include "configs/run_config.h"
 #include "configs/strict_yaml.h"
+#include "coordinator/model_rows.h"
+#include "coordinator/planner.h"
+#include "parallel/plan/layout.h"
 
 namespace headroom {
 namespace {
@@ -44,13 +47,19 @@ TEST(ConfigFilesParse, Hyperparameters) {
 
 TEST(ConfigFilesParse, Runs) {
   const auto files = yaml_files("run");
-  EXPECT_GE(files.size(), 3u);
+  EXPECT_GE(files.size(), 6u);
   for (const fs::path& file : files) {
     std::vector<FlagUse> uses = {{"--config", {file}}};
     RunConfig config = run_config_from_flags("train", uses);
     EXPECT_NE(config, RunConfig()) << file;
     if (!config.synthetic_input) config.data = "data.yaml";
     EXPECT_NO_THROW(check_run_config(config)) << file;
+    EXPECT_NO_THROW(check_run_sources(config)) << file;
+    const int world_size = config.layout.empty()
+                               ? std::max(1, static_cast<int>(config.processes))
+                               : parse_layout(config.layout).world_size();
+    EXPECT_NO_THROW(plan_or_throw(config, world_size, model_rows(config)))
+        << file;
   }
 }
 
