@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deploy/launch/commands.h"
@@ -24,6 +26,15 @@ struct SaidElsewhere {
   int exit_code;
 };
 
+// The first process to end makes some launchers kill the others: rank 0 must
+// have spoken by then.
+void let_rank_zero_speak() {
+  constexpr int kLongest = 50;  // 1 s
+  for (int i = 0; i < kLongest && headroom::interrupts::count() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 // Under a launcher every process has the same words: rank 0 says what is wrong
 // with them.
 headroom::CommandLine parsed(const std::vector<std::string>& words) {
@@ -33,6 +44,7 @@ headroom::CommandLine parsed(const std::vector<std::string>& words) {
   } catch (const Error& error) {
     const auto place = launcher_place(process_environment());
     if (!place || place->rank == 0) throw;
+    let_rank_zero_speak();
     throw SaidElsewhere{static_cast<int>(error.exit_code())};
   }
 }
