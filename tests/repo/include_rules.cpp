@@ -73,6 +73,8 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"deploy/launch/plan_report.cpp", "parallel/pipeline/schedule.h"},
       {"configs/yaml_tree.cpp", "yaml-cpp"},
       // Which samples of a batch are whose: pure, and the sampler's subject.
+      {"worker/data/batch.h", "parallel/plan/batch_split.h"},
+      {"worker/data/loader_options.h", "parallel/plan/batch_split.h"},
       {"worker/data/sampler.h", "parallel/plan/batch_split.h"},
       {"worker/data/micro_batch_targets.cpp", "parallel/plan/batch_split.h"},
       {"worker/data/synthetic.cpp", "parallel/plan/batch_split.h"},
