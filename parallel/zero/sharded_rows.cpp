@@ -56,8 +56,8 @@ void ShardedRows::done_with(int64_t row) {
 
 void ShardedRows::on_final(int64_t row) {
   cursor_.pass({Kind::kScatter, row});
+  done_with(row);  // first: a backend's scratch then takes its place
   gradients_->reduce(row);
-  done_with(row);
 }
 
 void ShardedRows::complete_pass() {

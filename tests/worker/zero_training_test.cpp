@@ -3,12 +3,14 @@
 
 #include <filesystem>
 
-#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/zero_run.h"
 #include "worker/average_weights.h"
 #include "worker/checkpoint.h"
+#include "worker/model/file_digest.h"
 #include "worker/model/weights.h"
+#include "worker/recompute_runner.h"
 
 namespace headroom {
 namespace {
@@ -91,6 +93,103 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<2>(info.param) == OptimizerKind::kSgd ? "Sgd" : "AdamW");
     });
 
+class ZeroFiles : public testing::Test {
+ protected:
+  ZeroFiles() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
+};
+
+// Rows that are run twice: gathered once in backward, and not a bit different.
+TEST(ZeroTraining, RecomputationChangesNoBit) {
+  install_saved_tensor_policies();
+  for (const int stage : {2, 3}) {
+    run_ranks(3, [&](int rank, Communicator& world) {
+      ZeroRun run;
+      run.ranks = 3;
+      run.zero_stage = stage;
+      ParallelLayout layout;
+      layout.data_parallel_size = 3;
+      Mesh mesh(world, layout);
+      TrainingState kept(tiny_table(), zero_options(run, &mesh));
+      TrainingState recomputed(tiny_table(), zero_options(run, &mesh));
+      RecomputeRunner runner;
+      for (int step = 0; step < 3; ++step) {
+        const int64_t sent = mesh.data->bytes();
+        const StepNumbers plain = run_step(run, kept, world, step);
+        const int64_t sent_plain = mesh.data->bytes() - sent;
+        const StepNumbers again =
+            run_step(run, recomputed, world, step, &runner);
+        EXPECT_EQ(plain.loss, again.loss);
+        EXPECT_EQ(plain.norm, again.norm);
+        EXPECT_EQ(mesh.data->bytes() - sent - sent_plain, sent_plain);
+      }
+      const auto expected = whole_state(kept, &mesh);
+      const auto actual = whole_state(recomputed, &mesh);
+      if (rank != 0) return;
+      for (const auto& [name, tensor] : expected) {
+        EXPECT_TRUE(at::equal(tensor, actual.at(name))) << name;
+      }
+    });
+  }
+}
+
+// Stages x data x spatial: parts of the state on every rank, one file.
+TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
+  ParallelLayout layout;
+  layout.pipeline_parallel_size = 2;
+  layout.data_parallel_size = 2;
+  layout.spatial_parallel_size = 2;
+  std::map<std::string, at::Tensor> expected;
+  TrainingStateOptions options = zero_options({}, nullptr);
+  {
+    TrainingState state(tiny_table(), options);
+    int64_t seed = 0;
+    for (const TrainingState::Buffer& buffer : state.buffers()) {
+      for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
+        const at::Tensor view =
+            buffer.arena->view(static_cast<int64_t>(slot), *buffer.flat);
+        view.copy_(at::sin(at::arange(view.numel(), at::kDouble) +
+                           static_cast<double>(seed++))
+                       .view(view.sizes()));
+      }
+    }
+    state.counters.committed_steps = 7;
+    expected = whole_state(state, nullptr);
+    save_checkpoint(folder_ / "one", state, nullptr, "{}", 2);
+    save_average_weights(folder_ / "one.st", state, nullptr, {});
+  }
+  for (const int stage : {0, 1, 3}) {
+    const fs::path again = folder_ / ("again-" + std::to_string(stage));
+    run_ranks(8, [&](int rank, Communicator& world) {
+      Mesh mesh(world, layout);
+      TrainingStateOptions mine = options;
+      mine.seed = 3;
+      mine.zero_stage = stage;
+      mine.mesh = &mesh;
+      mine.rows = mesh.is_first_stage() ? LayerGraph::RowRange{0, 4}
+                                        : LayerGraph::RowRange{4, 9};
+      TrainingState state(tiny_table(), mine);
+      load_newest_checkpoint(folder_ / "one", state, &mesh);
+      EXPECT_EQ(state.counters.committed_steps, 7);
+      const auto whole = whole_state(state, &mesh);
+      save_checkpoint(again, state, &mesh, "{}", 2);
+      save_average_weights(again / "average.st", state, &mesh, {});
+      if (rank != 0) return;
+      ASSERT_EQ(whole.size(), expected.size());
+      for (const auto& [name, tensor] : expected) {
+        EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+      }
+    });
+    EXPECT_EQ(file_digest(again / "step-7" / "state.safetensors"),
+              file_digest(folder_ / "one" / "step-7" / "state.safetensors"));
+    EXPECT_EQ(file_digest(again / "average.st"),
+              file_digest(folder_ / "one.st"));
+  }
+}
+
 TEST(ZeroTraining, OverOneRankIsNoSharding) {
   ZeroRun run;
   const Trained plain = train(run);
@@ -144,15 +243,6 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
     });
   }
 }
-
-class ZeroFiles : public testing::Test {
- protected:
-  ZeroFiles() {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
-};
 
 // Saved under one layout, loaded under another: the same bits, and the same
 // file when it is saved again.

@@ -140,5 +140,17 @@ TEST(LrScheduleParityTest, WarmupAndAccumulation) {
   }
 }
 
+TEST(LrScheduleTest, AdamsBeta1IsNotWarmedUp) {
+  ScheduleOptions options;
+  options.steps_per_epoch = 100;
+  options.epochs = 10;
+  options.warms_momentum = false;
+  const StepSettings settings = settings_at(options, 10, 0);
+  EXPECT_EQ(settings.momentum, options.hyp.momentum);
+  options.warms_momentum = true;
+  EXPECT_LT(settings_at(options, 10, 0).momentum, options.hyp.momentum);
+  EXPECT_EQ(settings_at(options, 10, 0).lr, settings.lr);
+}
+
 }  // namespace
 }  // namespace headroom

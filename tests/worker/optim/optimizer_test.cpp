@@ -1,0 +1,55 @@
+#include "worker/optim/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "worker/optim/adam.h"
+#include "worker/optim/sgd.h"
+
+namespace headroom {
+namespace {
+
+TEST(OptimizerTest, NamesAreYoloV5s) {
+  EXPECT_EQ(parse_optimizer("SGD"), OptimizerKind::kSgd);
+  EXPECT_EQ(parse_optimizer("Adam"), OptimizerKind::kAdam);
+  EXPECT_EQ(parse_optimizer("AdamW"), OptimizerKind::kAdamW);
+  EXPECT_THROW(parse_optimizer("adam"), Error);
+}
+
+TEST(OptimizerTest, EachNameMeansItsArithmetic) {
+  const std::vector<Segment> segments = {{0, 40, kWeightGroup}};
+  OptimizerStep step;
+  step.groups[kWeightGroup] = {0.1, 0.2};
+  step.momentum = 0.9;
+  step.clip_coefficient = 0.5;
+  const at::Tensor start = at::linspace(-1, 2, 40, at::kDouble);
+  const at::Tensor gradient = start.cos();
+  const auto zeros = [&] { return at::zeros_like(start); };
+
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    at::Tensor actual = start.clone(), expected = start.clone();
+    std::vector<at::Tensor> moments;
+    while (moments.size() < moment_names(kind).size()) {
+      moments.push_back(zeros());
+    }
+    optimizer_step(kind, step, actual, gradient, moments, segments);
+    if (kind == OptimizerKind::kSgd) {
+      sgd_step(expected, gradient, zeros(), segments, step.groups, 0.9, 0.5,
+               true);
+    } else {
+      adam_step(expected, gradient, zeros(), zeros(), segments, step.groups,
+                {0.9, 1, 0.5, kind == OptimizerKind::kAdamW});
+    }
+    EXPECT_TRUE(at::equal(actual, expected));
+    EXPECT_FALSE(at::equal(actual, start));
+    moments.pop_back();
+    EXPECT_THROW(
+        optimizer_step(kind, step, actual, gradient, moments, segments),
+        CheckFailure);
+  }
+}
+
+}  // namespace
+}  // namespace headroom
