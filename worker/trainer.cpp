@@ -1,8 +1,8 @@
 #include "worker/trainer.h"
 
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
@@ -10,23 +10,38 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
-#include "parallel/plan/batch_split.h"
-#include "worker/network_input.h"
+#include "worker/parallelize.h"
+#include "worker/stage_step.h"
 
 namespace headroom {
-
 namespace {
+
 constexpr int64_t kItems = 3;  // box, obj, cls
+constexpr int64_t kSquaredNorm = kItems;
+constexpr int64_t kPeaks = kItems + 1;
+
+// After an exception autograd's queue keeps nodes, and what they saved, until
+// the thread's next backward.
+void release_failed_graph() {
+  const at::Tensor leaf = at::ones({1}).requires_grad_();
+  leaf.add(0).backward();
+}
+
 }  // namespace
 
-Trainer::Trainer(Options options, TrainingState& state,
-                 Communicator& communicator)
+Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
     : options_(std::move(options)),
       state_(state),
-      communicator_(communicator),
-      statistics_communicator_(communicator.split(0, communicator.rank())),
-      exchange_(*statistics_communicator_),
-      reports_(at::zeros({kItems + communicator.size()}, at::kDouble)) {}
+      mesh_(mesh),
+      routes_(routes_of_stage(state.model(), options_.plan,
+                              mesh.here.pipeline_stage)),
+      activations_(activation_runner(options_.plan)),
+      context_(options_.plan, options_.schedule.global_batch_size,
+               state.model().max_stride(), mesh, &options_.pass_lists,
+               state.scalar_type(), state.row_runner(activations_.get())),
+      executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
+                at::TensorOptions(state.scalar_type())),
+      reports_(at::zeros({kPeaks + mesh.world.size()}, at::kDouble)) {}
 
 StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   StepResult result;
@@ -34,26 +49,23 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
 
   // Forward and backward change nothing that lasts.
   const GlobalCounts counts = count_matches(batch);
-  Attempt attempt = forward_and_backward(batch, counts);
-  result.gradient_norm = global_norm();
-  if (attempt.outcome == Outcome::kOk && !std::isfinite(result.gradient_norm)) {
-    attempt = {Outcome::kNonFinite, "the gradient is not finite"};
-  }
+  Outcome outcome = forward_and_backward(batch, counts);
 
   // The vote: from here on all ranks agree.
-  result.verdict = cast_vote(
-      communicator_, {attempt.outcome, stop_requested, communicator_.rank()});
+  mesh_.world.all_reduce(reports_);
+  const double* reports = reports_.const_data_ptr<double>();
+  result.gradient_norm = std::sqrt(reports[kSquaredNorm]);
+  if (outcome == Outcome::kOk && !std::isfinite(result.gradient_norm)) {
+    outcome = Outcome::kNonFinite;
+  }
+  result.verdict =
+      cast_vote(mesh_.world, {outcome, stop_requested, mesh_.world.rank()});
 
   // The commit.
   if (result.verdict.outcome == Outcome::kOk) {
-    const GroupRequest request = group_request(batch);
     CommitArguments commit;
     commit.step = batch.step;
-    commit.num_groups = static_cast<int64_t>(
-        batch_norm_groups(request.global_size,
-                          request.cut.batch_norm_group_size,
-                          request.smallest_map_elements)
-            .size());
+    commit.num_groups = context_.num_groups();
     commit.gradient_norm = result.gradient_norm;
     commit.settings = result.settings;
     commit.weight_decay = weight_decay(options_.schedule);
@@ -66,21 +78,23 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   }
 
   // --------------------------- diagnostics from here on ---------------------
-  const double* reports = reports_.const_data_ptr<double>();
   result.box = reports[0];
   result.obj = reports[1];
   result.cls = reports[2];
   result.loss = (result.box + result.obj + result.cls) *
                 static_cast<double>(batch.global_size);
-  for (int rank = 0; rank < communicator_.size(); ++rank) {
+  for (int rank = 0; rank < mesh_.world.size(); ++rank) {
     result.measured_peak_bytes.push_back(
-        static_cast<int64_t>(reports[kItems + rank]));
+        static_cast<int64_t>(reports[kPeaks + rank]));
   }
   return result;
 }
 
-// Matches per level over the whole global batch: known from labels alone.
+// Matches per level over the whole global batch: known from labels alone. Ranks
+// that share an image count the same ones.
 GlobalCounts Trainer::count_matches(const Batch& batch) {
+  GlobalCounts counts{batch.global_size, {}};
+  if (!mesh_.is_last_stage()) return counts;
   const auto levels = static_cast<int64_t>(state_.model().levels().size());
   at::Tensor matches = at::zeros({levels}, at::kLong);
   int64_t* sums = matches.data_ptr<int64_t>();
@@ -89,100 +103,44 @@ GlobalCounts Trainer::count_matches(const Batch& batch) {
       sums[level] += micro_batch[level].size();
     }
   }
-  communicator_.all_reduce(matches);
-  return {batch.global_size, std::vector<int64_t>(sums, sums + levels)};
+  mesh_.data->all_reduce(matches);
+  counts.matches.assign(sums, sums + levels);
+  return counts;
 }
 
-Trainer::Attempt Trainer::forward_and_backward(const Batch& batch,
-                                               const GlobalCounts& counts) {
-  Attempt attempt;
+Outcome Trainer::forward_and_backward(const Batch& batch,
+                                      const GlobalCounts& counts) {
   CountingAllocator::instance().reset_peak();
-  StepGradients& gradients = state_.gradients();
-  gradients.begin_step();
+  state_.gradients().begin_step();
   state_.batch_norm_sums().zero_();
   reports_.zero_();
-  double* reports = reports_.data_ptr<double>();
-
-  const std::vector<SampleRange>& parts = batch.micro_batches;
-  HEADROOM_CHECK(parts.size() == batch.targets.size(),
-                 "micro-batches of the loader and of the step differ");
-  bool spans_ranks = false;
-  size_t passes_begun = 0;  // forward and backward of each micro-batch
+  StageStep step(
+      {batch, counts, options_.gains, routes_, mesh_, context_, state_});
+  Outcome outcome = Outcome::kOk;
   try {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const StepContext context = step_context(batch, parts[i]);
-      spans_ranks |= context.exchange != nullptr;
-      ++passes_begun;
-      gradients.begin_forward();
-      const std::vector<at::Tensor> heads = state_.model().forward(
-          network_input(
-              batch.images.narrow(0, parts[i].begin - batch.local_begin,
-                                  parts[i].size()),
-              state_.scalar_type()),
-          context);
-      const Loss loss =
-          detection_loss(heads, batch.targets[i], counts, options_.gains);
-      ++passes_begun;
-      gradients.begin_micro_batch(/*is_last=*/i + 1 == parts.size());
-      loss.total.backward();
-      const double* items = loss.items.const_data_ptr<double>();
-      for (int64_t item = 0; item < kItems; ++item) {
-        reports[item] += items[item];
-        if (!std::isfinite(items[item])) {
-          attempt = {Outcome::kNonFinite, "the loss is not finite"};
-        }
-      }
-    }
-  } catch (const c10::OutOfMemoryError& error) {
-    // With statistics that span ranks the peers wait inside the forward: only
-    // leaving frees them, and the run ends at the committed step.
-    if (spans_ranks) throw;
-    attempt = {Outcome::kOutOfMemory, error.what_without_backtrace()};
+    executor_.run(static_cast<int64_t>(batch.micro_batches.size()), step);
+    if (!step.is_finite()) outcome = Outcome::kNonFinite;
+  } catch (const c10::OutOfMemoryError&) {
+    // The executor has completed the passes. Where ZeRO's collectives and
+    // exchanges interleave in them it cannot: only leaving frees the peers, and
+    // the run ends at the committed step.
+    if (!step.can_complete()) throw;
+    outcome = Outcome::kOutOfMemory;
   }
-  reports[kItems + communicator_.rank()] =
+  double* reports = reports_.data_ptr<double>();
+  reports[kPeaks + mesh_.world.rank()] =
       static_cast<double>(CountingAllocator::instance().peak_bytes());
-  std::vector<at::Tensor> extra = {state_.batch_norm_sums(), reports_};
-  if (attempt.outcome == Outcome::kOutOfMemory) {
-    gradients.complete_pass();
-    for (; passes_begun < 2 * parts.size(); ++passes_begun) {
-      if (passes_begun % 2 == 0) {
-        gradients.begin_forward();
-      } else {
-        gradients.begin_micro_batch(passes_begun + 1 == 2 * parts.size());
-      }
-      gradients.complete_pass();
-    }
-    gradients.complete_with_zeros(extra);
-  } else {
-    gradients.finish(extra);
+  if (outcome == Outcome::kOutOfMemory) {
+    release_failed_graph();
+    state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
+    return outcome;
   }
-  return attempt;
-}
-
-double Trainer::global_norm() {
-  double squared = state_.squared_norm_share();
-  communicator_.all_reduce(at::from_blob(&squared, {1}, at::kDouble));
-  return std::sqrt(squared);
-}
-
-GroupRequest Trainer::group_request(const Batch& batch) {
-  const int64_t stride = state_.model().max_stride();
-  const Plan& plan = options_.plan;
-  return {{options_.schedule.global_batch_size, plan.layout.data_parallel_size,
-           plan.micro_batch_size, plan.batch_norm_group_size},
-          batch.global_size,
-          batch.image_height / stride * (batch.image_width / stride)};
-}
-
-StepContext Trainer::step_context(const Batch& batch, SampleRange part) {
-  const StepGroups groups = groups_of(group_request(batch), part);
-  StepContext context;
-  context.training = true;
-  context.groups = groups.groups;
-  context.exchange = groups.span_ranks ? &exchange_ : nullptr;
-  context.runner = state_.row_runner();
-  context.batch_norm_sums = state_.batch_norm_sums();
-  return context;
+  state_.gradients().finish({&state_.batch_norm_sums(), 1});
+  for (int64_t item = 0; item < kItems; ++item) {
+    reports[item] = step.items()[static_cast<size_t>(item)];
+  }
+  reports[kSquaredNorm] = state_.squared_norm_share();
+  return outcome;
 }
 
 }  // namespace headroom

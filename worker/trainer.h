@@ -1,9 +1,11 @@
 // Trainer: the training step as a transaction.
 //
-//   forward and backward of the rank's samples   nothing lasting changes
-//   vote      one small all-reduce: ok, out of memory, not finite; stop?
+//   forward and backward of the rank's part   nothing lasting changes
+//   vote      two small all-reduces: losses and gradient norm, then ok, out of
+//             memory, not finite; stop?
 //   commit    accumulate, running statistics, ledger, and on an optimizer step
-//             clip, optimizer, EMA: no allocation; ZeRO gathers weights
+//             clip, optimizer, EMA: no allocation, no communication but ZeRO's
+//             gather of new parameters
 //
 // A rank that runs out of memory completes the step's collectives with zeros
 // and says so in the vote; so all ranks learn of it together, nothing has been
@@ -19,15 +21,16 @@
 #include <string>
 #include <vector>
 
-#include "configs/run_config.h"
-#include "parallel/collectives/communicator.h"
-#include "parallel/data_parallel/communicator_exchange.h"
+#include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/vote.h"
+#include "parallel/pipeline/executor.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/model/row_runner.h"
 #include "worker/optim/lr_schedule.h"
-#include "worker/step_groups.h"
+#include "worker/pass_lists.h"
+#include "worker/rank_context.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -50,10 +53,10 @@ class Trainer {
     ScheduleOptions schedule;
     Plan plan;
     bool skip_non_finite = false;
+    PassLists pass_lists;  // of this rank's rows
   };
 
-  // Collective: makes the communicators of the step.
-  Trainer(Options options, TrainingState& state, Communicator& communicator);
+  Trainer(Options options, TrainingState& state, Mesh& mesh);
 
   // One step over `batch`, this rank's part of global batch `batch.step`.
   // `stop_requested`: this rank was asked to end the run after this step.
@@ -61,26 +64,18 @@ class Trainer {
   StepResult train_step(const Batch& batch, bool stop_requested);
 
  private:
-  struct Attempt {
-    Outcome outcome = Outcome::kOk;
-    std::string reason;
-  };
-
+  Outcome forward_and_backward(const Batch& batch, const GlobalCounts& counts);
   GlobalCounts count_matches(const Batch& batch);
-  Attempt forward_and_backward(const Batch& batch, const GlobalCounts& counts);
-  // Of the accumulated gradient with this step's; the same on every rank.
-  double global_norm();
-  // The batch-norm groups that micro-batch `part` of the global batch sees.
-  GroupRequest group_request(const Batch& batch);
-  StepContext step_context(const Batch& batch, SampleRange part);
 
   Options options_;
   TrainingState& state_;
-  Communicator& communicator_;
-  std::unique_ptr<Communicator> statistics_communicator_;
-  CommunicatorExchange exchange_;
-  // Travels behind the last gradient bucket: box, obj, cls, then each rank's
-  // peak bytes.
+  Mesh& mesh_;
+  const StageRoutes routes_;
+  const std::unique_ptr<RowRunner> activations_;
+  RankContext context_;
+  PipelineExecutor executor_;
+  // Summed over all ranks at the end of a step: box, obj, cls, the squared
+  // norm of the gradient, then each rank's peak bytes.
   at::Tensor reports_;
 };
 

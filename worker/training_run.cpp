@@ -14,9 +14,13 @@
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
 #include "worker/model/weights.h"
+#include "worker/parallelize.h"
+#include "worker/pass_lists.h"
+#include "worker/rank_context.h"
 #include "worker/replicate.h"
 #include "worker/run_inputs.h"
 #include "worker/run_recorder.h"
+#include "worker/stage_forward.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
 
@@ -40,12 +44,13 @@ struct TrainingRun::Implementation {
   void fill_model(Communicator& communicator, LayerGraph& model);
   void resume();
   std::unique_ptr<BatchSource> make_source() const;
+  PassLists pass_lists() const;
 
   // --- the run; an end where it ends here ---
   RunOutcome run(Communicator& communicator);
   std::optional<RunOutcome> step(BatchSource& source, Trainer& trainer);
-  std::optional<RunOutcome> end_epoch(Communicator& communicator);
-  ValidationResult validate_average(Communicator& communicator);
+  std::optional<RunOutcome> end_epoch();
+  ValidationResult validate_average();
   RunOutcome refuse_step(const StepResult& result, const Batch& batch);
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunOutcome end(ExitCode exit_code, const std::string& reason);
@@ -109,6 +114,8 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
   options.optimizer = parse_optimizer(config.optimizer);
   options.zero_stage = assignment.plan.zero_stage;
   options.mesh = mesh.get();
+  options.rows = rows_of_stage(assignment.plan, mesh->here.pipeline_stage,
+                               static_cast<int64_t>(inputs.table.rows.size()));
   options.fill = [&](LayerGraph& model) { fill_model(communicator, model); };
   state = std::make_unique<TrainingState>(inputs.table, options);
 
@@ -184,21 +191,31 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   options.first_step = committed();
   options.global_batch_size = config.global_batch_size;
   options.data_parallel_size = assignment.plan.layout.data_parallel_size;
-  options.data_parallel_rank = assignment.rank;
+  options.data_parallel_rank = mesh->here.data_parallel_rank;
   options.micro_batch_size = assignment.plan.micro_batch_size;
   options.batch_norm_group_size = assignment.plan.batch_norm_group_size;
+  options.own_rows = own_rows(*mesh, options.stride);
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
   options.dataset = &*inputs.training;
   return std::make_unique<Loader>(options);
 }
 
+// Needed where passes exchange with other ranks.
+PassLists TrainingRun::Implementation::pass_lists() const {
+  if (mesh->replicas->size() == 1) return {};
+  return record_pass_lists(inputs.table, inputs.num_classes(),
+                           state->scalar_type(), state->model().kept_rows(),
+                           config.freeze, mesh->spatial->size() > 1);
+}
+
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
-  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite},
-                  *state, communicator);
+  Trainer trainer(
+      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists()},
+      *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
-    if (auto ended = end_epoch(communicator)) return *ended;
+    if (auto ended = end_epoch()) return *ended;
   }
   for (;;) {
     const int64_t epoch = committed() / steps_in_epoch;
@@ -206,7 +223,7 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
     while (committed() < (epoch + 1) * steps_in_epoch) {
       if (auto ended = step(*source, trainer)) return *ended;
     }
-    if (auto ended = end_epoch(communicator)) return *ended;
+    if (auto ended = end_epoch()) return *ended;
   }
 }
 
@@ -290,8 +307,7 @@ RunOutcome TrainingRun::Implementation::refuse_step(const StepResult& result,
 }
 
 // Validation, results, weights and checkpoint of a finished epoch.
-std::optional<RunOutcome> TrainingRun::Implementation::end_epoch(
-    Communicator& communicator) {
+std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   TrainingCounters& counters = state->counters;
   const bool last = committed() >= num_steps();
   EpochRecord record;
@@ -304,7 +320,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch(
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
     show_phase("validate");
-    record.validation = validate_average(communicator);
+    record.validation = validate_average();
     const double fitness = record.validation->fitness();
     // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
     is_best = fitness >= counters.best_fitness;
@@ -338,22 +354,28 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch(
   return std::nullopt;
 }
 
-ValidationResult TrainingRun::Implementation::validate_average(
-    Communicator& communicator) {
+ValidationResult TrainingRun::Implementation::validate_average() {
   LoaderOptions options = loader_options(config, state->model());
   options.mode = LoaderMode::kValidation;
   options.dataset = &*inputs.validation;
   options.global_batch_size =
       std::min(config.global_batch_size, kMaxValidationBatch);
   options.micro_batch_size = options.global_batch_size;
-  options.data_parallel_size = communicator.size();
-  options.data_parallel_rank = communicator.rank();
+  options.data_parallel_size = mesh->layout.data_parallel_size;
+  options.data_parallel_rank = mesh->here.data_parallel_rank;
+  options.own_rows = own_rows(*mesh, options.stride);
   Loader loader(options);
-  return validate(state->average_model(), loader, communicator,
-                  {config.confidence_threshold, config.nms_iou_threshold,
-                   config.max_detections, gains, inputs.class_names,
-                   scalar_type_of(config.precision),
-                   state->average_row_runner()});
+  LayerGraph& model = state->average_model();
+  RankContext context(assignment.plan, config.global_batch_size, options.stride,
+                      *mesh, /*lists=*/nullptr, state->scalar_type(),
+                      state->average_row_runner());
+  StageForward network(
+      model, routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
+      *mesh, context, state->scalar_type(), state->average_row_runner());
+  return validate(
+      network, loader, mesh->world,
+      {config.confidence_threshold, config.nms_iou_threshold,
+       config.max_detections, gains, inputs.class_names, state->scalar_type()});
 }
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,

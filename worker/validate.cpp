@@ -1,6 +1,6 @@
 #include "worker/validate.h"
 
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
@@ -10,7 +10,6 @@
 #include "worker/metrics/box_mapping.h"
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/nms.h"
-#include "worker/network_input.h"
 #include "worker/validation_findings.h"
 
 namespace headroom {
@@ -18,8 +17,8 @@ namespace {
 
 std::vector<LabelledBox> labels_of_image(const Batch& batch, int64_t image,
                                          const SourceMapping& letterbox) {
-  const auto height = static_cast<double>(batch.images.size(1));
-  const auto width = static_cast<double>(batch.images.size(2));
+  const auto height = static_cast<double>(batch.image_height);
+  const auto width = static_cast<double>(batch.image_width);
   std::vector<LabelledBox> boxes;
   for (const LabelRow& row : batch.labels) {
     if (row.image != image) continue;
@@ -47,9 +46,10 @@ GlobalCounts counts_of(const Batch& batch) {
   return counts;
 }
 
-BatchFindings examine(LayerGraph& model, const Batch& batch,
-                      const ValidationOptions& options) {
-  const BatchDetections detections = detect(model, batch, options);
+BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
+                      const Batch& batch, const ValidationOptions& options) {
+  const BatchDetections detections =
+      detect(model, std::move(heads), batch, options);
   BatchFindings findings;
   findings.images = batch.images.size(0);
   const Loss loss = detection_loss(detections.heads, batch.targets.at(0),
@@ -108,13 +108,10 @@ ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
 
 }  // namespace
 
-BatchDetections detect(LayerGraph& model, const Batch& batch,
-                       const ValidationOptions& options) {
+BatchDetections detect(const LayerGraph& model, std::vector<at::Tensor> heads,
+                       const Batch& batch, const ValidationOptions& options) {
   BatchDetections result;
-  StepContext context;
-  context.runner = options.row_runner;
-  result.heads = model.forward(network_input(batch.images, options.scalar_type),
-                               context);
+  result.heads = std::move(heads);
   NmsOptions nms;
   nms.confidence_threshold = options.confidence_threshold;
   nms.iou_threshold = options.nms_iou_threshold;
@@ -129,26 +126,25 @@ BatchDetections detect(LayerGraph& model, const Batch& batch,
   return result;
 }
 
-ValidationResult validate(LayerGraph& model, BatchSource& source,
-                          Communicator& communicator,
+ValidationResult validate(StageForward& network, BatchSource& source,
+                          Communicator& world,
                           const ValidationOptions& options) {
   at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_batches = source.batches_per_epoch();
-  int64_t most_batches = num_batches;
-  if (options.row_runner != nullptr) {
-    communicator.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
-                            ReduceOp::kMax);
-  }
+  const at::Tensor most_batches = at::full({1}, num_batches, at::kLong);
+  world.all_reduce(most_batches, ReduceOp::kMax);
   std::vector<BatchFindings> mine;
   for (int64_t i = 0; i < num_batches; ++i) {
-    mine.push_back(examine(model, source.next(), options));
+    const Batch batch = source.next();
+    std::vector<at::Tensor> heads = network.run(batch);
+    if (!network.holds_heads()) continue;
+    mine.push_back(examine(network.model(), std::move(heads), batch, options));
   }
-  // Weights are gathered equally often on all ranks.
-  for (int64_t i = num_batches; i < most_batches; ++i) {
-    options.row_runner->skip();
+  for (int64_t i = num_batches; i < most_batches.item<int64_t>(); ++i) {
+    network.skip();
   }
-  const std::vector<BatchFindings> all = gather_findings(communicator, mine);
+  const std::vector<BatchFindings> all = gather_findings(world, mine);
   BatchFindings pooled;
   for (const BatchFindings& batch : all) pooled.add(batch);
   pooled.labels_per_class.resize(options.class_names.size());

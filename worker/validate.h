@@ -1,8 +1,9 @@
 // validate: mean average precision over a split, spread over all ranks.
 //
-// Every rank takes its share of the fixed list of batches, runs the network,
-// non-maximum suppression and matching, and the per-image results are gathered:
-// averages of averages would be wrong. No image is counted twice.
+// Every replica of the model takes its share of the fixed list of batches and
+// runs the network; the rank where the heads come together does non-maximum
+// suppression and matching, and the per-image results are gathered: averages of
+// averages would be wrong. No image is counted twice.
 //
 // Collective; the same result on every rank.
 #pragma once
@@ -16,10 +17,10 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/batch_source.h"
-#include "worker/gather_row_runner.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
+#include "worker/stage_forward.h"
 
 namespace headroom {
 
@@ -52,8 +53,6 @@ struct ValidationOptions {
   LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  // Of a model whose weights are sharded; null: they are whole.
-  GatherRowRunner* row_runner = nullptr;
 };
 
 // What the network sees in the images of a batch: boxes in the source images'
@@ -62,12 +61,13 @@ struct BatchDetections {
   std::vector<at::Tensor> heads;
   std::vector<std::vector<Detection>> images;
 };
-BatchDetections detect(LayerGraph& model, const Batch& batch,
-                       const ValidationOptions& options);
+BatchDetections detect(const LayerGraph& model, std::vector<at::Tensor> heads,
+                       const Batch& batch, const ValidationOptions& options);
 
-// `source` yields this rank's share of the split (LoaderMode::kValidation).
-ValidationResult validate(LayerGraph& model, BatchSource& source,
-                          Communicator& communicator,
+// `source` yields the share of the split (LoaderMode::kValidation) that this
+// rank's replica takes.
+ValidationResult validate(StageForward& network, BatchSource& source,
+                          Communicator& world,
                           const ValidationOptions& options);
 
 }  // namespace headroom

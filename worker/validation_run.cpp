@@ -10,6 +10,7 @@
 #include "worker/results.h"
 #include "worker/run_directory.h"
 #include "worker/run_inputs.h"
+#include "worker/stage_forward.h"
 #include "worker/validate.h"
 
 namespace headroom {
@@ -36,6 +37,7 @@ RunOutcome run_validation(const Assignment& assignment,
   options.data_parallel_size = communicator.size();
   options.data_parallel_rank = communicator.rank();
   Loader loader(options);
+  ReplicaForward replica(model, communicator, scalar_type_of(config.precision));
 
   ValidationOptions validation;
   validation.confidence_threshold = config.confidence_threshold;
@@ -54,7 +56,7 @@ RunOutcome run_validation(const Assignment& assignment,
   client.set_progress(progress);
 
   const ValidationResult result =
-      validate(model, loader, communicator, validation);
+      validate(replica.network, loader, communicator, validation);
   RunOutcome end{0, "validated " + std::to_string(result.images) + " images",
                  to_json(result)};
   if (assignment.rank == 0) {

@@ -7,6 +7,7 @@
 namespace headroom {
 
 void CommunicatorExchange::sum(std::span<double> values) {
+  if (values.empty()) return;  // an empty micro-batch, on all of them
   communicator_.all_reduce(at::from_blob(
       values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
 }

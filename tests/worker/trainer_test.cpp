@@ -12,6 +12,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/synthetic.h"
+#include "worker/pass_lists.h"
 #include "worker/run_inputs.h"
 
 namespace headroom {
@@ -43,6 +44,12 @@ struct RankState {
     options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
     options.gains = scale_gains(config.hyp, 3, kClasses, 96, 0);
   }
+  void record_exchanges() {
+    options.pass_lists =
+        record_pass_lists(load_model_table("yolov5n"), kClasses, at::kDouble,
+                          state.model().kept_rows(), /*freeze=*/0,
+                          /*images_are_split=*/false);
+  }
   TrainingState state;
   Trainer::Options options;
 };
@@ -69,7 +76,8 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
     loading.micro_batch_size = batch;
     loading.batch_norm_group_size = group;
     SyntheticInput source(loading);
-    Trainer trainer(run.options, run.state, communicator);
+    run.record_exchanges();
+    Trainer trainer(run.options, run.state, mesh);
     for (int step = 0; step < steps; ++step) {
       const StepResult result = trainer.train_step(source.next(), false);
       ASSERT_TRUE(result.committed);
@@ -148,12 +156,13 @@ struct OneRank {
   RankState run;
   std::unique_ptr<SyntheticInput> source;
   std::unique_ptr<Communicator> communicator = make_single_communicator();
+  Mesh mesh{*communicator, ParallelLayout{}};
 };
 
 TEST(Trainer, AStepThatIsNotFiniteLeavesTheStateAlone) {
   OneRank one;
   one.run.options.gains.obj = std::numeric_limits<double>::infinity();
-  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
   const StepResult result = trainer.train_step(one.source->next(), false);
   EXPECT_FALSE(result.committed);
@@ -167,7 +176,7 @@ TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
   OneRank one;
   one.run.options.gains.obj = std::numeric_limits<double>::infinity();
   one.run.options.skip_non_finite = true;
-  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
   EXPECT_TRUE(trainer.train_step(one.source->next(), false).committed);
   EXPECT_EQ(one.run.state.counters.committed_steps, 1);
@@ -177,15 +186,14 @@ TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
 TEST(Trainer, OutOfMemoryAnywhereInTheStepIsVotedAndCostsNothing) {
   CountingAllocator::install();
   OneRank reference;
-  Trainer plain(reference.run.options, reference.run.state,
-                *reference.communicator);
+  Trainer plain(reference.run.options, reference.run.state, reference.mesh);
   const int64_t before_step = CountingAllocator::instance().allocations();
   const StepResult expected = plain.train_step(reference.source->next(), false);
   const int64_t allocations =
       CountingAllocator::instance().allocations() - before_step;
 
   OneRank one;
-  Trainer trainer(one.run.options, one.run.state, *one.communicator);
+  Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
   for (int tenth = 1; tenth < 10; ++tenth) {
     const int64_t allocation = allocations * tenth / 10;
@@ -224,7 +232,8 @@ TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
     loading.micro_batch_size = 1;
     loading.batch_norm_group_size = 2;
     SyntheticInput source(loading);
-    Trainer trainer(run.options, run.state, communicator);
+    run.record_exchanges();
+    Trainer trainer(run.options, run.state, mesh);
     const StepResult result = trainer.train_step(source.next(), rank == 1);
     EXPECT_TRUE(result.committed);
     EXPECT_TRUE(result.verdict.stop_requested);

@@ -79,8 +79,9 @@ TEST_F(TrainedModel, HasTheMetricsThatYolov5Measures) {
     const std::string name = task + "_" + std::to_string(size);
     SCOPED_TRACE(name);
     const auto setup = set_up(task, size);
-    const ValidationResult result =
-        validate(*setup->model, *setup->loader, *communicator, setup->options);
+    ReplicaForward replica(*setup->model, *communicator, at::kFloat);
+    const ValidationResult result = validate(replica.network, *setup->loader,
+                                             *communicator, setup->options);
     const nlohmann::json& metrics = expected.at(name);
     EXPECT_NEAR(result.map50, metrics.at("map50").get<double>(), 0.005);
     EXPECT_NEAR(result.map, metrics.at("map").get<double>(), 0.005);
@@ -118,11 +119,14 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
 
   const auto setup = set_up("val", 320);
   at::NoGradGuard no_grad;
+  const auto communicator = make_single_communicator();
+  ReplicaForward replica(*setup->model, *communicator, at::kFloat);
   int64_t confident = 0;
   int64_t missed = 0;
   for (int64_t b = 0; b < setup->loader->batches_per_epoch(); ++b) {
     const Batch batch = setup->loader->next();
-    const BatchDetections found = detect(*setup->model, batch, setup->options);
+    const BatchDetections found = detect(
+        *setup->model, replica.network.run(batch), batch, setup->options);
     for (size_t image = 0; image < found.images.size(); ++image) {
       const std::string stem =
           setup->inputs.validation->path(batch.samples[image]).stem();

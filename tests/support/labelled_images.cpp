@@ -1,0 +1,72 @@
+#include "tests/support/labelled_images.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "worker/data/image_tensor.h"
+#include "worker/data/micro_batch_targets.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+namespace {
+
+// Boxes of an image, by its sample number.
+constexpr std::array<int64_t, 5> kBoxes = {4, 0, 40, 1, 9};
+
+}  // namespace
+
+LabelledImages::LabelledImages(LoaderOptions options, int64_t num_classes,
+                               int64_t short_size)
+    : options_(std::move(options)),
+      num_classes_(num_classes),
+      short_size_(short_size) {}
+
+Batch LabelledImages::next() {
+  const int64_t height = options_.image_height, width = options_.image_width;
+  Batch batch;
+  batch.step = step_;
+  batch.global_size = step_ % 3 == 2 ? short_size_ : options_.global_batch_size;
+  batch.image_height = height;
+  batch.image_width = width;
+  const BatchPart part = part_of(
+      {options_.global_batch_size, options_.data_parallel_size,
+       options_.micro_batch_size, options_.batch_norm_group_size},
+      batch.global_size, height / options_.stride * (width / options_.stride),
+      options_.data_parallel_rank);
+  batch.local_begin = part.local.begin;
+  batch.micro_batches = part.micro_batches;
+  const SampleRange rows =
+      options_.own_rows ? options_.own_rows(height) : SampleRange{0, height};
+  batch.images = make_image_tensor(part.local.size(), rows.size(), width);
+  std::vector<uint8_t> image(static_cast<size_t>(height * width * 3));
+  for (int64_t i = 0; i < part.local.size(); ++i) {
+    const int64_t sample = part.local.begin + i;
+    RandomStream draws(7, static_cast<uint64_t>(step_),
+                       static_cast<uint64_t>(sample),
+                       RandomPurpose::kSyntheticImage);
+    for (uint8_t& value : image) value = static_cast<uint8_t>(draws.below(256));
+    const int64_t row_bytes = width * 3;
+    std::memcpy(batch.images.data_ptr<uint8_t>() + i * rows.size() * row_bytes,
+                image.data() + rows.begin * row_bytes,
+                static_cast<size_t>(rows.size() * row_bytes));
+    const auto kind = static_cast<size_t>(step_ + sample) % kBoxes.size();
+    for (int64_t box = 0; box < kBoxes[kind]; ++box) {
+      const double w = draws.uniform(0.05, 0.6), h = draws.uniform(0.05, 0.6);
+      batch.labels.push_back({i, draws.below(num_classes_),
+                              draws.uniform(w / 2, 1 - w / 2),
+                              draws.uniform(h / 2, 1 - h / 2), w, h});
+    }
+    batch.samples.push_back(sample);
+    batch.geometry.push_back({height, width});
+  }
+  for (int64_t sample = 0; sample < batch.global_size; ++sample) {
+    batch.global_samples.push_back(sample);
+  }
+  assign_micro_batches(batch, options_.assign);
+  ++step_;
+  return batch;
+}
+
+}  // namespace headroom

@@ -1,0 +1,33 @@
+// LabelledImages: batches made of random pixels and boxes, for tests of
+// layouts.
+//
+// Among the images are empty and crowded ones, and every third batch is a short
+// one, so that shares, micro-batches and batch-norm groups come out uneven.
+// What a sample holds follows from (step, sample) alone, whatever the layout.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/data/batch_source.h"
+#include "worker/data/loader_options.h"
+
+namespace headroom {
+
+class LabelledImages final : public BatchSource {
+ public:
+  // Of the options, those of the layout, the image size and `assign` count.
+  // `short_size`: samples of every third batch.
+  LabelledImages(LoaderOptions options, int64_t num_classes,
+                 int64_t short_size);
+
+  Batch next() override;
+  int64_t batches_per_epoch() const override { return 1 << 20; }
+
+ private:
+  LoaderOptions options_;
+  int64_t num_classes_;
+  int64_t short_size_;
+  int64_t step_ = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,167 @@
+#include "tests/support/layout_run.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "configs/model_table.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
+#include "parallel/collectives/mesh.h"
+#include "parallel/plan/batch_split.h"
+#include "tests/support/labelled_images.h"
+#include "tests/support/run_ranks.h"
+#include "worker/parallelize.h"
+#include "worker/rank_context.h"
+#include "worker/run_inputs.h"
+#include "worker/state_stream.h"
+#include "worker/trainer.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kClasses = 3;
+
+// Cuts of yolov5n's 25 rows, by number of stages.
+std::vector<int64_t> stage_begins(int stages) {
+  switch (stages) {
+    case 1:
+      return {0};
+    case 2:
+      return {0, 9};
+    case 3:
+      return {0, 5, 14};
+    case 4:
+      return {0, 4, 9, 17};
+    default:
+      HEADROOM_CHECK(false, std::to_string(stages) + " stages");
+  }
+  return {};
+}
+
+std::map<std::string, at::Tensor> collect_state(TrainingState& state,
+                                                Mesh& mesh) {
+  StateStream stream(&mesh);
+  for (const TrainingState::Buffer& buffer : state.buffers()) {
+    if (buffer.name == "accumulated_gradients") continue;
+    stream.add(buffer, buffer.name + ".");
+  }
+  stream.connect();
+  std::vector<std::string> names;
+  for (const auto& tensor : stream.tensors()) names.push_back(tensor.name);
+  std::map<std::string, at::Tensor> all;
+  size_t next = 0;
+  stream.collect(
+      [&](const at::Tensor& tensor) { all[names[next++]] = tensor.clone(); });
+  return all;
+}
+
+}  // namespace
+
+LayoutCase layout_case(const std::string& name, const std::string& layout,
+                       int64_t micro_batch_size, int zero_stage,
+                       bool recompute) {
+  LayoutCase result;
+  result.name = name;
+  result.plan.layout = parse_layout(layout);
+  result.plan.micro_batch_size = micro_batch_size;
+  result.plan.zero_stage = zero_stage;
+  result.plan.stage_begins =
+      stage_begins(result.plan.layout.pipeline_parallel_size);
+  if (recompute) result.plan.activation_policy = ActivationPolicy::kRecompute;
+  return result;
+}
+
+LayoutRun run_layout(const LayoutCase& layout,
+                     const LayoutRunOptions& options) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  RunConfig config;
+  config.synthetic_input = true;
+  config.image_height = options.height;
+  config.image_width = options.width;
+  config.global_batch_size = options.global_batch_size;
+  config.precision = Precision::kFp64;
+  config.optimizer = layout.optimizer;
+  if (options.calm) {
+    config.hyp.lr0 = 1e-5;
+    config.hyp.lrf = 1;
+    config.hyp.warmup_epochs = 0;
+  }
+  Plan plan = layout.plan;
+  const int data = plan.layout.data_parallel_size;
+  if (plan.micro_batch_size == 0) {
+    plan.micro_batch_size = share_of(options.global_batch_size, data, 0).size();
+  }
+  plan.batch_norm_group_size = options.batch_norm_group_size;
+
+  LayoutRun run;
+  const int ranks = plan.layout.world_size();
+  run.bytes.resize(static_cast<size_t>(ranks));
+  run.peak_bytes.resize(static_cast<size_t>(ranks));
+  std::mutex mutex;
+  RankOptions rank_options;
+  rank_options.operation_timeout = std::chrono::seconds(60);
+  rank_options.time_limit = std::chrono::seconds(600);
+  run_ranks(
+      ranks,
+      [&](int rank, Communicator& world) {
+        Mesh mesh(world, plan.layout);
+        TrainingStateOptions state_options;
+        state_options.num_classes = kClasses;
+        state_options.scalar_type = at::kDouble;
+        state_options.optimizer = parse_optimizer(layout.optimizer);
+        state_options.zero_stage = plan.zero_stage;
+        state_options.mesh = &mesh;
+        const ModelTable table = load_model_table("yolov5n");
+        state_options.rows =
+            rows_of_stage(plan, mesh.here.pipeline_stage,
+                          static_cast<int64_t>(table.rows.size()));
+        TrainingState state(table, state_options);
+
+        LoaderOptions loading = loader_options(config, state.model());
+        loading.global_batch_size = options.global_batch_size;
+        loading.data_parallel_size = data;
+        loading.data_parallel_rank = mesh.here.data_parallel_rank;
+        loading.micro_batch_size = plan.micro_batch_size;
+        loading.batch_norm_group_size = plan.batch_norm_group_size;
+        loading.own_rows = own_rows(mesh, state.model().max_stride());
+        LabelledImages source(loading, kClasses, /*short_size=*/5);
+
+        Trainer::Options training;
+        training.schedule = {config.hyp, 10, 100, options.global_batch_size,
+                             false};
+        training.gains =
+            scale_gains(config.hyp, 3, kClasses,
+                        std::max(options.height, options.width), 0);
+        training.plan = plan;
+        if (mesh.replicas->size() > 1) {
+          training.pass_lists = record_pass_lists(
+              table, kClasses, at::kDouble, state.model().kept_rows(),
+              /*freeze=*/0, mesh.spatial->size() > 1);
+        }
+        Trainer trainer(training, state, mesh);
+        for (int step = 0; step < options.steps; ++step) {
+          const StepResult result = trainer.train_step(source.next(), false);
+          HEADROOM_CHECK(result.committed, "step " + std::to_string(step));
+          const std::lock_guard lock(mutex);
+          auto& peak = run.peak_bytes[static_cast<size_t>(rank)];
+          peak = std::max(
+              peak, result.measured_peak_bytes[static_cast<size_t>(rank)]);
+          if (rank != 0) continue;
+          run.loss.push_back(result.loss);
+          run.gradient_norm.push_back(result.gradient_norm);
+          run.optimizer_steps += result.optimizer_stepped ? 1 : 0;
+        }
+        run.bytes[static_cast<size_t>(rank)] = {
+            mesh.pipeline->bytes(), mesh.data->bytes(), mesh.spatial->bytes(),
+            mesh.replicas->bytes(), mesh.statistics->bytes()};
+        auto collected = collect_state(state, mesh);
+        if (rank == 0) run.state = std::move(collected);
+      },
+      rank_options);
+  return run;
+}
+
+}  // namespace headroom

@@ -1,0 +1,45 @@
+#include "worker/parallelize.h"
+
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/recompute_runner.h"
+
+namespace headroom {
+
+LayerGraph::RowRange rows_of_stage(const Plan& plan, int stage,
+                                   int64_t num_rows) {
+  const auto stages = static_cast<int>(plan.stage_begins.size());
+  HEADROOM_CHECK(
+      stage >= 0 && stage < stages,
+      "stage " + std::to_string(stage) + " of " + std::to_string(stages));
+  const auto index = static_cast<size_t>(stage);
+  const LayerGraph::RowRange rows = {
+      plan.stage_begins[index],
+      stage + 1 == stages ? num_rows : plan.stage_begins[index + 1]};
+  if (rows.begin < 0 || rows.begin >= rows.end || rows.end > num_rows ||
+      plan.stage_begins.front() != 0) {
+    throw Error("plan",
+                "stage " + std::to_string(stage) + " holds rows " +
+                    std::to_string(rows.begin) + " to " +
+                    std::to_string(rows.end) + " of a model with " +
+                    std::to_string(num_rows),
+                "leave the plan out: it is chosen anew");
+  }
+  return rows;
+}
+
+StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
+                            int stage) {
+  const std::vector<int> first_rows(plan.stage_begins.begin(),
+                                    plan.stage_begins.end());
+  return skip_routes(model.inputs(), first_rows).at(static_cast<size_t>(stage));
+}
+
+std::unique_ptr<RowRunner> activation_runner(const Plan& plan) {
+  if (plan.activation_policy == ActivationPolicy::kKeep) return nullptr;
+  return std::make_unique<RecomputeRunner>();
+}
+
+}  // namespace headroom

@@ -1,0 +1,34 @@
+// parallelize: a plan applied to a plain detector, from outside and in a fixed
+// order.
+//
+//   spatial      own_rows for the loader, halo exchange in every context
+//                (rank_context.h)
+//   stage        rows_of_stage: the rows that the state keeps; routes_of_stage
+//   activations  activation_runner
+//   ZeRO         TrainingState::row_runner, around the one before
+//
+// Threads: pure, but for the runner, which is used by one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "parallel/pipeline/skip_routes.h"
+#include "parallel/plan/plan.h"
+#include "worker/model/layer_graph.h"
+#include "worker/model/row_runner.h"
+
+namespace headroom {
+
+// The rows of a stage. `num_rows`: of the whole model.
+LayerGraph::RowRange rows_of_stage(const Plan& plan, int stage,
+                                   int64_t num_rows);
+
+// What a stage receives and sends.
+StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
+                            int stage);
+
+// How rows run under the plan's activation policy; null: they are called.
+std::unique_ptr<RowRunner> activation_runner(const Plan& plan);
+
+}  // namespace headroom

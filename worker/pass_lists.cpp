@@ -1,0 +1,81 @@
+#include "worker/pass_lists.h"
+
+#include <ATen/ops/zeros.h>
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kSamples = 2;
+
+// The maps that cross the borders of the kept rows.
+struct Border {
+  std::map<int, MapShape> received;
+  std::vector<int> sent;
+};
+
+Border border_of(const LayerGraph& graph) {
+  const LayerGraph::RowRange rows = graph.kept_rows();
+  const auto is_kept = [&rows](int64_t row) {
+    return rows.begin <= row && row < rows.end;
+  };
+  Border border;
+  for (size_t reader = 0; reader < graph.inputs().size(); ++reader) {
+    for (const int row : graph.inputs()[reader]) {
+      if (row < 0 || is_kept(row) == is_kept(static_cast<int64_t>(reader))) {
+        continue;
+      }
+      if (is_kept(row)) {
+        border.sent.push_back(row);
+      } else {
+        border.received[row] = graph.map_shapes()[static_cast<size_t>(row)];
+      }
+    }
+  }
+  return border;
+}
+
+at::Tensor zero_map(int64_t channels, int64_t side, at::ScalarType type) {
+  return at::zeros({kSamples, channels, side, side}, type)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+}  // namespace
+
+PassLists record_pass_lists(const ModelTable& table, int64_t num_classes,
+                            at::ScalarType scalar_type,
+                            LayerGraph::RowRange rows, int64_t freeze,
+                            bool images_are_split) {
+  LayerGraph graph(table, num_classes, scalar_type, /*seed=*/0);
+  for (const NamedTensor& entry : graph.state()) {
+    if (entry.is_parameter()) entry.tensor->requires_grad_();
+  }
+  graph.freeze(freeze);
+  graph.keep_rows(rows);
+
+  ExchangeRecorder recorder;
+  StepContext context;
+  context.training = true;
+  context.groups = {{0, kSamples, kSamples, true}};
+  context.exchange = &recorder;
+  if (images_are_split) context.halo = &recorder;
+
+  const Border border = border_of(graph);
+  const int64_t block = graph.max_stride();
+  LayerGraph::RowMaps received;
+  for (const auto& [row, shape] : border.received) {
+    received[row] = zero_map(shape.channels, block / shape.stride, scalar_type)
+                        .requires_grad_();
+  }
+  PassLists lists;
+  const std::vector<at::Tensor> outputs = graph.forward_rows(
+      std::move(received), zero_map(table.input_channels, block, scalar_type),
+      context, border.sent);
+  lists.forward = recorder.take();
+  at::Tensor sum = at::zeros({}, scalar_type);
+  for (const at::Tensor& output : outputs) sum = sum.add(output.sum());
+  if (sum.requires_grad()) sum.backward();
+  lists.backward = recorder.take();
+  return lists;
+}
+
+}  // namespace headroom

@@ -1,0 +1,101 @@
+#include "worker/rank_context.h"
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+std::function<SampleRange(int64_t height)> own_rows(const Mesh& mesh,
+                                                    int64_t max_stride) {
+  const int ranks = mesh.layout.spatial_parallel_size;
+  const int rank = mesh.here.spatial_rank;
+  return [=](int64_t height) {
+    const RowRange rows =
+        RowPartition(height, max_stride, ranks).image_rows_of(rank);
+    return SampleRange{rows.begin, rows.end};
+  };
+}
+
+RankContext::RankContext(const Plan& plan, int64_t global_batch_size,
+                         int64_t max_stride, Mesh& mesh, const PassLists* lists,
+                         at::ScalarType scalar_type, RowRunner* runner)
+    : cut_{global_batch_size, plan.layout.data_parallel_size,
+           plan.micro_batch_size, plan.batch_norm_group_size},
+      max_stride_(max_stride),
+      mesh_(mesh),
+      runner_(runner),
+      lists_(lists),
+      map_options_(scalar_type),
+      over_replicas_(*mesh.statistics),
+      over_image_(*mesh.spatial) {}
+
+void RankContext::set_batch(int64_t samples, int64_t height, int64_t width) {
+  groups_ = {cut_, samples, height / max_stride_ * (width / max_stride_)};
+  height_ = height;
+  width_ = width;
+  exchange_.reset();
+  halo_.reset();
+  const int ranks = mesh_.layout.spatial_parallel_size;
+  if (ranks > 1) {
+    halo_.emplace(*mesh_.spatial, RowPartition(height, max_stride_, ranks));
+  }
+  const bool span =
+      groups_span_ranks(cut_, samples, groups_.smallest_map_elements);
+  if (!span && ranks == 1) return;
+  exchange_.emplace(span ? &over_replicas_ : &over_image_,
+                    halo_ ? &*halo_ : nullptr, map_options_);
+}
+
+StepContext RankContext::training(SampleRange micro_batch,
+                                  const at::Tensor& batch_norm_sums) {
+  StepGroups groups = groups_of(groups_, micro_batch);
+  StepContext context = evaluation();
+  context.training = true;
+  context.groups = std::move(groups.groups);
+  if (exchange_) {
+    context.exchange = &*exchange_;
+    if (halo_) context.halo = &*exchange_;
+  }
+  if (mesh_.here.spatial_rank != 0) {
+    for (BatchNormGroup& group : context.groups) group.counts_here = false;
+  }
+  context.batch_norm_sums = batch_norm_sums;
+  return context;
+}
+
+StepContext RankContext::evaluation() {
+  StepContext context;
+  context.halo = halo_ ? &*halo_ : nullptr;
+  context.runner = runner_;
+  return context;
+}
+
+int64_t RankContext::num_groups() const {
+  return static_cast<int64_t>(batch_norm_groups(groups_.global_size,
+                                                cut_.batch_norm_group_size,
+                                                groups_.smallest_map_elements)
+                                  .size());
+}
+
+void RankContext::begin_pass(Instruction::Kind kind, SampleRange micro_batch) {
+  if (!exchange_) return;
+  HEADROOM_CHECK(lists_ != nullptr, "a training pass without its list");
+  const bool forward = kind == Instruction::Kind::kForward;
+  PassSize size;
+  size.samples = micro_batch.size();
+  size.num_groups =
+      static_cast<int64_t>(groups_of(groups_, micro_batch).groups.size());
+  size.column_blocks = width_ / max_stride_;
+  size.own_row_blocks =
+      own_rows(mesh_, max_stride_)(height_).size() / max_stride_;
+  exchange_->begin(forward ? lists_->forward : lists_->backward, size);
+}
+
+void RankContext::complete_pass() {
+  if (exchange_) exchange_->complete();
+}
+
+RowWindow RankContext::window(int64_t local_rows) const {
+  return halo_ ? halo_->window(local_rows) : RowWindow{0, local_rows};
+}
+
+}  // namespace headroom

@@ -1,0 +1,79 @@
+// RankContext: what the rows of one rank are told of the ranks around them.
+//
+// A row knows no ranks; a plan becomes StepContexts here: which samples of a
+// batch-norm group are in a micro-batch and over whom its statistics are
+// exchanged, where the rows of a split image lie, and how rows are run.
+//
+// Ownership: borrows the mesh and the runner; its contexts borrow it.
+// Threads: the thread that runs the step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/data_parallel/communicator_exchange.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/plan/plan.h"
+#include "parallel/spatial/completable_exchange.h"
+#include "parallel/spatial/halo_exchange.h"
+#include "worker/model/row_runner.h"
+#include "worker/pass_lists.h"
+#include "worker/step_groups.h"
+
+namespace headroom {
+
+// The rows of an image of some height that this rank works on; a function of
+// the height. Throws Error when there are more ranks than blocks of rows.
+std::function<SampleRange(int64_t height)> own_rows(const Mesh& mesh,
+                                                    int64_t max_stride);
+
+class RankContext {
+ public:
+  // `lists` may be null where no forward of a training step waits for peers, or
+  // none of them is trained; `runner` may be null.
+  RankContext(const Plan& plan, int64_t global_batch_size, int64_t max_stride,
+              Mesh& mesh, const PassLists* lists, at::ScalarType scalar_type,
+              RowRunner* runner);
+
+  // Of one global batch of whole images [samples, 3, height, width].
+  void set_batch(int64_t samples, int64_t height, int64_t width);
+
+  // The contexts of that batch. `batch_norm_sums` as in StepContext.
+  StepContext training(SampleRange micro_batch,
+                       const at::Tensor& batch_norm_sums);
+  StepContext evaluation();
+
+  // Around each forward and backward of a training step: what the pass
+  // exchanges is known from its list, and complete_pass() takes part in the
+  // rest of it after a failure.
+  void begin_pass(Instruction::Kind kind, SampleRange micro_batch);
+  void complete_pass();
+
+  // Batch-norm groups of the whole batch.
+  int64_t num_groups() const;
+  // Where `local_rows` rows of a map lie in the whole map.
+  RowWindow window(int64_t local_rows) const;
+  bool images_are_split() const { return halo_.has_value(); }
+  // Do passes of this batch wait for peers: for halo rows or statistics?
+  bool exchanges() const { return exchange_.has_value(); }
+
+ private:
+  const BatchCut cut_;
+  const int64_t max_stride_;
+  Mesh& mesh_;
+  RowRunner* const runner_;
+  const PassLists* const lists_;
+  const at::TensorOptions map_options_;
+  CommunicatorExchange over_replicas_;
+  CommunicatorExchange over_image_;
+  GroupRequest groups_;
+  int64_t height_ = 0, width_ = 0;
+  std::optional<CommunicatorHaloExchange> halo_;
+  std::optional<CompletableExchange> exchange_;  // of training passes
+};
+
+}  // namespace headroom

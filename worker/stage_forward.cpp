@@ -1,0 +1,111 @@
+#include "worker/stage_forward.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <memory>
+#include <utility>
+
+#include "worker/network_input.h"
+#include "worker/parallelize.h"
+
+namespace headroom {
+namespace {
+
+Plan replica_plan(int world_size) {
+  Plan plan;
+  plan.layout.data_parallel_size = world_size;
+  plan.micro_batch_size = 1;
+  plan.batch_norm_group_size = 1;
+  return plan;
+}
+
+}  // namespace
+
+StageForward::StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
+                           RankContext& context, at::ScalarType scalar_type,
+                           GatherRowRunner* gathered)
+    : model_(model),
+      routes_(std::move(routes)),
+      mesh_(mesh),
+      context_(context),
+      scalar_type_(scalar_type),
+      gathered_(gathered) {}
+
+void StageForward::skip() {
+  if (gathered_ != nullptr) gathered_->skip();
+}
+
+ReplicaForward::ReplicaForward(LayerGraph& model, Communicator& world,
+                               at::ScalarType scalar_type)
+    : plan(replica_plan(world.size())),
+      mesh(world, plan.layout),
+      context(plan, /*global_batch_size=*/1, model.max_stride(), mesh,
+              /*lists=*/nullptr, scalar_type, /*runner=*/nullptr),
+      network(model, routes_of_stage(model, plan, 0), mesh, context,
+              scalar_type, /*gathered=*/nullptr) {}
+
+std::vector<at::Tensor> StageForward::run(const Batch& batch) {
+  at::NoGradGuard no_grad;
+  context_.set_batch(batch.global_size, batch.image_height, batch.image_width);
+  std::vector<at::Tensor> outputs = run_rows(batch);
+  if (!mesh_.is_last_stage()) return {};
+  return context_.images_are_split() ? gather_rows(batch, outputs) : outputs;
+}
+
+std::vector<at::Tensor> StageForward::run_rows(const Batch& batch) {
+  LayerGraph::RowMaps received;
+  for (const ReceivedMap& map : routes_.received) {
+    const MapShape& shape = model_.map_shapes()[static_cast<size_t>(map.row)];
+    at::Tensor values =
+        at::empty({batch.images.size(0), shape.channels,
+                   batch.images.size(1) / shape.stride,
+                   batch.images.size(2) / shape.stride},
+                  at::TensorOptions(scalar_type_)
+                      .memory_format(at::MemoryFormat::ChannelsLast));
+    mesh_.pipeline->recv(values, map.from);
+    received[map.row] = std::move(values);
+  }
+  std::vector<int> wanted;
+  for (const SentMap& map : routes_.sent) wanted.push_back(map.row);
+  at::Tensor images;
+  if (routes_.reads_images) images = network_input(batch.images, scalar_type_);
+  std::vector<at::Tensor> outputs = model_.forward_rows(
+      std::move(received), images, context_.evaluation(), wanted);
+  std::vector<std::unique_ptr<Work>> sends;
+  for (size_t i = 0; i < routes_.sent.size(); ++i) {
+    outputs[i] = outputs[i].contiguous(at::MemoryFormat::ChannelsLast);
+    for (const int stage : routes_.sent[i].to) {
+      sends.push_back(mesh_.pipeline->send_async(outputs[i], stage));
+    }
+  }
+  for (const std::unique_ptr<Work>& send : sends) send->wait();
+  return outputs;
+}
+
+// A head is [n, anchors, rows, W, fields], dense with rows outermost but n.
+std::vector<at::Tensor> StageForward::gather_rows(
+    const Batch& batch, const std::vector<at::Tensor>& heads) {
+  std::vector<at::Tensor> whole;
+  for (const at::Tensor& head : heads) {
+    const int64_t stride = batch.images.size(1) / head.size(2);
+    if (mesh_.here.spatial_rank != 0) {
+      mesh_.spatial->send(head.contiguous(), 0);
+      continue;
+    }
+    const RowPartition partition(batch.image_height, model_.max_stride(),
+                                 mesh_.layout.spatial_parallel_size);
+    std::vector<at::Tensor> parts = {head.contiguous()};
+    for (int rank = 1; rank < mesh_.layout.spatial_parallel_size; ++rank) {
+      std::vector<int64_t> sizes = head.sizes().vec();
+      sizes[2] = partition.image_rows_of(rank).size() / stride;
+      parts.push_back(at::empty(sizes, head.options()));
+      mesh_.spatial->recv(parts.back(), rank);
+    }
+    whole.push_back(at::cat(parts, 2));
+  }
+  return whole;
+}
+
+}  // namespace headroom

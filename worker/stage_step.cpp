@@ -1,0 +1,109 @@
+#include "worker/stage_step.h"
+
+#include <cmath>
+#include <utility>
+
+#include "worker/network_input.h"
+
+namespace headroom {
+
+using Kind = Instruction::Kind;
+
+StageStep::StageStep(const Parts& parts) : parts_(parts) {
+  parts_.context.set_batch(parts_.batch.global_size, parts_.batch.image_height,
+                           parts_.batch.image_width);
+}
+
+std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
+                                           std::vector<at::Tensor> received) {
+  begin_pass({Kind::kForward, micro_batch});
+  const SampleRange& part = samples_of(micro_batch);
+  const StepContext context =
+      parts_.context.training(part, parts_.state.batch_norm_sums());
+  LayerGraph::RowMaps maps;
+  for (size_t i = 0; i < received.size(); ++i) {
+    maps[parts_.routes.received[i].row] = std::move(received[i]);
+  }
+  std::vector<int> wanted;
+  for (const SentMap& map : parts_.routes.sent) wanted.push_back(map.row);
+  at::Tensor images;
+  if (parts_.routes.reads_images) images = images_of(part);
+  std::vector<at::Tensor> outputs = parts_.state.model().forward_rows(
+      std::move(maps), images, context, wanted);
+  if (!parts_.mesh.is_last_stage()) return outputs;
+  return {loss_of(micro_batch, outputs)};
+}
+
+at::Tensor StageStep::images_of(const SampleRange& part) const {
+  const Batch& batch = parts_.batch;
+  return network_input(
+      batch.images.narrow(0, part.begin - batch.local_begin, part.size()),
+      parts_.state.scalar_type());
+}
+
+at::Tensor StageStep::loss_of(int64_t micro_batch,
+                              const std::vector<at::Tensor>& heads) {
+  std::vector<LevelTargets> targets =
+      parts_.batch.targets[static_cast<size_t>(micro_batch)];
+  GlobalCounts counts = parts_.counts;
+  if (parts_.context.images_are_split()) {
+    for (size_t level = 0; level < heads.size(); ++level) {
+      const int64_t rows = heads[level].size(2);
+      const RowWindow window = parts_.context.window(rows);
+      targets[level] = targets_of_rows(targets[level], window.first_row, rows);
+      counts.global_rows.push_back(window.global_rows);
+    }
+  }
+  const Loss loss = detection_loss(heads, targets, counts, parts_.gains);
+  const double* items = loss.items.const_data_ptr<double>();
+  for (size_t item = 0; item < items_.size(); ++item) {
+    items_[item] += items[item];
+  }
+  return loss.total;
+}
+
+bool StageStep::is_finite() const {
+  return std::isfinite(items_[0]) && std::isfinite(items_[1]) &&
+         std::isfinite(items_[2]);
+}
+
+bool StageStep::can_complete() const {
+  return !parts_.context.exchanges() ||
+         parts_.state.gradients().sharded() == nullptr ||
+         parts_.mesh.data->size() == 1;
+}
+
+std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
+  const MapShape& shape =
+      parts_.state.model().map_shapes()[static_cast<size_t>(row)];
+  return {samples_of(micro_batch).size(), shape.channels,
+          parts_.batch.images.size(1) / shape.stride,
+          parts_.batch.images.size(2) / shape.stride};
+}
+
+void StageStep::before_backward(int64_t micro_batch, bool) {
+  begin_pass({Kind::kBackward, micro_batch});
+}
+
+void StageStep::begin_pass(const Instruction& instruction) {
+  StepGradients& gradients = parts_.state.gradients();
+  begun_ = instruction;
+  parts_.context.begin_pass(instruction.kind,
+                            samples_of(instruction.micro_batch));
+  if (instruction.kind == Kind::kForward) {
+    gradients.begin_forward();
+  } else {
+    gradients.begin_micro_batch(
+        instruction.micro_batch + 1 ==
+        static_cast<int64_t>(parts_.batch.micro_batches.size()));
+  }
+}
+
+void StageStep::complete(const Instruction& instruction) {
+  if (!can_complete()) return;
+  if (begun_ != instruction) begin_pass(instruction);
+  parts_.context.complete_pass();
+  parts_.state.gradients().complete_pass();
+}
+
+}  // namespace headroom

@@ -1,0 +1,68 @@
+// StageStep: forward and backward of one rank's part of one global batch.
+//
+// What the pipeline's executor runs: the rows of this rank's stage, micro-batch
+// by micro-batch, and on the last stage the loss. One stage is plain gradient
+// accumulation.
+//
+// Ownership: borrows everything; made anew for each step.
+// Threads: the thread that runs the step.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/pipeline/skip_routes.h"
+#include "parallel/pipeline/stage_work.h"
+#include "worker/data/batch.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/rank_context.h"
+#include "worker/training_state.h"
+
+namespace headroom {
+
+class StageStep final : public StageWork {
+ public:
+  struct Parts {
+    const Batch& batch;
+    const GlobalCounts& counts;
+    const LossGains& gains;
+    const StageRoutes& routes;
+    const Mesh& mesh;
+    RankContext& context;
+    TrainingState& state;
+  };
+
+  explicit StageStep(const Parts& parts);
+
+  std::vector<at::Tensor> forward(int64_t micro_batch,
+                                  std::vector<at::Tensor> received) override;
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override;
+  void before_backward(int64_t micro_batch, bool is_last) override;
+  void complete(const Instruction& instruction) override;
+
+  // This rank's share of box, obj, cls of the global batch.
+  const std::array<double, 3>& items() const { return items_; }
+  bool is_finite() const;
+  // Can a rank that failed finish its passes' collectives? If they are of one
+  // kind: row gathers and scatters (ZeRO 2 and 3), or exchanges.
+  bool can_complete() const;
+
+ private:
+  const SampleRange& samples_of(int64_t micro_batch) const {
+    return parts_.batch.micro_batches[static_cast<size_t>(micro_batch)];
+  }
+  at::Tensor images_of(const SampleRange& part) const;
+  at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads);
+
+  // Tells the gradients which pass over the rows begins.
+  void begin_pass(const Instruction& instruction);
+
+  Parts parts_;
+  std::array<double, 3> items_{};
+  std::optional<Instruction> begun_;
+};
+
+}  // namespace headroom
