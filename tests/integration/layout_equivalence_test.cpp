@@ -106,7 +106,12 @@ TEST_P(Layouts, EqualOneProcess) {
     const LayoutRun::Bytes& bytes = run.bytes[rank];
     EXPECT_EQ(bytes.pipeline > 0, plan.layout.pipeline_parallel_size > 1);
     EXPECT_EQ(bytes.spatial > 0, plan.layout.spatial_parallel_size > 1);
-    EXPECT_EQ(bytes.data > 0, plan.layout.data_parallel_size > 1);
+    const bool has_replicas =
+        plan.layout.data_parallel_size * plan.layout.spatial_parallel_size > 1;
+    EXPECT_EQ(bytes.replicas > 0, has_replicas);
+    if (plan.zero_stage > 0) {
+      EXPECT_GT(bytes.data, 0);
+    }
     EXPECT_LT(run.peak_bytes[rank], one.peak_bytes[0]) << "rank " << rank;
   }
 }
