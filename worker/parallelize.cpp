@@ -32,9 +32,8 @@ LayerGraph::RowRange rows_of_stage(const Plan& plan, int stage,
 
 StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
                             int stage) {
-  const std::vector<int> first_rows(plan.stage_begins.begin(),
-                                    plan.stage_begins.end());
-  return skip_routes(model.inputs(), first_rows).at(static_cast<size_t>(stage));
+  return skip_routes(model.inputs(), plan.stage_begins)
+      .at(static_cast<size_t>(stage));
 }
 
 std::unique_ptr<RowRunner> activation_runner(const Plan& plan) {
