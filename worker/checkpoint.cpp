@@ -304,13 +304,8 @@ LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
   return loaded;
 }
 
-int64_t checkpoint_bytes(TrainingState& state) {
-  int64_t bytes = 0;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    bytes += buffer.arena->size() *
-             static_cast<int64_t>(c10::elementSize(state.scalar_type()));
-  }
-  return bytes;
+int64_t checkpoint_bytes(const TrainingState& state) {
+  return state.total_bytes();
 }
 
 }  // namespace headroom

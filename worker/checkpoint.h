@@ -45,7 +45,7 @@ struct LoadedCheckpoint {
 LoadedCheckpoint load_newest_checkpoint(
     const std::filesystem::path& checkpoints, TrainingState& state, Mesh* mesh);
 
-// Bytes that a checkpoint of the rows of this stage takes.
-int64_t checkpoint_bytes(TrainingState& state);
+// Bytes that a checkpoint takes, for the disk check at the start.
+int64_t checkpoint_bytes(const TrainingState& state);
 
 }  // namespace headroom

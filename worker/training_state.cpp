@@ -95,6 +95,12 @@ TrainingState::TrainingState(const ModelTable& table,
   model_ = std::make_unique<LayerGraph>(table, options.num_classes,
                                         options.scalar_type, options.seed);
   if (options.fill) options.fill(*model_);
+  for (const NamedTensor& entry : model_->state()) {
+    if (entry.is_parameter()) num_parameters_ += entry.tensor->numel();
+    if (entry.role == TensorRole::kRunningStatistic) {
+      num_statistics_ += entry.tensor->numel();
+    }
+  }
   if (options.rows) model_->keep_rows(*options.rows);
   build_parameters();
   build_average(table);
@@ -315,6 +321,14 @@ std::vector<TrainingState::Buffer> TrainingState::buffers() {
 bool TrainingState::is_whole() const {
   return !is_sharded() && (options_.mesh == nullptr ||
                            options_.mesh->layout.pipeline_parallel_size == 1);
+}
+
+int64_t TrainingState::total_bytes() const {
+  // Weights, their average, the accumulated gradient; running statistics and
+  // their average.
+  const int64_t num_moments = static_cast<int64_t>(moments_.size());
+  return ((3 + num_moments) * num_parameters_ + 2 * num_statistics_) *
+         static_cast<int64_t>(c10::elementSize(options_.scalar_type));
 }
 
 int64_t TrainingState::resident_bytes() {

@@ -133,6 +133,8 @@ class TrainingState {
   std::vector<Buffer> buffers();
   // Whether this rank can do without the others.
   bool is_whole() const;
+  // Of all buffers together, over all stages and undivided, without padding.
+  int64_t total_bytes() const;
   // Weights, gradients, moments and averages between two steps, on this rank.
   int64_t resident_bytes();
 
@@ -154,6 +156,9 @@ class TrainingState {
 
   TrainingStateOptions options_;
   int zero_stage_;  // 0 over one rank
+  // Elements of the whole model, all stages.
+  int64_t num_parameters_ = 0;
+  int64_t num_statistics_ = 0;
   std::unique_ptr<LayerGraph> model_;
   std::unique_ptr<LayerGraph> average_model_;
   std::unique_ptr<Arena> parameters_;

@@ -18,6 +18,7 @@ namespace headroom {
 
 struct ZeroRun {
   int ranks = 1;
+  int spatial = 1;  // ranks of one image; here each has samples of its own
   int zero_stage = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   int steps = 4;
@@ -27,6 +28,13 @@ struct ZeroRun {
   int64_t freeze = 0;
   bool crowded = false;  // all samples but one on rank 0
 };
+
+inline ParallelLayout zero_layout(const ZeroRun& run) {
+  ParallelLayout layout;
+  layout.data_parallel_size = run.ranks / run.spatial;
+  layout.spatial_parallel_size = run.spatial;
+  return layout;
+}
 
 inline TrainingStateOptions zero_options(const ZeroRun& run, Mesh* mesh) {
   TrainingStateOptions options;

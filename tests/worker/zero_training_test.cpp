@@ -27,9 +27,7 @@ Trained train(const ZeroRun& run) {
   Trained result;
   result.resident.resize(static_cast<size_t>(run.ranks));
   run_ranks(run.ranks, [&](int rank, Communicator& world) {
-    ParallelLayout layout;
-    layout.data_parallel_size = run.ranks;
-    Mesh mesh(world, layout);
+    Mesh mesh(world, zero_layout(run));
     TrainingState state(tiny_table(), zero_options(run, &mesh));
     for (int step = 0; step < run.steps; ++step) {
       const StepNumbers numbers = run_step(run, state, world, step);
@@ -179,14 +177,29 @@ TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
       save_average_weights(again / "average.st", state, &mesh, {});
       if (rank != 0) return;
       ASSERT_EQ(whole.size(), expected.size());
+      int64_t bytes = 0;
       for (const auto& [name, tensor] : expected) {
         EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+        bytes += static_cast<int64_t>(tensor.nbytes());
       }
+      EXPECT_EQ(checkpoint_bytes(state), bytes);
     });
     EXPECT_EQ(file_digest(again / "step-7" / "state.safetensors"),
               file_digest(folder_ / "one" / "step-7" / "state.safetensors"));
     EXPECT_EQ(file_digest(again / "average.st"),
               file_digest(folder_ / "one.st"));
+  }
+}
+
+// Ranks of one image hold the same slices and other parts of the gradient.
+TEST(ZeroTraining, SpatialRanksShareTheirSlices) {
+  ZeroRun run;
+  const Trained one = train(run);
+  run.ranks = 4;
+  run.spatial = 2;
+  for (const int stage : {0, 1, 2, 3}) {
+    run.zero_stage = stage;
+    expect_equal(one, train(run));
   }
 }
 

@@ -186,6 +186,23 @@ TEST_P(ShardedRowsTest, AFailureAnywhereLeavesNothingBehind) {
   });
 }
 
+// The same over the communicator of real processes.
+TEST(ShardedRowsOverGloo, GradientsEqualOneProcess) {
+  const std::vector<at::Tensor> expected = undivided();
+  RankOptions options;
+  options.backend = RankBackend::kGloo;
+  run_ranks(
+      3,
+      [&](int rank, Communicator& ranks) {
+        LayeredNetwork network(&ranks, 3);
+        network.rows->begin_step();
+        network.train(
+            network_input(kSamples * rank / 3, kSamples * (rank + 1) / 3));
+        expect_slices(network, expected, rank);
+      },
+      options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, ShardedRowsTest,
                          testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2},
                                          Case{2, 3}, Case{3, 3}, Case{4, 3}),
