@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "coordinator/stage_cut.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
-#include "parallel/plan/stage_partition.h"
 
 namespace headroom {
 namespace {
@@ -95,19 +95,6 @@ Check check_tiles(const RunConfig& config, const ParallelLayout& layout,
                      number(spatial * stride) + " or more"};
 }
 
-BatchCut cut_of(const RunConfig& config, const Plan& plan) {
-  return {config.global_batch_size, plan.layout.data_parallel_size,
-          plan.micro_batch_size, plan.batch_norm_group_size};
-}
-
-// A share's micro-batches do not depend on the image: a full batch leaves no
-// remainder that the smallest map could join.
-int64_t num_micro_batches(const RunConfig& config, const Plan& plan) {
-  return static_cast<int64_t>(
-      part_of(cut_of(config, plan), config.global_batch_size, 2, 0)
-          .micro_batches.size());
-}
-
 Check set_batch_split(const RunConfig& config, Plan& plan) {
   const int64_t batch = config.global_batch_size;
   const int64_t share =
@@ -125,7 +112,7 @@ Check set_batch_split(const RunConfig& config, Plan& plan) {
   } else if (plan.layout.pipeline_parallel_size > 1 && share >= 2 * group) {
     plan.micro_batch_size = group;
   }
-  if (const auto why = why_groups_do_not_fit(cut_of(config, plan))) {
+  if (const auto why = why_groups_do_not_fit(batch_cut(config, plan))) {
     const int64_t below = plan.micro_batch_size / group * group;
     return Refusal{*why + ": the samples of a group must be in flight together",
                    "use --micro-batch " +
@@ -138,30 +125,8 @@ Check set_batch_split(const RunConfig& config, Plan& plan) {
 
 Check set_stages(const RunConfig& config, const std::vector<RowCost>& rows,
                  Plan& plan) {
-  const int stages = plan.layout.pipeline_parallel_size;
-  if (stages == 1) return std::nullopt;
-  const int64_t stride = largest_stride(rows);
-  const double pixels =
-      static_cast<double>(rounded_image_size(config.image_height, stride)) *
-      static_cast<double>(rounded_image_size(config.image_width, stride));
-  constexpr double kBytesPerElement = 4;  // where equals are compared
-  PartitionRequest request;
-  for (const RowCost& row : rows) {
-    PartitionRow part;
-    part.cost = row.multiply_adds_per_pixel * pixels;
-    part.map_bytes = static_cast<int64_t>(
-        static_cast<double>(row.channels * plan.micro_batch_size) * pixels *
-        kBytesPerElement / static_cast<double>(row.stride * row.stride));
-    part.has_parameters = row.parameters > 0;
-    part.inputs = row.inputs;
-    request.rows.push_back(part);
-  }
-  const int64_t micro_batches = num_micro_batches(config, plan);
-  for (int stage = 0; stage < stages; ++stage) {
-    request.in_flight.push_back(
-        std::min<int64_t>(stages - stage, micro_batches));
-  }
-  const PartitionDecision decision = partition_stages(request);
+  if (plan.layout.pipeline_parallel_size == 1) return std::nullopt;
+  const PartitionDecision decision = cut_stages(config, plan, rows);
   if (!decision.partition) {
     return Refusal{decision.reason, "use fewer pipeline stages"};
   }
@@ -246,11 +211,6 @@ Check fill_plan(const RunConfig& config, int world_size,
 
 }  // namespace
 
-int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
-  const int64_t blocks = (size + largest_stride - 1) / largest_stride;
-  return std::max<int64_t>(blocks, 2) * largest_stride;
-}
-
 bool plan_needs_rows(const RunConfig& config) {
   const ParallelLayout layout = parse_layout(config.layout);
   return layout.pipeline_parallel_size > 1 || layout.spatial_parallel_size > 1;
@@ -280,25 +240,6 @@ Plan plan_or_throw(const RunConfig& config, int world_size,
     throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
   }
   return *decision.plan;
-}
-
-std::vector<StageShare> stage_shares(const Plan& plan,
-                                     const std::vector<RowCost>& rows) {
-  std::vector<StageShare> shares;
-  for (size_t stage = 0; stage < plan.stage_begins.size(); ++stage) {
-    StageShare share;
-    share.begin = plan.stage_begins[stage];
-    share.end = stage + 1 < plan.stage_begins.size()
-                    ? plan.stage_begins[stage + 1]
-                    : static_cast<int64_t>(rows.size());
-    for (int64_t row = share.begin; row < share.end; ++row) {
-      const RowCost& cost = rows.at(static_cast<size_t>(row));
-      share.parameters += cost.parameters;
-      share.multiply_adds_per_pixel += cost.multiply_adds_per_pixel;
-    }
-    shares.push_back(share);
-  }
-  return shares;
 }
 
 }  // namespace headroom

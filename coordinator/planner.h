@@ -7,7 +7,7 @@
 //   batch-norm groups   the largest divisor of the batch not above 16
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap
-//   pipeline stages     the slowest has as few multiply-adds as can be
+//   pipeline stages     the least memory, then the fastest (stage_cut.h)
 // It alone judges how a batch is split; whoever starts processes asks it first.
 //
 // Threads: a pure function.
@@ -44,19 +44,5 @@ PlanDecision choose_plan(const RunConfig& config, int world_size,
 // The same, a refusal as Error (tag "plan").
 Plan plan_or_throw(const RunConfig& config, int world_size,
                    const std::vector<RowCost>& rows);
-
-// Height or width of the network's input: `size` rounded up to whole blocks of
-// the model's largest stride, at least two.
-int64_t rounded_image_size(int64_t size, int64_t largest_stride);
-
-// What the rows of a plan cost its pipeline stages.
-struct StageShare {
-  int64_t begin = 0;  // rows [begin, end)
-  int64_t end = 0;
-  int64_t parameters = 0;
-  double multiply_adds_per_pixel = 0;
-};
-std::vector<StageShare> stage_shares(const Plan& plan,
-                                     const std::vector<RowCost>& rows);
 
 }  // namespace headroom

@@ -7,6 +7,7 @@
 
 #include "coordinator/model_rows.h"
 #include "deploy/launch/text_table.h"
+#include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
 #include "proto/plan_json.h"
 
@@ -112,7 +113,8 @@ std::string cut_table(const std::vector<std::string>& head, size_t count,
 
 std::string stages_table(const PlanReport& report) {
   return cut_table(
-      {"stage", "rows", "parameters", "multiply-adds", "share", "ranks"},
+      {"stage", "rows", "parameters", "multiply-adds", "share", "memory",
+       "of one stage", "ranks"},
       report.stages.size(), [&](size_t i) -> std::vector<std::string> {
         const StageShare& stage = report.stages[i];
         return {number(static_cast<int64_t>(i)),
@@ -120,6 +122,8 @@ std::string stages_table(const PlanReport& report) {
                 millions(static_cast<double>(stage.parameters)),
                 millions(stage.multiply_adds_per_pixel * pixels(report)),
                 percent(stage.multiply_adds_per_pixel / all_work(report)),
+                format_bytes(stage.modelled_bytes),
+                percent(stage.part_of_one_stage),
                 ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
                   return at.pipeline_stage == static_cast<int>(i);
                 })};
@@ -200,7 +204,7 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
   report.model = std::filesystem::path(model_of_run(config)).stem().string();
   report.rows = model_rows(config);
   report.plan = plan_or_throw(config, world_size, report.rows);
-  report.stages = stage_shares(report.plan, report.rows);
+  report.stages = stage_shares(config, report.plan, report.rows);
 
   const Plan& plan = report.plan;
   const int64_t batch = config.global_batch_size;
@@ -241,8 +245,10 @@ std::string plan_report_text(const PlanReport& report) {
       number(plan.zero_stage) + "\n" + "activations  " +
       to_string(plan.activation_policy) + "\n" + "optimizer    " +
       config.optimizer + "\n\n";
-  text += "Rows of the model, and multiply-adds of one image's forward\n" +
-          stages_table(report) + pipeline_note(report) + "\n";
+  text +=
+      "Rows of the model, multiply-adds of one image's forward, and modelled "
+      "memory of a rank\n" +
+      stages_table(report) + pipeline_note(report) + "\n";
   text += "Samples of a full batch of " + number(config.global_batch_size) +
           ", in " + number(static_cast<int64_t>(report.groups.size())) +
           (report.groups.size() == 1 ? " batch-norm group of "
@@ -275,7 +281,9 @@ std::string plan_report_json(const PlanReport& report) {
         {{"rows", {stage.begin, stage.end}},
          {"parameters", stage.parameters},
          {"multiply_adds", stage.multiply_adds_per_pixel * pixels(report)},
-         {"share", stage.multiply_adds_per_pixel / all_work(report)}});
+         {"share", stage.multiply_adds_per_pixel / all_work(report)},
+         {"modelled_bytes", stage.modelled_bytes},
+         {"part_of_one_stage", stage.part_of_one_stage}});
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
     const MeshCoordinates at = coordinates_of(report.plan.layout, rank);

@@ -11,6 +11,7 @@
 #include "configs/row_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/planner.h"
+#include "coordinator/stage_cut.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"

@@ -27,17 +27,17 @@ TEST(PlanReport, TellsPeopleTheWholePlan) {
       make_plan_report(config_of("data=2,pipeline=2", 4), 4, true);
   EXPECT_EQ(
       plan_report_text(report),
-      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 7
+      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 4
 model        yolov5n, 80 classes assumed, 640 x 640 pixels
 layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
 zero         0
 activations  keep
 optimizer    SGD
 
-Rows of the model, and multiply-adds of one image's forward
-  stage  rows  parameters  multiply-adds  share  ranks
-  0      0-6   0.29 M      1081.34 M      48 %   0-1
-  1      7-24  1.58 M      1152.72 M      52 %   2-3
+Rows of the model, multiply-adds of one image's forward, and modelled memory of a rank
+  stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
+  0      0-3   0.03 M      530.84 M       24 %   326 MiB  69 %          0-1
+  1      4-24  1.84 M      1703.22 M      76 %   315 MiB  67 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks
@@ -95,7 +95,7 @@ TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
   const Json json = Json::parse(plan_report_json(
       make_plan_report(config_of("data=2,pipeline=2,spatial=2", 2), 8, true)));
   EXPECT_EQ(json["exit_code"], 0);
-  EXPECT_EQ(json["plan"]["stage_begins"], Json({0, 7}));
+  EXPECT_EQ(json["plan"]["stage_begins"], Json({0, 5}));
   EXPECT_EQ(json["plan"]["layout"]["spatial_parallel_size"], 2);
   EXPECT_EQ(json["num_classes"], 80);
   ASSERT_EQ(json["ranks"].size(), 8u);
@@ -106,7 +106,7 @@ TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
   EXPECT_EQ(last["samples"], Json({8, 16}));
   EXPECT_EQ(last["micro_batches"].size(), 4u);
   EXPECT_EQ(json["batch_norm_groups"].size(), 8u);
-  EXPECT_EQ(json["stages"][1]["rows"], Json({7, 25}));
+  EXPECT_EQ(json["stages"][1]["rows"], Json({5, 25}));
   EXPECT_NEAR(json["stages"][0]["share"].get<double>() +
                   json["stages"][1]["share"].get<double>(),
               1, 1e-12);
