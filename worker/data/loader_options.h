@@ -51,7 +51,8 @@ struct LoaderOptions {
 
   int64_t num_threads = 1;  // 0 counts as 1
   // Bounds prefetched batches, working canvases and cached images together;
-  // one batch and one thread are always there. 0: 1 GiB.
+  // one batch and one thread are always there. 0: 1 GiB over the ranks that
+  // share an image.
   int64_t host_memory_limit_bytes = 0;
 };
 

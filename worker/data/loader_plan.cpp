@@ -111,9 +111,17 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
 }
 
 LoaderBudget LoaderPlan::budget() const {
+  const int64_t own_height =
+      options_.own_rows ? options_.own_rows(options_.image_height).size()
+                        : options_.image_height;
+  // Who splits an image splits what is held ready of it.
+  const auto part_of_images = [&](int64_t bytes) {
+    return (bytes * own_height + options_.image_height - 1) /
+           options_.image_height;
+  };
   const int64_t limit = options_.host_memory_limit_bytes > 0
                             ? options_.host_memory_limit_bytes
-                            : kDefaultHostMemory;
+                            : part_of_images(kDefaultHostMemory);
   int64_t largest_source = 0;
   for (const ImageSize size : options_.dataset->image_sizes()) {
     largest_source =
@@ -132,7 +140,8 @@ LoaderBudget LoaderPlan::budget() const {
   const int64_t thread_bytes = kChannels * (largest_source + pictures * pixels);
   const int64_t ranks = is_validation() ? 1 : options_.data_parallel_size;
   const int64_t batch_bytes =
-      kChannels * pixels * ((options_.global_batch_size + ranks - 1) / ranks);
+      part_of_images(kChannels * pixels) *
+      ((options_.global_batch_size + ranks - 1) / ranks);
 
   LoaderBudget budget;
   budget.num_threads = std::clamp<int64_t>(

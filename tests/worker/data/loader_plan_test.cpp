@@ -114,6 +114,25 @@ TEST_F(Plan, TheBudgetIsKept) {
   EXPECT_GT(LoaderPlan(wide).budget().cache_bytes, 1 << 30);
 }
 
+TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
+  LoaderOptions large = options(LoaderMode::kTrainRect);
+  large.image_height = 4000;
+  large.image_width = 6016;
+  large.global_batch_size = 1;
+  const LoaderBudget whole = LoaderPlan(large).budget();
+  large.own_rows = [](int64_t height) {
+    return SampleRange{height / 4, height / 2};
+  };
+  const LoaderBudget quarter = LoaderPlan(large).budget();
+  const int64_t batch = int64_t{4000} * 6016 * 3;
+  EXPECT_LE(quarter.queue_depth * (batch / 4) + quarter.cache_bytes,
+            (int64_t{1} << 30) / 4);
+  EXPECT_LT(quarter.cache_bytes, whole.cache_bytes);
+  // What is asked for is each rank's own.
+  large.host_memory_limit_bytes = int64_t{4} << 30;
+  EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
+}
+
 TEST_F(Plan, CopyPasteOfPolygonsIsRefused) {
   folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
   const Dataset polygons =

@@ -1,0 +1,39 @@
+// layout_memory: bytes that ranks take to train under some layout, counted one
+// by one while ranks are threads.
+//
+// The run is what `headroom train --synthetic-input` would do: the planner's
+// plan, 80 classes, 8 boxes per image.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+struct RankMemory {
+  int64_t state = 0;  // weights, gradients, moments, averages between steps
+  int64_t rest = 0;   // all tensors between steps, input batch included
+  int64_t peak = 0;   // of the steps
+  // What forward and backward add.
+  int64_t activations() const { return peak - rest; }
+};
+
+struct LayoutMemory {
+  Plan plan;
+  std::vector<RankMemory> ranks;
+  std::vector<double> loss;  // per step
+
+  // The largest over the ranks.
+  int64_t peak() const;
+  int64_t activations() const;
+  int64_t state() const;
+};
+
+// `config` names model, layout, batch, sizes; `steps` steps.
+LayoutMemory measure_memory(RunConfig config, int steps);
+
+}  // namespace headroom
