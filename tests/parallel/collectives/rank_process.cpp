@@ -16,8 +16,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -25,48 +23,12 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 #include "tests/parallel/collectives/collective_checks.h"
+#include "tests/support/folder_store.h"
 
 namespace headroom {
 namespace {
 
 using std::chrono::milliseconds;
-
-// A key is a file; written aside and renamed, so that nobody reads half of it.
-class FolderStore final : public KeyValueStore {
- public:
-  explicit FolderStore(std::filesystem::path folder)
-      : folder_(std::move(folder)) {}
-
-  void set(const std::string& key, const std::string& value) override {
-    const std::filesystem::path file = file_of(key);
-    const std::filesystem::path aside =
-        file.string() + "." + std::to_string(getpid());
-    std::ofstream(aside, std::ios::binary) << value;
-    std::filesystem::rename(aside, file);
-  }
-
-  std::string get(const std::string& key, milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!std::filesystem::exists(file_of(key))) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        throw CommunicationError("nobody set '" + key + "'");
-      }
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    std::ifstream in(file_of(key), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
- private:
-  std::filesystem::path file_of(std::string key) const {
-    for (char& letter : key) {
-      if (letter == '/') letter = '_';
-    }
-    return folder_ / key;
-  }
-
-  const std::filesystem::path folder_;
-};
 
 // Processes start at different times, which is not what the time limits of the
 // tests are about.

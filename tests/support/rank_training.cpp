@@ -1,0 +1,75 @@
+#include "tests/support/rank_training.h"
+
+#include <algorithm>
+
+#include "configs/model_table.h"
+#include "configs/row_cost.h"
+#include "coordinator/planner.h"
+#include "parallel/base/check.h"
+#include "worker/parallelize.h"
+#include "worker/pass_lists.h"
+#include "worker/rank_context.h"
+#include "worker/run_inputs.h"
+
+namespace headroom {
+namespace {
+
+LoaderOptions input_options(const RunConfig& config, const Plan& plan,
+                            const Mesh& mesh, const LayerGraph& model) {
+  LoaderOptions options = loader_options(config, model);
+  options.global_batch_size = config.global_batch_size;
+  options.data_parallel_size = plan.layout.data_parallel_size;
+  options.data_parallel_rank = mesh.here.data_parallel_rank;
+  options.micro_batch_size = plan.micro_batch_size;
+  options.batch_norm_group_size = plan.batch_norm_group_size;
+  options.own_rows = own_rows(mesh, options.stride);
+  return options;
+}
+
+}  // namespace
+
+Plan plan_of_synthetic_run(const RunConfig& config) {
+  return plan_or_throw(config, parse_layout(config.layout).world_size(),
+                       row_costs(load_model_table(config.cfg)));
+}
+
+RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
+                           Communicator& world)
+    : mesh_(world, plan.layout) {
+  const ModelTable table = load_model_table(config.cfg);
+  TrainingStateOptions options;
+  options.num_classes = kSyntheticClasses;
+  options.scalar_type = scalar_type_of(config.precision);
+  options.optimizer = parse_optimizer(config.optimizer);
+  options.zero_stage = plan.zero_stage;
+  options.mesh = &mesh_;
+  options.rows = rows_of_stage(plan, mesh_.here.pipeline_stage,
+                               static_cast<int64_t>(table.rows.size()));
+  state_ = std::make_unique<TrainingState>(table, options);
+  source_ = std::make_unique<SyntheticInput>(
+      input_options(config, plan, mesh_, state_->model()));
+
+  Trainer::Options training;
+  training.schedule = {config.hyp, config.epochs, kSyntheticStepsPerEpoch,
+                       config.global_batch_size, config.cos_lr};
+  training.gains = scale_gains(
+      config.hyp, static_cast<int64_t>(state_->model().levels().size()),
+      kSyntheticClasses, std::max(config.image_height, config.image_width),
+      config.label_smoothing);
+  training.plan = plan;
+  if (mesh_.replicas->size() > 1) {
+    training.pass_lists = record_pass_lists(
+        table, kSyntheticClasses, state_->scalar_type(),
+        state_->model().kept_rows(), /*freeze=*/0, mesh_.spatial->size() > 1);
+  }
+  trainer_ = std::make_unique<Trainer>(training, *state_, mesh_);
+}
+
+StepResult RankTraining::step() {
+  const Batch batch = source_->next();
+  StepResult result = trainer_->train_step(batch, false);
+  HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
+  return result;
+}
+
+}  // namespace headroom
