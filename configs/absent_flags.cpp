@@ -68,11 +68,6 @@ const std::vector<AbsentFlag>& absent_flags() {
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",
        "give YOLOv5-named .safetensors as --weights"},
       // Headroom's own, of later versions.
-      {"--memory-limit", kRefused, 1, "capping a worker's memory" + kNotYet,
-       "leave it out; --activations recompute, --zero 3, --layout pipeline=2 "
-       "and spatial=2 lower memory"},
-      {"--inject", kRefused, 1, "setting off faults for tests" + kNotYet,
-       "leave it out"},
       {"--memory-trace", kRefused, 1, "tracing memory" + kNotYet,
        "leave it out"},
       {"--min-processes", kRefused, 1,

@@ -27,9 +27,9 @@ const std::vector<AbsentFlag>& absent_flags();
 const AbsentFlag* find_absent_flag(const std::string& spelling);
 
 // Throws the refusal of `spelling`, which is no flag of `command` ("train",
-// "val", or "plan", which has train's): an absent flag's answer, a flag of the other command, or "unknown
-// flag" with the nearest of this command's and of `more_spellings`. Returns
-// only for an ignored flag, with the line to log.
+// "val", or "plan", which has train's): an absent flag's answer, a flag of the
+// other command, or "unknown flag" with the nearest of this command's and of
+// `more_spellings`. Returns only for an ignored flag, with the line to log.
 std::string answer_unknown_flag(const std::string& command,
                                 const std::string& spelling,
                                 const std::vector<std::string>& more_spellings);

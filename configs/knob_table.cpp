@@ -148,6 +148,20 @@ std::vector<Knob> where_it_runs() {
        "Threads per process that read and augment images (YOLOv5's "
        "--workers).",
        0, 4'096},
+      {"memory_limit",
+       &C::memory_limit,
+       "bytes",
+       "Bound of each process's tensors, for example 2GiB: a small card, "
+       "emulated. A step that does not fit is repeated with rows recomputed; "
+       "if that does not fit either, the run stops at the step before. 0 is "
+       "no bound.",
+       0,
+       kAny,
+       {},
+       true},
+      {"inject", &C::inject, "",
+       "Lets something go wrong, for tests: oom@rank=1,step=7,allocation=40 "
+       "or nan@rank=0,step=4, several separated by ';'."},
       {"host_memory_limit",
        &C::host_memory_limit,
        "bytes",

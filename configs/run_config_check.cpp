@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "configs/fault.h"
 #include "configs/knobs.h"
 #include "configs/run_config.h"
 #include "configs/scalar.h"
@@ -94,6 +95,7 @@ void check_name(const RunConfig& config) {
 }  // namespace
 
 void check_run_config(const RunConfig& config) {
+  parse_faults(config.inject);
   check_automatic_batch(config);
   check_ranges(config);
   check_choices(config);

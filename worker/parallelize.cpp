@@ -36,9 +36,13 @@ StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
       .at(static_cast<size_t>(stage));
 }
 
-std::unique_ptr<RowRunner> activation_runner(const Plan& plan) {
-  if (plan.activation_policy == ActivationPolicy::kKeep) return nullptr;
-  return std::make_unique<RecomputeRunner>();
+std::vector<std::unique_ptr<RowRunner>> activation_rungs(const Plan& plan) {
+  std::vector<std::unique_ptr<RowRunner>> rungs;
+  if (plan.activation_policy == ActivationPolicy::kKeep) {
+    rungs.push_back(nullptr);
+  }
+  rungs.push_back(std::make_unique<RecomputeRunner>());
+  return rungs;
 }
 
 }  // namespace headroom

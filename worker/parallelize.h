@@ -4,7 +4,7 @@
 //   spatial      own_rows for the loader, halo exchange in every context
 //                (rank_context.h)
 //   stage        rows_of_stage: the rows that the state keeps; routes_of_stage
-//   activations  activation_runner
+//   activations  activation_rungs
 //   ZeRO         TrainingState::row_runner, around the one before
 //
 // Threads: pure, but for the runner, which is used by one.
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/plan/plan.h"
@@ -28,7 +29,8 @@ LayerGraph::RowRange rows_of_stage(const Plan& plan, int stage,
 StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
                             int stage);
 
-// How rows run under the plan's activation policy; null: they are called.
-std::unique_ptr<RowRunner> activation_runner(const Plan& plan);
+// How rows run under the plan's activation policy, and under leaner ones where
+// memory turns out to be short; null: they are called.
+std::vector<std::unique_ptr<RowRunner>> activation_rungs(const Plan& plan);
 
 }  // namespace headroom

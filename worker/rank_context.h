@@ -39,6 +39,9 @@ class RankContext {
               Mesh& mesh, const PassLists* lists, at::ScalarType scalar_type,
               RowRunner* runner);
 
+  // Rows run through it from now on; may be null.
+  void set_runner(RowRunner* runner) { runner_ = runner; }
+
   // Of one global batch of whole images [samples, 3, height, width].
   void set_batch(int64_t samples, int64_t height, int64_t width);
 
@@ -65,7 +68,7 @@ class RankContext {
   const BatchCut cut_;
   const int64_t max_stride_;
   Mesh& mesh_;
-  RowRunner* const runner_;
+  RowRunner* runner_;
   const PassLists* const lists_;
   const at::TensorOptions map_options_;
   CommunicatorExchange over_replicas_;

@@ -26,7 +26,9 @@
 #include "parallel/pipeline/executor.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
+#include "worker/fault_injection.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/memory_ladder.h"
 #include "worker/model/row_runner.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/pass_lists.h"
@@ -35,7 +37,12 @@
 
 namespace headroom {
 
-// What a step left behind, the same on every rank.
+struct StepEvent {
+  std::string kind;  // "out_of_memory", "activations" or "fault"
+  std::string reason;
+};
+
+// What a step left behind, but for `events` the same on every rank.
 struct StepResult {
   Verdict verdict;
   bool committed = false;
@@ -43,7 +50,11 @@ struct StepResult {
   double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
   double gradient_norm = 0;
   StepSettings settings;
-  std::vector<int64_t> measured_peak_bytes;  // per rank
+  std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
+  int64_t attempt = 1;                       // the one that counts, from 1
+  // What happened on this rank: attempts that did not fit, a policy taken
+  // back, injected faults; each in words.
+  std::vector<StepEvent> events;
 };
 
 class Trainer {
@@ -54,24 +65,36 @@ class Trainer {
     Plan plan;
     bool skip_non_finite = false;
     PassLists pass_lists;  // of this rank's rows
+    std::vector<Fault> faults;
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);
 
   // One step over `batch`, this rank's part of global batch `batch.step`.
   // `stop_requested`: this rank was asked to end the run after this step.
-  // If the result is not committed, the state is that before the step.
+  // A step that does not fit is tried again with leaner activations. If the
+  // result is not committed, the state is that before the step.
   StepResult train_step(const Batch& batch, bool stop_requested);
 
  private:
-  Outcome forward_and_backward(const Batch& batch, const GlobalCounts& counts);
+  // Forward, backward, vote and commit.
+  void attempt_step(const Batch& batch, bool stop_requested,
+                    StepResult& result);
+  Outcome forward_and_backward(const Batch& batch, const GlobalCounts& counts,
+                               StepResult& result);
+  // This rank ran out of memory: what its next attempt does differently.
+  Outcome make_room(const std::string& failure, StepResult& result);
+  void run_rows_at(int rung);
   GlobalCounts count_matches(const Batch& batch);
 
   Options options_;
   TrainingState& state_;
   Mesh& mesh_;
   const StageRoutes routes_;
-  const std::unique_ptr<RowRunner> activations_;
+  // What runs the rows at each rung of the ladder; null: they are called.
+  const std::vector<std::unique_ptr<RowRunner>> rungs_;
+  MemoryLadder ladder_;
+  FaultInjection faults_;
   RankContext context_;
   PipelineExecutor executor_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared

@@ -6,7 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "configs/fault.h"
 #include "configs/run_config.h"
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/checkpoint.h"
@@ -101,6 +103,9 @@ struct TrainingRun::Implementation {
 };
 
 void TrainingRun::Implementation::prepare(Communicator& communicator) {
+  if (config.memory_limit > 0) {
+    CountingAllocator::instance().set_limit(config.memory_limit);
+  }
   if (inputs.training) {
     require_same_on_all_ranks(communicator, inputs.training->digest(),
                               "the training images and labels");
@@ -210,9 +215,9 @@ PassLists TrainingRun::Implementation::pass_lists() const {
 
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
-  Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists()},
-      *state, *mesh);
+  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
+                   pass_lists(), parse_faults(config.inject)},
+                  *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
@@ -232,6 +237,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const auto start = std::chrono::steady_clock::now();
   const Batch batch = source.next();
   const StepResult result = trainer.train_step(batch, client.stop_requested());
+  for (const StepEvent& event : result.events) {
+    client.report_event({event.kind, batch.step, assignment.rank, event.reason,
+                         "", event.kind == "out_of_memory"});
+  }
   if (!result.committed) return refuse_step(result, batch);
   note_step(
       batch, result,
@@ -266,7 +275,7 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
   newest = {batch.step,
             batch.epoch,
             assignment.generation,
-            /*attempt=*/1,
+            result.attempt,
             seconds,
             static_cast<double>(batch.global_size) / seconds,
             batch.global_samples,
@@ -291,11 +300,12 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
 RunOutcome TrainingRun::Implementation::refuse_step(const StepResult& result,
                                                     const Batch& batch) {
   const Verdict& verdict = result.verdict;
-  const bool memory = verdict.outcome == Outcome::kOutOfMemory;
+  const bool memory = verdict.outcome == Outcome::kMemoryExhausted;
   const std::string reason =
       "step " + std::to_string(batch.step) + ", rank " +
       std::to_string(verdict.rank) + ": " +
-      (memory ? "out of memory; use a smaller --batch or --img"
+      (memory ? "out of memory with the leanest activations; use a smaller "
+                "--micro-batch, --batch or --img, or more processes"
               : "the loss or the gradient is not finite; lower hyp.lr0, or "
                 "--set skip_non_finite=true");
   if (assignment.rank == 0) {

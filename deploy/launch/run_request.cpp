@@ -98,8 +98,9 @@ const std::set<std::string> kDefinesSteps = {
 
 // The plan: either all of it is restored or none, for its parts belong
 // together.
-const std::set<std::string> kOfThePlan = {"processes", "layout", "zero_stage",
-                                          "micro_batch_size", "activations"};
+const std::set<std::string> kOfThePlan = {"processes",   "layout",
+                                          "zero_stage",  "micro_batch_size",
+                                          "activations", "memory_limit"};
 
 }  // namespace
 
@@ -110,6 +111,7 @@ RunConfig resumed_config(const std::string& run_directory,
   const RunConfig saved =
       parse_run_config(read_config_file(file, "resume"), file);
   RunConfig base = saved;
+  base.inject.clear();  // a fault is of the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
                   [&](const auto& key) { return given.contains(key); })) {
@@ -124,7 +126,9 @@ RunConfig resumed_config(const std::string& run_directory,
   for (const Knob& knob : knobs()) {
     const std::string before = value_text(saved, knob);
     const std::string after = value_text(config, knob);
-    if (before == after || knob.key == "resume") continue;
+    if (before == after || knob.key == "resume" || knob.key == "inject") {
+      continue;
+    }
     if (kDefinesSteps.contains(knob.key)) {
       throw Error("resume",
                   shown_name(knob) + " was " + shown(before) +

@@ -51,6 +51,7 @@ class CountingAllocator final : public c10::Allocator {
   // Fault injection: the n-th allocation of more than 0 bytes from now on
   // (1: the next) throws, once; 0 disarms.
   void fail_allocation(int64_t n) { account().countdown = n; }
+  bool is_failure_pending() const { return account().countdown > 0; }
 
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;

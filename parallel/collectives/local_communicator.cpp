@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/maximum.h>
 
 #include "parallel/base/check.h"
@@ -47,25 +49,42 @@ void check_same_form(const std::vector<Part>& parts) {
   }
 }
 
-at::Tensor sum_in_rank_order(const std::vector<Part>& parts) {
-  at::Tensor sum = parts.front().input.clone();
-  for (size_t i = 1; i < parts.size(); ++i) sum.add_(parts[i].input);
+// A copy of a flat tensor in memory that is nobody's tensor memory: what a
+// collective needs inside must not count for, or fail, the rank whose thread
+// happens to perform it.
+class Scratch {
+ public:
+  explicit Scratch(const at::Tensor& flat)
+      : memory_(flat.nbytes()),
+        values_(at::from_blob(memory_.data(), flat.sizes(), flat.options())) {
+    values_.copy_(flat);
+  }
+  at::Tensor& values() { return values_; }
+
+ private:
+  std::vector<char> memory_;
+  at::Tensor values_;
+};
+
+Scratch sum_in_rank_order(const std::vector<Part>& parts) {
+  Scratch sum(parts.front().input);
+  for (size_t i = 1; i < parts.size(); ++i) sum.values().add_(parts[i].input);
   return sum;
 }
 
 void perform_sum(std::vector<Part>& parts) {
   check_same_form(parts);
-  const at::Tensor sum = sum_in_rank_order(parts);
-  for (Part& part : parts) part.output.copy_(sum);
+  Scratch sum = sum_in_rank_order(parts);
+  for (Part& part : parts) part.output.copy_(sum.values());
 }
 
 void perform_max(std::vector<Part>& parts) {
   check_same_form(parts);
-  at::Tensor maximum = parts.front().input.clone();
+  Scratch maximum(parts.front().input);
   for (const Part& part : parts) {
-    maximum = at::maximum(maximum, part.input);
+    at::maximum_out(maximum.values(), maximum.values(), part.input);
   }
-  for (Part& part : parts) part.output.copy_(maximum);
+  for (Part& part : parts) part.output.copy_(maximum.values());
 }
 
 void perform_gather(std::vector<Part>& parts) {
@@ -81,11 +100,11 @@ void perform_gather(std::vector<Part>& parts) {
 
 void perform_scatter(std::vector<Part>& parts) {
   check_same_form(parts);
-  const at::Tensor sum = sum_in_rank_order(parts);
+  Scratch sum = sum_in_rank_order(parts);
   for (size_t i = 0; i < parts.size(); ++i) {
     const int64_t count = parts[i].output.numel();
     parts[i].output.copy_(
-        sum.narrow(0, static_cast<int64_t>(i) * count, count));
+        sum.values().narrow(0, static_cast<int64_t>(i) * count, count));
   }
 }
 

@@ -15,8 +15,14 @@
 
 namespace headroom {
 
-// From best to worst.
-enum class Outcome { kOk = 0, kNonFinite = 1, kOutOfMemory = 2 };
+// From best to worst. kOutOfMemory: the step is tried again, leaner;
+// kMemoryExhausted: the rank has nothing leaner left.
+enum class Outcome {
+  kOk = 0,
+  kNonFinite = 1,
+  kOutOfMemory = 2,
+  kMemoryExhausted = 3
+};
 
 struct Ballot {
   Outcome outcome = Outcome::kOk;

@@ -10,9 +10,11 @@
 #include <mutex>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/synthetic.h"
 #include "worker/pass_lists.h"
+#include "worker/rank_context.h"
 #include "worker/run_inputs.h"
 
 namespace headroom {
@@ -44,11 +46,10 @@ struct RankState {
     options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
     options.gains = scale_gains(config.hyp, 3, kClasses, 96, 0);
   }
-  void record_exchanges() {
-    options.pass_lists =
-        record_pass_lists(load_model_table("yolov5n"), kClasses, at::kDouble,
-                          state.model().kept_rows(), /*freeze=*/0,
-                          /*images_are_split=*/false);
+  void record_exchanges(bool images_are_split = false) {
+    options.pass_lists = record_pass_lists(
+        load_model_table("yolov5n"), kClasses, at::kDouble,
+        state.model().kept_rows(), /*freeze=*/0, images_are_split);
   }
   TrainingState state;
   Trainer::Options options;
@@ -183,36 +184,122 @@ TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
   expect_unchanged(before, one.run.state);
 }
 
-TEST(Trainer, OutOfMemoryAnywhereInTheStepIsVotedAndCostsNothing) {
+TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   CountingAllocator::install();
+  install_saved_tensor_policies();
   OneRank reference;
   Trainer plain(reference.run.options, reference.run.state, reference.mesh);
   const int64_t before_step = CountingAllocator::instance().allocations();
   const StepResult expected = plain.train_step(reference.source->next(), false);
+  EXPECT_EQ(expected.attempt, 1);
   const int64_t allocations =
       CountingAllocator::instance().allocations() - before_step;
 
+  for (int tenth = 1; tenth < 10; ++tenth) {
+    SCOPED_TRACE(tenth);
+    OneRank one;
+    Fault fault;
+    fault.allocation = allocations * tenth / 10;
+    one.run.options.faults = {fault};
+    Trainer trainer(one.run.options, one.run.state, one.mesh);
+    const StepResult result = trainer.train_step(one.source->next(), false);
+    EXPECT_TRUE(result.committed);
+    EXPECT_EQ(result.attempt, 2);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
+    ASSERT_EQ(result.events.size(), 2u);
+    EXPECT_EQ(result.events[0].kind, "out_of_memory");
+    EXPECT_EQ(result.events[1].kind, "fault");
+    EXPECT_EQ(result.events[1].reason, to_string(fault));
+  }
+}
+
+// Several failures in one step: rows are recomputed, with the same result.
+TEST(Trainer, ALeanerAttemptHasTheSameResult) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  StepResult expected;
+  {
+    OneRank reference;
+    Trainer plain(reference.run.options, reference.run.state, reference.mesh);
+    expected = plain.train_step(reference.source->next(), false);
+  }
+  OneRank one;
+  one.run.options.faults = {{Fault::Kind::kOutOfMemory, 0, 0, 100},
+                            {Fault::Kind::kOutOfMemory, 0, 0, 200},
+                            {Fault::Kind::kOutOfMemory, 0, 0, 300}};
+  Trainer trainer(one.run.options, one.run.state, one.mesh);
+  const StepResult result = trainer.train_step(one.source->next(), false);
+  EXPECT_TRUE(result.committed);
+  EXPECT_EQ(result.attempt, 4);
+  EXPECT_EQ(result.loss, expected.loss);
+  EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
+  EXPECT_LT(result.measured_peak_bytes[0], expected.measured_peak_bytes[0]);
+}
+
+TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
   OneRank one;
   Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
-  for (int tenth = 1; tenth < 10; ++tenth) {
-    const int64_t allocation = allocations * tenth / 10;
-    const Batch batch = one.source->next();
-    CountingAllocator::instance().fail_allocation(allocation);
-    Batch first = batch;
-    first.step = 0;
-    const StepResult result = trainer.train_step(first, false);
-    CountingAllocator::instance().fail_allocation(0);
-    EXPECT_EQ(result.verdict.outcome, Outcome::kOutOfMemory) << allocation;
-    EXPECT_FALSE(result.committed);
-    expect_unchanged(before, one.run.state);
+  const Batch batch = one.source->next();
+  CountingAllocator& allocator = CountingAllocator::instance();
+  allocator.set_limit(allocator.live_bytes() + (1 << 20));
+  const StepResult result = trainer.train_step(batch, false);
+  allocator.set_limit(CountingAllocator::kNoLimit);
+  EXPECT_FALSE(result.committed);
+  EXPECT_EQ(result.verdict.outcome, Outcome::kMemoryExhausted);
+  EXPECT_NE(result.events.back().reason.find("nothing leaner is left"),
+            std::string::npos);
+  expect_unchanged(before, one.run.state);
+  const StepResult again = trainer.train_step(batch, false);
+  EXPECT_TRUE(again.committed);
+}
+
+TEST(Trainer, RanksThatShareStatisticsOrImagesSurviveOneThatRunsOutOfMemory) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  const RunConfig config = small_config(4);
+  for (const ParallelLayout layout :
+       {ParallelLayout{1, 2, 1}, ParallelLayout{1, 1, 2},
+        ParallelLayout{1, 2, 2}}) {
+    SCOPED_TRACE(to_string(layout));
+    std::vector<double> losses;  // undisturbed, then disturbed
+    for (const bool disturbed : {false, true}) {
+      run_ranks(layout.world_size(), [&](int rank, Communicator& world) {
+        Mesh mesh(world, layout);
+        RankState run(config, &mesh);
+        run.options.plan.layout = layout;
+        run.options.plan.micro_batch_size = 4;
+        run.options.plan.batch_norm_group_size = 4;
+        LoaderOptions loading = loader_options(config, run.state.model());
+        loading.global_batch_size = 4;
+        loading.data_parallel_size = layout.data_parallel_size;
+        loading.data_parallel_rank = mesh.here.data_parallel_rank;
+        loading.micro_batch_size = 4;
+        loading.batch_norm_group_size = 4;
+        loading.own_rows = own_rows(mesh, loading.stride);
+        SyntheticInput source(loading);
+        run.record_exchanges(layout.spatial_parallel_size > 1);
+        if (disturbed) {
+          run.options.faults = {{Fault::Kind::kOutOfMemory, 1, 0, 70},
+                                {Fault::Kind::kOutOfMemory, 0, 1, 500},
+                                {Fault::Kind::kOutOfMemory, 1, 1, 300}};
+        }
+        Trainer trainer(run.options, run.state, mesh);
+        StepResult result;
+        for (int step = 0; step < 2; ++step) {
+          result = trainer.train_step(source.next(), false);
+          ASSERT_TRUE(result.committed);
+          EXPECT_EQ(result.attempt > 1, disturbed) << "rank " << rank;
+        }
+        if (rank == 0) losses.push_back(result.loss);
+      });
+    }
+    ASSERT_EQ(losses.size(), 2u);
+    EXPECT_EQ(losses[0], losses[1]);
   }
-  Batch again = one.source->next();
-  again.step = 0;
-  const StepResult result = trainer.train_step(again, false);
-  EXPECT_TRUE(result.committed);
-  EXPECT_EQ(result.loss, expected.loss);
-  EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
 }
 
 TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {

@@ -1,0 +1,48 @@
+#include "configs/fault.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+TEST(Fault, IsReadAsItIsWritten) {
+  const auto faults =
+      parse_faults("oom@rank=1,step=7,allocation=40;nan@step=4,rank=2");
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_EQ(faults[0], (Fault{Fault::Kind::kOutOfMemory, 1, 7, 40}));
+  EXPECT_EQ(faults[1].kind, Fault::Kind::kNotANumber);
+  EXPECT_EQ(faults[1].rank, 2);
+  EXPECT_EQ(faults[1].step, 4);
+  for (const Fault& fault : faults) {
+    EXPECT_EQ(parse_faults(to_string(fault)), std::vector<Fault>{fault});
+  }
+  EXPECT_TRUE(parse_faults("").empty());
+}
+
+TEST(Fault, WhatIsWrongIsNamed) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      parse_faults(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(refusal("fire@step=1").find("there is no fault 'fire'"),
+            std::string::npos);
+  EXPECT_NE(refusal("kill@rank=0").find("not in this version"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@step=x").find("'step=x' is not NAME=NUMBER"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@step=1,step=2").find("given twice"),
+            std::string::npos);
+  EXPECT_NE(refusal("nan@step=1,allocation=2").find("does not belong to nan"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@allocation=0").find("allocation=0"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom
