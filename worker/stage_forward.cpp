@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 
 #include <memory>
 #include <utility>
@@ -49,28 +50,46 @@ ReplicaForward::ReplicaForward(LayerGraph& model, Communicator& world,
 std::vector<at::Tensor> StageForward::run(const Batch& batch) {
   at::NoGradGuard no_grad;
   context_.set_batch(batch.global_size, batch.image_height, batch.image_width);
-  std::vector<at::Tensor> outputs = run_rows(batch);
+  if (is_alone()) return run_alone(batch, {0, batch.images.size(0)});
+  std::vector<at::Tensor> outputs = run_rows(batch.images);
   if (!mesh_.is_last_stage()) return {};
   return context_.images_are_split() ? gather_rows(batch, outputs) : outputs;
 }
 
-std::vector<at::Tensor> StageForward::run_rows(const Batch& batch) {
+std::vector<at::Tensor> StageForward::run_alone(const Batch& batch,
+                                                SampleRange samples) {
+  try {
+    return run_rows(batch.images.narrow(0, samples.begin, samples.size()));
+  } catch (const c10::OutOfMemoryError&) {
+    if (samples.size() < 2) throw;
+  }
+  ++num_halvings_;
+  const int64_t middle = samples.begin + samples.size() / 2;
+  const auto first = run_alone(batch, {samples.begin, middle});
+  const auto second = run_alone(batch, {middle, samples.end});
+  std::vector<at::Tensor> heads;
+  for (size_t level = 0; level < first.size(); ++level) {
+    heads.push_back(at::cat({first[level], second[level]}));
+  }
+  return heads;
+}
+
+std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
   LayerGraph::RowMaps received;
   for (const ReceivedMap& map : routes_.received) {
     const MapShape& shape = model_.map_shapes()[static_cast<size_t>(map.row)];
-    at::Tensor values =
-        at::empty({batch.images.size(0), shape.channels,
-                   batch.images.size(1) / shape.stride,
-                   batch.images.size(2) / shape.stride},
-                  at::TensorOptions(scalar_type_)
-                      .memory_format(at::MemoryFormat::ChannelsLast));
+    at::Tensor values = at::empty(
+        {pixels.size(0), shape.channels, pixels.size(1) / shape.stride,
+         pixels.size(2) / shape.stride},
+        at::TensorOptions(scalar_type_)
+            .memory_format(at::MemoryFormat::ChannelsLast));
     mesh_.pipeline->recv(values, map.from);
     received[map.row] = std::move(values);
   }
   std::vector<int> wanted;
   for (const SentMap& map : routes_.sent) wanted.push_back(map.row);
   at::Tensor images;
-  if (routes_.reads_images) images = network_input(batch.images, scalar_type_);
+  if (routes_.reads_images) images = network_input(pixels, scalar_type_);
   std::vector<at::Tensor> outputs = model_.forward_rows(
       std::move(received), images, context_.evaluation(), wanted);
   std::vector<std::unique_ptr<Work>> sends;

@@ -30,8 +30,12 @@ class StageForward {
                RankContext& context, at::ScalarType scalar_type,
                GatherRowRunner* gathered);
 
-  // Heads of whole images where holds_heads(), otherwise nothing.
+  // Heads of whole images where holds_heads(), otherwise nothing. Where this
+  // rank runs the network alone and its memory does not suffice, images go
+  // through in halves of halves.
   std::vector<at::Tensor> run(const Batch& batch);
+  // How often run() had to.
+  int64_t num_halvings() const { return num_halvings_; }
   // In place of run() on a replica that has no batch left while others do:
   // sharded weights are gathered equally often on all ranks.
   void skip();
@@ -42,7 +46,13 @@ class StageForward {
   }
 
  private:
-  std::vector<at::Tensor> run_rows(const Batch& batch);
+  std::vector<at::Tensor> run_rows(const at::Tensor& images);
+  // Heads of samples [begin, end); a rank without peers.
+  std::vector<at::Tensor> run_alone(const Batch& batch, SampleRange samples);
+  bool is_alone() const {
+    return mesh_.pipeline->size() == 1 && mesh_.spatial->size() == 1 &&
+           gathered_ == nullptr;
+  }
   std::vector<at::Tensor> gather_rows(const Batch& batch,
                                       const std::vector<at::Tensor>& heads);
 
@@ -52,6 +62,7 @@ class StageForward {
   RankContext& context_;
   const at::ScalarType scalar_type_;
   GatherRowRunner* const gathered_;
+  int64_t num_halvings_ = 0;
 };
 
 // The forward of a world in which every rank holds the whole model.

@@ -8,6 +8,7 @@
 
 #include "configs/fault.h"
 #include "configs/run_config.h"
+#include "configs/shell_word.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
@@ -83,7 +84,8 @@ struct TrainingRun::Implementation {
     return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
   }
   std::string resume_hint() const {
-    return "continue with: headroom train --resume " + assignment.run_directory;
+    return "continue with: headroom train --resume " +
+           shell_word(assignment.run_directory);
   }
 
   Assignment assignment;
@@ -382,10 +384,18 @@ ValidationResult TrainingRun::Implementation::validate_average() {
   StageForward network(
       model, routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
       *mesh, context, state->scalar_type(), state->average_row_runner());
-  return validate(
+  const ValidationResult result = validate(
       network, loader, mesh->world,
       {config.confidence_threshold, config.nms_iou_threshold,
        config.max_detections, gains, inputs.class_names, state->scalar_type()});
+  if (network.num_halvings() > 0) {
+    client.report_event(
+        {"out_of_memory", committed(), assignment.rank,
+         "validation: " + std::to_string(network.num_halvings()) +
+             " times a batch went through in halves",
+         "", true});
+  }
+  return result;
 }
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
@@ -411,7 +421,7 @@ RunOutcome TrainingRun::save_committed() {
         "a process was lost with its part of the state after step " +
             std::to_string(committed_steps()),
         "continue from the newest checkpoint: headroom train --resume " +
-            run.assignment.run_directory,
+            shell_word(run.assignment.run_directory),
         ExitCode::kResource);
   }
   run.recorder->set_mesh(nullptr);

@@ -62,7 +62,8 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
                      std::to_string(background) + " without boxes), " +
                      std::to_string(boxes) + " boxes";
   if (num_faults() > 0) {
-    head += "; " + std::to_string(num_faults()) + " faults repaired:";
+    head += "; " + std::to_string(num_faults()) +
+            (num_faults() == 1 ? " fault" : " faults") + " repaired:";
     for (size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind] == 0) continue;
       head += " " + std::to_string(counts[kind]) + " ";

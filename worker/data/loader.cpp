@@ -1,6 +1,9 @@
 #include "worker/data/loader.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -19,6 +22,9 @@
 
 namespace headroom {
 namespace {
+
+constexpr int kMemoryAttempts = 200;
+constexpr std::chrono::milliseconds kMemoryPause{5};
 
 // A batch while threads fill it. Each sample writes to its own place.
 struct PendingBatch {
@@ -210,7 +216,22 @@ class Loader::Implementation {
         }
       }
     }
-    assign_micro_batches(batch, options_.assign);
+    assign_targets_when_there_is_memory(batch);
+  }
+
+  // Targets are tensors: they share the memory of the step that is running
+  // meanwhile, and have time to wait for it.
+  void assign_targets_when_there_is_memory(Batch& batch) const {
+    for (int attempt = 1;; ++attempt) {
+      try {
+        assign_micro_batches(batch, options_.assign);
+        return;
+      } catch (const c10::OutOfMemoryError&) {
+        if (attempt == kMemoryAttempts) throw;
+      }
+      batch.targets.clear();
+      std::this_thread::sleep_for(kMemoryPause);
+    }
   }
 
   const LoaderOptions options_;
