@@ -20,10 +20,20 @@ int64_t newest_step(const RunEnding& ending) {
   return newest;
 }
 
+// Of the newest checkpoint that any survivor knows of; nothing if none spoke.
+std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
+  std::optional<int64_t> newest;
+  for (const Survivor& survivor : ending.survivors) {
+    newest = std::max(newest, survivor.state.checkpoint_steps);
+  }
+  return newest;
+}
+
 const Survivor* best_saver(const RunEnding& ending) {
   const Survivor* best = nullptr;
   for (const Survivor& survivor : ending.survivors) {
     if (survivor.gone || !survivor.can_save) continue;
+    if (survivor.state.holds_a_part) continue;
     const int64_t steps = survivor.committed_steps.value_or(0);
     if (steps == 0) continue;
     if (best == nullptr || steps > *best->committed_steps) best = &survivor;
@@ -142,8 +152,13 @@ std::string describe_ending(const RunEnding& ending,
            " is saved, continue with: " + resume;
   }
   if (newest > 0) {
-    return text + "; the state after " + count_steps(newest) +
-           " is not saved, continue from the last checkpoint with: " + resume;
+    text += "; the state after " + count_steps(newest) + " is not saved";
+    const std::optional<int64_t> saved = checkpoint_steps(ending);
+    if (saved == 0) return text + " and nor is any before, start the run again";
+    return text + ", continue from the " +
+           (saved ? "checkpoint after " + count_steps(*saved)
+                  : "last checkpoint") +
+           " with: " + resume;
   }
   return text + "; no step had been committed, start the run again";
 }

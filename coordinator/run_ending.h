@@ -45,6 +45,13 @@ struct Loss {
   TimePoint time;
 };
 
+// What a survivor says it has.
+struct SurvivorState {
+  bool holds_a_part = false;  // of the state: alone it cannot save it
+  // Of the newest checkpoint that it knows of; 0: there is none.
+  std::optional<int64_t> checkpoint_steps = {};
+};
+
 // A worker of the generation that is not the lost one.
 struct Survivor {
   std::string worker_id;
@@ -52,6 +59,7 @@ struct Survivor {
   bool gone = false;
   std::optional<int64_t> committed_steps;  // once it has reported
   bool can_save = true;  // false: it failed itself, or failed to save
+  SurvivorState state;
 };
 
 struct RunEnding {

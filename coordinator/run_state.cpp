@@ -116,7 +116,8 @@ void RunState::worker_exited(TimePoint now, const std::string& worker_id,
 
 void RunState::worker_failed(TimePoint now, const std::string& worker_id,
                              int exit_code, const std::string& message,
-                             int64_t committed_steps, bool peer_lost) {
+                             int64_t committed_steps, bool peer_lost,
+                             const SurvivorState& state) {
   if (membership_.find(worker_id) == nullptr || over()) return;
   membership_.heartbeat_worker(now, worker_id);
   const bool could_be_the_cause =
@@ -135,6 +136,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   }
   if (Survivor* entry = survivor(worker_id)) {
     entry->committed_steps = committed_steps;
+    entry->state = state;
     if (!peer_lost) entry->can_save = false;
   }
   advance(now);

@@ -87,7 +87,7 @@ class RunState {
                      const std::string& last_words);
   void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
                      const std::string& message, int64_t committed_steps,
-                     bool peer_lost);
+                     bool peer_lost, const SurvivorState& state = {});
   void committed(int64_t step, const std::optional<RunProgress>& progress);
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     int exit_code, const std::string& reason,

@@ -238,9 +238,10 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
       context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
         const Status fresh = check_stamp(request->stamp(), true);
         if (!fresh.ok()) return fresh;
-        state_.worker_failed(now, request->worker_id(), request->exit_code(),
-                             request->message(), request->committed_steps(),
-                             request->peer_lost());
+        state_.worker_failed(
+            now, request->worker_id(), request->exit_code(), request->message(),
+            request->committed_steps(), request->peer_lost(),
+            {request->holds_a_part(), request->checkpoint_steps()});
         return Status::OK;
       });
 }

@@ -271,6 +271,7 @@ fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
     return folder;
   if (!stream.is_root()) {
     stream.collect({});
+    all_have(mesh, true);  // waits until rank 0 has finished the files
     return folder;
   }
   fs::remove_all(folder, error);  // an unfinished one of a killed run
@@ -281,6 +282,7 @@ fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
   file.commit();
   write_manifest(folder, state.counters, plan_json);
   remove_old(checkpoints, step, keep);
+  all_have(mesh, true);
   return folder;
 }
 

@@ -227,17 +227,18 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     });
   }
 
-  void report_failure(int exit_code, const std::string& message,
-                      int64_t committed_steps, bool peer_lost) override {
+  void report_failure(const WorkerFailure& failure) override {
     flush(milliseconds(1000));
     wire::ReportFailureRequest request;
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
-    request.set_exit_code(exit_code);
+    request.set_exit_code(failure.exit_code);
     request.set_message(
-        valid_utf8(std::string_view(message).substr(0, kMaxFailure)));
-    request.set_committed_steps(committed_steps);
-    request.set_peer_lost(peer_lost);
+        valid_utf8(std::string_view(failure.message).substr(0, kMaxFailure)));
+    request.set_committed_steps(failure.committed_steps);
+    request.set_peer_lost(failure.peer_lost);
+    request.set_holds_a_part(failure.holds_a_part);
+    request.set_checkpoint_steps(failure.checkpoint_steps);
     wire::ReportFailureResponse response;
     call("reporting a failure to ", [&](grpc::ClientContext& context) {
       return stub_->ReportFailure(&context, request, &response);

@@ -57,6 +57,18 @@ struct RunEvent {
   bool warning = false;
 };
 
+// Why a worker cannot go on, and what it still has.
+struct WorkerFailure {
+  int exit_code = 0;
+  std::string message;
+  bool peer_lost = false;  // the cause is a lost peer, not this worker
+  int64_t committed_steps = 0;
+  // Of the state: alone it cannot save it.
+  bool holds_a_part = false;
+  // Of the newest checkpoint that it knows of; 0: none.
+  int64_t checkpoint_steps = 0;
+};
+
 class CoordinatorClient {
  public:
   // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
@@ -80,9 +92,7 @@ class CoordinatorClient {
   virtual void commit(int64_t step, double loss,
                       const ProgressReport& progress) = 0;
   virtual void report_event(const RunEvent& event) = 0;
-  // `peer_lost`: the cause is a lost peer, not this worker.
-  virtual void report_failure(int exit_code, const std::string& message,
-                              int64_t committed_steps, bool peer_lost) = 0;
+  virtual void report_failure(const WorkerFailure& failure) = 0;
   virtual void finish(int exit_code, const std::string& reason,
                       const std::string& result_json, int64_t step) = 0;
 };

@@ -100,12 +100,18 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       finish(client, assignment, end, committed());
     } catch (const CommunicationError& error) {
       log::debug(error.what());
-      client.report_failure(static_cast<int>(ExitCode::kResource), error.what(),
-                            committed(), /*peer_lost=*/true);
+      WorkerFailure failure{static_cast<int>(ExitCode::kResource), error.what(),
+                            /*peer_lost=*/true, committed()};
+      if (training) {
+        training->leave_peers();
+        failure.holds_a_part = !training->holds_whole_state();
+        failure.checkpoint_steps = training->checkpoint_steps();
+      }
+      client.report_failure(failure);
     } catch (...) {
       const Refusal refusal = describe(std::current_exception());
-      client.report_failure(refusal.exit_code, refusal.message, committed(),
-                            /*peer_lost=*/false);
+      client.report_failure({refusal.exit_code, refusal.message,
+                             /*peer_lost=*/false, committed()});
       return refusal.exit_code;
     }
   }

@@ -73,6 +73,7 @@ struct TrainingRun::Implementation {
   void checkpoint() {
     show_phase("checkpoint");
     recorder->save_checkpoint();
+    checkpoint_steps = committed();
   }
   int64_t committed() const { return state->counters.committed_steps; }
   bool epoch_is_unrecorded() const {
@@ -100,6 +101,7 @@ struct TrainingRun::Implementation {
   ScheduleOptions schedule;
   ProgressReport progress;
   StepRecord newest;                  // on every rank: rank 0 may be lost
+  int64_t checkpoint_steps = 0;       // of the newest checkpoint
   bool stop_agreed = false;           // by the vote of the newest step
   std::set<std::string> faults_said;  // each is named once
 };
@@ -170,6 +172,7 @@ void TrainingRun::Implementation::resume() {
     const LoadedCheckpoint loaded = load_newest_checkpoint(
         RunDirectory(assignment.run_directory).checkpoints(), *state,
         mesh.get());
+    checkpoint_steps = committed();
     for (const std::string& fault : loaded.damaged) {
       client.report_event({"checkpoint", committed(), 0,
                            fault + "; the one before is used", "", true});
@@ -415,21 +418,26 @@ RunOutcome TrainingRun::run(Communicator& communicator) {
 
 RunOutcome TrainingRun::save_committed() {
   Implementation& run = *implementation_;
-  if (!run.state->is_whole()) {
-    throw Error(
-        "resume",
-        "a process was lost with its part of the state after step " +
-            std::to_string(committed_steps()),
-        "continue from the newest checkpoint: headroom train --resume " +
-            shell_word(run.assignment.run_directory),
-        ExitCode::kResource);
-  }
+  HEADROOM_CHECK(holds_whole_state(), "a part of a state is no state");
   run.recorder->set_mesh(nullptr);
   run.recorder->take_over(run.newest);
   run.checkpoint();
   return run.end(ExitCode::kResource, "stopped after step " +
                                           std::to_string(committed_steps()) +
                                           "; " + run.resume_hint());
+}
+
+int64_t TrainingRun::checkpoint_steps() const {
+  return implementation_->checkpoint_steps;
+}
+
+bool TrainingRun::holds_whole_state() const {
+  const auto& state = implementation_->state;
+  return state && state->is_whole();
+}
+
+void TrainingRun::leave_peers() {
+  if (implementation_->mesh) implementation_->mesh->disconnect();
 }
 
 int64_t TrainingRun::committed_steps() const {

@@ -46,6 +46,14 @@ class TrainingRun {
   // After a peer was lost: writes the state of the last committed step.
   RunOutcome save_committed();
   int64_t committed_steps() const;
+  // Of the newest checkpoint; 0: there is none.
+  int64_t checkpoint_steps() const;
+  // Whether save_committed() can succeed.
+  bool holds_whole_state() const;
+
+  // Lets peers that wait for this rank fail at once: to be called once one is
+  // lost.
+  void leave_peers();
 
  private:
   struct Implementation;

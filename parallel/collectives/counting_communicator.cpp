@@ -1,6 +1,15 @@
 #include "parallel/collectives/counting_communicator.h"
 
+#include "parallel/base/check.h"
+
 namespace headroom {
+
+Communicator& CountingCommunicator::inner() const {
+  if (inner_ == nullptr) {
+    throw CommunicationError("this rank has left its peers");
+  }
+  return *inner_;
+}
 
 void CountingCommunicator::count(const at::Tensor& tensor) {
   if (size() > 1) bytes_ += static_cast<int64_t>(tensor.nbytes());
@@ -9,35 +18,35 @@ void CountingCommunicator::count(const at::Tensor& tensor) {
 std::unique_ptr<Work> CountingCommunicator::all_reduce_async(
     const at::Tensor& tensor, ReduceOp op) {
   count(tensor);
-  return inner_->all_reduce_async(tensor, op);
+  return inner().all_reduce_async(tensor, op);
 }
 
 void CountingCommunicator::all_gather(const at::Tensor& output,
                                       const at::Tensor& input) {
   count(input);
-  inner_->all_gather(output, input);
+  inner().all_gather(output, input);
 }
 
 void CountingCommunicator::reduce_scatter(const at::Tensor& output,
                                           const at::Tensor& input) {
   count(input);
-  inner_->reduce_scatter(output, input);
+  inner().reduce_scatter(output, input);
 }
 
 void CountingCommunicator::broadcast(const at::Tensor& tensor, int root) {
   if (rank() == root) count(tensor);
-  inner_->broadcast(tensor, root);
+  inner().broadcast(tensor, root);
 }
 
 std::unique_ptr<Work> CountingCommunicator::send_async(const at::Tensor& tensor,
                                                        int to) {
   count(tensor);
-  return inner_->send_async(tensor, to);
+  return inner().send_async(tensor, to);
 }
 
 std::unique_ptr<Work> CountingCommunicator::recv_async(const at::Tensor& tensor,
                                                        int from) {
-  return inner_->recv_async(tensor, from);
+  return inner().recv_async(tensor, from);
 }
 
 }  // namespace headroom

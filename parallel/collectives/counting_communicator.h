@@ -17,12 +17,17 @@ namespace headroom {
 class CountingCommunicator final : public Communicator {
  public:
   explicit CountingCommunicator(std::unique_ptr<Communicator> inner)
-      : inner_(std::move(inner)) {}
+      : inner_(std::move(inner)),
+        rank_(inner_->rank()),
+        size_(inner_->size()) {}
 
   int64_t bytes() const { return bytes_; }
+  // Lets peers that wait for this rank fail at once. From then on every
+  // operation throws CommunicationError.
+  void disconnect() { inner_.reset(); }
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                          ReduceOp op) override;
   void all_gather(const at::Tensor& output, const at::Tensor& input) override;
@@ -31,17 +36,19 @@ class CountingCommunicator final : public Communicator {
   void broadcast(const at::Tensor& tensor, int root) override;
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override;
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor, int from) override;
-  void barrier() override { inner_->barrier(); }
+  void barrier() override { inner().barrier(); }
   // The parts count for themselves.
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return inner_->split(color, key);
+    return inner().split(color, key);
   }
 
  private:
   // A group of one hands nothing to anybody.
   void count(const at::Tensor& tensor);
+  Communicator& inner() const;
 
-  std::unique_ptr<Communicator> inner_;
+  std::unique_ptr<Communicator> inner_;  // null once disconnected
+  const int rank_, size_;
   int64_t bytes_ = 0;
 };
 

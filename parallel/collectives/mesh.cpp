@@ -41,4 +41,10 @@ Mesh::Mesh(Communicator& all, const ParallelLayout& of_ranks)
   statistics = along(world, layout, here, vary_replica);
 }
 
+void Mesh::disconnect() {
+  for (auto* axis : {&pipeline, &data, &spatial, &replicas, &statistics}) {
+    (*axis)->disconnect();
+  }
+}
+
 }  // namespace headroom

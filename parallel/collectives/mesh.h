@@ -38,6 +38,9 @@ struct Mesh {
   std::unique_ptr<CountingCommunicator> replicas;
   std::unique_ptr<CountingCommunicator> statistics;
 
+  // Of all axes, `world` excluded: peers fail at once instead of waiting.
+  void disconnect();
+
   bool is_first_stage() const { return here.pipeline_stage == 0; }
   bool is_last_stage() const {
     return here.pipeline_stage == layout.pipeline_parallel_size - 1;

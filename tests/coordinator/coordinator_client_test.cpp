@@ -143,7 +143,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
   EXPECT_FALSE(w0->stop_requested());
-  EXPECT_THROW(w0->report_failure(5, "x", 0, true), CommunicationError);
+  EXPECT_THROW(w0->report_failure({5, "x", true}), CommunicationError);
 }
 
 TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTenSeconds) {

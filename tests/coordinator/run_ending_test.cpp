@@ -70,6 +70,16 @@ TEST(DecideEnding, WhoCannotSaveIsPassedOver) {
   EXPECT_EQ(decide(1100, ending).worker_id, "w3");
 }
 
+TEST(DecideEnding, WhoHoldsAPartOfTheStateIsNotAskedToSaveIt) {
+  RunEnding ending = lost_rank_1();
+  ending.survivors = {survivor(0, 14), survivor(2, 14), survivor(3, 14)};
+  for (Survivor& entry : ending.survivors) entry.state = {true, 10};
+  ending.loss->exit_code = 137;
+  EXPECT_EQ(decide(1100, ending).kind, Kind::kOver);
+  ending.survivors[1].state.holds_a_part = false;
+  EXPECT_EQ(decide(1100, ending).worker_id, "w2");
+}
+
 TEST(DecideEnding, AfterTheTimeoutTheSilentAreNotWaitedFor) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0), survivor(2, 12), survivor(3)};
@@ -152,6 +162,26 @@ TEST(DescribeEnding, SaysWhyWhenTheExitCodeDoesNot) {
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
             "30 steps is not saved, continue from the last checkpoint with: "
             "headroom train --resume /runs/exp");
+}
+
+TEST(DescribeEnding, NamesTheCheckpointThatIsLeft) {
+  RunEnding ending = lost_rank_1();
+  ending.survivors = {survivor(0, 14), survivor(2, 14), survivor(3)};
+  ending.survivors[0].state = {true, 5};
+  ending.survivors[1].state = {true, 10};
+  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+            "rank 1 (worker w1) on h closed its connection; the state after "
+            "14 steps is not saved, continue from the checkpoint after 10 "
+            "steps with: headroom train --resume /runs/exp");
+}
+
+TEST(DescribeEnding, WithoutAnyCheckpointTheRunBeginsAgain) {
+  RunEnding ending = lost_rank_1();
+  ending.survivors = {survivor(0, 3), survivor(2, 3)};
+  for (Survivor& entry : ending.survivors) entry.state = {true, 0};
+  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+            "rank 1 (worker w1) on h closed its connection; the state after 3 "
+            "steps is not saved and nor is any before, start the run again");
 }
 
 TEST(DescribeEnding, BeforeTheFirstStepThereIsNothingToResume) {

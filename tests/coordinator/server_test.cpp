@@ -230,7 +230,7 @@ TEST(Server, ALostWorkerEndsTheRunAtACommittedStep) {
   w1.reset();  // its stream breaks, as when it is killed
   EXPECT_TRUE(eventually([&] { return run.state() == "stopping"; }));
   run.agent->report_exit("w1", 137, "reading images\n");
-  w0->report_failure(5, "[communication] peer is gone", 12, true);
+  w0->report_failure({5, "[communication] peer is gone", true, 12});
   const Assignment last = w0->next_assignment();
   EXPECT_EQ(last.action, Action::kSaveAndExit);
   EXPECT_EQ(last.rank, 0);

@@ -82,14 +82,13 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
     if (behaviour == "slow") {
       train_until_stopped(client, assignment);
     } else if (behaviour == "refuse") {
-      client.report_failure(4, "[data] nothing is left: give other images", 0,
-                            false);
+      client.report_failure({4, "[data] nothing is left: give other images"});
       return 4;
     } else if (behaviour == "crash" && assignment.rank == 1) {
       std::fprintf(stderr, "the roof is on fire\n");
       raise(SIGKILL);
     } else if (behaviour == "crash") {
-      client.report_failure(5, "[communication] rank 1 is gone", 2, true);
+      client.report_failure({5, "[communication] rank 1 is gone", true, 2});
     } else if (behaviour == "stubborn") {
       std::signal(SIGTERM, SIG_IGN);
       for (;;) ::pause();

@@ -1,163 +1,177 @@
 // Layout invariance: the losses and gradient norms of a run are those of one
-// process, whatever the number of processes and however they talk.
+// process, whatever the layout and however the processes talk; and each process
+// needs less memory than one alone, so a split is one.
 //
-// In float64, relative to one process: steps 1-5 within 1e-9; through step 20
-// loss within 1e-6 and gradient norm within 1e-4 (training is chaotic, so
-// rounding itself grows). Mosaic, warm-up, EMA and a short last batch included.
+// Real processes, from the command line, with mosaic, warm-up, EMA and a short
+// last batch. The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "tests/integration/headroom_run.h"
+#include "tests/integration/run_comparison.h"
 
 namespace headroom::testing {
 namespace {
 
 constexpr int kSteps = 20;
-constexpr const char* kCalm[] = {"--set", "hyp.lr0=1e-5",
-                                 "--set", "hyp.lrf=1",
-                                 "--set", "hyp.warmup_epochs=0"};
-
-std::vector<std::string> train_command(const std::string& batch, int steps) {
-  return {program("headroom"),
-          "train",
-          "--data",
-          shapes_data(),
-          "--cfg",
-          "yolov5n",
-          "--img",
-          "96",
-          "--batch",
-          batch,
-          "--epochs",
-          "40",
-          "--precision",
-          "fp64",
-          "--threads",
-          "1",
-          "--workers",
-          "1",
-          "--device",
-          "cpu",
-          "--noval",
-          "--max-steps",
-          std::to_string(steps)};
-}
-
-std::vector<Json> train(std::vector<std::string> command,
-                        const std::vector<std::string>& more,
-                        const std::string& name) {
-  const std::filesystem::path folder = fresh_folder() / name;
-  std::filesystem::create_directories(folder);
-  command.insert(command.end(), more.begin(), more.end());
-  const ProgramResult result = run_program(command, folder);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  return read_lines(folder / "runs/train/exp/steps.jsonl");
-}
-
-double relative(const Json& a, const Json& b, const char* key) {
-  const double x = a.at(key).get<double>();
-  const double y = b.at(key).get<double>();
-  return std::abs(x - y) / std::max(std::abs(x), 1e-300);
-}
-
-void expect_equivalent(const std::vector<Json>& one,
-                       const std::vector<Json>& other) {
-  ASSERT_EQ(one.size(), other.size());
-  for (size_t step = 0; step < one.size(); ++step) {
-    SCOPED_TRACE("step " + std::to_string(step));
-    const bool early = step < 5;
-    for (const char* key : {"loss", "box", "obj", "cls"}) {
-      EXPECT_LT(relative(one[step], other[step], key), early ? 1e-9 : 1e-6)
-          << key;
-    }
-    EXPECT_LT(relative(one[step], other[step], "grad_norm"),
-              early ? 1e-9 : 1e-4);
-    EXPECT_EQ(one[step].at("samples"), other[step].at("samples"));
-    EXPECT_EQ(one[step].at("lr"), other[step].at("lr"));
-  }
-}
-
-// One process at each batch size, computed once for all tests of this file.
-const std::vector<Json>& one_process(const std::string& batch) {
-  static std::map<std::string, std::vector<Json>> runs;
-  auto& run = runs[batch];
-  if (run.empty()) {
-    run = train(train_command(batch, kSteps), {"--processes", "1"},
-                "one-" + batch);
-  }
-  return run;
-}
 
 struct Layout {
   std::string name;
   std::string batch;
   std::vector<std::string> flags;
+  size_t ranks;
+  // Part of the mathematics: the one process has them too.
+  std::vector<std::string> groups = {};
   // Compared; where steps are few per epoch rounding grows faster.
   size_t steps = kSteps;
 };
 
-class DataParallel : public ::testing::TestWithParam<Layout> {};
+// One process, computed once for all tests of a program.
+const std::vector<Json>& one_process(const Layout& layout) {
+  static std::map<std::string, std::vector<Json>> runs;
+  std::string name = "one-" + layout.batch;
+  for (const std::string& word : layout.groups) name += word;
+  auto& run = runs[name];
+  if (run.empty()) {
+    std::vector<std::string> flags = {"--processes", "1", "--max-steps",
+                                      std::to_string(kSteps)};
+    flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
+    run = train_in(fresh_folder() / name, train_fp64(layout.batch), flags);
+  }
+  return run;
+}
 
-TEST_P(DataParallel, EqualsOneProcess) {
-  const Layout& layout = GetParam();
-  std::vector<Json> one = one_process(layout.batch);
+void expect_equal_to_one_process(const Layout& layout,
+                                 const std::vector<std::string>& launcher) {
+  std::vector<Json> one = one_process(layout);
   ASSERT_EQ(one.size(), kSteps);
   one.resize(layout.steps);
-  expect_equivalent(
-      one, train(train_command(layout.batch, static_cast<int>(layout.steps)),
-                 layout.flags, layout.name));
+  std::vector<std::string> command = launcher;
+  for (const std::string& word : train_fp64(layout.batch)) {
+    command.push_back(word);
+  }
+  std::vector<std::string> flags = layout.flags;
+  flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
+  flags.insert(flags.end(), {"--max-steps", std::to_string(layout.steps)});
+  const std::vector<Json> run =
+      train_in(fresh_folder() / layout.name, command, flags);
+  expect_equivalent(one, run);
+  const int64_t alone = measured_peaks(one).at(0);
+  const std::vector<int64_t> peaks = measured_peaks(run);
+  EXPECT_EQ(peaks.size(), layout.ranks);
+  for (const int64_t peak : peaks) EXPECT_LT(peak, alone);
 }
+
+class Layouts : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Layouts, EqualOneProcess) {
+  expect_equal_to_one_process(GetParam(), {});
+}
+
+std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
+  return info.param.name;
+}
+
+const std::vector<std::string> kGroupsOf2 = {"--bn-group", "2"};
 
 // 37 images: batch 8 leaves a last batch of 5, batch 6 one of 1 (ranks without
 // a sample), batch 16 one of 5.
 INSTANTIATE_TEST_SUITE_P(
-    Layouts, DataParallel,
+    Quick, Layouts,
     ::testing::Values(
-        Layout{"data2", "8", {"--processes", "2"}},
-        Layout{"data3_uneven", "8", {"--processes", "3"}},
-        Layout{"data4", "16", {"--layout", "data=4"}},
-        Layout{"data2_short_batch_of_one", "6", {"--processes", "2"}},
+        Layout{"data3_uneven", "8", {"--processes", "3"}, 3},
+        Layout{"zero3", "8", {"--layout", "data=2", "--zero", "3"}, 2},
+        Layout{"pipeline2",
+               "8",
+               {"--layout", "pipeline=2", "--micro-batch", "2"},
+               2,
+               kGroupsOf2},
+        Layout{"spatial2", "8", {"--layout", "spatial=2"}, 2},
+        Layout{"data2_pipeline2",
+               "8",
+               {"--layout", "data=2,pipeline=2"},
+               4,
+               kGroupsOf2}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Slow, Layouts,
+    ::testing::Values(
+        Layout{"data2", "8", {"--processes", "2"}, 2},
+        Layout{"data4", "16", {"--layout", "data=4"}, 4},
+        Layout{"data2_short_batch_of_one", "6", {"--processes", "2"}, 2},
         // Shares 9 and 8 of the last batch of 17, in groups of 10 and 7.
         Layout{"data2_group_behind_a_straddling_one",
                "20",
                {"--processes", "2"},
+               2,
+               {},
                10},
         Layout{"data2_small_groups",
                "8",
-               {"--processes", "2", "--bn-group", "8"}}),
-    [](const auto& info) { return info.param.name; });
+               {"--processes", "2"},
+               2,
+               {"--bn-group", "4"}},
+        Layout{"zero1", "8", {"--layout", "data=2", "--zero", "1"}, 2},
+        Layout{"zero2", "8", {"--layout", "data=2", "--zero", "2"}, 2},
+        Layout{"pipeline3", "8", {"--layout", "pipeline=3"}, 3, kGroupsOf2},
+        Layout{"data2_spatial2", "8", {"--layout", "data=2,spatial=2"}, 4},
+        Layout{"pipeline2_spatial2",
+               "8",
+               {"--layout", "pipeline=2,spatial=2", "--micro-batch", "4"},
+               4,
+               kGroupsOf2},
+        Layout{
+            "data2_zero3_recompute",
+            "8",
+            {"--layout", "data=2", "--zero", "3", "--activations", "recompute"},
+            2},
+        Layout{"micro_batches",
+               "8",
+               {"--processes", "1", "--micro-batch", "2"},
+               1,
+               kGroupsOf2}),
+    name_of);
 
-TEST(Mpirun, TwoSlotsEqualOneProcess) {
+class Mpirun : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Mpirun, EqualsOneProcess) {
   if (std::system("command -v mpirun >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "mpirun is not installed";
   }
-  for (const std::string backend : {"auto", "mpi"}) {
-    SCOPED_TRACE(backend);
-    std::vector<std::string> command = {
-        "mpirun",    "-np", "2", "--oversubscribe", "--allow-run-as-root",
-        "--bind-to", "none"};
-    const auto rest = train_command("8", kSteps);
-    command.insert(command.end(), rest.begin(), rest.end());
-    expect_equivalent(one_process("8"),
-                      train(command, {"--processes", "1", "--backend", backend},
-                            "mpirun-" + backend));
-  }
+  Layout layout = GetParam();
+  layout.flags.insert(layout.flags.end(), {"--processes", "1"});
+  expect_equal_to_one_process(
+      layout, {"mpirun", "-np", std::to_string(layout.ranks), "--oversubscribe",
+               "--allow-run-as-root", "--bind-to", "none"});
 }
 
-TEST(CalmRun, StaysEqualAndEndsWithEqualWeights) {
-  std::vector<std::string> command = train_command("8", 60);
-  command.insert(command.end(), std::begin(kCalm), std::end(kCalm));
-  const std::vector<Json> one = train(command, {"--processes", "1"}, "one");
-  const std::vector<Json> two = train(command, {"--processes", "2"}, "two");
-  ASSERT_EQ(one.size(), two.size());
-  for (size_t step = 0; step < one.size(); ++step) {
-    EXPECT_LT(relative(one[step], two[step], "loss"), 1e-6) << step;
-    EXPECT_LT(relative(one[step], two[step], "grad_norm"), 1e-6) << step;
-  }
-}
+INSTANTIATE_TEST_SUITE_P(
+    Quick, Mpirun,
+    ::testing::Values(
+        Layout{
+            "gloo_pipeline2", "8", {"--layout", "pipeline=2"}, 2, kGroupsOf2},
+        Layout{"mpi_data2", "8", {"--backend", "mpi"}, 2}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Slow, Mpirun,
+    ::testing::Values(
+        Layout{"gloo_spatial2", "8", {"--layout", "spatial=2"}, 2},
+        Layout{"gloo_zero3", "8", {"--layout", "data=2", "--zero", "3"}, 2},
+        Layout{"mpi_data2_pipeline2",
+               "8",
+               {"--backend", "mpi", "--layout", "data=2,pipeline=2"},
+               4,
+               kGroupsOf2},
+        Layout{
+            "mpi_data2_spatial2_zero3",
+            "8",
+            {"--backend", "mpi", "--layout", "data=2,spatial=2", "--zero", "3"},
+            4}),
+    name_of);
 
 }  // namespace
 }  // namespace headroom::testing

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,26 +17,27 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kRun = "runs/train/exp";
 
-std::vector<std::string> long_run() {
-  return {program("headroom"),
-          "train",
-          "--data",
-          shapes_data(),
-          "--cfg",
-          "yolov5n",
-          "--img",
-          "96",
-          "--batch",
-          "8",
-          "--epochs",
-          "500",
-          "--threads",
-          "1",
-          "--workers",
-          "1",
-          "--processes",
-          "2",
-          "--noval"};
+std::vector<std::string> long_run(const std::vector<std::string>& layout = {
+                                      "--processes", "2"}) {
+  std::vector<std::string> command = {program("headroom"),
+                                      "train",
+                                      "--data",
+                                      shapes_data(),
+                                      "--cfg",
+                                      "yolov5n",
+                                      "--img",
+                                      "96",
+                                      "--batch",
+                                      "8",
+                                      "--epochs",
+                                      "500",
+                                      "--threads",
+                                      "1",
+                                      "--workers",
+                                      "1",
+                                      "--noval"};
+  command.insert(command.end(), layout.begin(), layout.end());
+  return command;
 }
 
 void expect_resumes(const fs::path& folder) {
@@ -54,9 +57,16 @@ void expect_resumes(const fs::path& folder) {
   }
 }
 
-TEST(Interruption, CtrlCEndsAtACommittedStep) {
+struct Layout {
+  std::string name;
+  std::vector<std::string> flags;
+};
+
+class CtrlC : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(CtrlC, EndsAtACommittedStep) {
   const fs::path folder = fresh_folder();
-  Program run(long_run(), folder);
+  Program run(long_run(GetParam().flags), folder);
   ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 4, 60));
   run.signal(SIGINT);
   const ProgramResult result = run.join();
@@ -68,6 +78,12 @@ TEST(Interruption, CtrlCEndsAtACommittedStep) {
                          "MANIFEST.json"));
   expect_resumes(folder);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Interruption, CtrlC,
+    ::testing::Values(Layout{"data2", {"--processes", "2"}},
+                      Layout{"pipeline2", {"--layout", "pipeline=2"}}),
+    [](const auto& info) { return info.param.name; });
 
 class LostWorker : public ::testing::TestWithParam<int> {};
 
@@ -86,6 +102,84 @@ TEST_P(LostWorker, EndsTheRunAtACommittedStepWithItsLastState) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EitherRank, LostWorker, ::testing::Values(0, 1));
+
+struct LostPart {
+  std::string name;
+  std::vector<std::string> flags;
+  size_t victim;
+  size_t workers;
+  // When it is lost; 37 images in batches of 8 are saved every 5 steps.
+  size_t after_steps;
+};
+
+class LostPartOfTheState : public ::testing::TestWithParam<LostPart> {};
+
+// Nobody can save what a lost process alone had.
+TEST_P(LostPartOfTheState, EndsAtOnceAndNamesTheCheckpointThatIsLeft) {
+  const LostPart& lost = GetParam();
+  const fs::path folder = fresh_folder();
+  Program run(long_run(lost.flags), folder);
+  ASSERT_TRUE(
+      wait_for_lines(folder / kRun / "steps.jsonl", lost.after_steps, 120));
+  const std::vector<pid_t> workers = descendants(run.pid(), "headroom-worker");
+  ASSERT_EQ(workers.size(), lost.workers);
+  const auto killed = std::chrono::steady_clock::now();
+  ::kill(workers[lost.victim], SIGKILL);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  // Peers are told, and do not wait for the time limit of an operation.
+  EXPECT_LT(std::chrono::steady_clock::now() - killed,
+            std::chrono::seconds(40));
+  int64_t newest = 0;
+  for (const auto& entry :
+       fs::directory_iterator(folder / kRun / "checkpoints")) {
+    newest = std::max<int64_t>(
+        newest, std::stoll(entry.path().filename().string().substr(5)));
+  }
+  ASSERT_GE(newest, 5);
+  EXPECT_EQ(newest % 5, 0) << "a part of a state was saved";
+  const std::string said = "continue from the checkpoint after " +
+                           std::to_string(newest) +
+                           " steps with: headroom train --resume ";
+  EXPECT_NE(result.err.find(said), std::string::npos) << said << "\nin\n"
+                                                      << result.err;
+  const ProgramResult resumed = run_program(
+      {program("headroom"), "train", "--resume", (folder / kRun).string(),
+       "--max-steps", std::to_string(newest + 2)},
+      folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(read_lines(folder / kRun / "steps.jsonl").size(),
+            static_cast<size_t>(newest + 2));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Interruption, LostPartOfTheState,
+    ::testing::Values(
+        LostPart{"last_stage", {"--layout", "pipeline=2"}, 1, 2, 7},
+        LostPart{"rank_0", {"--layout", "data=2", "--zero", "3"}, 0, 2, 7},
+        // Ranks 1 and 2 talk to the lost one, rank 0 only to them.
+        LostPart{"not_a_neighbour_of_all",
+                 {"--layout", "data=2,pipeline=2"},
+                 3,
+                 4,
+                 7}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Interruption, WithoutACheckpointALostPartMeansToBeginAgain) {
+  const fs::path folder = fresh_folder();
+  Program run(long_run({"--layout", "pipeline=2", "--batch", "2"}), folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 2, 120));
+  const std::vector<pid_t> workers = descendants(run.pid(), "headroom-worker");
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[1], SIGKILL);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find("is not saved and nor is any before, start the run "
+                            "again"),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("--resume"), std::string::npos) << result.err;
+}
 
 TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   const fs::path folder = fresh_folder();

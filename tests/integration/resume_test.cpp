@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -66,14 +67,21 @@ class Resume : public ::testing::Test {
 
 TEST_F(Resume, ContinuesBitForBit) {
   const fs::path folder = fresh_folder();
-  for (const std::string processes : {"1", "2"}) {
-    SCOPED_TRACE(processes + " processes");
-    const fs::path whole = folder / ("whole" + processes);
-    const fs::path parts = folder / ("parts" + processes);
-    ASSERT_EQ(train(whole, {"--processes", processes}).exit_code, 0);
-    ASSERT_EQ(
-        train(parts, {"--processes", processes, "--max-steps", "12"}).exit_code,
-        0);
+  const std::map<std::string, std::vector<std::string>> layouts = {
+      {"one", {"--processes", "1"}},
+      {"data2", {"--processes", "2"}},
+      {"zero3", {"--layout", "data=2", "--zero", "3"}},
+      {"pipeline2",
+       {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4"}},
+  };
+  for (const auto& [name, layout] : layouts) {
+    SCOPED_TRACE(name);
+    const fs::path whole = folder / ("whole-" + name);
+    const fs::path parts = folder / ("parts-" + name);
+    ASSERT_EQ(train(whole, layout).exit_code, 0);
+    std::vector<std::string> first = layout;
+    first.insert(first.end(), {"--max-steps", "12"});
+    ASSERT_EQ(train(parts, first).exit_code, 0);
     ASSERT_EQ(steps(parts).size(), 12u);
     const ProgramResult resumed = resume(parts, {"--max-steps", "0"});
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;

@@ -18,16 +18,19 @@ constexpr std::array<int64_t, 5> kBoxes = {4, 0, 40, 1, 9};
 }  // namespace
 
 LabelledImages::LabelledImages(LoaderOptions options, int64_t num_classes,
-                               int64_t short_size)
+                               int64_t short_size, int64_t short_every)
     : options_(std::move(options)),
       num_classes_(num_classes),
-      short_size_(short_size) {}
+      short_size_(short_size),
+      short_every_(short_every) {}
 
 Batch LabelledImages::next() {
   const int64_t height = options_.image_height, width = options_.image_width;
   Batch batch;
   batch.step = step_;
-  batch.global_size = step_ % 3 == 2 ? short_size_ : options_.global_batch_size;
+  batch.global_size = step_ % short_every_ == short_every_ - 1
+                          ? short_size_
+                          : options_.global_batch_size;
   batch.image_height = height;
   batch.image_width = width;
   const BatchPart part = part_of(

@@ -1,7 +1,7 @@
 // LabelledImages: batches made of random pixels and boxes, for tests of
 // layouts.
 //
-// Among the images are empty and crowded ones, and every third batch is a short
+// Among the images are empty and crowded ones, and regularly a batch is a short
 // one, so that shares, micro-batches and batch-norm groups come out uneven.
 // What a sample holds follows from (step, sample) alone, whatever the layout.
 #pragma once
@@ -16,9 +16,9 @@ namespace headroom {
 class LabelledImages final : public BatchSource {
  public:
   // Of the options, those of the layout, the image size and `assign` count.
-  // `short_size`: samples of every third batch.
-  LabelledImages(LoaderOptions options, int64_t num_classes,
-                 int64_t short_size);
+  // `short_size`: samples of every `short_every`-th batch.
+  LabelledImages(LoaderOptions options, int64_t num_classes, int64_t short_size,
+                 int64_t short_every);
 
   Batch next() override;
   int64_t batches_per_epoch() const override { return 1 << 20; }
@@ -26,7 +26,7 @@ class LabelledImages final : public BatchSource {
  private:
   LoaderOptions options_;
   int64_t num_classes_;
-  int64_t short_size_;
+  int64_t short_size_, short_every_;
   int64_t step_ = 0;
 };
 

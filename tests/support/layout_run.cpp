@@ -90,6 +90,8 @@ LayoutRun run_layout(const LayoutCase& layout,
     config.hyp.warmup_epochs = 0;
   }
   Plan plan = layout.plan;
+  const ModelTable table =
+      options.table ? *options.table : load_model_table("yolov5n");
   const int data = plan.layout.data_parallel_size;
   if (plan.micro_batch_size == 0) {
     plan.micro_batch_size = share_of(options.global_batch_size, data, 0).size();
@@ -114,7 +116,6 @@ LayoutRun run_layout(const LayoutCase& layout,
         state_options.optimizer = parse_optimizer(layout.optimizer);
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
-        const ModelTable table = load_model_table("yolov5n");
         state_options.rows =
             rows_of_stage(plan, mesh.here.pipeline_stage,
                           static_cast<int64_t>(table.rows.size()));
@@ -127,14 +128,15 @@ LayoutRun run_layout(const LayoutCase& layout,
         loading.micro_batch_size = plan.micro_batch_size;
         loading.batch_norm_group_size = plan.batch_norm_group_size;
         loading.own_rows = own_rows(mesh, state.model().max_stride());
-        LabelledImages source(loading, kClasses, /*short_size=*/5);
+        LabelledImages source(loading, kClasses, options.short_size,
+                              options.short_every);
 
         Trainer::Options training;
         training.schedule = {config.hyp, 10, 100, options.global_batch_size,
                              false};
-        training.gains =
-            scale_gains(config.hyp, 3, kClasses,
-                        std::max(options.height, options.width), 0);
+        training.gains = scale_gains(
+            config.hyp, static_cast<int64_t>(state.model().levels().size()),
+            kClasses, std::max(options.height, options.width), 0);
         training.plan = plan;
         if (mesh.replicas->size() > 1) {
           training.pass_lists = record_pass_lists(

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "configs/model_table.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
@@ -29,8 +31,11 @@ struct LayoutRunOptions {
   int64_t height = 96, width = 128;
   int64_t global_batch_size = 8;
   int64_t batch_norm_group_size = 2;
+  int64_t short_size = 5;   // samples of every third batch,
+  int64_t short_every = 3;  // or of every so many
   int steps = 20;
   bool calm = false;  // no warm-up, a constant and tiny learning rate
+  std::optional<ModelTable> table;  // none: yolov5n
 };
 
 struct LayoutRun {

@@ -1,11 +1,14 @@
 #include "parallel/collectives/mesh.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
+#include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"
 
 namespace headroom {
@@ -82,6 +85,36 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
                 received[i].equal(at::full({5 + i}, 10 * peer + i, at::kFloat)))
                 << received[i];
           }
+        },
+        options);
+  }
+}
+
+// Rank 3 of 2 x 2 leaves; its neighbours notice, and once they disconnect so
+// does rank 0, which exchanges with them alone.
+TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
+  RankOptions options;
+  options.operation_timeout = std::chrono::seconds(60);
+  options.time_limit = std::chrono::seconds(40);
+  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+    options.backend = backend;
+    run_ranks(
+        4,
+        [](int rank, Communicator& world) {
+          ParallelLayout layout;
+          layout.pipeline_parallel_size = 2;
+          layout.data_parallel_size = 2;
+          Mesh mesh(world, layout);
+          const at::Tensor value = at::ones({3});
+          if (rank == 1 || rank == 2) {
+            EXPECT_THROW(
+                (rank == 1 ? mesh.pipeline : mesh.data)->recv(value, 1),
+                CommunicationError);
+          } else if (rank == 0) {
+            EXPECT_THROW(mesh.data->recv(value, 1), CommunicationError);
+          }
+          mesh.disconnect();
+          EXPECT_THROW(mesh.data->all_reduce(value), CommunicationError);
         },
         options);
   }

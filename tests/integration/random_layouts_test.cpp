@@ -1,0 +1,228 @@
+// Random layouts of a small model, seeded: each is refused for a reason that
+// its numbers bear out, or its plan's parts fit together and two steps in
+// float64, with ranks as threads, give one process's losses and gradient norms.
+//
+// A deadlock ends the test program: every operation and every run has a limit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "coordinator/planner.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/zero/shard_map.h"
+#include "tests/support/layout_run.h"
+#include "tests/worker/model/tiny_table.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kLayouts = 200;
+constexpr int kMaxRanks = 6;
+constexpr int64_t kStride = 16, kWidth = 48;
+
+struct Draw {
+  RunConfig config;
+  ParallelLayout layout;
+  int64_t height = 0;      // in whole blocks
+  int64_t short_size = 0;  // samples of the second step
+
+  std::string name() const {
+    return to_string(layout) + " batch " +
+           std::to_string(config.global_batch_size) + " then " +
+           std::to_string(short_size) + " micro " +
+           std::to_string(config.micro_batch_size) + " group " +
+           std::to_string(config.batch_norm_group_size) + " zero " +
+           std::to_string(config.zero_stage) + " height " +
+           std::to_string(height) + " " + config.activations;
+  }
+};
+
+Draw draw_layout(RandomStream& draws) {
+  Draw draw;
+  do {
+    draw.layout.data_parallel_size = static_cast<int>(1 + draws.below(4));
+    draw.layout.pipeline_parallel_size = static_cast<int>(1 + draws.below(3));
+    draw.layout.spatial_parallel_size = static_cast<int>(1 + draws.below(3));
+  } while (draw.layout.world_size() > kMaxRanks);
+  draw.height = kStride * (2 + draws.below(4));
+  RunConfig& config = draw.config;
+  config.layout = to_string(draw.layout);
+  config.image_height = draw.height;
+  config.image_width = kWidth;
+  config.global_batch_size = 1 + draws.below(9);
+  config.micro_batch_size = draws.below(5);  // 0: chosen
+  config.batch_norm_group_size = draws.below(5);
+  config.zero_stage = draws.below(4);
+  config.activations = draws.below(4) == 0 ? "recompute" : "keep";
+  draw.short_size = 1 + draws.below(config.global_batch_size);
+  return draw;
+}
+
+// The rules, written once more.
+bool is_admissible(const Draw& draw) {
+  const RunConfig& config = draw.config;
+  const int64_t batch = config.global_batch_size;
+  const int data = draw.layout.data_parallel_size;
+  if (batch < data || config.batch_norm_group_size > batch) return false;
+  if (draw.layout.spatial_parallel_size > draw.height / kStride) return false;
+  const int64_t group = config.batch_norm_group_size > 0
+                            ? config.batch_norm_group_size
+                            : batch;  // its largest divisor not above 16
+  const int64_t share = (batch + data - 1) / data;
+  const int64_t micro = config.micro_batch_size;
+  return micro == 0 || micro >= share || micro % group == 0;
+}
+
+// Every row begins a stage somewhere; every stage keeps a row with parameters.
+std::vector<int64_t> draw_stages(RandomStream& draws, int stages,
+                                 const std::vector<RowCost>& rows) {
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  for (;;) {
+    std::vector<int64_t> begins = {0};
+    for (int stage = 1; stage < stages; ++stage) {
+      begins.push_back(begins.back() + 1 + draws.below(num_rows / stages + 1));
+    }
+    if (begins.back() >= num_rows) continue;
+    bool good = true;
+    for (size_t stage = 0; stage < begins.size(); ++stage) {
+      const int64_t end =
+          stage + 1 < begins.size() ? begins[stage + 1] : num_rows;
+      int64_t parameters = 0;
+      for (int64_t row = begins[stage]; row < end; ++row) {
+        parameters += rows.at(static_cast<size_t>(row)).parameters;
+      }
+      good = good && parameters > 0;
+    }
+    if (good) return begins;
+  }
+}
+
+// Every sample is on one rank and in one micro-batch; all ranks have equally
+// many micro-batches.
+void expect_samples_covered_once(const Draw& draw, const Plan& plan,
+                                 int64_t count) {
+  const int data = plan.layout.data_parallel_size;
+  const BatchCut cut = {draw.config.global_batch_size, data,
+                        plan.micro_batch_size, plan.batch_norm_group_size};
+  const int64_t elements = draw.height / kStride * (kWidth / kStride);
+  int64_t next = 0;
+  size_t micro_batches = 0;
+  for (int rank = 0; rank < data; ++rank) {
+    const BatchPart part = part_of(cut, count, elements, rank);
+    ASSERT_EQ(part.local.begin, next);
+    for (const SampleRange& micro_batch : part.micro_batches) {
+      ASSERT_EQ(micro_batch.begin, next);
+      next = micro_batch.end;
+    }
+    ASSERT_EQ(part.local.end, next);
+    if (rank == 0) micro_batches = part.micro_batches.size();
+    ASSERT_EQ(part.micro_batches.size(), micro_batches);
+  }
+  ASSERT_EQ(next, count);
+}
+
+// Every element of every row of a stage has one owner.
+void expect_shards_cover_once(const Plan& plan,
+                              const std::vector<RowCost>& rows) {
+  std::vector<int64_t> sizes;
+  for (const RowCost& row : rows) sizes.push_back(row.parameters);
+  const int ranks = plan.layout.data_parallel_size;
+  const ShardMap map(sizes, ranks, 8);
+  for (int64_t row = 0; row < map.num_rows(); ++row) {
+    ASSERT_EQ(map.slice_size(row) * ranks, map.padded_row_size(row));
+    ASSERT_GE(map.padded_row_size(row), map.row_size(row));
+    // Less than a slice's alignment on each rank is padding.
+    ASSERT_LT(map.padded_row_size(row) - map.row_size(row), 8 * ranks);
+  }
+}
+
+LayoutRunOptions options_of(const Draw& draw, const Plan& plan) {
+  LayoutRunOptions options;
+  options.height = draw.height;
+  options.width = kWidth;
+  options.global_batch_size = draw.config.global_batch_size;
+  options.batch_norm_group_size = plan.batch_norm_group_size;
+  options.short_size = draw.short_size;
+  options.short_every = 2;
+  options.steps = 2;
+  options.table = tiny_table();
+  return options;
+}
+
+// By what the mathematics depends on.
+using Definition = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
+const LayoutRun& one_process(const Draw& draw, const Plan& plan) {
+  static std::map<Definition, LayoutRun> runs;
+  LayoutRun& run =
+      runs[{draw.config.global_batch_size, plan.batch_norm_group_size,
+            draw.height, draw.short_size}];
+  if (run.loss.empty()) {
+    run = run_layout(layout_case("one", "data=1", 0), options_of(draw, plan));
+  }
+  return run;
+}
+
+TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
+  const std::vector<RowCost> rows = row_costs(tiny_table());
+  RandomStream draws(2026, 11, 21, RandomPurpose::kPermutation);
+  int trained = 0, refused = 0;
+  double worst = 0;
+  for (int i = 0; i < kLayouts; ++i) {
+    const Draw draw = draw_layout(draws);
+    SCOPED_TRACE(std::to_string(i) + ": " + draw.name());
+    PlanDecision decision =
+        choose_plan(draw.config, draw.layout.world_size(), rows);
+    ASSERT_EQ(decision.plan.has_value(), is_admissible(draw))
+        << decision.reason;
+    if (!decision.plan) {
+      EXPECT_NE(decision.reason, "");
+      EXPECT_NE(decision.remedy, "");
+      EXPECT_EQ(decision.exit_code, ExitCode::kRequest);
+      ++refused;
+      continue;
+    }
+    Plan plan = *decision.plan;
+    ASSERT_EQ(plan.stage_begins.size(),
+              static_cast<size_t>(draw.layout.pipeline_parallel_size));
+    if (draws.below(2) == 0) {
+      plan.stage_begins =
+          draw_stages(draws, draw.layout.pipeline_parallel_size, rows);
+    }
+    for (int64_t count = 1; count <= draw.config.global_batch_size; ++count) {
+      expect_samples_covered_once(draw, plan, count);
+    }
+    expect_shards_cover_once(plan, rows);
+    if (HasFatalFailure()) return;
+
+    const LayoutRun& one = one_process(draw, plan);
+    LayoutCase layout;
+    layout.name = draw.name();
+    layout.plan = plan;
+    const LayoutRun run = run_layout(layout, options_of(draw, plan));
+    ASSERT_EQ(run.loss.size(), one.loss.size());
+    for (size_t step = 0; step < one.loss.size(); ++step) {
+      const double loss = std::abs(run.loss[step] / one.loss[step] - 1);
+      const double norm =
+          std::abs(run.gradient_norm[step] / one.gradient_norm[step] - 1);
+      EXPECT_LT(loss, 1e-9) << "step " << step;
+      EXPECT_LT(norm, 1e-9) << "step " << step;
+      worst = std::max({worst, loss, norm});
+    }
+    ++trained;
+  }
+  std::printf("%d trained, %d refused; largest deviation %.0e\n", trained,
+              refused, worst);
+  EXPECT_GT(trained, 60);
+  EXPECT_GT(refused, 20);
+}
+
+}  // namespace
+}  // namespace headroom

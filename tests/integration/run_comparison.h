@@ -1,0 +1,36 @@
+// Two runs of the programs side by side: what their steps.jsonl must share.
+//
+// The tolerance, in float64 and relative: steps 1-5 within 1e-9; through step
+// 20 loss within 1e-6 and gradient norm within 1e-4 (training is chaotic, so
+// rounding itself grows).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+
+// `headroom train` in float64 on the drawn data at 96 px with one thread per
+// process, without the number of steps and the layout.
+std::vector<std::string> train_fp64(const std::string& batch);
+
+// Runs `command` and `more` in `folder`, expects exit 0, and returns the lines
+// of its steps.jsonl.
+std::vector<Json> train_in(const std::filesystem::path& folder,
+                           std::vector<std::string> command,
+                           const std::vector<std::string>& more);
+
+// |a[key] - b[key]| / |a[key]|.
+double relative(const Json& a, const Json& b, const char* key);
+
+// Losses and gradient norms within the tolerance; samples and rates the same.
+void expect_equivalent(const std::vector<Json>& one,
+                       const std::vector<Json>& other);
+
+// The largest measured peak of any step, by rank.
+std::vector<int64_t> measured_peaks(const std::vector<Json>& steps);
+
+}  // namespace headroom::testing
