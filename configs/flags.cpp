@@ -83,7 +83,7 @@ std::vector<Flag> build_flags() {
       {{"--activations"},
        {"activations"},
        Values::kOne,
-       "auto|keep|recompute",
+       "auto|keep|lean|recompute|offload",
        true,
        kNo,
        ""},

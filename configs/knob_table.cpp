@@ -125,10 +125,11 @@ std::vector<Knob> where_it_runs() {
       {"activations",
        &C::activations,
        "",
-       "What a row of the model keeps for its backward: keep everything, or "
-       "recompute it from the row's inputs, which takes less memory and more "
-       "time and changes no result. auto is keep in this version; lean and "
-       "offload are of later ones.",
+       "What a row of the model keeps for its backward: keep everything; lean: "
+       "convolution outputs, the rest is derived from them; recompute: its "
+       "inputs, and it runs twice; offload: nothing, but a temporary file of "
+       "at most host_memory_limit bytes. Less memory, more time, the same "
+       "results. auto is keep in this version.",
        -kAny,
        kAny,
        {"auto", "keep", "lean", "recompute", "offload"}},
@@ -165,8 +166,9 @@ std::vector<Knob> where_it_runs() {
       {"host_memory_limit",
        &C::host_memory_limit,
        "bytes",
-       "Bound of the loader's queues per process, for example 2GiB; 0 is 1 "
-       "GiB.",
+       "Bound per process of the loader's queues, and of the file of offloaded "
+       "activations, for example 2GiB; 0 is 1 GiB for the queues and what the "
+       "disk has for the file.",
        0,
        kAny,
        {},

@@ -94,11 +94,12 @@ struct RunConfig {
   int64_t threads = 0;               // compute threads per process; 0: cores /
                                      //   processes
   int64_t loader_threads = 8;        // --workers: per process
-  int64_t memory_limit = 0;          // --memory-limit, bytes of tensors per
-                                     //   process; 0: no limit
-  std::string inject;                // --inject: faults for tests
-  int64_t host_memory_limit = 0;  // --host-memory-limit, bytes of the loader's
-                                  //   queues per process; 0: 1 GiB
+  int64_t memory_limit = 0;       // --memory-limit, bytes of tensors per
+                                  //   process; 0: no limit
+  std::string inject;             // --inject: faults for tests
+  int64_t host_memory_limit = 0;  // --host-memory-limit, bytes per process of
+                                  //   the loader's queues (0: 1 GiB) and of the
+                                  //   offload file (0: the disk's room)
   bool synthetic_input = false;   // --synthetic-input: fixed random images
 
   // What is written.

@@ -58,12 +58,6 @@ void check_device(const RunConfig& config) {
 }
 
 void check_not_in_this_version(const RunConfig& config) {
-  if (config.activations == "lean" || config.activations == "offload") {
-    refuse_run(
-        "--activations " + config.activations + " is not in this version",
-        "use --activations recompute, which keeps a row's inputs only, "
-        "or keep");
-  }
   if (config.hyp.anchors > 0) {
     refuse_run("hyp.anchors is " + exact_text(config.hyp.anchors) +
                    ", but the search for anchors is not in this version",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/stage_cut.h"
+#include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 
@@ -168,8 +169,8 @@ std::string reason_of(const RunConfig& config, const Plan& plan) {
       text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
     }
   }
-  if (plan.activation_policy == ActivationPolicy::kRecompute) {
-    text += ", activations recomputed";
+  if (!plan.activation_policies.empty()) {
+    text += ", activations " + activations_text(plan.activation_policies);
   }
   return text;
 }
@@ -186,17 +187,29 @@ Check set_backend(const RunConfig& config, Plan& plan) {
   return std::nullopt;
 }
 
+// Keeping everything is the fastest.
+ActivationPolicy policy_of(const RunConfig& config) {
+  return parse_activation_policy(config.activations)
+      .value_or(ActivationPolicy::kKeep);
+}
+
+void set_activations(const RunConfig& config, const std::vector<RowCost>& rows,
+                     Plan& plan) {
+  const ActivationPolicy policy = policy_of(config);
+  if (policy != ActivationPolicy::kKeep) {
+    plan.activation_policies.assign(rows.size(), policy);
+  }
+}
+
 Check fill_plan(const RunConfig& config, int world_size,
                 const std::vector<RowCost>& rows, Plan& plan) {
   plan.layout = parse_layout(config.layout);
   if (config.layout.empty()) plan.layout.data_parallel_size = world_size;
   plan.zero_stage = static_cast<int>(config.zero_stage);
-  if (config.activations == "recompute") {
-    plan.activation_policy = ActivationPolicy::kRecompute;
-  }
   if (auto no = check_world_size(plan.layout, world_size)) return no;
   HEADROOM_CHECK(!rows.empty() || !plan_needs_rows(config),
                  "a plan for --layout " + config.layout + " without rows");
+  set_activations(config, rows, plan);
   if (config.command == "train") {
     if (auto no = check_batch(config, plan)) return no;
   }
@@ -213,7 +226,9 @@ Check fill_plan(const RunConfig& config, int world_size,
 
 bool plan_needs_rows(const RunConfig& config) {
   const ParallelLayout layout = parse_layout(config.layout);
-  return layout.pipeline_parallel_size > 1 || layout.spatial_parallel_size > 1;
+  return layout.pipeline_parallel_size > 1 ||
+         layout.spatial_parallel_size > 1 ||
+         policy_of(config) != ActivationPolicy::kKeep;
 }
 
 PlanDecision choose_plan(const RunConfig& config, int world_size,

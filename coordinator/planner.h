@@ -33,7 +33,8 @@ struct PlanDecision {
 };
 
 // Does the plan depend on the model's rows? So it does with a pipeline or
-// spatial axis. Throws Error if --layout is none.
+// spatial axis, and where rows do not keep everything. Throws Error if --layout
+// is none.
 bool plan_needs_rows(const RunConfig& config);
 
 // REQUIRES: world_size >= 1; `rows` are the model's (coordinator/model_rows.h)

@@ -34,6 +34,26 @@ double parameter_copies(const RunConfig& config, const Plan& plan) {
   return weights + gradient + others;
 }
 
+int64_t activation_bytes(ActivationPolicy policy, const RowCost& row,
+                         double element, double pixels, int64_t map_bytes) {
+  switch (policy) {
+    case ActivationPolicy::kKeep:
+      return std::llround((row.kept_elements_per_pixel * element +
+                           row.kept_indices_per_pixel * kIndexBytes) *
+                          pixels);
+    case ActivationPolicy::kLean:
+      // A convolution's output without what is derived from it.
+      return std::llround(row.kept_elements_per_pixel / 2 * element * pixels);
+    case ActivationPolicy::kRecompute:
+      // The inputs of rows: each map once.
+      return map_bytes;
+    case ActivationPolicy::kOffload:
+      return 0;
+  }
+  HEADROOM_CHECK(
+      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+}
+
 // With stages 1F1B holds one micro-batch more per stage that follows.
 PartitionRequest request_of(const RunConfig& config, const Plan& plan,
                             const std::vector<RowCost>& rows) {
@@ -52,13 +72,12 @@ PartitionRequest request_of(const RunConfig& config, const Plan& plan,
     part.fixed_bytes =
         std::llround(static_cast<double>(row.parameters) * element * copies);
     part.map_bytes = std::llround(map * element * pixels);
-    // What is recomputed keeps the inputs of rows: each map once.
+    const ActivationPolicy policy =
+        plan.activation_policies.empty()
+            ? ActivationPolicy::kKeep
+            : plan.activation_policies.at(request.rows.size());
     part.activation_bytes =
-        plan.activation_policy == ActivationPolicy::kRecompute
-            ? part.map_bytes
-            : std::llround((row.kept_elements_per_pixel * element +
-                            row.kept_indices_per_pixel * kIndexBytes) *
-                           pixels);
+        activation_bytes(policy, row, element, pixels, part.map_bytes);
     part.has_parameters = row.parameters > 0;
     part.inputs = row.inputs;
     request.rows.push_back(part);

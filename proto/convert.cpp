@@ -62,6 +62,37 @@ ParallelLayout from_wire(const wire::ParallelLayout& message) {
   return layout;
 }
 
+wire::ActivationPolicy to_wire(ActivationPolicy policy) {
+  switch (policy) {
+    case ActivationPolicy::kKeep:
+      return wire::ACTIVATION_POLICY_KEEP;
+    case ActivationPolicy::kLean:
+      return wire::ACTIVATION_POLICY_LEAN;
+    case ActivationPolicy::kRecompute:
+      return wire::ACTIVATION_POLICY_RECOMPUTE;
+    case ActivationPolicy::kOffload:
+      return wire::ACTIVATION_POLICY_OFFLOAD;
+  }
+  HEADROOM_CHECK(
+      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+}
+
+ActivationPolicy policy_from_wire(int policy) {
+  switch (policy) {
+    case wire::ACTIVATION_POLICY_KEEP:
+      return ActivationPolicy::kKeep;
+    case wire::ACTIVATION_POLICY_LEAN:
+      return ActivationPolicy::kLean;
+    case wire::ACTIVATION_POLICY_RECOMPUTE:
+      return ActivationPolicy::kRecompute;
+    case wire::ACTIVATION_POLICY_OFFLOAD:
+      return ActivationPolicy::kOffload;
+    default:
+      throw bad_field("activation_policies", policy,
+                      "this build does not know it");
+  }
+}
+
 wire::Plan to_wire(const Plan& plan) {
   wire::Plan message;
   *message.mutable_layout() = to_wire(plan.layout);
@@ -80,10 +111,9 @@ wire::Plan to_wire(const Plan& plan) {
   message.set_reason(plan.reason);
   message.set_zero_stage(plan.zero_stage);
   for (const int64_t row : plan.stage_begins) message.add_stage_begins(row);
-  message.set_activation_policy(plan.activation_policy ==
-                                        ActivationPolicy::kRecompute
-                                    ? wire::ACTIVATION_POLICY_RECOMPUTE
-                                    : wire::ACTIVATION_POLICY_KEEP);
+  for (const ActivationPolicy policy : plan.activation_policies) {
+    message.add_activation_policies(to_wire(policy));
+  }
   return message;
 }
 
@@ -119,16 +149,13 @@ Plan from_wire(const wire::Plan& message) {
     throw Error("wire", "stage_begins: " + *why,
                 "install the same build on every node");
   }
-  switch (message.activation_policy()) {
-    case wire::ACTIVATION_POLICY_KEEP:
-      plan.activation_policy = ActivationPolicy::kKeep;
-      break;
-    case wire::ACTIVATION_POLICY_RECOMPUTE:
-      plan.activation_policy = ActivationPolicy::kRecompute;
-      break;
-    default:
-      throw bad_field("activation_policy", message.activation_policy(),
-                      "this build does not know it");
+  if (message.activation_policies_size() > kMaxRows) {
+    throw bad_field(
+        "activation_policies", message.activation_policies_size(),
+        "a model has at most " + std::to_string(kMaxRows) + " rows");
+  }
+  for (const int policy : message.activation_policies()) {
+    plan.activation_policies.push_back(policy_from_wire(policy));
   }
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/activation_policies.h"
 #include "parallel/plan/stage_begins.h"
 
 namespace headroom {
@@ -66,15 +67,21 @@ void read_later_members(const ordered_json& object, const std::string& file,
                                       plan.layout.pipeline_parallel_size)) {
     throw bad_plan(file, "'stage_begins': " + *why);
   }
-  if (!object.contains("activation_policy")) return;
-  const ordered_json& policy = object["activation_policy"];
-  if (policy == "keep") {
-    plan.activation_policy = ActivationPolicy::kKeep;
-  } else if (policy == "recompute") {
-    plan.activation_policy = ActivationPolicy::kRecompute;
-  } else {
-    throw bad_plan(file, "'activation_policy' is " + policy.dump() +
-                             ", not \"keep\" or \"recompute\"");
+  if (!object.contains("activation_policies")) return;
+  const ordered_json& policies = object["activation_policies"];
+  if (!policies.is_array() || policies.size() > kMaxRows) {
+    throw bad_plan(file, "'activation_policies' is " + policies.dump() +
+                             ", not a list with a policy for each row");
+  }
+  for (const ordered_json& name : policies) {
+    const auto policy = parse_activation_policy(
+        name.is_string() ? name.get<std::string>() : name.dump());
+    if (!policy) {
+      throw bad_plan(file, "'activation_policies' has " + name.dump() +
+                               ", not \"keep\", \"lean\", \"recompute\" or "
+                               "\"offload\"");
+    }
+    plan.activation_policies.push_back(*policy);
   }
 }
 
@@ -99,7 +106,10 @@ ordered_json to_object(const Plan& plan) {
   object["batch_norm_group_size"] = plan.batch_norm_group_size;
   object["zero_stage"] = plan.zero_stage;
   object["stage_begins"] = plan.stage_begins;
-  object["activation_policy"] = to_string(plan.activation_policy);
+  object["activation_policies"] = ordered_json::array();
+  for (const ActivationPolicy policy : plan.activation_policies) {
+    object["activation_policies"].push_back(to_string(policy));
+  }
   object["reason"] = plan.reason;
   return object;
 }
@@ -122,17 +132,6 @@ std::string to_string(Backend backend) {
       return "mpi";
   }
   HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
-}
-
-std::string to_string(ActivationPolicy policy) {
-  switch (policy) {
-    case ActivationPolicy::kKeep:
-      return "keep";
-    case ActivationPolicy::kRecompute:
-      return "recompute";
-  }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
 }
 
 std::string plan_to_json(const Plan& plan) {

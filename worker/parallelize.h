@@ -29,8 +29,10 @@ LayerGraph::RowRange rows_of_stage(const Plan& plan, int stage,
 StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
                             int stage);
 
-// How rows run under the plan's activation policy, and under leaner ones where
-// memory turns out to be short; null: they are called.
-std::vector<std::unique_ptr<RowRunner>> activation_rungs(const Plan& plan);
+// How the model's rows run under the plan's activation policies, and under
+// leaner ones where memory turns out to be short; null: they are called.
+// `host_memory_limit` in bytes bounds what is offloaded; 0 does not.
+std::vector<std::unique_ptr<RowRunner>> activation_rungs(
+    const Plan& plan, int64_t num_rows, int64_t host_memory_limit);
 
 }  // namespace headroom

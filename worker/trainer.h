@@ -66,6 +66,7 @@ class Trainer {
     bool skip_non_finite = false;
     PassLists pass_lists;  // of this rank's rows
     std::vector<Fault> faults;
+    int64_t host_memory_limit = 0;  // of offloaded bytes; 0: none
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);

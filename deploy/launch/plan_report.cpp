@@ -9,6 +9,7 @@
 #include "deploy/launch/text_table.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
+#include "parallel/plan/activation_policies.h"
 #include "proto/plan_json.h"
 
 namespace headroom {
@@ -243,7 +244,7 @@ std::string plan_report_text(const PlanReport& report) {
       (world_size == 1 ? " process, " : " processes, ") +
       to_string(plan.backend) + "\n" + "zero         " +
       number(plan.zero_stage) + "\n" + "activations  " +
-      to_string(plan.activation_policy) + "\n" + "optimizer    " +
+      activations_text(plan.activation_policies) + "\n" + "optimizer    " +
       config.optimizer + "\n\n";
   text +=
       "Rows of the model, multiply-adds of one image's forward, and modelled "

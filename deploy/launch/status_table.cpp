@@ -8,6 +8,7 @@
 #include "deploy/launch/progress_line.h"
 #include "deploy/launch/text_table.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
 #include "proto/plan_json.h"
 
 namespace headroom {
@@ -32,9 +33,9 @@ std::string plan_text(const Plan& plan) {
          std::to_string(plan.batch_norm_group_size) +
          (plan.zero_stage > 0 ? ", ZeRO " + std::to_string(plan.zero_stage)
                               : "") +
-         (plan.activation_policy == ActivationPolicy::kRecompute
-              ? ", activations recomputed"
-              : "") +
+         (plan.activation_policies.empty()
+              ? ""
+              : ", activations " + activations_text(plan.activation_policies)) +
          ", " + backend;
 }
 
@@ -133,7 +134,7 @@ std::string status_json(const RunStatus& status) {
         {"batch_norm_group_size", status.plan->batch_norm_group_size},
         {"zero_stage", status.plan->zero_stage},
         {"stage_begins", status.plan->stage_begins},
-        {"activation_policy", to_string(status.plan->activation_policy)},
+        {"activations", activations_text(status.plan->activation_policies)},
         {"backend", status.plan->backend == Backend::kMpi ? "mpi" : "gloo"},
         {"reason", status.plan->reason}};
   }

@@ -16,21 +16,36 @@ namespace {
 class Capture final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
-    taken.push_back(tensor.detach());
+    taken.push_back(keep(tensor));
     return [] { return at::Tensor(); };  // nobody runs that graph's backward
   }
-  std::vector<at::Tensor> taken;
+  std::vector<KeptTensor> taken;
 };
 
 class Segment final : public SavedTensorPolicy,
                       public std::enable_shared_from_this<Segment> {
  public:
-  Segment(Recomputable piece, std::vector<at::Tensor> inputs)
-      : piece_(std::move(piece)), inputs_(std::move(inputs)) {}
+  explicit Segment(Recomputable piece) : piece_(std::move(piece)) {}
 
-  std::vector<at::Tensor> run() {
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
+                              const RecomputeOptions& options) {
+    for (const at::Tensor& input : inputs) {
+      inputs_.push_back(keep(input, options.inputs));
+      learns_.push_back(input.requires_grad());
+    }
     const SavedTensorPolicyGuard guard(this);
-    return piece_(inputs_, Pass::kFirst);
+    std::vector<at::Tensor> outputs = piece_(inputs, Pass::kFirst);
+    if (!options.output || num_packed_ == 0) return outputs;
+    HEADROOM_CHECK(outputs.size() == 1, "a derivation for " +
+                                            std::to_string(outputs.size()) +
+                                            " outputs of a piece");
+    set_derivation(
+        outputs.front(), {},
+        [self = shared_from_this()](const std::vector<at::Tensor>&) {
+          return self->produce().front();
+        },
+        *options.output);
+    return outputs;
   }
 
   std::function<at::Tensor()> pack(const at::Tensor&) override {
@@ -42,39 +57,48 @@ class Segment final : public SavedTensorPolicy,
  private:
   at::Tensor unpack(std::size_t index) {
     if (produced_.empty()) produce();
-    return std::exchange(produced_[index], at::Tensor());
+    return produced_[index].take();
   }
 
-  void produce() {
+  // Its outputs, without their graph.
+  std::vector<at::Tensor> produce() {
+    HEADROOM_CHECK(produced_.empty(), "a piece is run again twice");
     Capture capture;
+    std::vector<at::Tensor> outputs;
     {
       const SavedTensorPolicyGuard guard(&capture);
       const c10::AutoGradMode gradients(true);
       std::vector<at::Tensor> again;
-      for (const at::Tensor& input : inputs_) {
-        again.push_back(input.detach().requires_grad_(input.requires_grad()));
+      for (std::size_t i = 0; i < inputs_.size(); ++i) {
+        again.push_back(inputs_[i].take().detach().requires_grad_(learns_[i]));
       }
-      piece_(again, Pass::kAgain);
+      inputs_.clear();
+      for (const at::Tensor& output : piece_(again, Pass::kAgain)) {
+        outputs.push_back(output.detach());
+      }
     }
     HEADROOM_CHECK(
         capture.taken.size() == num_packed_,
         "a recomputed piece saved " + std::to_string(capture.taken.size()) +
             " tensors, the first pass " + std::to_string(num_packed_));
-    produced_ = std::move(capture.taken);
-    inputs_.clear();
+    produced_.swap(capture.taken);
+    piece_ = nullptr;
+    return outputs;
   }
 
   Recomputable piece_;
-  std::vector<at::Tensor> inputs_;
+  std::vector<KeptTensor> inputs_;
+  std::vector<bool> learns_;
   std::size_t num_packed_ = 0;
-  std::vector<at::Tensor> produced_;
+  std::vector<KeptTensor> produced_;
 };
 
 }  // namespace
 
 std::vector<at::Tensor> recompute(Recomputable piece,
-                                  const std::vector<at::Tensor>& inputs) {
-  return std::make_shared<Segment>(std::move(piece), inputs)->run();
+                                  const std::vector<at::Tensor>& inputs,
+                                  const RecomputeOptions& options) {
+  return std::make_shared<Segment>(std::move(piece))->run(inputs, options);
 }
 
 }  // namespace headroom

@@ -8,6 +8,11 @@
 // the piece computes the same again: it is told which pass it is in, must not
 // communicate or count in the second, and draws nothing at random.
 //
+// An input that has a derivation is not kept either. What the second pass saves
+// is kept as keep() does: maps that it gives a derivation are not held through
+// the piece's backward. The piece's output may be made again in the same run,
+// for who comes behind: then neighbouring pieces become one.
+//
 // REQUIRES: install_saved_tensor_policies(); one backward per call.
 // Threads: as autograd.
 #pragma once
@@ -15,7 +20,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
+
+#include "parallel/activations/derivation.h"
 
 namespace headroom {
 
@@ -24,9 +32,17 @@ enum class Pass { kFirst, kAgain };
 using Recomputable = std::function<std::vector<at::Tensor>(
     const std::vector<at::Tensor>& inputs, Pass pass)>;
 
+struct RecomputeOptions {
+  // Inputs whose derivations cost at most this are made again too.
+  DerivationCost inputs = DerivationCost::kElementwise;
+  // The derivation that the only output gets; none: who saves it keeps it.
+  std::optional<DerivationCost> output;
+};
+
 // piece(inputs, Pass::kFirst). Holds `piece` and the inputs until backward has
 // used what it saved, or the graph is dropped.
 std::vector<at::Tensor> recompute(Recomputable piece,
-                                  const std::vector<at::Tensor>& inputs);
+                                  const std::vector<at::Tensor>& inputs,
+                                  const RecomputeOptions& options = {});
 
 }  // namespace headroom

@@ -18,10 +18,11 @@ namespace headroom {
 // How the threads of one process and the processes of one run exchange tensors.
 enum class Backend { kAuto, kGloo, kMpi };
 
-// What a row of the model keeps for its backward: everything, or its inputs
-// only (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
-// A policy changes no result, so every rank may have its own.
-enum class ActivationPolicy { kKeep, kRecompute };
+// What a row of the model keeps for its backward: everything; the outputs of
+// its convolutions, from which the rest is derived; its inputs only (Chen et
+// al., "Training Deep Nets with Sublinear Memory Cost", 2016); nothing in the
+// device's memory. A policy changes no result, so every rank may have its own.
+enum class ActivationPolicy { kKeep, kLean, kRecompute, kOffload };
 
 struct Plan {
   ParallelLayout layout;
@@ -37,7 +38,8 @@ struct Plan {
   int zero_stage = 0;
   // The first row of each pipeline stage; the first is 0.
   std::vector<int64_t> stage_begins = {0};
-  ActivationPolicy activation_policy = ActivationPolicy::kKeep;
+  // One per row of the model; empty: every row keeps.
+  std::vector<ActivationPolicy> activation_policies;
   std::string reason;  // why this plan, in words
 
   bool operator==(const Plan&) const = default;

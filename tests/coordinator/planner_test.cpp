@@ -47,7 +47,7 @@ TEST(Planner, WithoutAWishAllRanksShareTheBatch) {
   EXPECT_EQ(plan.batch_norm_group_size, 16);
   EXPECT_EQ(plan.zero_stage, 0);
   EXPECT_EQ(plan.stage_begins, std::vector<int64_t>{0});
-  EXPECT_EQ(plan.activation_policy, ActivationPolicy::kKeep);
+  EXPECT_TRUE(plan.activation_policies.empty());
   EXPECT_EQ(plan.reason,
             "chosen: 16 images over data 2, 1 micro-batch of 8, batch-norm "
             "groups of 16");
@@ -84,16 +84,18 @@ TEST(Planner, WhatIsGivenIsObeyed) {
   config.backend = "mpi";
   config.zero_stage = 2;
   config.activations = "recompute";
-  const PlanDecision decision = choose_plan(config, 2, {});
+  EXPECT_TRUE(plan_needs_rows(config));
+  const PlanDecision decision = choose_plan(config, 2, rows_of("yolov5n"));
   ASSERT_TRUE(decision.plan);
   EXPECT_EQ(decision.plan->micro_batch_size, 16);
   EXPECT_EQ(decision.plan->batch_norm_group_size, 8);
   EXPECT_EQ(decision.plan->backend, Backend::kMpi);
   EXPECT_EQ(decision.plan->zero_stage, 2);
-  EXPECT_EQ(decision.plan->activation_policy, ActivationPolicy::kRecompute);
+  EXPECT_EQ(decision.plan->activation_policies,
+            std::vector(25, ActivationPolicy::kRecompute));
   EXPECT_EQ(decision.plan->reason,
             "as asked: 64 images over data 2, 2 micro-batches of 16, "
-            "batch-norm groups of 8, ZeRO stage 2, activations recomputed");
+            "batch-norm groups of 8, ZeRO stage 2, activations recompute");
 }
 
 TEST(Planner, AllThreeAxes) {

@@ -74,16 +74,16 @@ TEST(StatusTable, ForPeople) {
           "2026-11-21T08:23:00.123Z  generation  2 of 2 workers joined\n");
 }
 
-TEST(StatusTable, ZeroAndRecomputationAreSaidWhereTheyAre) {
+TEST(StatusTable, ZeroAndActivationsAreSaidWhereTheyAre) {
   RunStatus status = running();
   status.plan->zero_stage = 2;
-  status.plan->activation_policy = ActivationPolicy::kRecompute;
+  status.plan->activation_policies.assign(3, ActivationPolicy::kRecompute);
   EXPECT_NE(status_table(status).find("batch-norm groups of 8, ZeRO 2, "
-                                      "activations recomputed, gloo"),
+                                      "activations recompute, gloo"),
             std::string::npos);
   const auto plan = nlohmann::json::parse(status_json(status))["plan"];
   EXPECT_EQ(plan["zero_stage"], 2);
-  EXPECT_EQ(plan["activation_policy"], "recompute");
+  EXPECT_EQ(plan["activations"], "recompute");
   EXPECT_EQ(plan["stage_begins"].size(), 1u);
 }
 

@@ -138,10 +138,11 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2", "data=2,spatial=2", 0));
   add(layout_case("data2_spatial2_group8", "data=2,spatial=2", 0), 8);
   add(layout_case("pipeline2_spatial2", "pipeline=2,spatial=2", 2));
-  add(layout_case("data2_zero3_recompute", "data=2", 2, 3, true));
+  add(layout_case("data2_zero3_recompute", "data=2", 2, 3,
+                  ActivationPolicy::kRecompute));
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
-                  true));
+                  ActivationPolicy::kRecompute));
   for (const int64_t group : {1, 2, 4}) {
     for (const int64_t micro : {1, 2, 4}) {
       if (micro % group != 0) continue;

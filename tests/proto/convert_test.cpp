@@ -23,7 +23,9 @@ Plan example_plan() {
   plan.reason = "because";
   plan.zero_stage = 3;
   plan.stage_begins = {0, 9};
-  plan.activation_policy = ActivationPolicy::kRecompute;
+  plan.activation_policies = {ActivationPolicy::kRecompute,
+                              ActivationPolicy::kKeep, ActivationPolicy::kLean,
+                              ActivationPolicy::kOffload};
   return plan;
 }
 
@@ -86,9 +88,9 @@ TEST(Convert, AZeroStageAPolicyOrStagesThatAreNoneAreRefused) {
   EXPECT_THAT([&] { from_wire(message); },
               ThrowsMessage<Error>(HasSubstr("zero_stage = -1")));
   message = to_wire(example_plan());
-  message.clear_activation_policy();
+  message.add_activation_policies(wire::ACTIVATION_POLICY_UNSPECIFIED);
   EXPECT_THAT([&] { from_wire(message); },
-              ThrowsMessage<Error>(HasSubstr("activation_policy = 0")));
+              ThrowsMessage<Error>(HasSubstr("activation_policies = 0")));
   message = to_wire(example_plan());
   message.add_stage_begins(12);
   EXPECT_THAT(

@@ -29,7 +29,7 @@ TEST(FieldNumbers, AreNeverReused) {
        "1:pipeline_parallel_size 2:data_parallel_size 3:spatial_parallel_size"},
       {"Plan",
        "1:layout 2:backend 3:micro_batch_size 4:batch_norm_group_size "
-       "5:reason 6:zero_stage 7:stage_begins 8:activation_policy"},
+       "5:reason 6:zero_stage 7:stage_begins 9:activation_policies"},
       {"Stamp", "1:generation 2:run_digest"},
       {"RegisterRequest",
        "1:version 2:node_id 3:hostname 4:launcher_rank 5:worker_ids"},

@@ -46,7 +46,7 @@ TEST(PlanJson, TheDocumentIsThis) {
   "stage_begins": [
     0
   ],
-  "activation_policy": "keep",
+  "activation_policies": [],
   "reason": "asked"
 }
 )");
@@ -64,7 +64,8 @@ TEST(PlanJson, TheLaterMembersComeBackToo) {
   plan.layout.pipeline_parallel_size = 3;
   plan.zero_stage = 3;
   plan.stage_begins = {0, 7, 18};
-  plan.activation_policy = ActivationPolicy::kRecompute;
+  plan.activation_policies = {ActivationPolicy::kLean,
+                              ActivationPolicy::kOffload};
   EXPECT_EQ(plan_from_json(plan_to_json(plan), "plan.json"), plan);
 }
 
@@ -72,7 +73,7 @@ TEST(PlanJson, APlanOfAnEarlierVersionHasDefaults) {
   const std::string text = changed([](nlohmann::json& plan) {
     plan.erase("zero_stage");
     plan.erase("stage_begins");
-    plan.erase("activation_policy");
+    plan.erase("activation_policies");
   });
   EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
 }
@@ -132,8 +133,15 @@ TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
           "'stage_begins': 2 stages for a pipeline axis of 1");
   refuses(changed([](auto& plan) { plan["stage_begins"] = {-1}; }),
           "'stage_begins' is -1");
-  refuses(changed([](auto& plan) { plan["activation_policy"] = "lean"; }),
-          "'activation_policy' is \"lean\", not \"keep\" or \"recompute\"");
+  refuses(
+      changed([](auto& plan) { plan["activation_policies"] = "lean"; }),
+      "'activation_policies' is \"lean\", not a list with a policy for each "
+      "row");
+  refuses(changed([](auto& plan) {
+            plan["activation_policies"] = {"lean", "thin"};
+          }),
+          "'activation_policies' has \"thin\", not \"keep\", \"lean\", "
+          "\"recompute\" or \"offload\"");
   refuses(changed([](auto& plan) { plan["reason"] = 1; }),
           "'reason' is 1, not a text");
 }

@@ -22,6 +22,7 @@ namespace headroom {
 namespace {
 
 constexpr int64_t kClasses = 3;
+constexpr size_t kRows = 25;  // of yolov5n
 
 // Cuts of yolov5n's 25 rows, by number of stages.
 std::vector<int64_t> stage_begins(int stages) {
@@ -61,7 +62,7 @@ std::map<std::string, at::Tensor> collect_state(TrainingState& state,
 
 LayoutCase layout_case(const std::string& name, const std::string& layout,
                        int64_t micro_batch_size, int zero_stage,
-                       bool recompute) {
+                       ActivationPolicy policy) {
   LayoutCase result;
   result.name = name;
   result.plan.layout = parse_layout(layout);
@@ -69,7 +70,8 @@ LayoutCase layout_case(const std::string& name, const std::string& layout,
   result.plan.zero_stage = zero_stage;
   result.plan.stage_begins =
       stage_begins(result.plan.layout.pipeline_parallel_size);
-  if (recompute) result.plan.activation_policy = ActivationPolicy::kRecompute;
+  if (policy != ActivationPolicy::kKeep)
+    result.plan.activation_policies.assign(kRows, policy);
   return result;
 }
 

@@ -25,7 +25,7 @@ struct LayoutCase {
 // Micro-batch 0: a rank's whole share.
 LayoutCase layout_case(const std::string& name, const std::string& layout,
                        int64_t micro_batch_size, int zero_stage = 0,
-                       bool recompute = false);
+                       ActivationPolicy policy = ActivationPolicy::kKeep);
 
 struct LayoutRunOptions {
   int64_t height = 96, width = 128;

@@ -6,11 +6,11 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/zero_run.h"
+#include "worker/activation_runner.h"
 #include "worker/average_weights.h"
 #include "worker/checkpoint.h"
 #include "worker/model/file_digest.h"
 #include "worker/model/weights.h"
-#include "worker/recompute_runner.h"
 
 namespace headroom {
 namespace {
@@ -100,10 +100,14 @@ class ZeroFiles : public testing::Test {
   fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
 };
 
-// Rows that are run twice: gathered once in backward, and not a bit different.
-TEST(ZeroTraining, RecomputationChangesNoBit) {
+// Rows that are run twice, or whose maps are derived: gathered once in
+// backward, and not a bit different.
+TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   install_saved_tensor_policies();
-  for (const int stage : {2, 3}) {
+  using enum ActivationPolicy;
+  for (const auto& [stage, policies] :
+       {std::pair(2, std::vector{kRecompute}), std::pair(3, std::vector{kLean}),
+        std::pair(3, std::vector{kRecompute, kLean, kOffload})}) {
     run_ranks(3, [&](int rank, Communicator& world) {
       ZeroRun run;
       run.ranks = 3;
@@ -113,7 +117,13 @@ TEST(ZeroTraining, RecomputationChangesNoBit) {
       Mesh mesh(world, layout);
       TrainingState kept(tiny_table(), zero_options(run, &mesh));
       TrainingState recomputed(tiny_table(), zero_options(run, &mesh));
-      RecomputeRunner runner;
+      ActivationRunner::Options options;
+      for (int64_t row = 0; row < kept.model().num_rows(); ++row) {
+        options.policies.push_back(
+            policies[static_cast<size_t>(row) % policies.size()]);
+      }
+      options.rows_join = stage < 3;
+      ActivationRunner runner(options);
       for (int step = 0; step < 3; ++step) {
         const int64_t sent = mesh.data->bytes();
         const StepNumbers plain = run_step(run, kept, world, step);

@@ -14,6 +14,7 @@
 
 #include "parallel/base/halo_exchange.h"
 #include "worker/model/conv_block.h"
+#include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 
 namespace headroom {
@@ -22,10 +23,15 @@ namespace {
 // On the view [N, H, W, C] each map is one block per cell and the result is
 // channels-last whatever its sizes; along dimension 1 it takes up to 1.6 times
 // as long.
-at::Tensor concatenate_channels(const std::vector<at::Tensor>& maps) {
+at::Tensor concatenate(const std::vector<at::Tensor>& maps) {
   std::vector<at::Tensor> cells;
   for (const at::Tensor& map : maps) cells.push_back(map.permute({0, 2, 3, 1}));
   return at::cat(cells, 3).permute({0, 3, 1, 2});
+}
+
+at::Tensor concatenate_channels(const std::vector<at::Tensor>& maps,
+                                const StepContext& context) {
+  return derived_map(maps, context, concatenate);
 }
 
 constexpr int64_t kPoolings = 3;
@@ -45,8 +51,8 @@ at::Tensor without_rows_beyond_edge(const at::Tensor& rows, int64_t above,
 // together reach come in one exchange, and each pooling makes as many fewer.
 // The windows are those of the whole map, in its order, so that ties between
 // equal values go the same way.
-std::vector<at::Tensor> chain_of_pools(const at::Tensor& x, int64_t pool,
-                                       const StepContext& context) {
+std::vector<at::Tensor> pools_of_rows(const at::Tensor& x, int64_t pool,
+                                      const StepContext& context) {
   const int64_t reach = pool / 2, rows = x.size(2);
   const RowWindow window = context.halo->window(rows);
   int64_t around = kPoolings * reach;
@@ -62,6 +68,18 @@ std::vector<at::Tensor> chain_of_pools(const at::Tensor& x, int64_t pool,
     maps.push_back(wide.narrow(2, around, rows));
   }
   return maps;
+}
+
+// y, p(y), p(p(y)), p(p(p(y))), one after the other along the channels.
+at::Tensor concatenated_pools(const at::Tensor& y, int64_t pool,
+                              const StepContext& context) {
+  if (context.halo != nullptr)
+    return concatenate(pools_of_rows(y, pool, context));
+  std::vector<at::Tensor> maps{y};
+  for (int64_t pooling = 0; pooling < kPoolings; ++pooling)
+    maps.push_back(at::max_pool2d(maps.back(), {pool, pool}, {1, 1},
+                                  {pool / 2, pool / 2}));
+  return concatenate(maps);
 }
 
 }  // namespace
@@ -106,7 +124,10 @@ Bottleneck::Bottleneck(ModelState& state, const std::string& prefix,
 
 at::Tensor Bottleneck::apply(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = cv2_.apply(cv1_.apply(x, context), context);
-  return shortcut_ ? at::add(x, y) : y;
+  if (!shortcut_) return y;
+  return derived_map({x, y}, context, [](const std::vector<at::Tensor>& maps) {
+    return at::add(maps[0], maps[1]);
+  });
 }
 
 C3::C3(ModelState& state, const std::string& prefix, int64_t c_in,
@@ -123,8 +144,8 @@ at::Tensor C3::apply(const at::Tensor& x, const StepContext& context) {
   at::Tensor deep = cv1_.apply(x, context);
   for (const auto& bottleneck : bottlenecks_)
     deep = bottleneck->apply(deep, context);
-  return cv3_.apply(concatenate_channels({deep, cv2_.apply(x, context)}),
-                    context);
+  return cv3_.apply(
+      concatenate_channels({deep, cv2_.apply(x, context)}, context), context);
 }
 
 Sppf::Sppf(ModelState& state, const std::string& prefix, int64_t c_in,
@@ -134,24 +155,28 @@ Sppf::Sppf(ModelState& state, const std::string& prefix, int64_t c_in,
       pool_(pool) {}
 
 at::Tensor Sppf::apply(const at::Tensor& x, const StepContext& context) {
-  std::vector<at::Tensor> maps{cv1_.apply(x, context)};
-  if (context.halo != nullptr)
-    return cv2_.apply(
-        concatenate_channels(chain_of_pools(maps.front(), pool_, context)),
-        context);
-  for (int64_t pooling = 0; pooling < kPoolings; ++pooling)
-    maps.push_back(at::max_pool2d(maps.back(), {pool_, pool_}, {1, 1},
-                                  {pool_ / 2, pool_ / 2}));
-  return cv2_.apply(concatenate_channels(maps), context);
+  const at::Tensor y = cv1_.apply(x, context);
+  const auto pools = [pool = pool_](const at::Tensor& map,
+                                    const StepContext& inside) {
+    return concatenated_pools(map, pool, inside);
+  };
+  return cv2_.apply(context.derived != nullptr
+                        ? context.derived->run_again(y, context, pools)
+                        : pools(y, context),
+                    context);
 }
 
-at::Tensor Upsample::apply(const at::Tensor& x, const StepContext&) {
-  return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
+at::Tensor Upsample::apply(const at::Tensor& x, const StepContext& context) {
+  return derived_map({x}, context, [](const std::vector<at::Tensor>& maps) {
+    const at::Tensor& map = maps.front();
+    return at::upsample_nearest2d(map, {2 * map.size(2), 2 * map.size(3)}, 2.0,
+                                  2.0);
+  });
 }
 
 std::vector<at::Tensor> Concat::forward(const std::vector<at::Tensor>& inputs,
-                                        const StepContext&) {
-  return {concatenate_channels(inputs)};
+                                        const StepContext& context) {
+  return {concatenate_channels(inputs, context)};
 }
 
 }  // namespace headroom

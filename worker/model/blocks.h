@@ -11,6 +11,9 @@
 // on the [N, H, W, C] view, where channels are contiguous. `prefix` is the
 // block's name in the state, "model.4.m.0.cv1.".
 //
+// Everything between convolutions is cheap to make again from what it was made
+// from, and says so (StepContext::derived).
+//
 // Where ranks hold some rows of the image each, convolutions and pooling fetch
 // the rows they need around theirs (StepContext::halo); the rest is local.
 #pragma once
@@ -36,6 +39,7 @@ class Conv final : public MapRow {
  public:
   Conv(ModelState& state, const std::string& prefix, const ConvShape& shape);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
+  RowInside inside() const override { return RowInside::kOneConvolution; }
 
  private:
   ConvShape shape_;
@@ -82,12 +86,14 @@ class Sppf final : public MapRow {
 class Upsample final : public MapRow {
  public:
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
+  RowInside inside() const override { return RowInside::kNothing; }
 };
 
 class Concat final : public Row {
  public:
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
+  RowInside inside() const override { return RowInside::kNothing; }
 };
 
 }  // namespace headroom

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
+#include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/kernels/convolution.h"
 #include "worker/model/kernels/grouped_batch_norm.h"
@@ -85,6 +87,25 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
   return context.tape != nullptr ? context.tape->once(compute) : compute();
 }
 
+// The output follows from y and its statistics. The affine parameters are
+// copied: a row's may be released between its forward and its backward, and
+// who reads the output comes before.
+void note_derivation(const at::Tensor& out, const at::Tensor& y,
+                     const at::Tensor& statistics,
+                     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
+                     const c10::intrusive_ptr<BlockPlan>& plan,
+                     const StepContext& context) {
+  if (context.derived == nullptr) return;
+  context.derived->can_be_made(
+      out, {y, statistics},
+      [plan, weight = norm_weight.detach().clone(),
+       bias =
+           norm_bias.detach().clone()](const std::vector<at::Tensor>& sources) {
+        return normalise_and_activate(sources[0], sources[1], weight, bias,
+                                      plan->norm);
+      });
+}
+
 class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
@@ -109,6 +130,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
             : step_statistics(y, *plan, *arguments, *context);
     at::Tensor out = normalise_and_activate(y, statistics, norm_weight,
                                             norm_bias, plan->norm);
+    note_derivation(out, y, statistics, norm_weight, norm_bias, plan, *context);
     variable_list saved = {input,     weight, norm_weight,
                            norm_bias, y,      statistics};
     saved.insert(saved.end(), received.begin(), received.end());

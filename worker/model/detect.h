@@ -34,6 +34,7 @@ class Detect final : public Row {
 
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
+  RowInside inside() const override { return RowInside::kNothing; }
 
   // [N, rows, 5 + num_classes] in pixels; no gradient. first_rows[level]: the
   // place of the head's first row in the whole level; empty: heads are whole.

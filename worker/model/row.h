@@ -23,6 +23,10 @@ struct MapShape {
   int64_t stride = 1;  // image pixels per cell
 };
 
+// What lies between a row's inputs and its output: what running it again would
+// save.
+enum class RowInside { kNothing, kOneConvolution, kSeveralMaps };
+
 class Row {
  public:
   Row() = default;
@@ -32,6 +36,7 @@ class Row {
 
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                           const StepContext& context) = 0;
+  virtual RowInside inside() const { return RowInside::kSeveralMaps; }
 };
 
 // A row from one map to one map.

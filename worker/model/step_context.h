@@ -17,6 +17,7 @@
 
 namespace headroom {
 
+class DerivedMaps;   // worker/model/derived_maps.h
 class HaloExchange;  // parallel/base/halo_exchange.h
 class RowRunner;     // worker/model/row_runner.h
 class RowTape;       // worker/model/row_tape.h
@@ -41,6 +42,7 @@ struct StepContext {
   HaloExchange* halo = nullptr;            // null: the whole image is here
   RowRunner* runner = nullptr;             // null: rows are simply called
   RowTape* tape = nullptr;                 // null: the row runs once
+  DerivedMaps* derived = nullptr;          // null: what is saved is kept
   // Running statistics move once a step, at its commit. Until then forward
   // adds each group's mean and unbiased variance (per channel) to
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm

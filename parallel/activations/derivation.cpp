@@ -1,0 +1,160 @@
+#include "parallel/activations/derivation.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+class Derivation {
+ public:
+  Derivation(const at::Tensor& map, std::vector<at::Tensor> tensors,
+             std::vector<std::shared_ptr<Derivation>> derivations,
+             MakeAgain make, DerivationCost cost)
+      : memory_(map.storage().getWeakStorageImpl()),
+        options_(map.options()),
+        sizes_(map.sizes().vec()),
+        strides_(map.strides().vec()),
+        offset_(map.storage_offset()),
+        tensors_(std::move(tensors)),
+        derivations_(std::move(derivations)),
+        make_(std::move(make)),
+        cost_(cost) {}
+
+  DerivationCost cost() const { return cost_; }
+  bool describes(const at::Tensor& tensor) const {
+    return tensor.sizes() == sizes_ && tensor.strides() == strides_ &&
+           tensor.storage_offset() == offset_ &&
+           tensor.scalar_type() == options_.dtype();
+  }
+  // Its sources are gone: the map has been made, and who saves it now keeps it.
+  bool is_spent() const { return make_ == nullptr; }
+
+  void announce() {
+    // Sources wait for this use, so it is theirs too; but only once, and only
+    // if there is any.
+    if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (derivations_[i] != nullptr) {
+        sources_.emplace_back(std::move(derivations_[i]));
+      } else {
+        sources_.emplace_back(std::move(tensors_[i]));
+      }
+    }
+    tensors_.clear();
+    derivations_.clear();
+  }
+  void withdraw() {
+    if (--uses_ == 0) value_.reset();
+  }
+
+  at::Tensor value() {
+    if (value_.defined()) return value_;
+    if (at::Tensor map = original(); map.defined()) return map;
+    HEADROOM_CHECK(!is_spent(), "a derived map is wanted after its last use");
+    std::vector<at::Tensor> sources;
+    for (KeptTensor& source : sources_) sources.push_back(source.take());
+    sources_.clear();
+    const c10::AutoGradMode no_gradients(false);
+    value_ = std::exchange(make_, nullptr)(sources);
+    HEADROOM_CHECK(value_.sizes() == sizes_ && value_.strides() == strides_,
+                   "a map was made again in another shape");
+    return value_;
+  }
+
+ private:
+  // The map itself while its memory lives; else undefined.
+  at::Tensor original() const {
+    c10::intrusive_ptr<c10::StorageImpl> memory = memory_.lock();
+    if (!memory) return {};
+    return at::empty({0}, options_)
+        .set_(c10::Storage(std::move(memory)), offset_, sizes_, strides_);
+  }
+
+  const c10::weak_intrusive_ptr<c10::StorageImpl> memory_;
+  const at::TensorOptions options_;
+  const std::vector<int64_t> sizes_, strides_;
+  const int64_t offset_;
+  // Until the first use each source is one of these; then they are sources_.
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::shared_ptr<Derivation>> derivations_;
+  std::vector<KeptTensor> sources_;
+  MakeAgain make_;
+  const DerivationCost cost_;
+  int64_t uses_ = 0;
+  at::Tensor value_;
+};
+
+namespace {
+
+// Takes the place of a storage's own context and goes when its memory goes.
+struct Tag {
+  c10::DataPtr memory;
+  std::shared_ptr<Derivation> derivation;
+};
+
+void delete_tag(void* tag) { delete static_cast<Tag*>(tag); }
+
+// Null where there is none that still helps.
+std::shared_ptr<Derivation> derivation_of(const at::Tensor& tensor,
+                                          DerivationCost most) {
+  if (!tensor.has_storage()) return nullptr;
+  const Tag* tag = tensor.storage().data_ptr().cast_context<Tag>(&delete_tag);
+  if (tag == nullptr || tag->derivation->cost() > most ||
+      tag->derivation->is_spent() || !tag->derivation->describes(tensor)) {
+    return nullptr;
+  }
+  return tag->derivation;
+}
+
+}  // namespace
+
+KeptTensor::KeptTensor(std::shared_ptr<Derivation> derivation)
+    : derivation_(std::move(derivation)) {
+  derivation_->announce();
+}
+
+KeptTensor::~KeptTensor() {
+  if (derivation_ != nullptr) derivation_->withdraw();
+}
+
+at::Tensor KeptTensor::take() {
+  if (derivation_ == nullptr) return std::exchange(tensor_, at::Tensor());
+  at::Tensor value = derivation_->value();
+  std::exchange(derivation_, nullptr)->withdraw();
+  return value;
+}
+
+void set_derivation(const at::Tensor& map,
+                    const std::vector<at::Tensor>& sources, MakeAgain make,
+                    DerivationCost cost) {
+  c10::StorageImpl* storage = map.storage().unsafeGetStorageImpl();
+  HEADROOM_CHECK(storage->data_ptr().cast_context<Tag>(&delete_tag) == nullptr,
+                 "a map has a derivation already");
+  std::vector<at::Tensor> tensors;
+  std::vector<std::shared_ptr<Derivation>> derivations;
+  for (const at::Tensor& source : sources) {
+    derivations.push_back(derivation_of(source, DerivationCost::kElementwise));
+    tensors.push_back(derivations.back() == nullptr ? source.detach()
+                                                    : at::Tensor());
+  }
+  auto tag = std::make_unique<Tag>();
+  tag->derivation = std::make_shared<Derivation>(
+      map, std::move(tensors), std::move(derivations), std::move(make), cost);
+  const c10::Device device = map.device();
+  tag->memory = storage->set_data_ptr(c10::DataPtr(nullptr, device));
+  void* data = tag->memory.get();
+  storage->set_data_ptr_noswap(
+      c10::DataPtr(data, tag.release(), &delete_tag, device));
+}
+
+KeptTensor keep(const at::Tensor& tensor, DerivationCost most) {
+  auto derivation = derivation_of(tensor, most);
+  if (derivation != nullptr) return KeptTensor(std::move(derivation));
+  return KeptTensor(tensor.detach());
+}
+
+}  // namespace headroom

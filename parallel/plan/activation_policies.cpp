@@ -1,0 +1,59 @@
+#include "parallel/plan/activation_policies.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+constexpr std::array kPolicies = {
+    ActivationPolicy::kKeep, ActivationPolicy::kLean,
+    ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
+
+}  // namespace
+
+std::string to_string(ActivationPolicy policy) {
+  switch (policy) {
+    case ActivationPolicy::kKeep:
+      return "keep";
+    case ActivationPolicy::kLean:
+      return "lean";
+    case ActivationPolicy::kRecompute:
+      return "recompute";
+    case ActivationPolicy::kOffload:
+      return "offload";
+  }
+  HEADROOM_CHECK(
+      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+}
+
+std::optional<ActivationPolicy> parse_activation_policy(
+    const std::string& name) {
+  for (const ActivationPolicy policy : kPolicies) {
+    if (name == to_string(policy)) return policy;
+  }
+  return std::nullopt;
+}
+
+std::string activations_text(const std::vector<ActivationPolicy>& policies) {
+  if (policies.empty()) return to_string(ActivationPolicy::kKeep);
+  const ActivationPolicy most = *std::ranges::max_element(
+      kPolicies, {}, [&policies](ActivationPolicy policy) {
+        return std::ranges::count(policies, policy);
+      });
+  std::string text = to_string(most);
+  for (std::size_t begin = 0, end = 0; begin < policies.size(); begin = end) {
+    while (end < policies.size() && policies[end] == policies[begin]) ++end;
+    if (policies[begin] == most) continue;
+    text += end - begin == 1 ? ", row " + std::to_string(begin)
+                             : ", rows " + std::to_string(begin) + " to " +
+                                   std::to_string(end - 1);
+    text += " " + to_string(policies[begin]);
+  }
+  return text;
+}
+
+}  // namespace headroom

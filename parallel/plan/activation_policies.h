@@ -1,0 +1,23 @@
+// activation_policies: the names of policies, and of a plan's list of them.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// "keep", "lean", "recompute", "offload", and back; none for another word.
+std::string to_string(ActivationPolicy policy);
+std::optional<ActivationPolicy> parse_activation_policy(
+    const std::string& name);
+
+// One per row, as Plan::activation_policies: "lean"; "keep, rows 0 to 3
+// recompute, row 7 lean" where rows differ, the commonest first.
+std::string activations_text(const std::vector<ActivationPolicy>& policies);
+
+}  // namespace headroom

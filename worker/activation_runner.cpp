@@ -1,0 +1,139 @@
+#include "worker/activation_runner.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "parallel/activations/recomputation.h"
+#include "parallel/base/check.h"
+#include "worker/model/row_tape.h"
+
+namespace headroom {
+namespace {
+
+using RowCall = std::function<std::vector<at::Tensor>(
+    const std::vector<at::Tensor>& inputs, const StepContext& inside)>;
+
+std::vector<at::Tensor> recompute_with_tape(
+    RowCall call, const std::vector<at::Tensor>& inputs,
+    const StepContext& context, const RecomputeOptions& options);
+
+// Maps get derivations. `Again`: in a second pass, where everything that is
+// saved is kept for a short time only, and pieces are run once.
+template <Pass pass>
+class DerivedMapsIn final : public DerivedMaps {
+ public:
+  static DerivedMapsIn* instance() {
+    static DerivedMapsIn maps;
+    return &maps;
+  }
+  void can_be_made(const at::Tensor& map,
+                   const std::vector<at::Tensor>& sources, Make make) override {
+    set_derivation(map, sources, std::move(make));
+  }
+  at::Tensor run_again(const at::Tensor& input, const StepContext& context,
+                       Piece piece) override {
+    if (pass == Pass::kAgain) return piece(input, context);
+    RecomputeOptions options;
+    options.output = DerivationCost::kElementwise;
+    return recompute_with_tape(
+               [piece = std::move(piece)](const std::vector<at::Tensor>& inputs,
+                                          const StepContext& inside) {
+                 return std::vector<at::Tensor>{piece(inputs.front(), inside)};
+               },
+               {input}, context, options)
+        .front();
+  }
+};
+
+std::vector<at::Tensor> recompute_with_tape(
+    RowCall call, const std::vector<at::Tensor>& inputs,
+    const StepContext& context, const RecomputeOptions& options) {
+  const auto tape = std::make_shared<RowTape>();
+  return recompute(
+      [call = std::move(call), context, tape](
+          const std::vector<at::Tensor>& given, Pass pass) {
+        StepContext inside = context;
+        inside.runner = nullptr;
+        inside.tape = tape.get();
+        // In the first pass nothing is saved: a derivation would keep what it
+        // is made from.
+        inside.derived = nullptr;
+        if (pass == Pass::kAgain) {
+          tape->start_replay();
+          inside.batch_norm_sums = at::Tensor();
+          inside.derived = DerivedMapsIn<Pass::kAgain>::instance();
+        }
+        return call(given, inside);
+      },
+      inputs, options);
+}
+
+}  // namespace
+
+ActivationRunner::ActivationRunner(Options options)
+    : options_(std::move(options)),
+      maps_are_derived_(
+          std::ranges::any_of(options_.policies,
+                              [](ActivationPolicy policy) {
+                                return policy == ActivationPolicy::kLean ||
+                                       policy == ActivationPolicy::kRecompute;
+                              })),
+      offload_(options_.host_memory_limit) {}
+
+ActivationRunner::~ActivationRunner() = default;
+
+std::vector<at::Tensor> ActivationRunner::run(
+    int64_t index, Row& row, const std::vector<at::Tensor>& inputs,
+    const StepContext& context) {
+  if (!c10::GradMode::is_enabled()) return row.forward(inputs, context);
+  switch (options_.policies.at(static_cast<size_t>(index))) {
+    case ActivationPolicy::kKeep: {
+      // The rows behind may derive what this one keeps.
+      StepContext inside = context;
+      if (maps_are_derived_)
+        inside.derived = DerivedMapsIn<Pass::kFirst>::instance();
+      return row.forward(inputs, inside);
+    }
+    case ActivationPolicy::kLean:
+      return run_lean(row, inputs, context);
+    case ActivationPolicy::kRecompute:
+      // Such a row saves no more than its inputs.
+      if (row.inside() == RowInside::kNothing)
+        return run_lean(row, inputs, context);
+      return run_recomputed(row, inputs, context);
+    case ActivationPolicy::kOffload: {
+      const SavedTensorPolicyGuard guard(&offload_);
+      return row.forward(inputs, context);
+    }
+  }
+  HEADROOM_CHECK(false, "row " + std::to_string(index) + " has no policy");
+}
+
+std::vector<at::Tensor> ActivationRunner::run_lean(
+    Row& row, const std::vector<at::Tensor>& inputs,
+    const StepContext& context) {
+  const SavedTensorPolicyGuard guard(&lean_);
+  StepContext inside = context;
+  inside.derived = DerivedMapsIn<Pass::kFirst>::instance();
+  return row.forward(inputs, inside);
+}
+
+std::vector<at::Tensor> ActivationRunner::run_recomputed(
+    Row& row, const std::vector<at::Tensor>& inputs,
+    const StepContext& context) {
+  RecomputeOptions options;
+  if (options_.rows_join && row.inside() == RowInside::kOneConvolution) {
+    options.inputs = DerivationCost::kConvolution;
+    options.output = DerivationCost::kConvolution;
+  }
+  return recompute_with_tape(
+      [&row](const std::vector<at::Tensor>& given, const StepContext& inside) {
+        return row.forward(given, inside);
+      },
+      inputs, context, options);
+}
+
+}  // namespace headroom
