@@ -20,22 +20,24 @@ std::vector<at::Tensor> recompute_with_tape(
     RowCall call, const std::vector<at::Tensor>& inputs,
     const StepContext& context, const RecomputeOptions& options);
 
-// Maps get derivations. `Again`: in a second pass, where everything that is
-// saved is kept for a short time only, and pieces are run once.
-template <Pass pass>
-class DerivedMapsIn final : public DerivedMaps {
+// Maps get derivations, for whoever saves them; pieces are simply run.
+class NotedMaps : public DerivedMaps {
  public:
-  static DerivedMapsIn* instance() {
-    static DerivedMapsIn maps;
-    return &maps;
-  }
   void can_be_made(const at::Tensor& map,
                    const std::vector<at::Tensor>& sources, Make make) override {
     set_derivation(map, sources, std::move(make));
   }
   at::Tensor run_again(const at::Tensor& input, const StepContext& context,
                        Piece piece) override {
-    if (pass == Pass::kAgain) return piece(input, context);
+    return piece(input, context);
+  }
+};
+
+// Pieces are recomputed too.
+class LeanMaps final : public NotedMaps {
+ public:
+  at::Tensor run_again(const at::Tensor& input, const StepContext& context,
+                       Piece piece) override {
     RecomputeOptions options;
     options.output = DerivationCost::kElementwise;
     return recompute_with_tape(
@@ -47,6 +49,10 @@ class DerivedMapsIn final : public DerivedMaps {
         .front();
   }
 };
+
+// Without state.
+NotedMaps noted_maps;
+LeanMaps lean_maps;
 
 std::vector<at::Tensor> recompute_with_tape(
     RowCall call, const std::vector<at::Tensor>& inputs,
@@ -64,7 +70,7 @@ std::vector<at::Tensor> recompute_with_tape(
         if (pass == Pass::kAgain) {
           tape->start_replay();
           inside.batch_norm_sums = at::Tensor();
-          inside.derived = DerivedMapsIn<Pass::kAgain>::instance();
+          inside.derived = &noted_maps;
         }
         return call(given, inside);
       },
@@ -93,8 +99,7 @@ std::vector<at::Tensor> ActivationRunner::run(
     case ActivationPolicy::kKeep: {
       // The rows behind may derive what this one keeps.
       StepContext inside = context;
-      if (maps_are_derived_)
-        inside.derived = DerivedMapsIn<Pass::kFirst>::instance();
+      if (maps_are_derived_) inside.derived = &noted_maps;
       return row.forward(inputs, inside);
     }
     case ActivationPolicy::kLean:
@@ -117,7 +122,7 @@ std::vector<at::Tensor> ActivationRunner::run_lean(
     const StepContext& context) {
   const SavedTensorPolicyGuard guard(&lean_);
   StepContext inside = context;
-  inside.derived = DerivedMapsIn<Pass::kFirst>::instance();
+  inside.derived = &lean_maps;
   return row.forward(inputs, inside);
 }
 

@@ -220,10 +220,10 @@ PassLists TrainingRun::Implementation::pass_lists() const {
 
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
-  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
-                   pass_lists(), parse_faults(config.inject),
-                   config.host_memory_limit},
-                  *state, *mesh);
+  Trainer trainer(
+      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists(),
+       parse_faults(config.inject), config.host_memory_limit},
+      *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;

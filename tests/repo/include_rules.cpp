@@ -36,7 +36,7 @@ const std::vector<Rule>& rules() {
        {"torch", "gloo", "system"}},
       {"parallel/data_parallel", mechanisms, {"torch"}},
       {"parallel/spatial", mechanisms, {"torch"}},
-      {"parallel/activations", mechanisms, {"torch"}},
+      {"parallel/activations", mechanisms, {"torch", "system"}},
       {"parallel/pipeline", mechanisms, {"torch"}},
       {"parallel/zero", mechanisms, {"torch"}},
       {"proto", {"parallel/base", "parallel/plan"}, {"grpc", "json"}},
