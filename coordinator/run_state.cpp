@@ -92,7 +92,9 @@ void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
-  given_up_.insert(worker_id);
+  // Once the run is over everybody leaves, at their own pace: MPI takes its
+  // time to finalise. Whoever stays too long is the agent's business.
+  if (!over()) given_up_.insert(worker_id);
   lose(now, loss_of(worker_id, "closed its connection"));
   advance(now);
 }

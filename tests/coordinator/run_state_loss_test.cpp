@@ -129,6 +129,15 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
             "headroom train --resume /runs/exp");
 }
 
+TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "done", "{}", 4);
+  ASSERT_EQ(run.state.phase(), RunPhase::kFinished);
+  run.state.worker_disconnected(run.now, "w1");
+  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+}
+
 TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
   ScriptedRun run(3);
   run.start();
