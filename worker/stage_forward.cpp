@@ -5,11 +5,11 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
-#include <memory>
 #include <utility>
 
 #include "worker/network_input.h"
 #include "worker/parallelize.h"
+#include "worker/stage_rows.h"
 
 namespace headroom {
 namespace {
@@ -22,6 +22,45 @@ Plan replica_plan(int world_size) {
   return plan;
 }
 
+// The one forward of a batch, as the pipeline's executor runs it.
+class Evaluation final : public StageWork {
+ public:
+  Evaluation(LayerGraph& model, const StageRoutes& routes,
+             const at::Tensor& pixels, const at::Tensor& images,
+             const StepContext& context, bool is_last_stage)
+      : model_(model),
+        routes_(routes),
+        pixels_(pixels),
+        images_(images),
+        context_(context),
+        is_last_stage_(is_last_stage) {}
+
+  std::vector<at::Tensor> forward(int64_t,
+                                  std::vector<at::Tensor> received) override {
+    std::vector<at::Tensor> outputs =
+        run_stage_rows(model_, routes_, std::move(received), images_, context_);
+    if (!is_last_stage_) return outputs;
+    heads_ = std::move(outputs);
+    return {};
+  }
+  std::vector<int64_t> map_sizes(int64_t, int row) override {
+    return stage_map_sizes(model_, row, pixels_.size(0), pixels_);
+  }
+  void before_backward(int64_t, bool) override {}
+  void complete(const Instruction&) override {}
+
+  std::vector<at::Tensor> take_heads() { return std::move(heads_); }
+
+ private:
+  LayerGraph& model_;
+  const StageRoutes& routes_;
+  const at::Tensor& pixels_;
+  const at::Tensor& images_;
+  const StepContext context_;
+  const bool is_last_stage_;
+  std::vector<at::Tensor> heads_;
+};
+
 }  // namespace
 
 StageForward::StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
@@ -32,7 +71,9 @@ StageForward::StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
       mesh_(mesh),
       context_(context),
       scalar_type_(scalar_type),
-      gathered_(gathered) {}
+      gathered_(gathered),
+      executor_(*mesh.pipeline, PipelineSchedule::kForwardOnly, routes_,
+                at::TensorOptions(scalar_type)) {}
 
 void StageForward::skip() {
   if (gathered_ != nullptr) gathered_->skip();
@@ -75,32 +116,12 @@ std::vector<at::Tensor> StageForward::run_alone(const Batch& batch,
 }
 
 std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
-  LayerGraph::RowMaps received;
-  for (const ReceivedMap& map : routes_.received) {
-    const MapShape& shape = model_.map_shapes()[static_cast<size_t>(map.row)];
-    at::Tensor values = at::empty(
-        {pixels.size(0), shape.channels, pixels.size(1) / shape.stride,
-         pixels.size(2) / shape.stride},
-        at::TensorOptions(scalar_type_)
-            .memory_format(at::MemoryFormat::ChannelsLast));
-    mesh_.pipeline->recv(values, map.from);
-    received[map.row] = std::move(values);
-  }
-  std::vector<int> wanted;
-  for (const SentMap& map : routes_.sent) wanted.push_back(map.row);
   at::Tensor images;
   if (routes_.reads_images) images = network_input(pixels, scalar_type_);
-  std::vector<at::Tensor> outputs = model_.forward_rows(
-      std::move(received), images, context_.evaluation(), wanted);
-  std::vector<std::unique_ptr<Work>> sends;
-  for (size_t i = 0; i < routes_.sent.size(); ++i) {
-    outputs[i] = outputs[i].contiguous(at::MemoryFormat::ChannelsLast);
-    for (const int stage : routes_.sent[i].to) {
-      sends.push_back(mesh_.pipeline->send_async(outputs[i], stage));
-    }
-  }
-  for (const std::unique_ptr<Work>& send : sends) send->wait();
-  return outputs;
+  Evaluation evaluation(model_, routes_, pixels, images, context_.evaluation(),
+                        mesh_.is_last_stage());
+  executor_.run(/*num_micro_batches=*/1, evaluation);
+  return evaluation.take_heads();
 }
 
 // A head is [n, anchors, rows, W, fields], dense with rows outermost but n.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
+#include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
@@ -62,6 +63,7 @@ class StageForward {
   RankContext& context_;
   const at::ScalarType scalar_type_;
   GatherRowRunner* const gathered_;
+  PipelineExecutor executor_;
   int64_t num_halvings_ = 0;
 };
 

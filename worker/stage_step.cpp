@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/network_input.h"
+#include "worker/stage_rows.h"
 
 namespace headroom {
 
@@ -20,16 +21,11 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   const SampleRange& part = samples_of(micro_batch);
   const StepContext context =
       parts_.context.training(part, parts_.state.batch_norm_sums());
-  LayerGraph::RowMaps maps;
-  for (size_t i = 0; i < received.size(); ++i) {
-    maps[parts_.routes.received[i].row] = std::move(received[i]);
-  }
-  std::vector<int> wanted;
-  for (const SentMap& map : parts_.routes.sent) wanted.push_back(map.row);
   at::Tensor images;
   if (parts_.routes.reads_images) images = images_of(part);
-  std::vector<at::Tensor> outputs = parts_.state.model().forward_rows(
-      std::move(maps), images, context, wanted);
+  std::vector<at::Tensor> outputs =
+      run_stage_rows(parts_.state.model(), parts_.routes, std::move(received),
+                     images, context);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs)};
 }
@@ -74,11 +70,8 @@ bool StageStep::can_complete() const {
 }
 
 std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
-  const MapShape& shape =
-      parts_.state.model().map_shapes()[static_cast<size_t>(row)];
-  return {samples_of(micro_batch).size(), shape.channels,
-          parts_.batch.images.size(1) / shape.stride,
-          parts_.batch.images.size(2) / shape.stride};
+  return stage_map_sizes(parts_.state.model(), row,
+                         samples_of(micro_batch).size(), parts_.batch.images);
 }
 
 void StageStep::before_backward(int64_t micro_batch, bool) {
