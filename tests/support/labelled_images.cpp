@@ -33,15 +33,12 @@ Batch LabelledImages::next() {
                           : options_.global_batch_size;
   batch.image_height = height;
   batch.image_width = width;
-  const BatchPart part = part_of(
-      {options_.global_batch_size, options_.data_parallel_size,
-       options_.micro_batch_size, options_.batch_norm_group_size},
-      batch.global_size, height / options_.stride * (width / options_.stride),
-      options_.data_parallel_rank);
+  const BatchPart part = part_of(options_.cut(), batch.global_size,
+                                 options_.smallest_map_elements(height, width),
+                                 options_.data_parallel_rank);
   batch.local_begin = part.local.begin;
   batch.micro_batches = part.micro_batches;
-  const SampleRange rows =
-      options_.own_rows ? options_.own_rows(height) : SampleRange{0, height};
+  const SampleRange rows = options_.rows_of(height);
   batch.images = make_image_tensor(part.local.size(), rows.size(), width);
   std::vector<uint8_t> image(static_cast<size_t>(height * width * 3));
   for (int64_t i = 0; i < part.local.size(); ++i) {

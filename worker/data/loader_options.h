@@ -47,6 +47,18 @@ struct LoaderOptions {
   // The rows [begin, end) of an image of that height which this rank works on;
   // none: all.
   std::function<SampleRange(int64_t height)> own_rows;
+  BatchCut cut() const {
+    return {global_batch_size, data_parallel_size, micro_batch_size,
+            batch_norm_group_size};
+  }
+  SampleRange rows_of(int64_t height) const {
+    return own_rows ? own_rows(height) : SampleRange{0, height};
+  }
+  // Of an image of that size at the largest stride.
+  int64_t smallest_map_elements(int64_t height, int64_t width) const {
+    return (height / stride) * (width / stride);
+  }
+
   AssignTargets assign;  // none: Batch::targets stays empty
 
   int64_t num_threads = 1;  // 0 counts as 1

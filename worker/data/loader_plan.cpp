@@ -88,11 +88,7 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
     plan.height = rect_.shapes[at.step].height;
     plan.width = rect_.shapes[at.step].width;
   }
-  if (options_.own_rows) {
-    plan.rows = options_.own_rows(plan.height);
-  } else {
-    plan.rows = {0, plan.height};
-  }
+  plan.rows = options_.rows_of(plan.height);
   const SampleRange all{0, plan.global_size};
   if (is_validation()) {
     plan.part = {all, {all}};
@@ -100,11 +96,9 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
     plan.global_samples.clear();
     return plan;
   }
-  const BatchCut cut{options_.global_batch_size, ranks,
-                     options_.micro_batch_size, options_.batch_norm_group_size};
-  const int64_t smallest_map_elements =
-      (plan.height / options_.stride) * (plan.width / options_.stride);
-  plan.part = part_of(cut, plan.global_size, smallest_map_elements, rank);
+  plan.part =
+      part_of(options_.cut(), plan.global_size,
+              options_.smallest_map_elements(plan.height, plan.width), rank);
   plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
                       plan.global_samples.begin() + plan.part.local.end);
   return plan;

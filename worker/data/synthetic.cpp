@@ -36,17 +36,13 @@ LabelRow draw_box(int64_t image, RandomStream& draws) {
 }  // namespace
 
 SyntheticInput::SyntheticInput(const LoaderOptions& options) {
-  const BatchPart part =
-      part_of({options.global_batch_size, options.data_parallel_size,
-               options.micro_batch_size, options.batch_norm_group_size},
-              options.global_batch_size,
-              options.image_height / options.stride *
-                  (options.image_width / options.stride),
-              options.data_parallel_rank);
+  const BatchPart part = part_of(
+      options.cut(), options.global_batch_size,
+      options.smallest_map_elements(options.image_height, options.image_width),
+      options.data_parallel_rank);
   const SampleRange local = part.local;
   const int64_t height = options.image_height;
-  const SampleRange rows =
-      options.own_rows ? options.own_rows(height) : SampleRange{0, height};
+  const SampleRange rows = options.rows_of(height);
   batch_.step = options.first_step;
   batch_.global_size = options.global_batch_size;
   batch_.local_begin = local.begin;
