@@ -39,6 +39,7 @@ class Counter {
 
   void count_conv() {
     const auto kernel = static_cast<int64_t>(number(1, 1));
+    cost_.kernel = kernel;
     cost_.stride *= static_cast<int64_t>(number(2, 1));
     cost_.channels = scaled_channels();
     add_block(input_channels(), cost_.channels, kernel);
@@ -49,6 +50,8 @@ class Counter {
     const int64_t c = scaled_channels();
     const int64_t h = c / 2;
     const int64_t n = scaled_repeats();
+    cost_.repeats = n;
+    cost_.shortcut = has_shortcut();
     add_block(input_channels(), h, 1);
     add_block(input_channels(), h, 1);
     add_block(2 * h, c, 1);
@@ -100,6 +103,7 @@ class Counter {
       largest = std::max(largest, cost_.stride);
       const int64_t outputs = head_channels();
       cost_.parameters += (channels_of(input) + 1) * outputs;
+      cost_.parameter_tensors += 2;
       add_multiply_adds(channels_of(input) * outputs);
       keep(outputs);
       cost_.channels += outputs;
@@ -144,6 +148,12 @@ class Counter {
     return *value;
   }
 
+  bool has_shortcut() const {
+    if (row_.args.size() < 2) return true;
+    const auto* word = std::get_if<std::string>(&row_.args[1]);
+    return word == nullptr || (*word != "False" && *word != "false");
+  }
+
   int64_t scaled_channels() const {
     const double asked = number(0, 0);
     if (asked == static_cast<double>(head_channels())) {
@@ -164,6 +174,8 @@ class Counter {
   // A convolution with its batch norm, onto maps of the row's stride.
   void add_block(int64_t c_in, int64_t c_out, int64_t kernel) {
     cost_.parameters += kernel * kernel * c_in * c_out + 2 * c_out;
+    cost_.parameter_tensors += 3;
+    cost_.norm_channels += c_out;
     add_multiply_adds(kernel * kernel * c_in * c_out);
   }
   void add_multiply_adds(int64_t per_cell) {

@@ -27,7 +27,12 @@ struct RowCost {
   std::vector<int> inputs;  // rows it reads; -1: the image
   int64_t channels = 0;     // of its output; Detect: of all levels together
   int64_t stride = 1;       // pixels per cell of its output; Detect: largest
+  int64_t kernel = 1;       // Conv
+  int64_t repeats = 0;      // C3: bottlenecks
+  bool shortcut = false;    // C3: each adds its input
   int64_t parameters = 0;
+  int64_t parameter_tensors = 0;
+  int64_t norm_channels = 0;  // of its batch norms
   double multiply_adds_per_pixel = 0;
   // Elements that stay until backward when everything is kept. A convolution
   // block keeps its convolution's output and its own output, the next one's

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "configs/data_config.h"
 #include "configs/model_table.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
@@ -52,12 +53,31 @@ std::string model_of_run(const RunConfig& config) {
   return model;
 }
 
+std::optional<int64_t> num_classes_of_run(const RunConfig& config) {
+  if (config.single_cls) return 1;
+  if (config.data.empty()) return std::nullopt;
+  try {
+    return static_cast<int64_t>(load_data_config(config.data).names.size());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<RowCost> model_rows(const RunConfig& config) {
-  return row_costs(load_model_table(model_of_run(config)));
+  ModelTable table = load_model_table(model_of_run(config));
+  if (const auto classes = num_classes_of_run(config)) {
+    table.num_classes = *classes;
+  }
+  return row_costs(table);
 }
 
 std::vector<RowCost> rows_for_plan(const RunConfig& config) {
-  return plan_needs_rows(config) ? model_rows(config) : std::vector<RowCost>();
+  if (plan_needs_rows(config)) return model_rows(config);
+  try {
+    return model_rows(config);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace headroom

@@ -4,6 +4,8 @@
 // Errors: Error (exit 2).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +17,15 @@ namespace headroom {
 // --cfg; else what --weights says it holds; else yolov5s.
 std::string model_of_run(const RunConfig& config);
 
-// The classes are the table's own: a data set's number of classes changes
-// Detect's row a little and no plan's admissibility, and the coordinator may
-// run where the data set is not.
+// Classes of the run's data set; nothing where it cannot be read here: the
+// coordinator may run where the data set is not.
+std::optional<int64_t> num_classes_of_run(const RunConfig& config);
+
+// With the data set's classes where they are known, else the table's own.
 std::vector<RowCost> model_rows(const RunConfig& config);
 
-// The same, or nothing where the plan does not depend on it: then a model file
-// need not be there.
+// The same. Where the plan does not depend on them (plan_needs_rows) a model
+// that cannot be read here gives no rows, and the plan no predicted bytes.
 std::vector<RowCost> rows_for_plan(const RunConfig& config);
 
 }  // namespace headroom

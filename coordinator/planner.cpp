@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coordinator/fit_memory.h"
+#include "coordinator/plan_memory.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
@@ -222,18 +224,9 @@ Check fill_plan(const RunConfig& config, int world_size,
   return set_backend(config, plan);
 }
 
-}  // namespace
-
-bool plan_needs_rows(const RunConfig& config) {
-  const ParallelLayout layout = parse_layout(config.layout);
-  return layout.pipeline_parallel_size > 1 ||
-         layout.spatial_parallel_size > 1 ||
-         policy_of(config) != ActivationPolicy::kKeep;
-}
-
-PlanDecision choose_plan(const RunConfig& config, int world_size,
-                         const std::vector<RowCost>& rows) {
-  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
+// The limit on memory aside.
+PlanDecision plan_as_asked(const RunConfig& config, int world_size,
+                           const std::vector<RowCost>& rows) {
   Plan plan;
   PlanDecision decision;
   if (const Check no = fill_plan(config, world_size, rows, plan)) {
@@ -242,10 +235,34 @@ PlanDecision choose_plan(const RunConfig& config, int world_size,
     decision.exit_code = ExitCode::kRequest;
     return decision;
   }
+  if (config.command == "train" && !rows.empty()) {
+    plan.predicted_peak_bytes = predicted_peak_bytes(
+        plan.layout, estimate_memory(memory_request(config, plan, rows)));
+  }
   plan.reason = reason_of(config, plan);
   decision.reason = plan.reason;
   decision.plan = plan;
   return decision;
+}
+
+}  // namespace
+
+bool plan_needs_rows(const RunConfig& config) {
+  const ParallelLayout layout = parse_layout(config.layout);
+  return layout.pipeline_parallel_size > 1 ||
+         layout.spatial_parallel_size > 1 ||
+         policy_of(config) != ActivationPolicy::kKeep ||
+         (config.command == "train" && config.memory_limit > 0);
+}
+
+PlanDecision choose_plan(const RunConfig& config, int world_size,
+                         const std::vector<RowCost>& rows,
+                         bool with_proposals) {
+  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
+  if (config.memory_limit > 0 && config.command == "train" && !rows.empty()) {
+    return fit_memory(config, world_size, rows, plan_as_asked, with_proposals);
+  }
+  return plan_as_asked(config, world_size, rows);
 }
 
 Plan plan_or_throw(const RunConfig& config, int world_size,

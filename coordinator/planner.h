@@ -8,6 +8,9 @@
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap
 //   pipeline stages     the least memory, then the fastest (stage_cut.h)
+//   activations         kept
+// Under --memory-limit what is not given is chosen so that the predicted bytes
+// of every rank fit (fit_memory.h).
 // It alone judges how a batch is split; whoever starts processes asks it first.
 //
 // Threads: a pure function.
@@ -33,14 +36,18 @@ struct PlanDecision {
 };
 
 // Does the plan depend on the model's rows? So it does with a pipeline or
-// spatial axis, and where rows do not keep everything. Throws Error if --layout
-// is none.
+// spatial axis, where rows do not keep everything, and with a memory limit.
+// Throws Error if --layout is none.
 bool plan_needs_rows(const RunConfig& config);
 
+// Without rows the plan has no predicted bytes.
 // REQUIRES: world_size >= 1; `rows` are the model's (coordinator/model_rows.h)
 // where plan_needs_rows(config). Throws Error if --layout is none.
+// Finding what would fit instead takes a while: not `with_proposals`, a refusal
+// for want of memory proposes nothing.
 PlanDecision choose_plan(const RunConfig& config, int world_size,
-                         const std::vector<RowCost>& rows);
+                         const std::vector<RowCost>& rows,
+                         bool with_proposals = true);
 
 // The same, a refusal as Error (tag "plan").
 Plan plan_or_throw(const RunConfig& config, int world_size,

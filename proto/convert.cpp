@@ -31,6 +31,17 @@ int64_t checked_samples(const std::string& field, int64_t value) {
   return value;
 }
 
+void check_predictions(const Plan& plan) {
+  const auto count = static_cast<int64_t>(plan.predicted_peak_bytes.size());
+  if (count != 0 && count != plan.layout.world_size()) {
+    throw bad_field("predicted_peak_bytes", count,
+                    "the plan's layout " + to_string(plan.layout) + " has " +
+                        std::to_string(plan.layout.world_size()) + " ranks");
+  }
+  for (const int64_t bytes : plan.predicted_peak_bytes)
+    if (bytes < 0) throw bad_field("predicted_peak_bytes", bytes, "a size");
+}
+
 }  // namespace
 
 wire::ParallelLayout to_wire(const ParallelLayout& layout) {
@@ -114,6 +125,8 @@ wire::Plan to_wire(const Plan& plan) {
   for (const ActivationPolicy policy : plan.activation_policies) {
     message.add_activation_policies(to_wire(policy));
   }
+  for (const int64_t bytes : plan.predicted_peak_bytes)
+    message.add_predicted_peak_bytes(bytes);
   return message;
 }
 
@@ -149,6 +162,9 @@ Plan from_wire(const wire::Plan& message) {
     throw Error("wire", "stage_begins: " + *why,
                 "install the same build on every node");
   }
+  plan.predicted_peak_bytes.assign(message.predicted_peak_bytes().begin(),
+                                   message.predicted_peak_bytes().end());
+  check_predictions(plan);
   if (message.activation_policies_size() > kMaxRows) {
     throw bad_field(
         "activation_policies", message.activation_policies_size(),

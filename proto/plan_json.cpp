@@ -67,6 +67,20 @@ void read_later_members(const ordered_json& object, const std::string& file,
                                       plan.layout.pipeline_parallel_size)) {
     throw bad_plan(file, "'stage_begins': " + *why);
   }
+  if (object.contains("predicted_peak_bytes")) {
+    const ordered_json& all = object["predicted_peak_bytes"];
+    const auto ranks = static_cast<size_t>(plan.layout.world_size());
+    if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
+      throw bad_plan(file, "'predicted_peak_bytes' is " + all.dump() +
+                               ", not a list of " + std::to_string(ranks) +
+                               " sizes");
+    }
+    for (const ordered_json& bytes : all) {
+      plan.predicted_peak_bytes.push_back(
+          whole(bytes, "predicted_peak_bytes", 0,
+                std::numeric_limits<int64_t>::max(), file));
+    }
+  }
   if (!object.contains("activation_policies")) return;
   const ordered_json& policies = object["activation_policies"];
   if (!policies.is_array() || policies.size() > kMaxRows) {
@@ -110,6 +124,7 @@ ordered_json to_object(const Plan& plan) {
   for (const ActivationPolicy policy : plan.activation_policies) {
     object["activation_policies"].push_back(to_string(policy));
   }
+  object["predicted_peak_bytes"] = plan.predicted_peak_bytes;
   object["reason"] = plan.reason;
   return object;
 }

@@ -46,9 +46,13 @@ void StepLog::write(const StepRecord& record) {
   const StepResult& result = record.result;
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
+    const bool is_predicted = rank < record.predicted_peak_bytes.size();
     memory.push_back(
         {{"rank", rank},
-         {"predicted_peak_bytes", nullptr},
+         {"predicted_peak_bytes",
+          is_predicted
+              ? nlohmann::ordered_json(record.predicted_peak_bytes[rank])
+              : nlohmann::ordered_json()},
          {"measured_peak_bytes", result.measured_peak_bytes[rank]}});
   }
   // Doubles are written with as many digits as it takes to read the same bits.

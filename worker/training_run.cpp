@@ -285,6 +285,7 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
             seconds,
             static_cast<double>(batch.global_size) / seconds,
             batch.global_samples,
+            assignment.plan.predicted_peak_bytes,
             result};
   recorder->record_step(newest);
   stop_agreed = result.verdict.stop_requested;
@@ -297,6 +298,10 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
   progress.cls = meter.cls;
   progress.images_per_second = newest.images_per_second;
   progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
+  if (!newest.predicted_peak_bytes.empty()) {
+    progress.predicted_peak_bytes =
+        newest.predicted_peak_bytes[static_cast<size_t>(assignment.rank)];
+  }
   show_phase("train");
   say_once(batch.faults);
   if (assignment.rank == 0) client.commit(committed(), result.loss, progress);

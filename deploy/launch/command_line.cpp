@@ -80,7 +80,8 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
     entry.launch_flag = &flag;
     entry.option = flag.value_name.empty()
                        ? app.add_flag(flag.spelling)
-                       : add_words(app, flag.spelling, 1, 1);
+                       : add_words(app, flag.spelling, 1, flag.most_values);
+    entry.repeatable = flag.most_values == 1;
     entries.push_back(entry);
   }
   if (!find_command(command)->takes_run_flags) return entries;
@@ -156,7 +157,10 @@ void check_values(const std::string& command, const Entry& entry,
   };
   const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
   const size_t most =
-      is_list && entry.run_flag->values == Flag::Values::kOneOrTwo ? 2 : 1;
+      entry.launch_flag != nullptr
+          ? static_cast<size_t>(entry.launch_flag->most_values)
+      : is_list && entry.run_flag->values == Flag::Values::kOneOrTwo ? 2
+                                                                     : 1;
   if (values.size() > most ||
       std::any_of(values.begin(), values.end(), is_flag)) {
     refuse_value(command, entry, entry.option->get_name());
@@ -175,8 +179,12 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   }
   check_values(line.command, entry, values);
   if (entry.launch_flag != nullptr) {
-    line.launch_flags[entry.launch_flag->spelling] =
-        entry.launch_flag->value_name.empty() ? "" : values.front();
+    std::string& text = line.launch_flags[entry.launch_flag->spelling];
+    text.clear();
+    if (entry.launch_flag->value_name.empty()) return;
+    for (const std::string& value : values) {
+      text += (text.empty() ? "" : " ") + value;
+    }
     return;
   }
   if (entry.run_flag->values == Flag::Values::kNone) {

@@ -43,6 +43,22 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"plan"},
        "Also draw what each pipeline stage does when: forward (F) and backward "
        "(B) of each micro-batch."},
+      {"--cluster",
+       "NAME:NODES",
+       {"plan"},
+       "Plan for machines that are not here: so many nodes of an instance that "
+       "can be rented, for example p4d.24xlarge:2. One process per GPU."},
+      {"--gpu-memory",
+       "SIZE",
+       {"plan"},
+       "Plan for GPUs of this memory, for example 8GiB; --processes says how "
+       "many there are."},
+      {"--sweep",
+       "AXIS=VALUES [AXIS=VALUES]",
+       {"plan"},
+       "A table of plans over image sizes and batches: img=416,640,1280 "
+       "batch=8..64 (doubling from 8).",
+       2},
       {"--watch",
        "",
        {"status"},
@@ -76,11 +92,12 @@ const std::vector<CommandSummary>& command_summaries() {
       {"plan",
        "the plan that train would use, and why; starts nothing",
        true,
-       {"headroom plan --cfg yolov5s --batch 16 --layout data=2,pipeline=2",
-        "headroom plan --cfg yolov5s --batch 16 --bn-group 4 --layout "
+       {"headroom plan --cfg yolov5s --batch 16 --bn-group 4 --layout "
         "pipeline=2 --show schedule",
-        "headroom plan --cfg yolov5l --img 1280 --processes 8 --zero 3 "
-        "--json"}},
+        "headroom plan --cluster p4d.24xlarge:2 --cfg yolov5x --img 1280 "
+        "--batch 128",
+        "headroom plan --cfg yolov5s --gpu-memory 8GiB --processes 4 --sweep "
+        "img=416,640,1280 batch=8..64"}},
       {"val",
        "judge weights on a data set: precision, recall, mAP",
        true,

@@ -15,6 +15,7 @@ struct LaunchFlag {
   std::string value_name;  // "" for a switch
   std::vector<std::string> commands;
   std::string description;  // "" for one that only headroom itself uses
+  int most_values = 1;      // several are joined by spaces
 };
 
 const std::vector<LaunchFlag>& launch_flags();

@@ -1,32 +1,52 @@
 // headroom plan: the plan that train would use, and why. Starts nothing.
 #include <cstdio>
+#include <optional>
 
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
+#include "deploy/launch/plan_machines.h"
 #include "deploy/launch/plan_report.h"
+#include "deploy/launch/plan_sweep.h"
 #include "deploy/launch/run_request.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
+namespace {
 
-int plan_command(const CommandLine& line) {
-  const std::string show = line.value_of("--show", "schedule");
+void say(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+}  // namespace
+
+int plan_command(const CommandLine& given) {
+  const std::string show = given.value_of("--show", "schedule");
   if (show != "schedule") {
     throw Error("command line", "--show " + show + ": there is no such drawing",
                 "use --show schedule");
   }
-  const RunRequest request =
-      make_run_request(line, std::nullopt, usable_cores());
+  const std::optional<PlanMachines> machines = machines_of(given);
+  const CommandLine line = machines ? with_machines(given, *machines) : given;
+  const bool is_json = line.has("--json");
+  // Before a refusal too: it speaks of a limit that follows from them.
+  if (machines && !is_json) say(machines_text(*machines));
+  const std::string sweep = line.value_of("--sweep", "");
+  const RunRequest request = make_run_request(
+      line, std::nullopt, usable_cores(), /*must_fit=*/sweep.empty());
   for (const std::vector<std::string>& notes : {line.notes, request.notes}) {
     for (const std::string& note : notes) {
       std::fprintf(stderr, "%s\n", note.c_str());
     }
   }
-  const PlanReport report = make_plan_report(
-      request.config, request.expected_workers(), line.has("--show"));
-  std::fputs(line.has("--json") ? (plan_report_json(report) + "\n").c_str()
-                                : plan_report_text(report).c_str(),
-             stdout);
+  const int world_size = request.expected_workers();
+  if (!sweep.empty()) {
+    const auto cells = sweep_plans(request.config, world_size,
+                                   parse_sweep(sweep, request.config));
+    say(is_json ? sweep_json(cells) + "\n"
+                : assumptions_text(request.config) + sweep_text(cells));
+    return 0;
+  }
+  const PlanReport report =
+      make_plan_report(request.config, world_size, line.has("--show"));
+  say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));
   return 0;
 }
 

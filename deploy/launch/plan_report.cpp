@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "coordinator/model_rows.h"
+#include "coordinator/plan_memory.h"
 #include "deploy/launch/text_table.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
@@ -51,6 +52,9 @@ int64_t image_height(const PlanReport& report) {
 int64_t image_width(const PlanReport& report) {
   return rounded_image_size(report.config.image_width,
                             largest_stride(report.rows));
+}
+int64_t num_classes(const PlanReport& report) {
+  return num_classes_of_run(report.config).value_or(80);
 }
 double pixels(const PlanReport& report) {
   return static_cast<double>(image_height(report)) *
@@ -146,6 +150,53 @@ std::string samples_table(const PlanReport& report) {
       });
 }
 
+// The items that matter to a reader; the JSON document has them all.
+std::string memory_table(const PlanReport& report) {
+  return cut_table({"stage", "weights and their like", "images", "kept",
+                    "at work", "communication", "rest", "predicted"},
+                   report.memory.size(),
+                   [&](size_t i) -> std::vector<std::string> {
+                     const MemoryEstimate& memory = report.memory[i];
+                     const int64_t rest = memory.targets + memory.workspace;
+                     const int64_t state =
+                         memory.total() - memory.images - memory.activations -
+                         memory.transient - memory.communication - rest;
+                     return {number(static_cast<int64_t>(i)),
+                             format_bytes(state),
+                             format_bytes(memory.images),
+                             format_bytes(memory.activations),
+                             format_bytes(memory.transient),
+                             format_bytes(memory.communication),
+                             format_bytes(rest),
+                             format_bytes(memory.total())};
+                   });
+}
+
+// What the rank would need if the pipeline were one stage.
+int64_t bytes_of_one_stage(const PlanReport& report) {
+  Plan whole = report.plan;
+  whole.layout.pipeline_parallel_size = 1;
+  whole.stage_begins = {0};
+  return largest_total(
+      estimate_memory(memory_request(report.config, whole, report.rows)));
+}
+
+Json memory_json(const MemoryEstimate& memory) {
+  return {{"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"accumulated_gradients", memory.accumulated_gradients},
+          {"moments", memory.moments},
+          {"average", memory.average},
+          {"statistics", memory.statistics},
+          {"images", memory.images},
+          {"activations", memory.activations},
+          {"transient", memory.transient},
+          {"communication", memory.communication},
+          {"targets", memory.targets},
+          {"workspace", memory.workspace},
+          {"total", memory.total()}};
+}
+
 // Stages overlap only where there are several micro-batches.
 std::string pipeline_note(const PlanReport& report) {
   if (report.plan.layout.pipeline_parallel_size == 1 ||
@@ -206,6 +257,15 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
   report.rows = model_rows(config);
   report.plan = plan_or_throw(config, world_size, report.rows);
   report.stages = stage_shares(config, report.plan, report.rows);
+  report.memory =
+      estimate_memory(memory_request(config, report.plan, report.rows));
+  const auto one_stage = static_cast<double>(bytes_of_one_stage(report));
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    StageShare& stage = report.stages[i];
+    stage.modelled_bytes = report.memory[i].total();
+    stage.part_of_one_stage =
+        static_cast<double>(stage.modelled_bytes) / one_stage;
+  }
 
   const Plan& plan = report.plan;
   const int64_t batch = config.global_batch_size;
@@ -225,29 +285,39 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
     if (layout == plan.layout) continue;
     RunConfig other = config;
     other.layout = to_string(layout);
-    const PlanDecision decision = choose_plan(other, world_size, report.rows);
+    const PlanDecision decision =
+        choose_plan(other, world_size, report.rows, /*with_proposals=*/false);
     report.others.push_back({layout, decision.plan ? "" : decision.reason});
   }
   if (with_schedule) report.schedule = drawing(report);
   return report;
 }
 
+std::string assumptions_text(const RunConfig& config) {
+  const auto classes = num_classes_of_run(config);
+  return "assumed      " + (classes ? "" : std::string("80 classes and ")) +
+         number(kAssumedBoxesPerImage) + " boxes per image\n";
+}
+
 std::string plan_report_text(const PlanReport& report) {
   const RunConfig& config = report.config;
   const Plan& plan = report.plan;
   const int world_size = plan.layout.world_size();
-  std::string text =
-      "plan         " + plan.reason + "\n" + "model        " + report.model +
-      ", 80 classes assumed, " + number(image_height(report)) + " x " +
-      number(image_width(report)) + " pixels\n" + "layout       " +
-      to_string(plan.layout) + ": " + number(world_size) +
-      (world_size == 1 ? " process, " : " processes, ") +
-      to_string(plan.backend) + "\n" + "zero         " +
-      number(plan.zero_stage) + "\n" + "activations  " +
-      activations_text(plan.activation_policies) + "\n" + "optimizer    " +
-      config.optimizer + "\n\n";
+  std::string text = "plan         " + plan.reason + "\n" + "model        " +
+                     report.model + ", " + number(num_classes(report)) +
+                     " classes, " + number(image_height(report)) + " x " +
+                     number(image_width(report)) + " pixels\n" +
+                     assumptions_text(config) + "layout       " +
+                     to_string(plan.layout) + ": " + number(world_size) +
+                     (world_size == 1 ? " process, " : " processes, ") +
+                     to_string(plan.backend) + "\n" + "zero         " +
+                     number(plan.zero_stage) + "\n" + "activations  " +
+                     activations_text(plan.activation_policies) + "\n" +
+                     "optimizer    " + config.optimizer + "\n\n";
+  text += "Predicted bytes of tensors of a rank, at the peak of a step\n" +
+          memory_table(report) + "\n";
   text +=
-      "Rows of the model, multiply-adds of one image's forward, and modelled "
+      "Rows of the model, multiply-adds of one image's forward, and predicted "
       "memory of a rank\n" +
       stages_table(report) + pipeline_note(report) + "\n";
   text += "Samples of a full batch of " + number(config.global_batch_size) +
@@ -272,18 +342,21 @@ std::string plan_report_json(const PlanReport& report) {
   json["plan"] = Json::parse(plan_to_json(report.plan));
   json["world_size"] = report.plan.layout.world_size();
   json["model"] = report.model;
-  json["num_classes"] = 80;
+  json["num_classes"] = num_classes(report);
+  json["assumed_boxes_per_image"] = kAssumedBoxesPerImage;
   json["image_height"] = image_height(report);
   json["image_width"] = image_width(report);
   json["global_batch_size"] = report.config.global_batch_size;
   json["optimizer"] = report.config.optimizer;
-  for (const StageShare& stage : report.stages) {
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    const StageShare& stage = report.stages[i];
     json["stages"].push_back(
         {{"rows", {stage.begin, stage.end}},
          {"parameters", stage.parameters},
          {"multiply_adds", stage.multiply_adds_per_pixel * pixels(report)},
          {"share", stage.multiply_adds_per_pixel / all_work(report)},
-         {"modelled_bytes", stage.modelled_bytes},
+         {"predicted_peak_bytes", stage.modelled_bytes},
+         {"memory", memory_json(report.memory[i])},
          {"part_of_one_stage", stage.part_of_one_stage}});
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {

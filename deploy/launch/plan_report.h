@@ -14,6 +14,7 @@
 #include "coordinator/stage_cut.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/memory_model.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
@@ -30,9 +31,10 @@ struct PlanReport {
   Plan plan;
   std::vector<RowCost> rows;
   std::vector<StageShare> stages;
-  std::vector<BatchPart> parts;     // of a full batch, of the first 256 data
-                                    // ranks
-  std::vector<SampleRange> groups;  // of a full batch
+  std::vector<MemoryEstimate> memory;  // of each stage's ranks
+  std::vector<BatchPart> parts;        // of a full batch, of the first 256 data
+                                       // ranks
+  std::vector<SampleRange> groups;     // of a full batch
   std::vector<LayoutAnswer> others;
   std::string schedule;  // drawn, if it was asked for
 };
@@ -41,6 +43,9 @@ struct PlanReport {
 // would refuse it.
 PlanReport make_plan_report(const RunConfig& config, int world_size,
                             bool with_schedule);
+
+// What is assumed of data that is not there: the classes, the boxes.
+std::string assumptions_text(const RunConfig& config);
 
 std::string plan_report_text(const PlanReport& report);
 std::string plan_report_json(const PlanReport& report);

@@ -146,7 +146,7 @@ RunConfig resumed_config(const std::string& run_directory,
 
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores) {
+                            int cores, bool must_fit) {
   RunRequest request;
   RunConfig& config = request.config;
   const bool only_plans = line.command == "plan";
@@ -180,7 +180,9 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
-  plan_or_throw(config, request.expected_workers(), rows_for_plan(config));
+  if (must_fit) {
+    plan_or_throw(config, request.expected_workers(), rows_for_plan(config));
+  }
   for (std::string* path :
        {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
     make_absolute(*path);

@@ -30,10 +30,11 @@ struct RunRequest {
 
 // `line` is of train, val or plan, which needs no data set. `place` is this
 // process's under a launcher; each of the launcher's processes becomes an
-// agent. `cores` are those of this host.
+// agent. `cores` are those of this host. Without `must_fit` a
+// request that no plan fits is not refused here.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores);
+                            int cores, bool must_fit = true);
 
 // The flags' configuration over that of the run in `run_directory`: everything
 // is restored; of processes, layout, ZeRO stage, micro-batch and activations

@@ -40,6 +40,9 @@ struct Plan {
   std::vector<int64_t> stage_begins = {0};
   // One per row of the model; empty: every row keeps.
   std::vector<ActivationPolicy> activation_policies;
+  // What each rank is expected to need at most, in bytes of tensors
+  // (memory_model.h); empty: not known.
+  std::vector<int64_t> predicted_peak_bytes;
   std::string reason;  // why this plan, in words
 
   bool operator==(const Plan&) const = default;

@@ -28,16 +28,22 @@ TEST(PlanReport, TellsPeopleTheWholePlan) {
   EXPECT_EQ(
       plan_report_text(report),
       R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 4
-model        yolov5n, 80 classes assumed, 640 x 640 pixels
+model        yolov5n, 80 classes, 640 x 640 pixels
+assumed      80 classes and 100 boxes per image
 layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
 zero         0
 activations  keep
 optimizer    SGD
 
-Rows of the model, multiply-adds of one image's forward, and modelled memory of a rank
+Predicted bytes of tensors of a rank, at the peak of a step
+  stage  weights and their like  images    kept     at work   communication  rest      predicted
+  0      599 KiB                 37.5 MiB  313 MiB  19 MiB    18.8 MiB       1 MiB     389 MiB
+  1      35.3 MiB                0 B       237 MiB  39.2 MiB  12.5 MiB       2.32 MiB  326 MiB
+
+Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-3   0.03 M      530.84 M       24 %   326 MiB  69 %          0-1
-  1      4-24  1.84 M      1703.22 M      76 %   315 MiB  67 %          2-3
+  0      0-3   0.03 M      530.84 M       24 %   389 MiB  80 %          0-1
+  1      4-24  1.84 M      1703.22 M      76 %   326 MiB  67 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks

@@ -1,0 +1,41 @@
+// The catalogue of machines that can be rented: configs/cluster/*.yaml, which
+// are part of the program.
+//
+// One file per family, whose instances differ only in the number of GPUs and
+// the network. Unknown, missing and mistyped keys are refused with
+// file:line:column.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+// One kind of machine, all of its GPUs alike.
+struct Instance {
+  std::string provider;  // "AWS"
+  std::string name;      // "p4d.24xlarge"
+  int64_t gpus = 0;
+  std::string gpu;               // "NVIDIA A100 40GB"
+  int64_t gpu_memory_bytes = 0;  // of one, as the driver shows it
+  // Of the GPU's instruction set, "8.0" as 80.
+  int compute_capability = 0;
+  std::string link;                         // between the machine's GPUs
+  int64_t link_gigabytes_per_second = 0;    // of one GPU; 0: not published
+  int64_t network_gigabits_per_second = 0;  // of the machine; 0: not published
+};
+
+// `text` is the content of `file`.
+std::vector<Instance> parse_instances(const std::string& text,
+                                      const std::string& file);
+
+// All of the shipped ones, by file and in the order written.
+const std::vector<Instance>& instance_catalogue();
+
+// Throws Error (exit 2) that names the nearest real ones.
+const Instance& find_instance(const std::string& name);
+
+}  // namespace headroom

@@ -1,0 +1,278 @@
+#include "coordinator/fit_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "coordinator/stage_cut.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/batch_split.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kMostProcesses = 64;  // that a refusal proposes
+constexpr size_t kMostProposals = 4;
+
+int64_t bytes_of(const PlanDecision& decision) {
+  const std::vector<int64_t>& all = decision.plan->predicted_peak_bytes;
+  return *std::max_element(all.begin(), all.end());
+}
+
+// A limit is read with its digits, where format_bytes() would round.
+std::string exact_bytes(int64_t bytes) {
+  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+class Search {
+ public:
+  Search(const RunConfig& config, int world_size,
+         const std::vector<RowCost>& rows, const Planner& planner,
+         bool may_shrink_groups)
+      : config_(config),
+        world_size_(world_size),
+        rows_(rows),
+        planner_(planner),
+        may_shrink_groups_(may_shrink_groups) {}
+
+  // The preferred decision that fits; or nothing, and least() is the smallest
+  // that was tried.
+  std::optional<PlanDecision> run() {
+    if (auto found = with_groups_as_they_are(config_)) return found;
+    if (!may_shrink_groups_ || config_.batch_norm_group_size > 0 ||
+        config_.sync_batch_norm) {
+      return std::nullopt;
+    }
+    const int64_t batch = config_.global_batch_size;
+    const int64_t usual = default_batch_norm_group_size(batch);
+    for (int64_t group = usual - 1; group >= 1; --group) {
+      if (batch % group != 0) continue;
+      RunConfig trial = config_;
+      trial.batch_norm_group_size = group;
+      if (auto found = with_groups_as_they_are(trial)) {
+        found->reason += "; groups smaller than the usual " +
+                         std::to_string(usual) +
+                         ", which changes the mathematics: nothing else fits "
+                         "in " +
+                         format_bytes(config_.memory_limit);
+        found->plan->reason = found->reason;
+        return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const std::optional<PlanDecision>& least() const { return least_; }
+  // Of the request itself, if it is wrong rather than too large.
+  const std::optional<PlanDecision>& refusal() const { return refusal_; }
+
+ private:
+  std::optional<PlanDecision> with_groups_as_they_are(const RunConfig& base) {
+    const bool may_split = config_.zero_stage == 0 && world_size_ > 1;
+    const int64_t last = may_split ? 3 : config_.zero_stage;
+    for (int64_t zero = config_.zero_stage; zero <= last; ++zero) {
+      for (const char* policy : {"keep", "recompute"}) {
+        if (config_.activations != "auto" && config_.activations != policy) {
+          continue;
+        }
+        RunConfig trial = base;
+        trial.zero_stage = zero;
+        trial.activations = policy;
+        if (auto found = with_micro_batches(trial)) return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<PlanDecision> with_micro_batches(RunConfig trial) {
+    if (auto found = attempt(trial)) return found;
+    if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
+    // The bytes grow with the micro-batch, so the largest is found by halving.
+    const int64_t group = last_->plan->batch_norm_group_size;
+    int64_t fits = 0;
+    int64_t too_large = (last_->plan->micro_batch_size + group - 1) / group;
+    std::optional<PlanDecision> best;
+    while (fits + 1 < too_large) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      trial.micro_batch_size = middle * group;
+      if (auto found = attempt(trial)) {
+        best = std::move(found);
+        fits = middle;
+      } else {
+        too_large = middle;
+      }
+    }
+    return best;
+  }
+
+  std::optional<PlanDecision> attempt(const RunConfig& trial) {
+    PlanDecision decision = planner_(trial, world_size_, rows_);
+    last_.reset();
+    if (!decision.plan) {
+      if (!refusal_) refusal_ = std::move(decision);
+      return std::nullopt;
+    }
+    last_ = decision;
+    const int64_t bytes = bytes_of(decision);
+    if (!least_ || bytes < bytes_of(*least_)) least_ = decision;
+    if (bytes > config_.memory_limit) return std::nullopt;
+    decision.reason += ", " + format_bytes(bytes) + " of " +
+                       format_bytes(config_.memory_limit) + " needed";
+    decision.plan->reason = decision.reason;
+    return decision;
+  }
+
+  const RunConfig& config_;
+  const int world_size_;
+  const std::vector<RowCost>& rows_;
+  const Planner& planner_;
+  const bool may_shrink_groups_;
+  std::optional<PlanDecision> least_, last_, refusal_;
+};
+
+// What to change, one thing at a time, with the bytes it comes to. The
+// mathematics stay: batch-norm groups do not shrink.
+class Proposals {
+ public:
+  Proposals(const RunConfig& config, int world_size,
+            const std::vector<RowCost>& rows, const Planner& planner)
+      : config_(config),
+        world_size_(world_size),
+        rows_(rows),
+        planner_(planner) {}
+
+  std::string text() {
+    change_what_is_given();
+    if (found_.empty()) leave_memory_knobs_out();
+    more_processes();
+    smaller_image();
+    if (found_.empty()) {
+      return "use a larger --memory-limit, or a smaller model or --batch";
+    }
+    std::string all;
+    for (const std::string& one : found_) {
+      all += (all.empty() ? "use " : ", or ") + one;
+    }
+    return all;
+  }
+
+ private:
+  bool propose(const RunConfig& trial, int world_size,
+               const std::string& words) {
+    if (found_.size() == kMostProposals) return true;
+    Search search(trial, world_size, rows_, planner_, false);
+    const auto decision = search.run();
+    if (!decision) return false;
+    found_.push_back(words + " (" + format_bytes(bytes_of(*decision)) + ")");
+    return true;
+  }
+
+  void change_what_is_given() {
+    RunConfig trial = config_;
+    if (config_.activations == "keep") {
+      trial.activations = "recompute";
+      propose(trial, world_size_, "--activations recompute");
+      trial = config_;
+    }
+    if (config_.micro_batch_size > 0) {
+      trial.micro_batch_size = 0;
+      Search search(trial, world_size_, rows_, planner_, false);
+      if (const auto decision = search.run()) {
+        found_.push_back("--micro-batch " +
+                         std::to_string(decision->plan->micro_batch_size) +
+                         " (" + format_bytes(bytes_of(*decision)) + ")");
+      }
+      trial = config_;
+    }
+    if (config_.zero_stage > 0 && config_.zero_stage < 3 && world_size_ > 1) {
+      trial.zero_stage = 3;
+      propose(trial, world_size_, "--zero 3");
+      trial = config_;
+    }
+    if (config_.batch_norm_group_size > 0 || config_.sync_batch_norm) {
+      trial.batch_norm_group_size = 0;
+      trial.sync_batch_norm = false;
+      propose(trial, world_size_, "the run without --bn-group and --sync-bn");
+    }
+  }
+
+  void leave_memory_knobs_out() {
+    RunConfig trial = config_;
+    trial.activations = "auto";
+    trial.micro_batch_size = 0;
+    propose(trial, world_size_,
+            "the run without --activations and --micro-batch");
+  }
+
+  void more_processes() {
+    if (!config_.layout.empty()) return;
+    for (int processes = 2 * world_size_; processes <= kMostProcesses;
+         processes *= 2) {
+      const std::string number = std::to_string(processes);
+      if (propose(config_, processes, "--processes " + number)) return;
+      RunConfig trial = config_;
+      trial.layout = "spatial=" + number;
+      if (propose(trial, processes,
+                  "--processes " + number + " --layout " + trial.layout)) {
+        return;
+      }
+    }
+  }
+
+  void smaller_image() {
+    const int64_t stride = largest_stride(rows_);
+    int64_t largest =
+        rounded_image_size(std::max(config_.image_height, config_.image_width),
+                           stride) /
+        stride;
+    int64_t fits = 1;
+    const auto image = [&](int64_t blocks) {
+      RunConfig trial = config_;
+      trial.image_height = std::min(config_.image_height, blocks * stride);
+      trial.image_width = std::min(config_.image_width, blocks * stride);
+      return trial;
+    };
+    while (fits + 1 < largest) {
+      const int64_t middle = fits + (largest - fits) / 2;
+      Search search(image(middle), world_size_, rows_, planner_, false);
+      (search.run() ? fits : largest) = middle;
+    }
+    if (fits > 1) {
+      propose(image(fits), world_size_,
+              "--img " + std::to_string(fits * stride));
+    }
+  }
+
+  const RunConfig& config_;
+  const int world_size_;
+  const std::vector<RowCost>& rows_;
+  const Planner& planner_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+PlanDecision fit_memory(const RunConfig& config, int world_size,
+                        const std::vector<RowCost>& rows,
+                        const Planner& planner, bool with_proposals) {
+  Search search(config, world_size, rows, planner, true);
+  if (auto found = search.run()) return *found;
+  if (!search.least()) return *search.refusal();
+  const PlanDecision& least = *search.least();
+  PlanDecision refused;
+  refused.exit_code = ExitCode::kNoPlan;
+  refused.reason =
+      "a process needs " + exact_bytes(bytes_of(least)) + " with activations " +
+      activations_text(least.plan->activation_policies) +
+      " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
+      ", but --memory-limit is " + exact_bytes(config.memory_limit);
+  if (with_proposals) {
+    refused.remedy = Proposals(config, world_size, rows, planner).text();
+  }
+  return refused;
+}
+
+}  // namespace headroom

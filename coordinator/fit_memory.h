@@ -1,0 +1,37 @@
+// fit_memory: the first plan, in order of preference, whose predicted bytes
+// stay within --memory-limit on every rank.
+//
+// What is given stays as given. Of what is not, the preferred is tried first:
+//
+//   batch-norm groups   as without a limit; smaller ones only when nothing else
+//                       fits, for they change the mathematics, and it is said
+//   ZeRO                none, then 1, 2, 3, where there is a data axis
+//   activations         keep, then recompute
+//   micro-batch         a rank's whole share, then the largest multiple of the
+//                       group that fits
+//
+// If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
+// changes that would fit with their bytes.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "coordinator/planner.h"
+
+namespace headroom {
+
+// The plan of a request in which everything is given, or its refusal.
+using Planner = std::function<PlanDecision(const RunConfig&, int world_size,
+                                           const std::vector<RowCost>&)>;
+
+// REQUIRES: config.memory_limit > 0, rows.
+PlanDecision fit_memory(const RunConfig& config, int world_size,
+                        const std::vector<RowCost>& rows,
+                        const Planner& planner, bool with_proposals);
+
+}  // namespace headroom

@@ -1,0 +1,132 @@
+#include "deploy/launch/plan_machines.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/cluster.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+int64_t nodes_of(const std::string& text, const std::string& given) {
+  int64_t nodes = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), nodes);
+  if (error != std::errc() || end != text.data() + text.size() || nodes < 1 ||
+      nodes > kMostNodes) {
+    throw Error("command line",
+                "--cluster " + given + ": '" + text + "' is no number of nodes",
+                "write a whole number from 1 to " + number(kMostNodes) +
+                    " after the colon");
+  }
+  return nodes;
+}
+
+bool is_given(const CommandLine& line, const std::string& spelling) {
+  return std::any_of(
+      line.run_flags.begin(), line.run_flags.end(),
+      [&](const FlagUse& use) { return use.spelling == spelling; });
+}
+
+}  // namespace
+
+std::optional<PlanMachines> machines_of(const CommandLine& line) {
+  const bool has_cluster = line.has("--cluster");
+  if (!has_cluster && !line.has("--gpu-memory")) return std::nullopt;
+  if (has_cluster && line.has("--gpu-memory")) {
+    throw Error("command line",
+                "--cluster names the GPUs, and --gpu-memory others",
+                "give one of them");
+  }
+  PlanMachines machines;
+  if (has_cluster) {
+    const std::string given = line.value_of("--cluster", "");
+    const size_t colon = given.rfind(':');
+    machines.instance = find_instance(given.substr(0, colon));
+    machines.nodes = colon == std::string::npos
+                         ? 1
+                         : nodes_of(given.substr(colon + 1), given);
+    machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
+  } else {
+    const std::string given = line.value_of("--gpu-memory", "");
+    const auto bytes = parse_bytes(given);
+    if (!bytes || *bytes < 1) {
+      throw Error("command line", "--gpu-memory " + given + " is no size",
+                  "write it as 8GiB");
+    }
+    machines.gpu_memory_bytes = *bytes;
+  }
+  machines.budget_bytes = tensor_budget(machines.gpu_memory_bytes);
+  if (machines.budget_bytes == 0) {
+    throw Error("command line",
+                "GPUs of " + format_bytes(machines.gpu_memory_bytes) +
+                    " have nothing left beside the reserve of " +
+                    format_bytes(kGpuReserveBytes),
+                "name larger ones");
+  }
+  return machines;
+}
+
+CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
+  if (is_given(line, "--memory-limit")) {
+    throw Error("command line",
+                "--memory-limit bounds the processes here, but the plan is for "
+                "GPUs that are not here",
+                "leave it out, or give --gpu-memory instead");
+  }
+  if (machines.instance) {
+    if (is_given(line, "--processes")) {
+      throw Error("command line",
+                  "--processes is given, but --cluster has " +
+                      number(machines.num_gpus()) +
+                      " GPUs and runs a process on each",
+                  "leave it out");
+    }
+    line.run_flags.push_back({"--processes", {number(machines.num_gpus())}});
+  }
+  line.run_flags.push_back({"--memory-limit", {number(machines.budget_bytes)}});
+  return line;
+}
+
+std::string machines_text(const PlanMachines& machines) {
+  std::string text = "machines     ";
+  if (const auto& instance = machines.instance) {
+    text += number(machines.nodes) + " x " + instance->provider + " " +
+            instance->name + ": " + number(machines.num_gpus()) + " x " +
+            instance->gpu + ", " + instance->link;
+    if (instance->link_gigabytes_per_second > 0) {
+      text += " " + number(instance->link_gigabytes_per_second) + " GB/s";
+    }
+    if (instance->network_gigabits_per_second > 0) {
+      text += ", network " + number(instance->network_gigabits_per_second) +
+              " Gbit/s";
+    }
+  } else {
+    text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);
+  }
+  text += "\nbudget       " + format_bytes(machines.budget_bytes) + " of " +
+          format_bytes(machines.gpu_memory_bytes) + " for tensors: less " +
+          number(kGpuSlackPercent) + " % for the caching allocator and " +
+          format_bytes(kGpuReserveBytes) +
+          " for context, workspaces and communication\n"
+          "             the bytes of tensors are checked against CPU runs; "
+          "on a GPU they are not verified yet\n";
+  if (machines.instance &&
+      !wheel_has_code_for(machines.instance->compute_capability)) {
+    text +=
+        "             LibTorch from PyPI has no code for compute "
+        "capability " +
+        capability_text(machines.instance->compute_capability) +
+        ": this plans, but does not run on it; it needs a LibTorch built "
+        "for it\n";
+  }
+  return text;
+}
+
+}  // namespace headroom

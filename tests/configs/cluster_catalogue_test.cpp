@@ -1,0 +1,50 @@
+#include "configs/cluster_catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr const char* kFamily =
+    "provider: AWS\ngpu: G\ngpu_memory: 1GiB\ncompute_capability: \"8.0\"\n"
+    "link: PCIe\n";
+
+TEST(ClusterCatalogue, KnowsRealInstances) {
+  const Instance& p4d = find_instance("p4d.24xlarge");
+  EXPECT_EQ(p4d.gpus, 8);
+  EXPECT_EQ(p4d.compute_capability, 80);
+  EXPECT_EQ(find_instance("p3.2xlarge").compute_capability, 70);
+  EXPECT_GE(instance_catalogue().size(), 40u);
+}
+
+TEST(ClusterCatalogue, AWrongNameGetsTheNearestRealOnes) {
+  EXPECT_THAT([] { find_instance("p2.2xlarge"); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("p2.2xlarge"), HasSubstr("p2.xlarge"))));
+  EXPECT_THAT([] { find_instance("p8"); },
+              ThrowsMessage<Error>(HasSubstr("p2.xlarge")));
+}
+
+TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
+  const auto refuses = [](const std::string& text, const std::string& what) {
+    EXPECT_THAT([&] { parse_instances(text, "x.yaml"); },
+                ThrowsMessage<Error>(HasSubstr(what)))
+        << text;
+  };
+  refuses(std::string(kFamily) + "colour: red\n", "x.yaml:6:1");
+  refuses(kFamily, "'instances' is missing");
+  refuses(std::string(kFamily) + "instances:\n  - {name: a, gpus: 0}\n",
+          "gpus is 0");
+  refuses(std::string(kFamily) + "instances:\n  - {name: a, gpu: 1}\n",
+          "x.yaml:7:");
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "configs/model_table.h"
+#include "coordinator/planner.h"
+#include "parallel/plan/activation_policies.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+RunConfig request(int64_t batch, int64_t limit) {
+  RunConfig config;
+  config.cfg = "yolov5s";
+  config.global_batch_size = batch;
+  config.memory_limit = limit;
+  return config;
+}
+
+PlanDecision decide(const RunConfig& config, int world_size = 1) {
+  return choose_plan(config, world_size,
+                     row_costs(load_model_table(config.cfg)));
+}
+
+int64_t bytes_of(const PlanDecision& decision) {
+  const auto& all = decision.plan->predicted_peak_bytes;
+  return *std::max_element(all.begin(), all.end());
+}
+
+TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
+  const PlanDecision decision = decide(request(16, 64 * kGiB));
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(decision.plan->micro_batch_size, 16);
+  EXPECT_EQ(activations_text(decision.plan->activation_policies), "keep");
+}
+
+TEST(FitMemory, TheLargestMultipleOfTheGroupIsTaken) {
+  RunConfig config = request(64, 4 * kGiB);
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(activations_text(decision.plan->activation_policies), "keep");
+  EXPECT_EQ(decision.plan->micro_batch_size, 16);
+  EXPECT_LE(bytes_of(decision), 4 * kGiB);
+}
+
+TEST(FitMemory, RowsAreRecomputedBeforeGroupsShrink) {
+  const PlanDecision decision = decide(request(64, 2 * kGiB));
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(activations_text(decision.plan->activation_policies), "recompute");
+  EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+  EXPECT_LE(bytes_of(decision), 2 * kGiB);
+}
+
+TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaid) {
+  const PlanDecision decision = decide(request(64, kGiB));
+  ASSERT_TRUE(decision.plan);
+  EXPECT_LT(decision.plan->batch_norm_group_size, 16);
+  EXPECT_THAT(decision.reason, HasSubstr("changes the mathematics"));
+  EXPECT_LE(bytes_of(decision), kGiB);
+}
+
+TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
+  RunConfig config = request(64, 2 * kGiB);
+  config.activations = "keep";
+  config.micro_batch_size = 64;
+  const PlanDecision decision = decide(config);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(decision.reason, HasSubstr("--memory-limit is 2 GiB"));
+  EXPECT_THAT(decision.remedy, HasSubstr("--processes "));
+  EXPECT_THAT(decision.remedy, HasSubstr("--img "));
+}
+
+TEST(FitMemory, NothingFitsInNothing) {
+  const PlanDecision decision = decide(request(64, 1 << 20), 2);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+}
+
+}  // namespace
+}  // namespace headroom
