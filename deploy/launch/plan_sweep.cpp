@@ -10,6 +10,7 @@
 #include "deploy/launch/text_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
 #include "proto/plan_json.h"
 
 namespace headroom {

@@ -16,7 +16,7 @@ constexpr int64_t kMatchesPerBox = 27;
 constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
 // The convolutions' scratch memory, votes, single values.
-constexpr int64_t kWorkspaceBytes = 1 << 20;
+constexpr int64_t kWorkspaceBytes = 2 << 20;
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
