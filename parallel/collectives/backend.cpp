@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "parallel/collectives/mpi_communicator.h"
+#include "parallel/collectives/shared_memory_communicator.h"
 
 namespace headroom {
 
@@ -12,7 +13,9 @@ std::unique_ptr<Communicator> make_communicator(
   // Before the group of one: under MPI each process of a job must take part.
   if (backend == Backend::kMpi) return make_mpi_communicator(rank, size);
   if (size == 1) return make_single_communicator();
-  return make_gloo_communicator(std::move(store), prefix, rank, size, options);
+  return share_memory(
+      make_gloo_communicator(std::move(store), prefix, rank, size, options),
+      options.timeout);
 }
 
 }  // namespace headroom

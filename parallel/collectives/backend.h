@@ -12,9 +12,10 @@
 namespace headroom {
 
 // The communicator of all ranks of a generation. kAuto is Gloo, also under
-// mpirun: MPI's fail-stop must be asked for. A group of one needs no backend.
-// Collective over all ranks; see the backends' headers for the arguments (MPI
-// uses neither store nor prefix) and errors.
+// mpirun: MPI's fail-stop must be asked for. With Gloo, ranks of one host sum
+// through memory that they share (shared_memory_communicator.h). A group of one
+// needs no backend. Collective over all ranks; see the backends' headers for
+// the arguments (MPI uses neither store nor prefix) and errors.
 std::unique_ptr<Communicator> make_communicator(
     Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,

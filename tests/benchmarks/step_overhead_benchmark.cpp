@@ -1,5 +1,5 @@
 // What splitting costs, step by step: two trainings alternate in one group of
-// two processes over Gloo, and each pair gives a ratio; the median counts.
+// two processes of one host, and each pair gives a ratio; the median counts.
 //
 //   data       data 2, gradients reduced while backward runs, over the same
 //              share without any communication: at most 1.06
@@ -28,7 +28,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
-#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "tests/support/folder_store.h"
 #include "tests/support/rank_training.h"
 
@@ -148,8 +148,8 @@ int rank_main(const Request& request, const std::filesystem::path& folder,
   at::set_num_threads(1);
   try {
     const auto store = std::make_shared<FolderStore>(folder);
-    const auto world =
-        make_gloo_communicator(store, "step_overhead", rank, kProcesses, {});
+    const auto world = make_communicator(Backend::kGloo, store, "step_overhead",
+                                         rank, kProcesses);
     return run(request, *world) ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());

@@ -16,6 +16,7 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/gloo_communicator.h"
 #include "parallel/collectives/local_communicator.h"
+#include "parallel/collectives/shared_memory_communicator.h"
 #include "tests/support/in_memory_store.h"
 
 namespace headroom {
@@ -33,8 +34,11 @@ Factory make_factory(int size, const RankOptions& options) {
   const auto store = std::make_shared<InMemoryStore>();
   GlooOptions gloo;
   gloo.timeout = options.operation_timeout;
-  return [store, size, gloo](int rank) {
-    return make_gloo_communicator(store, "run_ranks", rank, size, gloo);
+  const bool shares = options.backend == RankBackend::kSharedMemory;
+  return [store, size, gloo, shares](int rank) {
+    auto network = make_gloo_communicator(store, "run_ranks", rank, size, gloo);
+    return shares ? share_memory(std::move(network), gloo.timeout)
+                  : std::move(network);
   };
 }
 
@@ -56,6 +60,18 @@ std::exception_ptr choose(const std::vector<std::exception_ptr>& errors) {
 }
 
 }  // namespace
+
+std::string to_string(RankBackend backend) {
+  switch (backend) {
+    case RankBackend::kLocal:
+      return "local";
+    case RankBackend::kGloo:
+      return "gloo";
+    case RankBackend::kSharedMemory:
+      return "shared_memory";
+  }
+  return "";
+}
 
 void run_ranks(int size,
                const std::function<void(int rank, Communicator&)>& body,

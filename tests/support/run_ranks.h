@@ -11,12 +11,16 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "parallel/collectives/communicator.h"
 
 namespace headroom {
 
-enum class RankBackend { kLocal, kGloo };
+enum class RankBackend { kLocal, kGloo, kSharedMemory };
+
+// For the names of parameterised tests.
+std::string to_string(RankBackend backend);
 
 struct RankOptions {
   RankBackend backend = RankBackend::kLocal;

@@ -25,14 +25,14 @@ TEST_P(CollectivesTest, GivesTheRightResultOnEveryRank) {
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const RankBackend backend = std::get<0>(info.param);
-  return std::string(backend == RankBackend::kLocal ? "local" : "gloo") + "_" +
-         std::to_string(std::get<1>(info.param)) + "_" +
-         collective_checks()[std::get<2>(info.param)].name;
+  return to_string(backend) + "_" + std::to_string(std::get<1>(info.param)) +
+         "_" + collective_checks()[std::get<2>(info.param)].name;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, CollectivesTest,
-    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kGloo),
+    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kGloo,
+                                     RankBackend::kSharedMemory),
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);

@@ -192,11 +192,58 @@ TEST_P(FailureTest, ForeignTensorsAreRefusedBeforeAnythingIsSent) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, FailureTest,
                          testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo),
-                         [](const testing::TestParamInfo<RankBackend>& info) {
-                           return info.param == RankBackend::kLocal ? "local"
-                                                                    : "gloo";
+                                         RankBackend::kGloo,
+                                         RankBackend::kSharedMemory),
+                         [](const auto& info) {
+                           return to_string(info.param);
                          });
+
+TEST(SharedMemoryCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
+  RankOptions options;
+  options.backend = RankBackend::kSharedMemory;
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [](int rank, Communicator& ranks) {
+                     if (rank == 0) {
+                       ranks.barrier();
+                     } else {
+                       ranks.all_reduce(at::ones({3}));
+                     }
+                   },
+                   options),
+               CheckFailure);
+  EXPECT_THROW(run_ranks(
+                   3,
+                   [](int rank, Communicator& ranks) {
+                     ranks.all_reduce(at::ones({rank == 2 ? 4 : 3}));
+                   },
+                   options),
+               CheckFailure);
+}
+
+// The two ways to a peer fail together.
+TEST(SharedMemoryCommunicatorTest, AFailureEndsTheNetworkToo) {
+  RankOptions options;
+  options.backend = RankBackend::kSharedMemory;
+  EXPECT_THROW(run_ranks(
+                   3,
+                   [](int rank, Communicator& ranks) {
+                     ranks.barrier();
+                     if (rank == 0) throw std::runtime_error("rank 0 dies");
+                     const at::Tensor tensor = at::ones({10});
+                     if (rank == 1) {
+                       EXPECT_THROW(ranks.barrier(), CommunicationError);
+                       EXPECT_THROW(ranks.send(tensor, 2), CommunicationError);
+                     } else {
+                       const auto [what, taken] = communication_error_of(
+                           [&] { ranks.recv(tensor, 1); });
+                       EXPECT_LT(taken, seconds(5)) << what;
+                       EXPECT_THROW(ranks.barrier(), CommunicationError);
+                     }
+                   },
+                   options),
+               std::runtime_error);
+}
 
 TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
   EXPECT_THROW(run_ranks(2,

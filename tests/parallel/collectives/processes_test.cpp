@@ -1,4 +1,4 @@
-// Gloo between real processes, one of which may die.
+// Real processes, one of which may die.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 // The exit codes of `size` ranks, -SIGNAL for those that a signal ended; all
 // are killed after `limit`.
-std::vector<int> run_processes(int size, const std::string& mode,
-                               seconds limit) {
+std::vector<int> run_processes(const std::string& backend, int size,
+                               const std::string& mode, seconds limit) {
   std::string folder = testing::TempDir() + "ranks-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) {
     ADD_FAILURE() << "no folder " << folder;
@@ -31,8 +31,8 @@ std::vector<int> run_processes(int size, const std::string& mode,
   std::vector<pid_t> processes;
   for (int rank = 0; rank < size; ++rank) {
     std::vector<std::string> words = {
-        HEADROOM_RANK_PROCESS, "gloo", std::to_string(rank),
-        std::to_string(size),  folder, mode};
+        HEADROOM_RANK_PROCESS, backend, std::to_string(rank),
+        std::to_string(size),  folder,  mode};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -58,23 +58,30 @@ std::vector<int> run_processes(int size, const std::string& mode,
   return codes;
 }
 
-TEST(ProcessesTest, EveryCollectiveWorks) {
-  EXPECT_EQ(run_processes(2, "check", seconds(60)), (std::vector<int>{0, 0}));
-  EXPECT_EQ(run_processes(3, "check", seconds(60)),
+class ProcessesTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ProcessesTest, EveryCollectiveWorks) {
+  EXPECT_EQ(run_processes(GetParam(), 2, "check", seconds(60)),
+            (std::vector<int>{0, 0}));
+  EXPECT_EQ(run_processes(GetParam(), 3, "check", seconds(60)),
             (std::vector<int>{0, 0, 0}));
 }
 
-TEST(ProcessesTest, AKilledRankEndsTheOthersAtOnce) {
+TEST_P(ProcessesTest, AKilledRankEndsTheOthersAtOnce) {
   // Well below the 20 s of one operation.
-  EXPECT_EQ(run_processes(3, "die", seconds(15)),
+  EXPECT_EQ(run_processes(GetParam(), 3, "die", seconds(15)),
             (std::vector<int>{7, 7, -SIGKILL}));
 }
 
-TEST(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
+TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
   // The hanging one sleeps for a minute.
-  EXPECT_EQ(run_processes(3, "hang", seconds(20)),
+  EXPECT_EQ(run_processes(GetParam(), 3, "hang", seconds(20)),
             (std::vector<int>{7, 7, -SIGKILL}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,
+                         testing::Values("gloo", "shared_memory"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace headroom

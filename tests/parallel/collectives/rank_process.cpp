@@ -1,6 +1,7 @@
 // One rank as a process, for the tests of this folder:
 //
 //   rank_process gloo RANK SIZE FOLDER MODE     rendezvous through FOLDER
+//   rank_process shared_memory …                the same
 //   rank_process mpi MODE                       under mpirun
 //
 // MODE check runs every collective check; die and hang misbehave in the middle
@@ -81,7 +82,10 @@ void run(const std::vector<std::string>& arguments) {
   GlooOptions options;
   options.timeout = milliseconds(arguments.at(4) == "hang" ? 2000 : 20000);
   const auto ranks =
-      make_communicator(Backend::kGloo, store, "test", rank, size, options);
+      arguments.at(0) == "gloo"
+          ? make_gloo_communicator(store, "test", rank, size, options)
+          : make_communicator(Backend::kGloo, store, "test", rank, size,
+                              options);
   work(*ranks, arguments.at(4));
 }
 

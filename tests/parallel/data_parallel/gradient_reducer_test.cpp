@@ -334,10 +334,10 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
                          testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo),
-                         [](const testing::TestParamInfo<RankBackend>& info) {
-                           return info.param == RankBackend::kLocal ? "local"
-                                                                    : "gloo";
+                                         RankBackend::kGloo,
+                                         RankBackend::kSharedMemory),
+                         [](const auto& info) {
+                           return to_string(info.param);
                          });
 
 TEST(GradientReducerAloneTest, AGroupOfOneDoesNothing) {

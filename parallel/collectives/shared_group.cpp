@@ -1,0 +1,270 @@
+#include "parallel/collectives/shared_group.h"
+
+#include <ATen/ops/from_blob.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <type_traits>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/host_identity.h"
+
+namespace headroom {
+
+// At the start of every segment. Peers read it in their own mapping, so it
+// holds no pointers and only atomics that need no lock.
+struct SharedGroup::Shared {
+  // Of the segment's owner.
+  alignas(64) std::atomic<uint64_t> meetings;  // that it has come to
+  std::atomic<uint32_t> has_left;
+  Signature signatures[2];
+
+  // Of the group; used in rank 0's segment only.
+  alignas(64) std::atomic<uint32_t> activity;  // counts changes; the futex
+  std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> has_failed;
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kBookkeepingBytes = 4096;
+constexpr int kSpins = 1000;
+// Between two looks at whether the peers are still there.
+constexpr timespec kSleep{0, 5'000'000};
+
+constexpr size_t segment_bytes() {
+  return kBookkeepingBytes + 2 * SharedGroup::kPartBytes;
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Shared between processes, unlike std::atomic::wait.
+void futex_wait(std::atomic<uint32_t>& word, uint32_t seen) {
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &kSleep, nullptr, 0);
+}
+void futex_wake_all(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// What each rank tells the others, as numbers for a collective.
+struct Invitation {
+  int64_t host = 0;
+  int64_t is_ready = 0;
+  SegmentAddress address;
+};
+constexpr int64_t kInvitationNumbers = sizeof(Invitation) / sizeof(int64_t);
+
+std::vector<Invitation> exchange(Communicator& ranks, Invitation mine) {
+  std::vector<Invitation> all(static_cast<size_t>(ranks.size()));
+  ranks.all_gather(
+      at::from_blob(all.data(), {ranks.size() * kInvitationNumbers}, at::kLong),
+      at::from_blob(&mine, {kInvitationNumbers}, at::kLong));
+  return all;
+}
+
+bool all_agree(Communicator& ranks, bool here) {
+  int64_t refusals = here ? 0 : 1;
+  ranks.all_reduce(at::from_blob(&refusals, {1}, at::kLong));
+  return refusals == 0;
+}
+
+int watch_process(int64_t process) {
+  const long descriptor = syscall(SYS_pidfd_open, process, 0);
+  if (descriptor < 0) {
+    throw Error("shared_memory",
+                "cannot watch process " + std::to_string(process) + ": " +
+                    std::strerror(errno),
+                "ranks of this host exchange over the network instead");
+  }
+  return static_cast<int>(descriptor);
+}
+
+}  // namespace
+
+SharedGroup::Shared& SharedGroup::Member::shared() const {
+  return *std::launder(reinterpret_cast<Shared*>(segment.data()));
+}
+
+std::unique_ptr<SharedGroup> SharedGroup::connect(
+    Communicator& ranks, std::chrono::milliseconds timeout,
+    std::string& reason) {
+  static_assert(sizeof(Shared) <= kBookkeepingBytes);
+  static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+                std::atomic<uint32_t>::is_always_lock_free);
+  std::unique_ptr<SharedGroup> group(new SharedGroup(ranks.rank(), timeout));
+  std::optional<SharedSegment> own;
+  Invitation mine{host_identity(), 0, {}};
+  reason.clear();
+  try {
+    own = SharedSegment::create(segment_bytes());
+    new (own->data()) Shared{};
+    mine.is_ready = 1;
+    mine.address = own->address();
+  } catch (const Error& error) {
+    reason = error.text();
+  }
+  const std::vector<Invitation> all = exchange(ranks, mine);
+  bool can = true;
+  for (const Invitation& one : all) {
+    if (one.host != mine.host) {
+      reason = "the ranks are on several hosts";
+    } else if (one.is_ready == 0 && reason.empty()) {
+      reason = "a peer has none to share";
+    }
+    can &= one.host == mine.host && one.is_ready != 0;
+  }
+  if (!can) return nullptr;  // all ranks see the same
+
+  try {
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const SegmentAddress& address = all[static_cast<size_t>(rank)].address;
+      if (rank == ranks.rank()) {
+        group->members_.push_back({std::move(*own), -1});
+        continue;
+      }
+      // Watched before it is opened: whoever then has the token is the peer.
+      const int watched =
+          address.process == getpid() ? -1 : watch_process(address.process);
+      group->members_.push_back(
+          {SharedSegment::open(address, segment_bytes()), watched});
+    }
+  } catch (const Error& error) {
+    reason = error.text();
+    can = false;
+  }
+  if (!all_agree(ranks, can)) {
+    if (reason.empty()) reason = "a peer cannot";
+    return nullptr;
+  }
+  for (const Member& member : group->members_) {
+    std::byte* const parts = member.segment.data() + kBookkeepingBytes;
+    group->parts_[0].push_back(parts);
+    group->parts_[1].push_back(parts + kPartBytes);
+  }
+  return group;
+}
+
+SharedGroup::~SharedGroup() {
+  for (const Member& member : members_) {
+    if (member.process_descriptor >= 0) close(member.process_descriptor);
+  }
+  if (parts_[0].empty()) return;  // was never connected
+  members_[rank_].shared().has_left.store(1);
+  announce();
+}
+
+void SharedGroup::announce() {
+  Shared& group = members_[0].shared();
+  group.activity.fetch_add(1);
+  if (group.sleepers.load() > 0) futex_wake_all(group.activity);
+}
+
+int SharedGroup::missing() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (members_[rank].shared().meetings.load(std::memory_order_acquire) <
+        meetings_) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
+const std::vector<std::byte*>& SharedGroup::begin(const Signature& signature) {
+  side_ = 1 - side_;
+  members_[rank_].shared().signatures[side_] = signature;
+  checked_ = false;
+  return parts_[side_];
+}
+
+void SharedGroup::meet(const char* operation) {
+  throw_if_failed(operation);
+  ++meetings_;
+  members_[rank_].shared().meetings.store(meetings_);
+  announce();
+  for (int spin = 0; spin < kSpins && missing() >= 0; ++spin) pause_briefly();
+  Shared& group = members_[0].shared();
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  for (;;) {
+    const uint32_t seen = group.activity.load();
+    const int member = missing();
+    if (member < 0) break;
+    if (group.has_failed.load() != 0) fail(operation, "a peer has given up");
+    throw_if_gone(member, operation);
+    if (Clock::now() > deadline) {
+      fail(operation, "rank " + std::to_string(member) +
+                          " is not there after " +
+                          std::to_string(timeout_.count()) + " ms");
+    }
+    sleep(seen);
+  }
+  if (!checked_) check_signatures(operation);
+}
+
+void SharedGroup::sleep(uint32_t seen) {
+  Shared& group = members_[0].shared();
+  group.sleepers.fetch_add(1);
+  futex_wait(group.activity, seen);
+  group.sleepers.fetch_sub(1);
+}
+
+void SharedGroup::throw_if_gone(int member, const char* operation) {
+  const Shared& peer = members_[member].shared();
+  const int watched = members_[member].process_descriptor;
+  pollfd ended{watched, POLLIN, 0};
+  const bool is_dead = watched >= 0 && poll(&ended, 1, 0) > 0;
+  if (!is_dead && peer.has_left.load() == 0) return;
+  // It may have come to this meeting before it went.
+  if (peer.meetings.load() >= meetings_) return;
+  fail(operation, "rank " + std::to_string(member) +
+                      (is_dead ? " has ended" : " has left"));
+}
+
+void SharedGroup::check_signatures(const char* operation) {
+  checked_ = true;
+  const Signature& mine = members_[rank_].shared().signatures[side_];
+  for (int rank = 0; rank < size(); ++rank) {
+    const Signature& other = members_[rank].shared().signatures[side_];
+    if (other.operation == mine.operation && other.elements == mine.elements) {
+      continue;
+    }
+    give_up("ranks disagree");
+    HEADROOM_CHECK(
+        false, std::string(operation) + " of " + std::to_string(mine.elements) +
+                   " elements, but rank " + std::to_string(rank) +
+                   " is in operation " + std::to_string(other.operation) +
+                   " of " + std::to_string(other.elements));
+  }
+}
+
+void SharedGroup::give_up(const std::string& reason) {
+  if (failure_.empty()) failure_ = reason;
+  members_[0].shared().has_failed.store(1);
+  announce();
+}
+
+void SharedGroup::throw_if_failed(const char* operation) const {
+  if (failure_.empty()) return;
+  throw CommunicationError("rank " + std::to_string(rank_) + " of " +
+                           std::to_string(size()) + ", " + operation + ": " +
+                           failure_);
+}
+
+void SharedGroup::fail(const char* operation, const std::string& reason) {
+  give_up(reason);
+  throw_if_failed(operation);
+  __builtin_unreachable();
+}
+
+}  // namespace headroom

@@ -1,0 +1,94 @@
+// SharedGroup: ranks of one host that pass data through memory they share, step
+// by step.
+//
+//   Turn turn = group.begin(signature);   my part of turn.parts[rank]
+//   turn.meet();                          now everybody's parts can be read
+//
+// Each rank owns a segment with a few words of bookkeeping and two buffers, and
+// maps those of all others. Turns alternate between the buffers, and each has
+// at least one meeting: so who begins a turn knows that nobody reads any more
+// what lay there two turns ago.
+//
+// Waiting spins for some microseconds, then sleeps on a futex.
+//
+// Ownership: owns this rank's segment and the mappings of its peers'.
+// Destroying it is how a rank leaves: peers that wait for it fail. Threads: one
+// thread per rank. Errors: CommunicationError when a peer has left, died (any
+// signal: its process is watched through a pidfd), given up, or is not there
+// within the time limit; the group is unusable from then on, for all ranks.
+// CheckFailure when ranks begin turns of different signatures.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/collectives/shared_segment.h"
+
+namespace headroom {
+
+class SharedGroup {
+ public:
+  // Of each rank's part of a turn.
+  static constexpr int64_t kPartBytes = 512 << 10;
+
+  // What a turn does; the same on all ranks.
+  struct Signature {
+    int64_t operation = 0;
+    int64_t elements = 0;
+  };
+
+  // The group of the ranks of `ranks`, or none with the reason where they
+  // cannot share memory. Collective; the same answer on all ranks.
+  static std::unique_ptr<SharedGroup> connect(Communicator& ranks,
+                                              std::chrono::milliseconds timeout,
+                                              std::string& reason);
+  ~SharedGroup();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+
+  // The next turn's buffers, kPartBytes each, by rank.
+  const std::vector<std::byte*>& begin(const Signature& signature);
+  // Returns when all ranks have come to this point of the turn.
+  void meet(const char* operation);
+
+  // Peers that wait, or will, fail too.
+  void give_up(const std::string& reason);
+  void throw_if_failed(const char* operation) const;
+
+ private:
+  struct Shared;  // the words at the start of a segment
+  struct Member {
+    SharedSegment segment;
+    int process_descriptor = -1;  // readable when the process is gone
+    Shared& shared() const;
+  };
+
+  SharedGroup(int rank, std::chrono::milliseconds timeout)
+      : rank_(rank), timeout_(timeout) {}
+
+  void announce();
+  // The rank that has not come yet, or -1.
+  int missing() const;
+  void sleep(uint32_t seen);
+  void throw_if_gone(int member, const char* operation);
+  void check_signatures(const char* operation);
+  [[noreturn]] void fail(const char* operation, const std::string& reason);
+
+  const int rank_;
+  const std::chrono::milliseconds timeout_;
+  std::vector<Member> members_;       // by rank
+  std::vector<std::byte*> parts_[2];  // by rank
+  int side_ = 0;
+  bool checked_ = true;  // the turn's signatures
+  uint64_t meetings_ = 0;
+  std::string failure_;
+};
+
+}  // namespace headroom
