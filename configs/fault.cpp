@@ -1,5 +1,6 @@
 #include "configs/fault.h"
 
+#include <array>
 #include <charconv>
 #include <map>
 #include <sstream>
@@ -8,6 +9,18 @@
 
 namespace headroom {
 namespace {
+
+struct PhaseName {
+  Fault::Phase phase;
+  const char* name;
+};
+constexpr std::array kPhases = {
+    PhaseName{Fault::Phase::kStep, "step"},
+    PhaseName{Fault::Phase::kVote, "vote"},
+    PhaseName{Fault::Phase::kCommit, "commit"},
+    PhaseName{Fault::Phase::kLoader, "loader"},
+    PhaseName{Fault::Phase::kValidation, "validation"},
+    PhaseName{Fault::Phase::kCheckpoint, "checkpoint"}};
 
 [[noreturn]] void refuse(const std::string& part, const std::string& why) {
   throw Error("config", "--inject " + part + ": " + why,
@@ -24,55 +37,78 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-std::map<std::string, int64_t> read_arguments(const std::string& part,
-                                              const std::string& text) {
-  std::map<std::string, int64_t> arguments;
+std::map<std::string, std::string> read_arguments(const std::string& part,
+                                                  const std::string& text) {
+  std::map<std::string, std::string> arguments;
   for (const std::string& argument : split(text, ',')) {
     const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const std::string value =
-        equals == std::string::npos ? "" : argument.substr(equals + 1);
-    int64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() ||
-        number < 0) {
+    if (equals == std::string::npos || equals + 1 == argument.size()) {
       refuse(part, "'" + argument + "' is not NAME=NUMBER");
     }
-    if (!arguments.emplace(name, number).second) {
+    const std::string name = argument.substr(0, equals);
+    if (!arguments.emplace(name, argument.substr(equals + 1)).second) {
       refuse(part, name + " is given twice");
     }
   }
   return arguments;
 }
 
+int64_t number_of(const std::string& part, const std::string& name,
+                  const std::string& value) {
+  int64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() ||
+      number < 0) {
+    refuse(part, "'" + name + "=" + value + "' is not NAME=NUMBER");
+  }
+  return number;
+}
+
+Fault::Phase phase_of(const std::string& part, const std::string& value) {
+  for (const PhaseName& entry : kPhases) {
+    if (value == entry.name) return entry.phase;
+  }
+  refuse(part, "there is no phase '" + value + "'");
+}
+
+Fault::Kind kind_of(const std::string& part, const std::string& kind) {
+  if (kind == "oom") return Fault::Kind::kOutOfMemory;
+  if (kind == "nan") return Fault::Kind::kNotANumber;
+  if (kind == "ballast") return Fault::Kind::kBallast;
+  if (kind == "kill" || kind == "hang" || kind == "disk_full") {
+    refuse(part, kind + " is not in this version");
+  }
+  refuse(part, "there is no fault '" + kind + "'");
+}
+
 Fault read_fault(const std::string& part) {
   const size_t at = part.find('@');
   const std::string kind = part.substr(0, at);
   Fault fault;
-  if (kind == "oom") {
-    fault.kind = Fault::Kind::kOutOfMemory;
-  } else if (kind == "nan") {
-    fault.kind = Fault::Kind::kNotANumber;
-  } else if (kind == "kill" || kind == "hang" || kind == "disk_full") {
-    refuse(part, kind + " is not in this version");
-  } else {
-    refuse(part, "there is no fault '" + kind + "'");
-  }
+  fault.kind = kind_of(part, kind);
   const bool is_oom = fault.kind == Fault::Kind::kOutOfMemory;
+  const bool is_ballast = fault.kind == Fault::Kind::kBallast;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
+    if (name == "phase" && is_oom) {
+      fault.phase = phase_of(part, value);
+      continue;
+    }
+    const int64_t number = number_of(part, name, value);
     if (name == "rank") {
-      fault.rank = static_cast<int>(value);
+      fault.rank = static_cast<int>(number);
     } else if (name == "step") {
-      fault.step = value;
-    } else if (name == "allocation" && is_oom && value > 0) {
-      fault.allocation = value;
+      fault.step = number;
+    } else if (name == "allocation" && is_oom && number > 0) {
+      fault.allocation = number;
+    } else if (name == "bytes" && is_ballast && number > 0) {
+      fault.bytes = number;
     } else {
-      refuse(part, name + "=" + std::to_string(value) + " does not belong to " +
-                       kind);
+      refuse(part, name + "=" + value + " does not belong to " + kind);
     }
   }
+  if (is_ballast && fault.bytes == 0) refuse(part, "bytes are missing");
   return fault;
 }
 
@@ -89,8 +125,22 @@ std::vector<Fault> parse_faults(const std::string& text) {
 std::string to_string(const Fault& fault) {
   const std::string place = "@rank=" + std::to_string(fault.rank) +
                             ",step=" + std::to_string(fault.step);
-  if (fault.kind == Fault::Kind::kNotANumber) return "nan" + place;
-  return "oom" + place + ",allocation=" + std::to_string(fault.allocation);
+  switch (fault.kind) {
+    case Fault::Kind::kNotANumber:
+      return "nan" + place;
+    case Fault::Kind::kBallast:
+      return "ballast" + place + ",bytes=" + std::to_string(fault.bytes);
+    case Fault::Kind::kOutOfMemory:
+      break;
+  }
+  std::string text =
+      "oom" + place + ",allocation=" + std::to_string(fault.allocation);
+  for (const PhaseName& entry : kPhases) {
+    if (entry.phase == fault.phase && fault.phase != Fault::Phase::kStep) {
+      text += std::string(",phase=") + entry.name;
+    }
+  }
+  return text;
 }
 
 }  // namespace headroom

@@ -4,7 +4,17 @@
 //   oom@rank=1,step=7,allocation=40   the 40th allocation of that step's
 //                                     attempt throws, as does the real
 //                                     allocator
+//   oom@rank=0,step=4,allocation=2,phase=validation
+//                                     the same, counted from the start of
+//                                     something else that this rank does:
+//     vote, commit            of that step: neither allocates, so there such a
+//                             fault reports that it was not reached
+//     loader                  where that step's targets are assigned
+//     validation, checkpoint  after that many committed steps
 //   nan@rank=0,step=4                 that step's gradient is not finite
+//   ballast@rank=0,step=5,bytes=8388608
+//                                     so much is allocated before that step and
+//                                     held to the end of the run
 //
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.
@@ -19,11 +29,14 @@
 namespace headroom {
 
 struct Fault {
-  enum class Kind { kOutOfMemory, kNotANumber };
+  enum class Kind { kOutOfMemory, kNotANumber, kBallast };
+  enum class Phase { kStep, kVote, kCommit, kLoader, kValidation, kCheckpoint };
   Kind kind = Kind::kOutOfMemory;
   int rank = 0;
   int64_t step = 0;
-  int64_t allocation = 1;  // counted from the attempt's first
+  int64_t allocation = 1;  // counted from the phase's first
+  Phase phase = Phase::kStep;
+  int64_t bytes = 0;  // of a ballast
   bool operator==(const Fault&) const = default;
 };
 

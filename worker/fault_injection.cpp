@@ -1,10 +1,19 @@
 #include "worker/fault_injection.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 
 namespace headroom {
+
+std::string describe(const FaultReport& report) {
+  if (report.fired) return report.what;
+  return report.what + ": not reached, " + std::to_string(report.allocations) +
+         " allocations";
+}
 
 FaultInjection::FaultInjection(std::vector<Fault> faults, int rank) {
   for (Fault& fault : faults) {
@@ -12,30 +21,50 @@ FaultInjection::FaultInjection(std::vector<Fault> faults, int rank) {
   }
 }
 
-void FaultInjection::begin_attempt(int64_t step) {
-  for (armed_ = 0; armed_ < faults_.size(); ++armed_) {
-    if (faults_[armed_].step != step) continue;
-    is_armed_ = true;
-    if (faults_[armed_].kind == Fault::Kind::kOutOfMemory) {
-      CountingAllocator::instance().fail_allocation(faults_[armed_].allocation);
+std::optional<Fault>& FaultInjection::armed() {
+  thread_local std::optional<Fault> fault;
+  return fault;
+}
+
+void FaultInjection::begin(Fault::Phase phase, int64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto next = std::ranges::find_if(faults_, [&](const Fault& fault) {
+      return fault.phase == phase && fault.step == step;
+    });
+    if (next == faults_.end()) return;
+    armed() = *next;
+    faults_.erase(next);
+  }
+  if (armed()->kind == Fault::Kind::kOutOfMemory) {
+    CountingAllocator::fail_allocation(armed()->allocation);
+  } else if (armed()->kind == Fault::Kind::kBallast) {
+    try {
+      ballasts_.push_back(CountingAllocator::instance().allocate(
+          static_cast<size_t>(armed()->bytes)));
+    } catch (const c10::OutOfMemoryError&) {
+      armed()->bytes = 0;  // there is no room for it: reported as not reached
     }
-    return;
   }
 }
 
-std::string FaultInjection::end_attempt() {
-  if (!std::exchange(is_armed_, false)) return "";
-  CountingAllocator& allocator = CountingAllocator::instance();
-  const bool is_pending = faults_[armed_].kind == Fault::Kind::kOutOfMemory &&
-                          allocator.is_failure_pending();
-  allocator.fail_allocation(0);
-  const std::string what = is_pending ? "" : to_string(faults_[armed_]);
-  faults_.erase(faults_.begin() + static_cast<std::ptrdiff_t>(armed_));
-  return what;
+std::optional<FaultReport> FaultInjection::end() {
+  const std::optional<Fault> fault = std::exchange(armed(), std::nullopt);
+  if (!fault) return std::nullopt;
+  FaultReport report{to_string(*fault), true, 0};
+  if (fault->kind == Fault::Kind::kOutOfMemory) {
+    const int64_t left = CountingAllocator::pending_failure();
+    CountingAllocator::fail_allocation(0);
+    report.fired = left == 0;
+    report.allocations = fault->allocation - left;
+  } else if (fault->kind == Fault::Kind::kBallast) {
+    report.fired = fault->bytes > 0;
+  }
+  return report;
 }
 
 bool FaultInjection::is_not_a_number() const {
-  return is_armed_ && faults_[armed_].kind == Fault::Kind::kNotANumber;
+  return armed() && armed()->kind == Fault::Kind::kNotANumber;
 }
 
 }  // namespace headroom

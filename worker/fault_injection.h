@@ -1,10 +1,18 @@
 // FaultInjection: sets off the faults that --inject names, on this rank, each
 // once.
 //
-// Ownership: a value. Threads: the thread that runs the step.
+//   begin(phase, step);  what the phase does;  end()
+//
+// Ownership: holds ballasts until its end.
+// Threads: any; what begin() arms is the calling thread's, and end() is called
+// there too. One thread at a time in a phase.
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,22 +20,34 @@
 
 namespace headroom {
 
+// A fault that was armed.
+struct FaultReport {
+  std::string what;  // as --inject names it
+  bool fired = false;
+  int64_t allocations = 0;  // counted for it: of the phase, where not fired
+};
+
+// "oom@…", "oom@…: not reached, 7 allocations".
+std::string describe(const FaultReport& report);
+
 class FaultInjection {
  public:
   FaultInjection(std::vector<Fault> faults, int rank);
 
-  // Arms what comes next in this step.
-  void begin_attempt(int64_t step);
-  // Disarms. Returns the fault that went off, in words; "" if none did.
-  std::string end_attempt();
+  // Arms the first fault of this phase and step that has not been armed yet.
+  // Allocates a ballast, if it fits.
+  void begin(Fault::Phase phase, int64_t step);
+  // Disarms.
+  std::optional<FaultReport> end();
 
   // Whether the attempt's loss is to be taken for one that is not finite.
   bool is_not_a_number() const;
 
  private:
-  std::vector<Fault> faults_;  // of this rank, that have not gone off
-  bool is_armed_ = false;
-  std::size_t armed_ = 0;
+  std::mutex mutex_;           // guards faults_
+  std::vector<Fault> faults_;  // of this rank, that have not been armed
+  static std::optional<Fault>& armed();  // by the calling thread
+  std::vector<c10::DataPtr> ballasts_;
 };
 
 }  // namespace headroom

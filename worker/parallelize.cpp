@@ -1,5 +1,7 @@
 #include "worker/parallelize.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -38,8 +40,60 @@ StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
       .at(static_cast<size_t>(stage));
 }
 
-std::vector<std::unique_ptr<RowRunner>> activation_rungs(
-    const Plan& plan, int64_t num_rows, int64_t host_memory_limit) {
+namespace {
+
+// An offload file without room is memory that ran out: the step is completed
+// and the ladder goes on.
+class WithinRoom final : public RowRunner {
+ public:
+  explicit WithinRoom(ActivationRunner::Options options)
+      : inner_(std::move(options)) {}
+
+  std::vector<at::Tensor> run(int64_t index, Row& row,
+                              const std::vector<at::Tensor>& inputs,
+                              const StepContext& context) override {
+    try {
+      return inner_.run(index, row, inputs, context);
+    } catch (const Error& error) {
+      if (error.tag() != "offload") throw;
+      C10_THROW_ERROR(OutOfMemoryError, error.what());
+    }
+  }
+
+ private:
+  ActivationRunner inner_;
+};
+
+// A rung of the ladder: rows whose policy is one of `from` take `to`.
+struct LeanerPolicy {
+  ActivationPolicy to;
+  std::vector<ActivationPolicy> from;
+  const char* name;
+  const char* why_skipped;
+};
+
+const std::vector<LeanerPolicy>& leaner_policies() {
+  using Policy = ActivationPolicy;
+  static const std::vector<LeanerPolicy> policies = {
+      {Policy::kLean,
+       {Policy::kKeep},
+       "rows are lean",
+       "lean is skipped: no row keeps more"},
+      {Policy::kRecompute,
+       {Policy::kKeep, Policy::kLean},
+       "rows are recomputed",
+       "recompute is skipped: no row keeps more"},
+      {Policy::kOffload,
+       {Policy::kKeep, Policy::kLean, Policy::kRecompute},
+       "rows are offloaded",
+       "offload is skipped: all rows are"}};
+  return policies;
+}
+
+}  // namespace
+
+ActivationRungs activation_rungs(const Plan& plan, int64_t num_rows,
+                                 int64_t host_memory_limit) {
   ActivationRunner::Options options;
   options.policies = plan.activation_policies;
   if (options.policies.empty()) {
@@ -55,21 +109,25 @@ std::vector<std::unique_ptr<RowRunner>> activation_rungs(
   }
   options.rows_join = plan.zero_stage < 3;
   options.host_memory_limit = host_memory_limit;
-  const auto count = [&options](ActivationPolicy policy) {
-    return std::ranges::count(options.policies, policy);
-  };
-  std::vector<std::unique_ptr<RowRunner>> rungs;
-  if (count(ActivationPolicy::kKeep) == num_rows) {
-    rungs.push_back(nullptr);
-  } else {
-    rungs.push_back(std::make_unique<ActivationRunner>(options));
-  }
-  if (count(ActivationPolicy::kKeep) + count(ActivationPolicy::kLean) > 0) {
+  ActivationRungs rungs;
+  const bool all_keep =
+      std::ranges::count(options.policies, ActivationPolicy::kKeep) == num_rows;
+  rungs.runners.push_back(all_keep ? nullptr
+                                   : std::make_unique<WithinRoom>(options));
+  rungs.names.push_back("the plan's policies");
+  for (const LeanerPolicy& leaner : leaner_policies()) {
+    bool changes = false;
     for (ActivationPolicy& policy : options.policies) {
-      if (policy != ActivationPolicy::kOffload)
-        policy = ActivationPolicy::kRecompute;
+      if (std::ranges::find(leaner.from, policy) == leaner.from.end()) continue;
+      policy = leaner.to;
+      changes = true;
     }
-    rungs.push_back(std::make_unique<ActivationRunner>(std::move(options)));
+    if (!changes) {
+      rungs.skipped.push_back(leaner.why_skipped);
+      continue;
+    }
+    rungs.runners.push_back(std::make_unique<WithinRoom>(options));
+    rungs.names.push_back(leaner.name);
   }
   return rungs;
 }

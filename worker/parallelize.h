@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/pipeline/skip_routes.h"
@@ -30,9 +31,15 @@ StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
                             int stage);
 
 // How the model's rows run under the plan's activation policies, and under
-// leaner ones where memory turns out to be short; null: they are called.
+// leaner ones where memory turns out to be short (memory_ladder.h).
+struct ActivationRungs {
+  std::vector<std::unique_ptr<RowRunner>> runners;  // null: rows are called
+  std::vector<std::string> names;                   // of the same
+  std::vector<std::string> skipped;  // that change nothing, with the reason
+};
+
 // `host_memory_limit` in bytes bounds what is offloaded; 0 does not.
-std::vector<std::unique_ptr<RowRunner>> activation_rungs(
-    const Plan& plan, int64_t num_rows, int64_t host_memory_limit);
+ActivationRungs activation_rungs(const Plan& plan, int64_t num_rows,
+                                 int64_t host_memory_limit);
 
 }  // namespace headroom

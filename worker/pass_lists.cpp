@@ -1,11 +1,56 @@
 #include "worker/pass_lists.h"
 
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "worker/model/row_runner.h"
 
 namespace headroom {
 namespace {
 
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 constexpr int64_t kSamples = 2;
+
+// The identity; its backward comes before that of the row behind it.
+struct RowBegins : torch::autograd::Function<RowBegins> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
+                            ExchangeRecorder* recorder, int64_t row) {
+    context->saved_data["recorder"] = reinterpret_cast<int64_t>(recorder);
+    context->saved_data["row"] = row;
+    return output;
+  }
+  static variable_list backward(AutogradContext* context,
+                                variable_list& gradients) {
+    reinterpret_cast<ExchangeRecorder*>(context->saved_data["recorder"].toInt())
+        ->set_row(context->saved_data["row"].toInt());
+    return {std::move(gradients[0]), at::Tensor(), at::Tensor()};
+  }
+};
+
+// Tells the recorder which row runs, forward and backward.
+class RowNotes final : public RowRunner {
+ public:
+  explicit RowNotes(ExchangeRecorder& recorder) : recorder_(recorder) {}
+
+  std::vector<at::Tensor> run(int64_t index, Row& row,
+                              const std::vector<at::Tensor>& inputs,
+                              const StepContext& context) override {
+    recorder_.set_row(index);
+    std::vector<at::Tensor> outputs = row.forward(inputs, context);
+    for (at::Tensor& output : outputs) {
+      if (output.requires_grad())
+        output = RowBegins::apply(output, &recorder_, index);
+    }
+    return outputs;
+  }
+
+ private:
+  ExchangeRecorder& recorder_;
+};
 
 // The maps that cross the borders of the kept rows.
 struct Border {
@@ -53,7 +98,9 @@ PassLists record_pass_lists(const ModelTable& table, int64_t num_classes,
   graph.keep_rows(rows);
 
   ExchangeRecorder recorder;
+  RowNotes notes(recorder);
   StepContext context;
+  context.runner = &notes;
   context.training = true;
   context.groups = {{0, kSamples, kSamples, true}};
   context.exchange = &recorder;

@@ -90,8 +90,15 @@ void RankContext::begin_pass(Instruction::Kind kind, SampleRange micro_batch) {
   exchange_->begin(forward ? lists_->forward : lists_->backward, size);
 }
 
-void RankContext::complete_pass() {
-  if (exchange_) exchange_->complete();
+std::vector<int64_t> RankContext::exchange_rows(Instruction::Kind kind) const {
+  HEADROOM_CHECK(lists_ != nullptr, "a training pass without its list");
+  std::vector<int64_t> rows;
+  for (const ExchangeStep& step : kind == Instruction::Kind::kForward
+                                      ? lists_->forward
+                                      : lists_->backward) {
+    rows.push_back(step.row);
+  }
+  return rows;
 }
 
 RowWindow RankContext::window(int64_t local_rows) const {

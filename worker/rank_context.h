@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/communicator_exchange.h"
@@ -50,19 +51,20 @@ class RankContext {
                        const at::Tensor& batch_norm_sums);
   StepContext evaluation();
 
-  // Around each forward and backward of a training step: what the pass
-  // exchanges is known from its list, and complete_pass() takes part in the
-  // rest of it after a failure.
+  // Before each forward and backward of a training step: what the pass
+  // exchanges is known from its list, so that a failed rank can take part in
+  // the rest of it.
   void begin_pass(Instruction::Kind kind, SampleRange micro_batch);
-  void complete_pass();
+  // Of a training pass; null where it waits for no peer.
+  CompletableExchange* exchange() { return exchange_ ? &*exchange_ : nullptr; }
+  // The row of each of a pass's exchanges.
+  std::vector<int64_t> exchange_rows(Instruction::Kind kind) const;
 
   // Batch-norm groups of the whole batch.
   int64_t num_groups() const;
   // Where `local_rows` rows of a map lie in the whole map.
   RowWindow window(int64_t local_rows) const;
   bool images_are_split() const { return halo_.has_value(); }
-  // Do passes of this batch wait for peers: for halo rows or statistics?
-  bool exchanges() const { return exchange_.has_value(); }
 
  private:
   const BatchCut cut_;

@@ -1,14 +1,30 @@
 #include "worker/stage_step.h"
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/ones.h>
+
 #include <cmath>
 #include <utility>
 
+#include "worker/data/micro_batch_targets.h"
 #include "worker/network_input.h"
+#include "worker/pass_completion.h"
 #include "worker/stage_rows.h"
 
 namespace headroom {
 
 using Kind = Instruction::Kind;
+
+namespace {
+
+// After an exception autograd's queue keeps nodes, and what they saved, until
+// the thread's next backward.
+void release_failed_graph() {
+  const at::Tensor leaf = at::ones({1}).requires_grad_();
+  leaf.add(0).backward();
+}
+
+}  // namespace
 
 StageStep::StageStep(const Parts& parts) : parts_(parts) {
   parts_.context.set_batch(parts_.batch.global_size, parts_.batch.image_height,
@@ -37,10 +53,19 @@ at::Tensor StageStep::images_of(const SampleRange& part) const {
       parts_.state.scalar_type());
 }
 
+// The batch brings the targets of its own micro-batches.
+std::vector<LevelTargets> StageStep::targets_of(int64_t micro_batch) const {
+  const Batch& batch = parts_.batch;
+  if (parts_.micro_batches == batch.micro_batches) {
+    return batch.targets[static_cast<size_t>(micro_batch)];
+  }
+  return parts_.assign(labels_of(batch, samples_of(micro_batch)),
+                       batch.image_height, batch.image_width);
+}
+
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads) {
-  std::vector<LevelTargets> targets =
-      parts_.batch.targets[static_cast<size_t>(micro_batch)];
+  std::vector<LevelTargets> targets = targets_of(micro_batch);
   GlobalCounts counts = parts_.counts;
   if (parts_.context.images_are_split()) {
     for (size_t level = 0; level < heads.size(); ++level) {
@@ -63,10 +88,8 @@ bool StageStep::is_finite() const {
          std::isfinite(items_[2]);
 }
 
-bool StageStep::can_complete() const {
-  return !parts_.context.exchanges() ||
-         parts_.state.gradients().sharded() == nullptr ||
-         parts_.mesh.data->size() == 1;
+std::string StageStep::phase() const {
+  return begun_ && begun_->kind == Kind::kBackward ? "backward" : "forward";
 }
 
 std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
@@ -80,23 +103,36 @@ void StageStep::before_backward(int64_t micro_batch, bool) {
 
 void StageStep::begin_pass(const Instruction& instruction) {
   StepGradients& gradients = parts_.state.gradients();
-  begun_ = instruction;
+  // May run out of memory: then the pass has not begun.
   parts_.context.begin_pass(instruction.kind,
                             samples_of(instruction.micro_batch));
+  begun_ = instruction;
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();
   } else {
     gradients.begin_micro_batch(
         instruction.micro_batch + 1 ==
-        static_cast<int64_t>(parts_.batch.micro_batches.size()));
+        static_cast<int64_t>(parts_.micro_batches.size()));
   }
 }
 
 void StageStep::complete(const Instruction& instruction) {
-  if (!can_complete()) return;
+  // First of all: completing needs a little of what the failure holds.
+  if (!std::exchange(has_failed_, true)) release_failed_graph();
   if (begun_ != instruction) begin_pass(instruction);
-  parts_.context.complete_pass();
-  parts_.state.gradients().complete_pass();
+  CompletableExchange* const exchange = parts_.context.exchange();
+  StepGradients& gradients = parts_.state.gradients();
+  if (exchange != nullptr && gradients.sharded() != nullptr) {
+    ShardedRows& rows = *gradients.sharded();
+    complete_merged(
+        merged_pass(instruction.kind,
+                    parts_.context.exchange_rows(instruction.kind),
+                    rows.cursor().list(), gradients.collective_rows()),
+        *exchange, rows);
+  } else if (exchange != nullptr) {
+    exchange->complete();
+  }
+  gradients.complete_pass();
 }
 
 }  // namespace headroom

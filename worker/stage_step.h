@@ -17,6 +17,7 @@
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/pipeline/stage_work.h"
 #include "worker/data/batch.h"
+#include "worker/data/loader_options.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/rank_context.h"
 #include "worker/training_state.h"
@@ -27,6 +28,9 @@ class StageStep final : public StageWork {
  public:
   struct Parts {
     const Batch& batch;
+    // Of the batch, or smaller ones that tile them.
+    const std::vector<SampleRange>& micro_batches;
+    const AssignTargets& assign;  // for smaller ones
     const GlobalCounts& counts;
     const LossGains& gains;
     const StageRoutes& routes;
@@ -46,21 +50,22 @@ class StageStep final : public StageWork {
   // This rank's share of box, obj, cls of the global batch.
   const std::array<double, 3>& items() const { return items_; }
   bool is_finite() const;
-  // Can a rank that failed finish its passes' collectives? If they are of one
-  // kind: row gathers and scatters (ZeRO 2 and 3), or exchanges.
-  bool can_complete() const;
+  // "forward" or "backward", whichever began last.
+  std::string phase() const;
 
  private:
   const SampleRange& samples_of(int64_t micro_batch) const {
-    return parts_.batch.micro_batches[static_cast<size_t>(micro_batch)];
+    return parts_.micro_batches[static_cast<size_t>(micro_batch)];
   }
   at::Tensor images_of(const SampleRange& part) const;
+  std::vector<LevelTargets> targets_of(int64_t micro_batch) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads);
 
   // Tells the gradients which pass over the rows begins.
   void begin_pass(const Instruction& instruction);
 
   Parts parts_;
+  bool has_failed_ = false;
   std::array<double, 3> items_{};
   std::optional<Instruction> begun_;
 };

@@ -66,6 +66,15 @@ void StepGradients::complete_pass() {
   if (sharded_) sharded_->complete_pass();
 }
 
+std::vector<int64_t> StepGradients::collective_rows() const {
+  std::vector<int64_t> rows;
+  for (const RowCollective& collective : sharded_->cursor().list()) {
+    rows.push_back(
+        parameters_.rows()[static_cast<size_t>(collective.row)].number);
+  }
+  return rows;
+}
+
 void StepGradients::reduce(std::span<at::Tensor> extra) {
   for (const at::Tensor& tensor : extra) replicas_.all_reduce(tensor);
 }

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/arena.h"
@@ -47,6 +48,9 @@ class StepGradients {
 
   // ZeRO 2 and 3; null otherwise.
   ShardedRows* sharded() { return sharded_.get(); }
+  // The row of the model of each collective of the pass under way.
+  // REQUIRES: sharded().
+  std::vector<int64_t> collective_rows() const;
 
  private:
   void reduce(std::span<at::Tensor> extra);

@@ -1,16 +1,16 @@
 #include "worker/trainer.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
-#include "worker/parallelize.h"
+#include "worker/model/kernels/heap.h"
 #include "worker/stage_step.h"
 
 namespace headroom {
@@ -20,11 +20,19 @@ constexpr int64_t kItems = 3;  // box, obj, cls
 constexpr int64_t kSquaredNorm = kItems;
 constexpr int64_t kPeaks = kItems + 1;
 
-// After an exception autograd's queue keeps nodes, and what they saved, until
-// the thread's next backward.
-void release_failed_graph() {
-  const at::Tensor leaf = at::ones({1}).requires_grad_();
-  leaf.add(0).backward();
+LadderRungs ladder_rungs(const ActivationRungs& policies, const BatchCut& cut,
+                         bool can_cut) {
+  LadderRungs rungs;
+  rungs.policies = policies.names;
+  rungs.skipped = policies.skipped;
+  if (!can_cut) {
+    rungs.why_no_micro_batch = "micro-batches of this source cannot be cut";
+  } else if (const auto reason = why_no_smaller_micro_batch(cut)) {
+    rungs.why_no_micro_batch = *reason;
+  } else {
+    rungs.micro_batches = smaller_micro_batches(cut);
+  }
+  return rungs;
 }
 
 }  // namespace
@@ -35,61 +43,89 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
       mesh_(mesh),
       routes_(routes_of_stage(state.model(), options_.plan,
                               mesh.here.pipeline_stage)),
-      rungs_(activation_rungs(options_.plan, state.model().num_rows(),
-                              options_.host_memory_limit)),
-      ladder_(static_cast<int>(rungs_.size())),
+      cut_{options_.schedule.global_batch_size,
+           options_.plan.layout.data_parallel_size,
+           options_.plan.micro_batch_size, options_.plan.batch_norm_group_size},
+      policies_(activation_rungs(options_.plan, state.model().num_rows(),
+                                 options_.host_memory_limit)),
+      rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
       faults_(options_.faults, mesh.world.rank()),
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, &options_.pass_lists,
                state.scalar_type(), /*runner=*/nullptr),
       executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
                 at::TensorOptions(state.scalar_type())),
-      reports_(at::zeros({kPeaks + mesh.world.size()}, at::kDouble)) {
-  run_rows_at(0);
+      reports_(at::zeros({kPeaks + 2 * mesh.world.size()}, at::kDouble)),
+      matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
+                         at::kLong)) {
+  run_rows_by_policy();
 }
 
-void Trainer::run_rows_at(int rung) {
-  context_.set_runner(
-      state_.row_runner(rungs_[static_cast<size_t>(rung)].get()));
+void Trainer::run_rows_by_policy() {
+  context_.set_runner(state_.row_runner(
+      policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
 }
 
 StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   StepResult result;
   result.settings = settings_at(options_.schedule, batch.step, batch.epoch);
   for (;; ++result.attempt) {
-    faults_.begin_attempt(batch.step);
     attempt_step(batch, stop_requested, result);
-    const std::string fault = faults_.end_attempt();
-    if (!fault.empty()) result.events.push_back({"fault", fault});
-    if (result.verdict.outcome != Outcome::kOutOfMemory) break;
+    follow(result.verdict);
+    if (result.verdict.outcome != Outcome::kOutOfMemory &&
+        result.verdict.outcome != Outcome::kSmallerMicroBatch) {
+      break;
+    }
   }
-  if (result.committed && ladder_.note_committed()) {
-    run_rows_at(ladder_.rung());
-    result.events.push_back(
-        {"activations", "back to the plan's policy after " +
-                            std::to_string(MemoryLadder::kCalmSteps) +
-                            " calm steps"});
-  }
+  if (result.committed) note_commit(result);
   return result;
 }
 
 void Trainer::attempt_step(const Batch& batch, bool stop_requested,
                            StepResult& result) {
   // Forward and backward change nothing that lasts.
+  faults_.begin(Fault::Phase::kStep, batch.step);
   const GlobalCounts counts = count_matches(batch);
-  Outcome outcome = forward_and_backward(batch, counts, result);
+  const Outcome outcome = forward_and_backward(batch, counts, result);
+  end_fault(result);
 
   // The vote: from here on all ranks agree.
-  mesh_.world.all_reduce(reports_);
+  faults_.begin(Fault::Phase::kVote, batch.step);
+  result.verdict = vote(outcome, stop_requested, result);
+  end_fault(result);
+
+  // The commit.
+  faults_.begin(Fault::Phase::kCommit, batch.step);
+  commit(batch, result);
+  end_fault(result);
+
+  // --------------------------- diagnostics from here on ---------------------
   const double* reports = reports_.const_data_ptr<double>();
-  result.gradient_norm = std::sqrt(reports[kSquaredNorm]);
+  result.box = reports[0];
+  result.obj = reports[1];
+  result.cls = reports[2];
+  result.loss = (result.box + result.obj + result.cls) *
+                static_cast<double>(batch.global_size);
+  const auto bytes_from = [&](int64_t begin) {
+    return std::vector<int64_t>(reports + begin,
+                                reports + begin + mesh_.world.size());
+  };
+  result.measured_peak_bytes = bytes_from(kPeaks);
+  result.live_bytes = bytes_from(kPeaks + mesh_.world.size());
+}
+
+Verdict Trainer::vote(Outcome outcome, bool stop_requested,
+                      StepResult& result) {
+  mesh_.world.all_reduce(reports_);
+  result.gradient_norm =
+      std::sqrt(reports_.const_data_ptr<double>()[kSquaredNorm]);
   if (outcome == Outcome::kOk && !std::isfinite(result.gradient_norm)) {
     outcome = Outcome::kNonFinite;
   }
-  result.verdict =
-      cast_vote(mesh_.world, {outcome, stop_requested, mesh_.world.rank()});
+  return cast_vote(mesh_.world, {outcome, stop_requested, mesh_.world.rank()});
+}
 
-  // The commit.
+void Trainer::commit(const Batch& batch, StepResult& result) {
   if (result.verdict.outcome == Outcome::kOk) {
     CommitArguments commit;
     commit.step = batch.step;
@@ -104,17 +140,11 @@ void Trainer::attempt_step(const Batch& batch, bool stop_requested,
     state_.commit_without_update(batch.step);
     result.committed = true;
   }
+}
 
-  // --------------------------- diagnostics from here on ---------------------
-  result.box = reports[0];
-  result.obj = reports[1];
-  result.cls = reports[2];
-  result.loss = (result.box + result.obj + result.cls) *
-                static_cast<double>(batch.global_size);
-  result.measured_peak_bytes.clear();
-  for (int rank = 0; rank < mesh_.world.size(); ++rank) {
-    result.measured_peak_bytes.push_back(
-        static_cast<int64_t>(reports[kPeaks + rank]));
+void Trainer::end_fault(StepResult& result) {
+  if (const auto report = faults_.end()) {
+    result.events.push_back({"fault", describe(*report)});
   }
 }
 
@@ -123,15 +153,15 @@ void Trainer::attempt_step(const Batch& batch, bool stop_requested,
 GlobalCounts Trainer::count_matches(const Batch& batch) {
   GlobalCounts counts{batch.global_size, {}};
   if (!mesh_.is_last_stage()) return counts;
-  const auto levels = static_cast<int64_t>(state_.model().levels().size());
-  at::Tensor matches = at::zeros({levels}, at::kLong);
-  int64_t* sums = matches.data_ptr<int64_t>();
+  const int64_t levels = matches_.size(0);
+  int64_t* sums = matches_.data_ptr<int64_t>();
+  std::fill_n(sums, levels, 0);
   for (const std::vector<LevelTargets>& micro_batch : batch.targets) {
     for (int64_t level = 0; level < levels; ++level) {
       sums[level] += micro_batch[level].size();
     }
   }
-  mesh_.data->all_reduce(matches);
+  mesh_.data->all_reduce(matches_);
   counts.matches.assign(sums, sums + levels);
   return counts;
 }
@@ -143,45 +173,83 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   state_.gradients().begin_step();
   state_.batch_norm_sums().zero_();
   reports_.zero_();
-  StageStep step(
-      {batch, counts, options_.gains, routes_, mesh_, context_, state_});
+  const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
+  StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
+                  routes_, mesh_, context_, state_});
   std::string failure;
+  CountingAllocator::take_refusal();
   try {
-    executor_.run(static_cast<int64_t>(batch.micro_batches.size()), step);
+    executor_.run(static_cast<int64_t>(micro_batches.size()), step);
   } catch (const c10::OutOfMemoryError& error) {
-    // The executor has completed the passes. Where ZeRO's collectives and
-    // exchanges interleave in them it cannot: only leaving frees the peers, and
-    // the run ends at the committed step.
-    if (!step.can_complete()) throw;
     failure = error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    failure = "the host's memory is used up";
   }
   double* reports = reports_.data_ptr<double>();
-  reports[kPeaks + mesh_.world.rank()] =
+  const int rank = mesh_.world.rank();
+  reports[kPeaks + rank] =
       static_cast<double>(CountingAllocator::instance().peak_bytes());
   if (!failure.empty()) {
-    release_failed_graph();
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
-    return make_room(failure, result);
+    return make_room(step.phase(), failure, result);
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   for (int64_t item = 0; item < kItems; ++item) {
     reports[item] = step.items()[static_cast<size_t>(item)];
   }
   reports[kSquaredNorm] = state_.squared_norm_share();
+  reports[kPeaks + mesh_.world.size() + rank] =
+      static_cast<double>(CountingAllocator::instance().live_bytes());
   return step.is_finite() && !faults_.is_not_a_number() ? Outcome::kOk
                                                         : Outcome::kNonFinite;
 }
 
-Outcome Trainer::make_room(const std::string& failure, StepResult& result) {
-  const int before = ladder_.rung();
-  const bool can_go_on = ladder_.climb();
-  if (ladder_.rung() != before) run_rows_at(ladder_.rung());
-  const std::string answer = !can_go_on ? "nothing leaner is left"
-                             : ladder_.rung() == before
-                                 ? "the step is tried again"
-                                 : "rows are recomputed from now on";
-  result.events.push_back({"out_of_memory", failure + "; " + answer});
-  return can_go_on ? Outcome::kOutOfMemory : Outcome::kMemoryExhausted;
+std::vector<SampleRange> Trainer::micro_batches_of(const Batch& batch) const {
+  if (ladder_.num_cuts == 0) return batch.micro_batches;
+  const int64_t stride = state_.model().max_stride();
+  return part_in_smaller_micro_batches(
+             cut_, batch.global_size,
+             batch.image_height / stride * (batch.image_width / stride),
+             mesh_.here.data_parallel_rank,
+             rungs_.micro_batches[static_cast<size_t>(ladder_.num_cuts) - 1])
+      .micro_batches;
+}
+
+Outcome Trainer::make_room(const std::string& phase, const std::string& failure,
+                           StepResult& result) {
+  const LadderDecision decision = after_failure(rungs_, ladder_);
+  ladder_ = decision.state;
+  result.events.push_back(out_of_memory_event(
+      phase, failure, CountingAllocator::take_refusal(), decision.reason));
+  release_freed_memory();
+  switch (decision.move) {
+    case LadderMove::kLeanerPolicy:
+      run_rows_by_policy();
+      return Outcome::kOutOfMemory;
+    case LadderMove::kTryAgain:
+      return Outcome::kOutOfMemory;
+    case LadderMove::kSmallerMicroBatch:
+      return Outcome::kSmallerMicroBatch;
+    default:
+      return Outcome::kMemoryExhausted;
+  }
+}
+
+// Every rank hears the same verdict, so all cut micro-batches together.
+void Trainer::follow(const Verdict& verdict) {
+  if (verdict.outcome < Outcome::kOutOfMemory) return;
+  ladder_ = after_failed_vote(ladder_);
+  if (verdict.outcome == Outcome::kSmallerMicroBatch) {
+    ladder_ = take_cut(rungs_, ladder_);
+  }
+}
+
+void Trainer::note_commit(StepResult& result) {
+  const LadderDecision decision = after_commit(rungs_, ladder_);
+  ladder_ = decision.state;
+  if (decision.move == LadderMove::kStay) return;
+  run_rows_by_policy();
+  result.events.push_back({"activations", decision.reason});
 }
 
 }  // namespace headroom

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,21 +25,18 @@
 #include "parallel/pipeline/executor.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
+#include "worker/data/loader_options.h"
 #include "worker/fault_injection.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/memory_event.h"
 #include "worker/memory_ladder.h"
-#include "worker/model/row_runner.h"
 #include "worker/optim/lr_schedule.h"
+#include "worker/parallelize.h"
 #include "worker/pass_lists.h"
 #include "worker/rank_context.h"
 #include "worker/training_state.h"
 
 namespace headroom {
-
-struct StepEvent {
-  std::string kind;  // "out_of_memory", "activations" or "fault"
-  std::string reason;
-};
 
 // What a step left behind, but for `events` the same on every rank.
 struct StepResult {
@@ -51,9 +47,12 @@ struct StepResult {
   double gradient_norm = 0;
   StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
-  int64_t attempt = 1;                       // the one that counts, from 1
-  // What happened on this rank: attempts that did not fit, a policy taken
-  // back, injected faults; each in words.
+  // Per rank, when all that the attempt needed has been let go of: the state
+  // and what else lives between steps. A commit allocates nothing.
+  std::vector<int64_t> live_bytes;
+  int64_t attempt = 1;  // the one that counts, from 1
+  // What happened on this rank: attempts that did not fit, a rung taken back,
+  // injected faults; each in words.
   std::vector<StepEvent> events;
 };
 
@@ -67,6 +66,8 @@ class Trainer {
     PassLists pass_lists;  // of this rank's rows
     std::vector<Fault> faults;
     int64_t host_memory_limit = 0;  // of offloaded bytes; 0: none
+    // Of micro-batches that are smaller than the plan's; none: they stay.
+    AssignTargets assign = {};
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);
@@ -77,6 +78,9 @@ class Trainer {
   // result is not committed, the state is that before the step.
   StepResult train_step(const Batch& batch, bool stop_requested);
 
+  // Of this rank: for what happens between steps too.
+  FaultInjection& faults() { return faults_; }
+
  private:
   // Forward, backward, vote and commit.
   void attempt_step(const Batch& batch, bool stop_requested,
@@ -84,23 +88,34 @@ class Trainer {
   Outcome forward_and_backward(const Batch& batch, const GlobalCounts& counts,
                                StepResult& result);
   // This rank ran out of memory: what its next attempt does differently.
-  Outcome make_room(const std::string& failure, StepResult& result);
-  void run_rows_at(int rung);
+  Outcome make_room(const std::string& phase, const std::string& failure,
+                    StepResult& result);
+  Verdict vote(Outcome outcome, bool stop_requested, StepResult& result);
+  void commit(const Batch& batch, StepResult& result);
+  // What the ladder says after the vote, or after the commit.
+  void follow(const Verdict& verdict);
+  void note_commit(StepResult& result);
+  void end_fault(StepResult& result);
+  void run_rows_by_policy();
+  std::vector<SampleRange> micro_batches_of(const Batch& batch) const;
   GlobalCounts count_matches(const Batch& batch);
 
   Options options_;
   TrainingState& state_;
   Mesh& mesh_;
   const StageRoutes routes_;
-  // What runs the rows at each rung of the ladder; null: they are called.
-  const std::vector<std::unique_ptr<RowRunner>> rungs_;
-  MemoryLadder ladder_;
+  const BatchCut cut_;
+  // What runs the rows at each rung of the ladder.
+  const ActivationRungs policies_;
+  const LadderRungs rungs_;
+  LadderState ladder_;
   FaultInjection faults_;
   RankContext context_;
   PipelineExecutor executor_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared
-  // norm of the gradient, then each rank's peak bytes.
+  // norm of the gradient, then each rank's peak bytes and live bytes.
   at::Tensor reports_;
+  at::Tensor matches_;  // by level
 };
 
 }  // namespace headroom

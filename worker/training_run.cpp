@@ -222,7 +222,8 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   Trainer trainer(
       {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists(),
-       parse_faults(config.inject), config.host_memory_limit},
+       parse_faults(config.inject), config.host_memory_limit,
+       loader_options(config, state->model()).assign},
       *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
@@ -245,7 +246,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const StepResult result = trainer.train_step(batch, client.stop_requested());
   for (const StepEvent& event : result.events) {
     client.report_event({event.kind, batch.step, assignment.rank, event.reason,
-                         "", event.kind == "out_of_memory"});
+                         event.detail_json, event.kind == "out_of_memory"});
   }
   if (!result.committed) return refuse_step(result, batch);
   note_step(

@@ -6,6 +6,7 @@
 
 #include <new>
 #include <string>
+#include <utility>
 
 #include "parallel/base/units.h"
 
@@ -45,6 +46,31 @@ CountingAllocator::Account& CountingAllocator::account() {
 // Never freed: the thread's blocks may outlive it.
 void CountingAllocator::count_separately() { own_account() = new Account; }
 
+void CountingAllocator::count_as_host_memory() {
+  static auto* const of_host = new Account;
+  own_account() = of_host;
+}
+
+int64_t& CountingAllocator::countdown() {
+  thread_local int64_t count = 0;
+  return count;
+}
+
+std::optional<CountingAllocator::Refusal>& CountingAllocator::last_refusal() {
+  thread_local std::optional<Refusal> last;
+  return last;
+}
+
+std::optional<CountingAllocator::Refusal> CountingAllocator::take_refusal() {
+  return std::exchange(last_refusal(), std::nullopt);
+}
+
+void CountingAllocator::refuse(const Account& account, int64_t bytes,
+                               const std::string& message) {
+  last_refusal() = Refusal{bytes, account.live, account.limit};
+  throw_out_of_memory(message);
+}
+
 void CountingAllocator::reset_peak() {
   Account& mine = account();
   mine.peak = mine.live.load();
@@ -54,16 +80,17 @@ void CountingAllocator::reserve(Account& account, int64_t bytes) {
   // oneDNN asks for nothing at times and swallows exceptions there.
   if (bytes == 0) return;
   ++account.allocations;
-  if (account.countdown > 0 && --account.countdown == 0) {
-    throw_out_of_memory("injected: asked for " + format_bytes(bytes));
+  if (countdown() > 0 && --countdown() == 0) {
+    refuse(account, bytes, "injected: asked for " + format_bytes(bytes));
   }
   int64_t live = account.live;
   const int64_t limit = account.limit;
   do {
     if (bytes > limit - live) {
-      throw_out_of_memory("memory limit " + format_bytes(limit) +
-                          ": asked for " + format_bytes(bytes) + " beside " +
-                          format_bytes(live) + " in use");
+      refuse(account, bytes,
+             "memory limit " + format_bytes(limit) + ": asked for " +
+                 format_bytes(bytes) + " beside " + format_bytes(live) +
+                 " in use");
     }
   } while (!account.live.compare_exchange_weak(live, live + bytes));
   const int64_t now = live + bytes;
@@ -84,7 +111,7 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
     block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
   } catch (const c10::Error& error) {
     payer.live -= static_cast<int64_t>(bytes);
-    throw_out_of_memory(error.what_without_backtrace());
+    refuse(payer, static_cast<int64_t>(bytes), error.what_without_backtrace());
   }
   static_assert(sizeof(Header) <= kHeaderBytes);
   new (block) Header{&payer, static_cast<int64_t>(bytes)};

@@ -11,7 +11,8 @@
 // storage may be released after everything else.
 // Threads: all methods from any thread. The peak is exact for one thread and
 // for several: it is the largest sum that was ever live at once. Where ranks
-// are threads, each counts, bounds and fails for itself (count_separately).
+// are threads, each counts and bounds for itself (count_separately). Injected
+// failures and refusals are always the calling thread's own.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -19,6 +20,8 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 
 namespace headroom {
 
@@ -37,6 +40,11 @@ class CountingAllocator final : public c10::Allocator {
   // by whatever thread.
   static void count_separately();
 
+  // The calling thread's allocations are host memory that is bounded elsewhere
+  // (the loader's queues): they count in one account of their own, without a
+  // limit here, however many threads there are.
+  static void count_as_host_memory();
+
   int64_t live_bytes() const { return account().live; }
   // Since the last reset_peak(), which sets it to live_bytes().
   int64_t peak_bytes() const { return account().peak; }
@@ -48,10 +56,20 @@ class CountingAllocator final : public c10::Allocator {
   void set_limit(int64_t bytes) { account().limit = bytes; }
   int64_t limit() const { return account().limit; }
 
-  // Fault injection: the n-th allocation of more than 0 bytes from now on
-  // (1: the next) throws, once; 0 disarms.
-  void fail_allocation(int64_t n) { account().countdown = n; }
-  bool is_failure_pending() const { return account().countdown > 0; }
+  // Fault injection: the calling thread's n-th allocation of more than 0 bytes
+  // from now on (1: the next) throws, once; 0 disarms.
+  static void fail_allocation(int64_t n) { countdown() = n; }
+  // Allocations before the one that fails, itself included; 0: none is armed.
+  static int64_t pending_failure() { return countdown(); }
+
+  // What was asked for when an allocation last failed, and what there was.
+  struct Refusal {
+    int64_t asked_bytes = 0;
+    int64_t live_bytes = 0;
+    int64_t limit_bytes = kNoLimit;
+  };
+  // Of the calling thread; none since the last call.
+  static std::optional<Refusal> take_refusal();
 
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
@@ -63,7 +81,6 @@ class CountingAllocator final : public c10::Allocator {
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> allocations{0};
     std::atomic<int64_t> limit{kNoLimit};
-    std::atomic<int64_t> countdown{0};
   };
   struct Header {
     Account* account;
@@ -73,6 +90,10 @@ class CountingAllocator final : public c10::Allocator {
   CountingAllocator() = default;
   static Account& account();       // of the calling thread
   static Account*& own_account();  // null: the process's
+  static int64_t& countdown();
+  static std::optional<Refusal>& last_refusal();
+  [[noreturn]] static void refuse(const Account& account, int64_t bytes,
+                                  const std::string& message);
   static void reserve(Account& account, int64_t bytes);
   static void release(void* data);
 };

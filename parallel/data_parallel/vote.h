@@ -15,13 +15,15 @@
 
 namespace headroom {
 
-// From best to worst. kOutOfMemory: the step is tried again, leaner;
-// kMemoryExhausted: the rank has nothing leaner left.
+// From best to worst. kOutOfMemory: the step is tried again, leaner on that
+// rank; kSmallerMicroBatch: leaner on all of them; kMemoryExhausted: the rank
+// has nothing leaner left.
 enum class Outcome {
   kOk = 0,
   kNonFinite = 1,
   kOutOfMemory = 2,
-  kMemoryExhausted = 3
+  kSmallerMicroBatch = 3,
+  kMemoryExhausted = 4
 };
 
 struct Ballot {

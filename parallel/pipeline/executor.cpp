@@ -11,6 +11,7 @@
 
 #include <exception>
 #include <map>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,13 +39,13 @@ struct Held {
 class Step {
  public:
   Step(Mailbox& mailbox, const StageRoutes& routes, bool is_last_stage,
-       bool has_backward, StageWork& work)
+       bool has_backward, const at::Tensor& one, StageWork& work)
       : mailbox_(mailbox),
         routes_(routes),
         is_last_stage_(is_last_stage),
         has_backward_(has_backward),
         work_(work),
-        one_(at::ones({}, mailbox.map_options())) {}
+        one_(one) {}
 
   void run() {
     const size_t count = mailbox_.list().size();
@@ -200,21 +201,24 @@ class Step {
   const bool is_last_stage_;
   const bool has_backward_;
   StageWork& work_;
-  const at::Tensor one_;          // a root's own gradient
+  const at::Tensor& one_;         // a root's own gradient
   size_t current_ = 0;            // instruction
   std::map<int64_t, Held> held_;  // by micro-batch
 };
+
+[[noreturn]] void refuse_completion(const std::string& why) {
+  throw Error("pipeline", "there is no memory to complete a step with: " + why,
+              "use smaller micro-batches or more stages", ExitCode::kResource);
+}
 
 // With all micro-batches let go this takes less than any step does.
 void complete(Step& step) {
   try {
     step.complete();
   } catch (const c10::OutOfMemoryError& error) {
-    throw Error("pipeline",
-                std::string("there is no memory to complete a step with: ") +
-                    error.what_without_backtrace(),
-                "use smaller micro-batches or more stages",
-                ExitCode::kResource);
+    refuse_completion(error.what_without_backtrace());
+  } catch (const std::bad_alloc& error) {
+    refuse_completion(error.what());
   }
 }
 
@@ -226,7 +230,8 @@ PipelineExecutor::PipelineExecutor(Communicator& stages, PipelineSchedule kind,
     : stages_(stages),
       kind_(kind),
       routes_(std::move(routes)),
-      map_options_(map_options) {}
+      map_options_(map_options),
+      one_(at::ones({}, map_options)) {}
 
 void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
   const int stage = stages_.rank();
@@ -239,11 +244,13 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
       },
       map_options_);
   Step step(mailbox, routes_, stage == num_stages - 1,
-            kind_ != PipelineSchedule::kForwardOnly, work);
+            kind_ != PipelineSchedule::kForwardOnly, one_, work);
   std::exception_ptr failure;
   try {
     step.run();
   } catch (const c10::OutOfMemoryError&) {
+    failure = std::current_exception();
+  } catch (const std::bad_alloc&) {
     failure = std::current_exception();
   }
   if (failure) complete(step);

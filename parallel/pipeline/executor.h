@@ -16,14 +16,15 @@
 //
 // Ownership: borrows the communicator; holds nothing between steps.
 // Threads: one.
-// Errors: CommunicationError at once. c10::OutOfMemoryError after the step's
-// remaining messages have been exchanged, zeros for those sent, and
-// StageWork::complete was called for the remaining instructions: other stages
-// end their step, whose result is void, and the communicator stays usable. Any
-// other exception at once, an Error among them if there is no memory even for
-// that: the rank's leaving frees its peers.
+// Errors: CommunicationError at once. c10::OutOfMemoryError and std::bad_alloc
+// (of the host) after the step's remaining messages have been exchanged, zeros
+// for those sent, and StageWork::complete was called for the remaining
+// instructions: other stages end their step, whose result is void, and the
+// communicator stays usable. Any other exception at once, an Error among them
+// if there is no memory even for that: the rank's leaving frees its peers.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
 
 #include <cstdint>
@@ -50,6 +51,7 @@ class PipelineExecutor {
   const PipelineSchedule kind_;
   const StageRoutes routes_;
   const at::TensorOptions map_options_;
+  const at::Tensor one_;  // a step allocates nothing before its first map
 };
 
 }  // namespace headroom

@@ -110,4 +110,78 @@ bool groups_span_ranks(const BatchCut& cut, int64_t count,
   return false;
 }
 
+namespace {
+
+// Of a full batch, whose images have more than one cell in the smallest map.
+bool full_batch_groups_span_ranks(const BatchCut& cut) {
+  return groups_span_ranks(cut, cut.global_batch_size,
+                           /*smallest_map_elements=*/2);
+}
+
+int64_t largest_micro_batch(const BatchCut& cut) {
+  return std::min(cut.micro_batch_size, largest_share(cut));
+}
+
+}  // namespace
+
+std::vector<int64_t> smaller_micro_batches(const BatchCut& cut) {
+  std::vector<int64_t> sizes;
+  if (full_batch_groups_span_ranks(cut)) return sizes;
+  const int64_t group = cut.batch_norm_group_size;
+  for (int64_t size = largest_micro_batch(cut); size > group;) {
+    size = std::max(group, size / 2 / group * group);
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::optional<std::string> why_no_smaller_micro_batch(const BatchCut& cut) {
+  if (!smaller_micro_batches(cut).empty()) return std::nullopt;
+  const std::string group = std::to_string(cut.batch_norm_group_size);
+  if (full_batch_groups_span_ranks(cut)) {
+    return "batch-norm groups of " + group +
+           " span ranks, and their samples must be in flight together";
+  }
+  return "a micro-batch of " + std::to_string(largest_micro_batch(cut)) +
+         " is no more than one batch-norm group of " + group;
+}
+
+BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
+                                        int64_t smallest_map_elements,
+                                        int data_parallel_rank,
+                                        int64_t micro_batch_size) {
+  BatchPart part =
+      part_of(cut, count, smallest_map_elements, data_parallel_rank);
+  if (groups_span_ranks(cut, count, smallest_map_elements)) return part;
+  const std::vector<SampleRange> groups = batch_norm_groups(
+      count, cut.batch_norm_group_size, smallest_map_elements);
+  const auto groups_of = [&](const SampleRange& local) {
+    std::vector<SampleRange> own;
+    for (const SampleRange& group : groups) {
+      if (local.begin <= group.begin && group.end <= local.end)
+        own.push_back(group);
+    }
+    return own;
+  };
+  const size_t at_once = static_cast<size_t>(
+      std::max<int64_t>(1, micro_batch_size / cut.batch_norm_group_size));
+  size_t most_groups = 0;
+  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+    const BatchPart other = part_of(cut, count, smallest_map_elements, rank);
+    most_groups = std::max(most_groups, groups_of(other.local).size());
+  }
+  const std::vector<SampleRange> own = groups_of(part.local);
+  const size_t num_micro_batches =
+      std::max<size_t>(1, (most_groups + at_once - 1) / at_once);
+  const auto begin_of = [&](size_t group) {
+    return group < own.size() ? own[group].begin : part.local.end;
+  };
+  part.micro_batches.clear();
+  for (size_t i = 0; i < num_micro_batches; ++i) {
+    part.micro_batches.push_back(
+        {begin_of(i * at_once), begin_of((i + 1) * at_once)});
+  }
+  return part;
+}
+
 }  // namespace headroom

@@ -61,6 +61,24 @@ struct BatchPart {
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank);
 
+// The sizes to which micro-batches can be cut further without another result:
+// whole batch-norm groups, about half each time, the largest first. Empty where
+// a group is a micro-batch already, or where groups of a full batch span ranks.
+std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
+
+// Why there are none; nothing if there are.
+std::optional<std::string> why_no_smaller_micro_batch(const BatchCut& cut);
+
+// part_of() with its samples in micro-batches of at most `micro_batch_size`,
+// or a group where that has more: the samples of a rank are the same. Equally
+// many on every data rank. A batch with a group that spans ranks stays as it
+// is: its samples must be in flight together.
+// REQUIRES: micro_batch_size is one of smaller_micro_batches(cut).
+BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
+                                        int64_t smallest_map_elements,
+                                        int data_parallel_rank,
+                                        int64_t micro_batch_size);
+
 // Does a group of a batch of `count` samples sit on several data ranks?
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);

@@ -42,16 +42,19 @@ void CompletableExchange::begin(const std::vector<ExchangeStep>& list,
 }
 
 void CompletableExchange::complete() {
-  for (; num_done_ < list_.size(); ++num_done_) {
-    const ExchangeStep& step = list_[num_done_];
-    if (step.kind == Kind::kStatistics) {
-      const auto count = static_cast<std::size_t>(num_values(step));
-      std::fill_n(sums_.begin(), count, 0.0);
-      statistics_->sum(std::span(sums_).first(count));
-    } else {
-      halo_->complete(task_of(step), zeros_, discard_);
-    }
+  while (num_done_ < list_.size()) complete_next();
+}
+
+void CompletableExchange::complete_next() {
+  const ExchangeStep& step = list_[num_done_];
+  if (step.kind == Kind::kStatistics) {
+    const auto count = static_cast<std::size_t>(num_values(step));
+    std::fill_n(sums_.begin(), count, 0.0);
+    statistics_->sum(std::span(sums_).first(count));
+  } else {
+    halo_->complete(task_of(step), zeros_, discard_);
   }
+  ++num_done_;
 }
 
 void CompletableExchange::sum(std::span<double> values) {

@@ -51,6 +51,9 @@ class CompletableExchange final : public StatisticsExchange,
   void begin(const std::vector<ExchangeStep>& list, const PassSize& size);
   // What is left of it. Does nothing after a whole pass.
   void complete();
+  // The same one by one, where other collectives come in between.
+  std::size_t num_done() const { return num_done_; }
+  void complete_next();
 
   void sum(std::span<double> values) override;
   RowWindow window(int64_t local_rows) const override;

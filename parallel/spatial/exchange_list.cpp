@@ -22,6 +22,11 @@ ExchangeStep halo_step(ExchangeStep::Kind kind, const at::Tensor& map,
 void ExchangeRecorder::sum(std::span<double> values) {
   ExchangeStep step;
   step.values = static_cast<int64_t>(values.size());
+  add(step);
+}
+
+void ExchangeRecorder::add(ExchangeStep step) {
+  step.row = row_;
   steps_.push_back(step);
 }
 
@@ -31,15 +36,15 @@ RowWindow ExchangeRecorder::window(int64_t local_rows) const {
 
 at::Tensor ExchangeRecorder::receive(const at::Tensor& x, int64_t top,
                                      int64_t bottom, double beyond_edge) {
-  steps_.push_back(halo_step(ExchangeStep::Kind::kReceiveHalo, x, top, bottom));
+  add(halo_step(ExchangeStep::Kind::kReceiveHalo, x, top, bottom));
   return at::full({x.size(0), x.size(1), top + bottom, x.size(3)}, beyond_edge,
                   x.options().memory_format(at::MemoryFormat::ChannelsLast));
 }
 
 void ExchangeRecorder::give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                                  int64_t top) {
-  steps_.push_back(halo_step(ExchangeStep::Kind::kGiveBackHalo, dx, top,
-                             dhalo.size(2) - top));
+  add(halo_step(ExchangeStep::Kind::kGiveBackHalo, dx, top,
+                dhalo.size(2) - top));
 }
 
 }  // namespace headroom

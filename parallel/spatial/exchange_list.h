@@ -32,6 +32,8 @@ struct ExchangeStep {
   int64_t columns_per_block = 0;
   int64_t top = 0;
   int64_t bottom = 0;
+  // Where in the model it happens, in the recorder's user's own numbers.
+  int64_t row = 0;
   bool operator==(const ExchangeStep&) const = default;
 };
 
@@ -47,11 +49,16 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
 
+  // What is written down from now on happens in `row`.
+  void set_row(int64_t row) { row_ = row; }
   // The list since the last call: forward's, then backward's.
   std::vector<ExchangeStep> take() { return std::exchange(steps_, {}); }
 
  private:
+  void add(ExchangeStep step);
+
   std::vector<ExchangeStep> steps_;
+  int64_t row_ = 0;
 };
 
 }  // namespace headroom

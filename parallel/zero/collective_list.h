@@ -39,6 +39,8 @@ class CollectiveCursor {
   // Ticks off the next one. REQUIRES: it is `collective`.
   void pass(const RowCollective& collective);
   bool done() const { return next_ == list_.size(); }
+  const std::vector<RowCollective>& list() const { return list_; }
+  size_t num_done() const { return next_; }
   // REQUIRES: !done().
   const RowCollective& next() const { return list_.at(next_); }
   bool next_is(const RowCollective& collective) const {

@@ -60,20 +60,22 @@ void ShardedRows::on_final(int64_t row) {
   gradients_->reduce(row);
 }
 
-void ShardedRows::complete_pass() {
-  while (!cursor_.done()) {
-    const RowCollective next = cursor_.next();
-    cursor_.pass(next);
-    if (next.kind == Kind::kScatter) {
-      gradients_->reduce_zeros(next.row);
-    } else {
-      // A row's gather fails, if at all, before its memory is there.
-      values_->gather(next.row);
-    }
-    if (shards_values() && values_->is_whole(next.row)) {
-      values_->release(next.row);
-    }
+void ShardedRows::complete_next() {
+  const RowCollective next = cursor_.next();
+  cursor_.pass(next);
+  if (next.kind == Kind::kScatter) {
+    gradients_->reduce_zeros(next.row);
+  } else {
+    // A row's gather fails, if at all, before its memory is there.
+    values_->gather(next.row);
   }
+  if (shards_values() && values_->is_whole(next.row)) {
+    values_->release(next.row);
+  }
+}
+
+void ShardedRows::complete_pass() {
+  while (!cursor_.done()) complete_next();
   gradients_->release_all();
   if (!shards_values()) return;
   for (int64_t row = 0; row < static_cast<int64_t>(forward_.size()); ++row) {

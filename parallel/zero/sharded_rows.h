@@ -58,6 +58,10 @@ class ShardedRows {
   // Carries out what is left of the pass, with zeros for gradients, and frees
   // what a failure left. Allocates one row at a time.
   void complete_pass();
+  // The same one by one, where other collectives come in between: the list of
+  // the pass, how much of it is done, the next one; then complete_pass().
+  const CollectiveCursor& cursor() const { return cursor_; }
+  void complete_next();
 
  private:
   void on_final(int64_t row);

@@ -21,6 +21,27 @@ TEST(Fault, IsReadAsItIsWritten) {
   EXPECT_TRUE(parse_faults("").empty());
 }
 
+TEST(Fault, PhasesAndBallast) {
+  const std::string text =
+      "oom@rank=0,step=4,allocation=2,phase=validation;"
+      "oom@rank=0,step=1,allocation=1,phase=vote;"
+      "oom@rank=1,step=1,allocation=1,phase=commit;"
+      "oom@rank=1,step=1,allocation=3,phase=loader;"
+      "oom@rank=1,step=1,allocation=3,phase=checkpoint;"
+      "ballast@rank=0,step=5,bytes=8388608";
+  const auto faults = parse_faults(text);
+  ASSERT_EQ(faults.size(), 6u);
+  EXPECT_EQ(faults[0].phase, Fault::Phase::kValidation);
+  EXPECT_EQ(faults[5].kind, Fault::Kind::kBallast);
+  EXPECT_EQ(faults[5].bytes, 8388608);
+  std::string written;
+  for (const Fault& fault : faults) {
+    written += (written.empty() ? "" : ";") + to_string(fault);
+  }
+  EXPECT_EQ(written, text);
+  EXPECT_EQ(parse_faults("oom@phase=step")[0], Fault{});
+}
+
 TEST(Fault, WhatIsWrongIsNamed) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {
@@ -39,6 +60,13 @@ TEST(Fault, WhatIsWrongIsNamed) {
   EXPECT_NE(refusal("oom@step=1,step=2").find("given twice"),
             std::string::npos);
   EXPECT_NE(refusal("nan@step=1,allocation=2").find("does not belong to nan"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@phase=lunch").find("there is no phase 'lunch'"),
+            std::string::npos);
+  EXPECT_NE(refusal("nan@phase=vote").find("NAME=NUMBER"), std::string::npos);
+  EXPECT_NE(refusal("ballast@step=1").find("bytes are missing"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@bytes=1").find("does not belong to oom"),
             std::string::npos);
   EXPECT_NE(refusal("oom@allocation=0").find("allocation=0"),
             std::string::npos);

@@ -6,6 +6,9 @@
 
 namespace headroom {
 
+// The labels of samples `part` of the batch, `image` counting from its first.
+std::vector<LabelRow> labels_of(const Batch& batch, const SampleRange& part);
+
 // Fills batch.targets: one entry per micro-batch. Does nothing without
 // `assign`.
 // REQUIRES: everything else of the batch is set, its labels in order of

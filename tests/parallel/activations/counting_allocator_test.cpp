@@ -194,6 +194,46 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                                       : "channels_last";
                          });
 
+TEST_F(CountingAllocatorTest, ARefusalSaysWhatWasAskedAndWhatThereWas) {
+  CountingAllocator::take_refusal();  // of a test before
+  EXPECT_FALSE(CountingAllocator::take_refusal());
+  allocator_.set_limit(start_ + 1000);
+  const at::Tensor held = at::empty({400}, at::kByte);
+  EXPECT_THROW(at::empty({700}, at::kByte), c10::OutOfMemoryError);
+  const auto refusal = CountingAllocator::take_refusal();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->asked_bytes, 700);
+  EXPECT_EQ(refusal->live_bytes, start_ + 400);
+  EXPECT_EQ(refusal->limit_bytes, start_ + 1000);
+  EXPECT_FALSE(CountingAllocator::take_refusal()) << "told once";
+}
+
+TEST_F(CountingAllocatorTest, AnInjectedFailureIsOfTheThreadThatArmedIt) {
+  allocator_.fail_allocation(1);
+  std::thread([] { EXPECT_NO_THROW(at::empty({8})); }).join();
+  EXPECT_EQ(CountingAllocator::pending_failure(), 1);
+  EXPECT_THROW(at::empty({8}), c10::OutOfMemoryError);
+}
+
+TEST_F(CountingAllocatorTest, HostMemoryIsCountedApartAndHasNoLimit) {
+  at::Tensor made;
+  std::thread([&made] {
+    CountingAllocator::count_as_host_memory();
+    CountingAllocator::instance().reset_peak();
+    made = at::empty({5000}, at::kByte);
+    EXPECT_EQ(CountingAllocator::instance().live_bytes(), 5000);
+  }).join();
+  EXPECT_EQ(live(), 0);
+  EXPECT_EQ(peak(), 0);
+  made = at::Tensor();
+  EXPECT_EQ(live(), 0) << "freed where it was counted";
+  std::thread([] {
+    CountingAllocator::count_as_host_memory();
+    EXPECT_EQ(CountingAllocator::instance().live_bytes(), 0)
+        << "one account for all such threads";
+  }).join();
+}
+
 TEST(CountingAllocatorThreads, ARankOfItsOwnCountsBoundsAndFailsAlone) {
   CountingAllocator::install();
   CountingAllocator& allocator = CountingAllocator::instance();

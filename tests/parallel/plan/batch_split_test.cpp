@@ -175,5 +175,67 @@ TEST(BatchSplit, TheRefusalSaysTheEquation) {
   EXPECT_EQ(why_groups_do_not_fit({16, 2, 4, 4}), std::nullopt);
 }
 
+TEST(BatchSplit, SmallerMicroBatchesAreWholeGroups) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(smaller_micro_batches({32, 2, 16, 2}), (Sizes{8, 4, 2}));
+  EXPECT_EQ(smaller_micro_batches({64, 2, 12, 4}), (Sizes{4}));
+  EXPECT_EQ(smaller_micro_batches({16, 1, 16, 3}), (Sizes{6, 3}));
+  EXPECT_EQ(smaller_micro_batches({32, 2, 64, 4}), (Sizes{8, 4}));
+  EXPECT_TRUE(smaller_micro_batches({16, 2, 8, 8}).empty());
+  EXPECT_TRUE(smaller_micro_batches({16, 2, 8, 16}).empty());
+  EXPECT_EQ(why_no_smaller_micro_batch({32, 2, 16, 2}), std::nullopt);
+  EXPECT_EQ(why_no_smaller_micro_batch({16, 2, 8, 8}),
+            "a micro-batch of 8 is no more than one batch-norm group of 8");
+  EXPECT_EQ(why_no_smaller_micro_batch({16, 2, 8, 16}),
+            "batch-norm groups of 16 span ranks, and their samples must be in "
+            "flight together");
+}
+
+// The samples of a rank stay, groups stay whole, all ranks have equally many
+// micro-batches.
+TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
+  int64_t compared = 0;
+  for (const int64_t batch : {8, 12, 16, 30}) {
+    for (const int ranks : {1, 2, 3}) {
+      for (const int64_t group : {1, 2, 3, 4}) {
+        for (const int64_t micro : {2, 4, 6, 12, 30}) {
+          const BatchCut cut{batch, ranks, micro, group};
+          if (why_groups_do_not_fit(cut)) continue;
+          for (const int64_t size : smaller_micro_batches(cut)) {
+            for (int64_t count = 1; count <= batch; ++count) {
+              size_t micro_batches = 0;
+              for (int rank = 0; rank < ranks; ++rank) {
+                const BatchPart whole = part_of(cut, count, 4, rank);
+                const BatchPart part =
+                    part_in_smaller_micro_batches(cut, count, 4, rank, size);
+                EXPECT_EQ(part.local, whole.local);
+                if (rank == 0) micro_batches = part.micro_batches.size();
+                EXPECT_EQ(part.micro_batches.size(), micro_batches);
+                if (groups_span_ranks(cut, count, 4)) {
+                  EXPECT_EQ(part.micro_batches, whole.micro_batches);
+                  continue;
+                }
+                int64_t next = part.local.begin;
+                for (const SampleRange& range : part.micro_batches) {
+                  EXPECT_EQ(range.begin, next);
+                  EXPECT_LE(range.size(), std::max(size, group));
+                  EXPECT_TRUE(
+                      (range.begin % group == 0 &&
+                       (range.end % group == 0 || range.end == count)) ||
+                      range.size() == 0);
+                  next = range.end;
+                  ++compared;
+                }
+                EXPECT_EQ(next, part.local.end);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 1000);
+}
+
 }  // namespace
 }  // namespace headroom

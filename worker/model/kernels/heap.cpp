@@ -43,4 +43,6 @@ bool keep_freed_memory() {
   return true;
 }
 
+void release_freed_memory() { malloc_trim(0); }
+
 }  // namespace headroom

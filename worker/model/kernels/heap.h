@@ -4,7 +4,7 @@
 // over. By default the C library returns them to the system, which hands them
 // out again page by page, zeroed: a tenth to a fifth of a small model's step.
 //
-// Threads: called once, before any other thread starts.
+// Threads: keep_freed_memory once, before any other thread starts.
 #pragma once
 
 namespace headroom {
@@ -14,5 +14,9 @@ namespace headroom {
 // held until the end. False where the C library has no such settings: nothing
 // is changed then.
 bool keep_freed_memory();
+
+// Gives freed memory back to the system after all, where it has such a call:
+// when memory has run out.
+void release_freed_memory();
 
 }  // namespace headroom

@@ -1,0 +1,59 @@
+#include "worker/pass_completion.h"
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+std::vector<PassEntry> merged_pass(
+    Instruction::Kind kind, const std::vector<int64_t>& exchange_rows,
+    const std::vector<RowCollective>& collectives,
+    const std::vector<int64_t>& collective_rows) {
+  HEADROOM_CHECK(collectives.size() == collective_rows.size(),
+                 std::to_string(collectives.size()) + " collectives in " +
+                     std::to_string(collective_rows.size()) + " rows");
+  const bool forward = kind == Instruction::Kind::kForward;
+  // A row's turn; where it is the same, the collective is first if it gathers.
+  const auto turn = [forward](int64_t row) { return forward ? row : -row; };
+  std::vector<PassEntry> entries;
+  size_t exchange = 0, collective = 0;
+  while (exchange < exchange_rows.size() || collective < collectives.size()) {
+    const bool exchanges_are_done = exchange == exchange_rows.size();
+    bool is_collective = exchanges_are_done;
+    if (!exchanges_are_done && collective < collectives.size()) {
+      const int64_t other = turn(exchange_rows[exchange]);
+      const int64_t mine = turn(collective_rows[collective]);
+      is_collective =
+          mine < other || (mine == other && collectives[collective].kind ==
+                                                RowCollective::Kind::kGather);
+    }
+    ++(is_collective ? collective : exchange);
+    entries.push_back(is_collective ? PassEntry::kRowCollective
+                                    : PassEntry::kExchange);
+  }
+  return entries;
+}
+
+void complete_merged(const std::vector<PassEntry>& entries,
+                     CompletableExchange& exchange, ShardedRows& rows) {
+  const size_t num_done = exchange.num_done() + rows.cursor().num_done();
+  const auto first = entries.begin() + static_cast<std::ptrdiff_t>(num_done);
+  HEADROOM_CHECK(num_done <= entries.size() &&
+                     std::count(entries.begin(), first, PassEntry::kExchange) ==
+                         static_cast<std::ptrdiff_t>(exchange.num_done()),
+                 "after " + std::to_string(exchange.num_done()) +
+                     " exchanges and " +
+                     std::to_string(rows.cursor().num_done()) +
+                     " collectives of rows the pass is not where its list is");
+  for (auto entry = first; entry != entries.end(); ++entry) {
+    if (*entry == PassEntry::kExchange) {
+      exchange.complete_next();
+    } else {
+      rows.complete_next();
+    }
+  }
+}
+
+}  // namespace headroom
