@@ -111,6 +111,26 @@ std::string shapes_data() {
   return (folder / "data.yaml").string();
 }
 
+std::vector<std::string> train_shapes(const std::string& batch,
+                                      const std::vector<std::string>& more) {
+  std::vector<std::string> command = {program("headroom"),
+                                      "train",
+                                      "--data",
+                                      shapes_data(),
+                                      "--cfg",
+                                      "yolov5n",
+                                      "--img",
+                                      "96",
+                                      "--batch",
+                                      batch,
+                                      "--threads",
+                                      "1",
+                                      "--workers",
+                                      "1"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
 Json read_json(const fs::path& file) {
   return Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
 }

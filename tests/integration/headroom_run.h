@@ -50,6 +50,11 @@ std::filesystem::path fresh_folder();
 // A small drawn data set, made once per build; returns its data.yaml.
 std::string shapes_data();
 
+// `headroom train` on it: yolov5n at 96 px, one thread per process. Processes,
+// precision and length are `more`'s.
+std::vector<std::string> train_shapes(const std::string& batch,
+                                      const std::vector<std::string>& more);
+
 using Json = nlohmann::json;
 Json read_json(const std::filesystem::path& file);
 std::vector<Json> read_lines(const std::filesystem::path& file);

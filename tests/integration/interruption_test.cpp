@@ -19,23 +19,8 @@ constexpr const char* kRun = "runs/train/exp";
 
 std::vector<std::string> long_run(const std::vector<std::string>& layout = {
                                       "--processes", "2"}) {
-  std::vector<std::string> command = {program("headroom"),
-                                      "train",
-                                      "--data",
-                                      shapes_data(),
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--img",
-                                      "96",
-                                      "--batch",
-                                      "8",
-                                      "--epochs",
-                                      "500",
-                                      "--threads",
-                                      "1",
-                                      "--workers",
-                                      "1",
-                                      "--noval"};
+  std::vector<std::string> command =
+      train_shapes("8", {"--epochs", "500", "--noval"});
   command.insert(command.end(), layout.begin(), layout.end());
   return command;
 }

@@ -23,22 +23,7 @@ class Resume : public ::testing::Test {
   // 37 images in batches of 8: 5 steps an epoch, validated at each end.
   ProgramResult train(const fs::path& folder, std::vector<std::string> more) {
     fs::create_directories(folder);
-    std::vector<std::string> command = {program("headroom"),
-                                        "train",
-                                        "--data",
-                                        shapes_data(),
-                                        "--cfg",
-                                        "yolov5n",
-                                        "--img",
-                                        "96",
-                                        "--batch",
-                                        "8",
-                                        "--epochs",
-                                        "4",
-                                        "--threads",
-                                        "1",
-                                        "--workers",
-                                        "1"};
+    std::vector<std::string> command = train_shapes("8", {"--epochs", "4"});
     command.insert(command.end(), more.begin(), more.end());
     return run_program(command, folder);
   }

@@ -8,27 +8,8 @@
 namespace headroom::testing {
 
 std::vector<std::string> train_fp64(const std::string& batch) {
-  return {program("headroom"),
-          "train",
-          "--data",
-          shapes_data(),
-          "--cfg",
-          "yolov5n",
-          "--img",
-          "96",
-          "--batch",
-          batch,
-          "--epochs",
-          "40",
-          "--precision",
-          "fp64",
-          "--threads",
-          "1",
-          "--workers",
-          "1",
-          "--device",
-          "cpu",
-          "--noval"};
+  return train_shapes(batch, {"--epochs", "40", "--precision", "fp64",
+                              "--device", "cpu", "--noval"});
 }
 
 std::vector<Json> train_in(const std::filesystem::path& folder,
