@@ -54,6 +54,11 @@ class Communicator {
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,
                           const at::Tensor& input) = 0;
+  // The same, done by the time of wait(): in the background where
+  // gathers_in_background(), else in wait() itself.
+  virtual std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
+                                                 const at::Tensor& input);
+  virtual bool gathers_in_background() const { return false; }
 
   // `input` has size() times the elements of `output`; rank i gets the sum of
   // part i.

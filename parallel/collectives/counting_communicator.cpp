@@ -27,6 +27,12 @@ void CountingCommunicator::all_gather(const at::Tensor& output,
   inner().all_gather(output, input);
 }
 
+std::unique_ptr<Work> CountingCommunicator::all_gather_async(
+    const at::Tensor& output, const at::Tensor& input) {
+  count(input);
+  return inner().all_gather_async(output, input);
+}
+
 void CountingCommunicator::reduce_scatter(const at::Tensor& output,
                                           const at::Tensor& input) {
   count(input);

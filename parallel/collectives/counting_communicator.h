@@ -31,6 +31,11 @@ class CountingCommunicator final : public Communicator {
   std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                          ReduceOp op) override;
   void all_gather(const at::Tensor& output, const at::Tensor& input) override;
+  std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
+                                         const at::Tensor& input) override;
+  bool gathers_in_background() const override {
+    return inner().gathers_in_background();
+  }
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override;
   void broadcast(const at::Tensor& tensor, int root) override;

@@ -82,12 +82,19 @@ class GlooCommunicator final : public Communicator {
   }
 
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    if (input.numel() > 0) all_gather_async(output, input)->wait();
+  }
+
+  // REQUIRES: elements.
+  std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
+                                         const at::Tensor& input) override {
     at::Tensor whole = flat_view(output);
     at::Tensor part = flat_view(input);
     check_multiple(whole, part);
-    if (part.numel() == 0) return;
-    run("all_gather", [&] { return group()._allgather_base(whole, part); });
+    return begin("all_gather",
+                 [&] { return group()._allgather_base(whole, part); });
   }
+  bool gathers_in_background() const override { return true; }
 
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {

@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
@@ -47,7 +48,23 @@ class SingleCommunicator final : public Communicator {
   }
 };
 
+class DeferredGather final : public Work {
+ public:
+  DeferredGather(Communicator& ranks, at::Tensor output, at::Tensor input)
+      : ranks_(ranks), output_(std::move(output)), input_(std::move(input)) {}
+  void wait() override { ranks_.all_gather(output_, input_); }
+
+ private:
+  Communicator& ranks_;
+  const at::Tensor output_, input_;
+};
+
 }  // namespace
+
+std::unique_ptr<Work> Communicator::all_gather_async(const at::Tensor& output,
+                                                     const at::Tensor& input) {
+  return std::make_unique<DeferredGather>(*this, output, input);
+}
 
 std::unique_ptr<Communicator> make_single_communicator() {
   return std::make_unique<SingleCommunicator>();

@@ -20,10 +20,15 @@ std::vector<RowCollective> forward_list(const std::vector<int64_t>& rows) {
 }
 
 std::vector<RowCollective> backward_list(const std::vector<int64_t>& rows,
-                                         bool with_gathers) {
+                                         Gathers gathers) {
   std::vector<RowCollective> list;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-    if (with_gathers) list.push_back({Kind::kGather, *row});
+    const bool is_first = row == rows.rbegin();
+    const auto next = row + 1;
+    if (gathers == Gathers::kInTurn || (gathers == Gathers::kAhead && is_first))
+      list.push_back({Kind::kGather, *row});
+    if (gathers == Gathers::kAhead && next != rows.rend())
+      list.push_back({Kind::kGather, *next});
     list.push_back({Kind::kScatter, *row});
   }
   return list;

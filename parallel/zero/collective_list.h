@@ -3,7 +3,10 @@
 //   forward   gather 0, gather 1, …            ZeRO 3 only
 //   backward  gather n, scatter n, gather n-1, scatter n-1, …
 //                                              ZeRO 3; ZeRO 2 scatters only
+//   the same, each row fetched while the one before it is at work
+//             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
+// An entry's place is that of its end: a fetched row's gather begins earlier.
 // The list follows from the rows alone, whatever a rank computes, so a rank
 // that fails can carry out the rest of it with zeros. The cursor refuses every
 // other order: peers would exchange different rows.
@@ -29,8 +32,9 @@ std::string to_string(const RowCollective& collective);
 
 // `rows` in ascending order: those with parameters, and those that learn.
 std::vector<RowCollective> forward_list(const std::vector<int64_t>& rows);
+enum class Gathers { kNone, kInTurn, kAhead };
 std::vector<RowCollective> backward_list(const std::vector<int64_t>& rows,
-                                         bool with_gathers);
+                                         Gathers gathers);
 
 class CollectiveCursor {
  public:

@@ -34,10 +34,10 @@ RowGather::RowGather(const ShardMap& map, std::vector<at::Tensor> rows,
   }
 }
 
-void RowGather::gather(int64_t row) {
+std::unique_ptr<Work> RowGather::begin_gather(int64_t row) {
   const at::Tensor& whole = rows_.at(static_cast<size_t>(row));
   restore_memory(whole);
-  ranks_.all_gather(
+  return ranks_.all_gather_async(
       whole, shard_.narrow(0, map_.shard_offset(row), map_.slice_size(row)));
 }
 

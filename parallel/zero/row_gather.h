@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "parallel/collectives/communicator.h"
@@ -30,7 +31,9 @@ class RowGather {
   at::Tensor& shard() { return shard_; }
 
   // Collective: the row's values on every rank, from the shards as they are.
-  void gather(int64_t row);
+  void gather(int64_t row) { begin_gather(row)->wait(); }
+  // The row must not be used, nor its memory released, before wait().
+  std::unique_ptr<Work> begin_gather(int64_t row);
   // What was written to the row is lost. REQUIRES: is_whole(row).
   void release(int64_t row);
   bool is_whole(int64_t row) const;

@@ -10,7 +10,8 @@ namespace headroom {
 using Kind = RowCollective::Kind;
 
 ShardedRows::ShardedRows(const ShardMap& map, std::vector<Row> rows,
-                         Communicator& ranks, Communicator& copies) {
+                         Communicator& ranks, Communicator& copies)
+    : fetches_ahead_(ranks.gathers_in_background()) {
   std::vector<at::Tensor> values;
   std::vector<GradientScatter::Row> gradients;
   std::vector<int64_t> all, learning;
@@ -25,7 +26,9 @@ ShardedRows::ShardedRows(const ShardMap& map, std::vector<Row> rows,
     values_ = std::make_unique<RowGather>(map, std::move(values), ranks);
     forward_ = forward_list(all);
   }
-  backward_ = backward_list(learning, shards_values());
+  backward_ = backward_list(learning, !shards_values() ? Gathers::kNone
+                                      : fetches_ahead_ ? Gathers::kAhead
+                                                       : Gathers::kInTurn);
   gradients_ = std::make_unique<GradientScatter>(
       map, std::move(gradients), ranks, copies,
       [this](int64_t row) { on_final(row); });
@@ -43,11 +46,27 @@ void ShardedRows::begin_backward() {
 }
 
 void ShardedRows::use(int64_t row) {
-  if (!shards_values() || values_->is_whole(row)) return;
+  if (!shards_values()) return;
   const RowCollective gather{Kind::kGather, row};
-  HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
-  values_->gather(row);  // may run out of memory: then it is still to be done
-  cursor_.pass(gather);
+  if (fetch_ && cursor_.next_is(gather)) finish_fetch();
+  if (!values_->is_whole(row)) {
+    HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
+    values_->gather(row);  // may run out of memory: then it is still to be done
+    cursor_.pass(gather);
+  }
+  fetch_next();
+}
+
+void ShardedRows::fetch_next() {
+  if (!fetches_ahead_ || fetch_ || cursor_.done()) return;
+  const RowCollective next = cursor_.next();
+  if (next.kind == Kind::kGather) fetch_ = values_->begin_gather(next.row);
+}
+
+void ShardedRows::finish_fetch() {
+  if (!fetch_) return;
+  std::exchange(fetch_, nullptr)->wait();
+  cursor_.pass(cursor_.next());
 }
 
 void ShardedRows::done_with(int64_t row) {
@@ -55,6 +74,7 @@ void ShardedRows::done_with(int64_t row) {
 }
 
 void ShardedRows::on_final(int64_t row) {
+  finish_fetch();
   cursor_.pass({Kind::kScatter, row});
   done_with(row);  // first: a backend's scratch then takes its place
   gradients_->reduce(row);
@@ -62,12 +82,16 @@ void ShardedRows::on_final(int64_t row) {
 
 void ShardedRows::complete_next() {
   const RowCollective next = cursor_.next();
-  cursor_.pass(next);
-  if (next.kind == Kind::kScatter) {
-    gradients_->reduce_zeros(next.row);
+  if (fetch_) {
+    finish_fetch();
   } else {
-    // A row's gather fails, if at all, before its memory is there.
-    values_->gather(next.row);
+    cursor_.pass(next);
+    if (next.kind == Kind::kScatter) {
+      gradients_->reduce_zeros(next.row);
+    } else {
+      // A row's gather fails, if at all, before its memory is there.
+      values_->gather(next.row);
+    }
   }
   if (shards_values() && values_->is_whole(next.row)) {
     values_->release(next.row);

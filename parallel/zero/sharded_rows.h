@@ -9,6 +9,9 @@
 //                      and its values released when the last of them is there
 //   complete_pass()    in place of what a failed rank did not do of a pass
 //
+// Where gathers run in the background (Communicator), the next row of the pass
+// is fetched while one is at work: one row more is whole then.
+//
 // The passes of a step may come in any order that is the same on all ranks;
 // within one the collectives are a fixed list (collective_list.h).
 //
@@ -65,12 +68,17 @@ class ShardedRows {
 
  private:
   void on_final(int64_t row);
+  void fetch_next();
+  // Until the row that is being fetched is there.
+  void finish_fetch();
 
   std::unique_ptr<RowGather> values_;  // ZeRO 3
   std::unique_ptr<GradientScatter> gradients_;
   std::vector<RowCollective> forward_;
   std::vector<RowCollective> backward_;
   CollectiveCursor cursor_;
+  const bool fetches_ahead_;
+  std::unique_ptr<Work> fetch_;  // under way, of the cursor's next row
 };
 
 }  // namespace headroom

@@ -20,16 +20,20 @@ TEST(CollectiveListTest, ForwardGathersInOrder) {
 }
 
 TEST(CollectiveListTest, BackwardGoesTheOtherWay) {
-  EXPECT_EQ(text(backward_list({0, 1, 4}, true)),
+  EXPECT_EQ(text(backward_list({0, 1, 4}, Gathers::kInTurn)),
             "gather 4, scatter 4, gather 1, scatter 1, gather 0, scatter 0");
-  EXPECT_EQ(text(backward_list({0, 1, 4}, false)),
+  EXPECT_EQ(text(backward_list({0, 1, 4}, Gathers::kNone)),
             "scatter 4, scatter 1, scatter 0");
+  EXPECT_EQ(text(backward_list({0, 1, 4}, Gathers::kAhead)),
+            "gather 4, gather 1, scatter 4, gather 0, scatter 1, scatter 0");
+  EXPECT_EQ(text(backward_list({7}, Gathers::kAhead)), "gather 7, scatter 7");
+  EXPECT_EQ(text(backward_list({}, Gathers::kAhead)), "");
 }
 
 TEST(CollectiveCursorTest, RefusesEveryOtherOrder) {
   CollectiveCursor cursor;
   EXPECT_TRUE(cursor.done());
-  cursor.begin(backward_list({0, 1}, true));
+  cursor.begin(backward_list({0, 1}, Gathers::kInTurn));
   const RowCollective gather{RowCollective::Kind::kGather, 1};
   const RowCollective scatter{RowCollective::Kind::kScatter, 1};
   EXPECT_THROW(cursor.pass(scatter), CheckFailure);

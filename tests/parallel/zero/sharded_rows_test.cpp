@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "parallel/zero/row_memory.h"
 #include "tests/parallel/zero/layered_network.h"
@@ -17,6 +18,8 @@ constexpr int64_t kSamples = 11;
 struct Case {
   int ranks;
   int zero_stage;
+  // Gloo fetches rows in the background, one ahead.
+  RankBackend backend = RankBackend::kLocal;
 };
 
 // The gradient of all samples, row by row, computed by one process.
@@ -46,11 +49,19 @@ void expect_slices(LayeredNetwork& network,
   }
 }
 
-class ShardedRowsTest : public testing::TestWithParam<Case> {};
+class ShardedRowsTest : public testing::TestWithParam<Case> {
+ protected:
+  static void run(int size,
+                  const std::function<void(int, Communicator&)>& body) {
+    RankOptions options;
+    options.backend = GetParam().backend;
+    run_ranks(size, body, options);
+  }
+};
 
 TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
   const std::vector<at::Tensor> expected = undivided();
-  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     // Uneven: rank 0 has all but one sample a rank, the last has none.
     const int64_t rest = ranks.size() - 2;
@@ -66,7 +77,7 @@ TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
 
 TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
   const std::vector<at::Tensor> expected = undivided();
-  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     for (int step = 0; step < 2; ++step) {  // the second forgets the first
       network.rows->begin_step();
@@ -82,7 +93,7 @@ TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
 
 TEST_P(ShardedRowsTest, FrozenRowsAreNotReduced) {
   const std::vector<at::Tensor> expected = undivided(2);
-  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage, nullptr, 2);
     network.rows->begin_step();
     const int64_t parts = ranks.size();
@@ -96,7 +107,7 @@ TEST_P(ShardedRowsTest, FrozenRowsAreNotReduced) {
 // their passes, and the next step is right on all ranks.
 TEST_P(ShardedRowsTest, ARankThatFailsCompletesTheList) {
   const std::vector<at::Tensor> expected = undivided();
-  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     const auto train = [&] {
       const int64_t parts = ranks.size();
@@ -132,7 +143,7 @@ TEST_P(ShardedRowsTest, ARankThatFailsCompletesTheList) {
 TEST_P(ShardedRowsTest, SpatialCopiesAddTheirParts) {
   const std::vector<at::Tensor> expected = undivided();
   const int sharing = GetParam().ranks;
-  run_ranks(2 * sharing, [&](int rank, Communicator& world) {
+  run(2 * sharing, [&](int rank, Communicator& world) {
     const auto ranks = world.split(rank % 2, rank);
     const auto copies = world.split(rank / 2, rank);
     LayeredNetwork network(ranks.get(), GetParam().zero_stage, copies.get());
@@ -147,7 +158,7 @@ TEST_P(ShardedRowsTest, SpatialCopiesAddTheirParts) {
 // nothing is left behind, and the step after is right.
 TEST_P(ShardedRowsTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
-  run_ranks(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     const at::Tensor input = network_input(
         kSamples * rank / ranks.size(), kSamples * (rank + 1) / ranks.size());
@@ -186,31 +197,17 @@ TEST_P(ShardedRowsTest, AFailureAnywhereLeavesNothingBehind) {
   });
 }
 
-// The same over the communicator of real processes.
-TEST(ShardedRowsOverGloo, GradientsEqualOneProcess) {
-  const std::vector<at::Tensor> expected = undivided();
-  RankOptions options;
-  options.backend = RankBackend::kGloo;
-  run_ranks(
-      3,
-      [&](int rank, Communicator& ranks) {
-        LayeredNetwork network(&ranks, 3);
-        network.rows->begin_step();
-        network.train(
-            network_input(kSamples * rank / 3, kSamples * (rank + 1) / 3));
-        expect_slices(network, expected, rank);
-      },
-      options);
-}
-
-INSTANTIATE_TEST_SUITE_P(Cases, ShardedRowsTest,
-                         testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2},
-                                         Case{2, 3}, Case{3, 3}, Case{4, 3}),
-                         [](const auto& info) {
-                           return "Zero" +
-                                  std::to_string(info.param.zero_stage) +
-                                  "Over" + std::to_string(info.param.ranks);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ShardedRowsTest,
+    testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2}, Case{2, 3}, Case{3, 3},
+                    Case{4, 3}, Case{2, 2, RankBackend::kGloo},
+                    Case{2, 3, RankBackend::kGloo},
+                    Case{3, 3, RankBackend::kGloo},
+                    Case{3, 3, RankBackend::kSharedMemory}),
+    [](const auto& info) {
+      return "Zero" + std::to_string(info.param.zero_stage) + "Over" +
+             std::to_string(info.param.ranks) + to_string(info.param.backend);
+    });
 
 }  // namespace
 }  // namespace headroom
