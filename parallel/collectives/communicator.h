@@ -61,7 +61,7 @@ class Communicator {
   virtual bool gathers_in_background() const { return false; }
 
   // `input` has size() times the elements of `output`; rank i gets the sum of
-  // part i.
+  // part i. What `input` holds after that is not said.
   virtual void reduce_scatter(const at::Tensor& output,
                               const at::Tensor& input) = 0;
 

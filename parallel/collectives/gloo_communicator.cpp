@@ -48,6 +48,18 @@ class GlooWork final : public Work {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
+class AllWorks final : public Work {
+ public:
+  explicit AllWorks(std::vector<std::unique_ptr<Work>> works)
+      : works_(std::move(works)) {}
+  void wait() override {
+    for (const std::unique_ptr<Work>& work : works_) work->wait();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Work>> works_;
+};
+
 // How to build the groups of split() like the first one.
 struct Origin {
   std::shared_ptr<KeyValueStore> store;
@@ -81,29 +93,38 @@ class GlooCommunicator final : public Communicator {
                  [&] { return group().allreduce(tensors, options); });
   }
 
+  // c10d's own all_gather and reduce_scatter allocate the larger tensor once
+  // more, within the operation: a rank without room for it could no longer take
+  // part.
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    if (input.numel() > 0) all_gather_async(output, input)->wait();
+    all_gather_async(output, input)->wait();
   }
-
-  // REQUIRES: elements.
   std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                          const at::Tensor& input) override {
-    at::Tensor whole = flat_view(output);
-    at::Tensor part = flat_view(input);
+    const at::Tensor whole = flat_view(output);
+    const at::Tensor part = flat_view(input);
     check_multiple(whole, part);
-    return begin("all_gather",
-                 [&] { return group()._allgather_base(whole, part); });
+    const int64_t size = part.numel();
+    std::vector<std::unique_ptr<Work>> messages;
+    for (int rank = 0; rank < size_ && size > 0; ++rank) {
+      if (rank == rank_) continue;
+      messages.push_back(recv_async(whole.narrow(0, rank * size, size), rank));
+      messages.push_back(send_async(part, rank));
+    }
+    whole.narrow(0, rank_ * size, size).copy_(part);
+    return std::make_unique<AllWorks>(std::move(messages));
   }
   bool gathers_in_background() const override { return true; }
 
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
-    at::Tensor whole = flat_view(input);
-    at::Tensor part = flat_view(output);
+    const at::Tensor whole = flat_view(input);
+    const at::Tensor part = flat_view(output);
     check_multiple(whole, part);
-    if (part.numel() == 0) return;
-    run("reduce_scatter",
-        [&] { return group()._reduce_scatter_base(part, whole); });
+    const int64_t size = part.numel();
+    if (size == 0) return;
+    all_reduce(whole);
+    part.copy_(whole.narrow(0, rank_ * size, size));
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {

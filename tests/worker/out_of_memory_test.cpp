@@ -29,6 +29,7 @@ struct Case {
   int64_t micro_batch = 4;
   ActivationPolicy policy = ActivationPolicy::kKeep;
   int64_t steps = 3;
+  RankBackend backend = RankBackend::kLocal;
 };
 
 struct StepNumbers {
@@ -74,6 +75,7 @@ Trained train(const Case& of, const std::vector<Fault>& faults) {
   Trained run;
   std::mutex mutex;
   RankOptions ranks;
+  ranks.backend = of.backend;
   ranks.time_limit = std::chrono::seconds(300);
   run_ranks(
       plan.layout.world_size(),
@@ -187,7 +189,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"zero3_spatial2_lean", "data=2,spatial=2", 3, 4, 2, 2,
                          ActivationPolicy::kLean},
                     Case{"zero3_pipeline2", "data=2,pipeline=2", 3, 4, 4, 4},
-                    Case{"pipeline2", "pipeline=2", 0, 4, 1, 1}),
+                    Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
+                    // Rows are fetched ahead.
+                    Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
+                         ActivationPolicy::kKeep, 3, RankBackend::kGloo},
+                    Case{"zero3_spatial2_shared", "data=2,spatial=2", 3, 4, 2,
+                         2, ActivationPolicy::kKeep, 3,
+                         RankBackend::kSharedMemory}),
     [](const auto& info) { return info.param.name; });
 
 // All the way down: policies change no bit; smaller micro-batches, which all

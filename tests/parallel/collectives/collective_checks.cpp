@@ -128,14 +128,12 @@ void check_reduce_scatter(Communicator& communicator) {
     const int num_ranks = communicator.size();
     const at::Tensor input =
         numbers(communicator.rank(), size * num_ranks, type);
-    const at::Tensor before = input.clone();
     const at::Tensor output = at::zeros({size}, type);
     communicator.reduce_scatter(output, input);
     require_same_bits(output,
                       expected_sum(num_ranks, size * num_ranks, type)
                           .narrow(0, communicator.rank() * size, size),
                       describe(type, size));
-    require_same_bits(input, before, "the input was changed");
   });
 }
 
