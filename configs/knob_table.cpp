@@ -45,7 +45,8 @@ std::vector<Knob> how_to_train() {
        "Width of the network's input, rounded up likewise.", 64, 65'536},
       {"global_batch_size", &C::global_batch_size, "images",
        "Images per step over all processes together, as YOLOv5's --batch. "
-       "Changing the number of processes does not change it.",
+       "Changing the number of processes does not change it. -1: the most "
+       "that fit into memory_limit at once.",
        1, 1'000'000},
       {"epochs", &C::epochs, "epochs", "Passes over the training images.", 1,
        1'000'000'000},

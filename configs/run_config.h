@@ -56,6 +56,9 @@ struct Hyperparameters {
 
 enum class Precision { kFp32, kFp64 };
 
+// --batch: the largest that fits (coordinator/largest_batch.h).
+inline constexpr int64_t kLargestBatch = -1;
+
 struct RunConfig {
   std::string command = "train";  // train or val
 
@@ -65,9 +68,11 @@ struct RunConfig {
   std::string weights;   // safetensors to start from; "" from scratch
   std::string hyp_file;  // --hyp
   Hyperparameters hyp;
-  int64_t image_height = 640;      // --img S or --img HEIGHT WIDTH; rounded up
-  int64_t image_width = 640;       //   to the model's largest stride
-  int64_t global_batch_size = 16;  // --batch: images per step, over all ranks
+  int64_t image_height = 640;  // --img S or --img HEIGHT WIDTH; rounded up
+  int64_t image_width = 640;   //   to the model's largest stride
+  // --batch: images per step, over all ranks; kLargestBatch until that is
+  // known.
+  int64_t global_batch_size = 16;
   int64_t epochs = 100;
   int64_t max_steps = 0;          // committed steps to end at; 0: no limit
   std::string optimizer = "SGD";  // SGD, Adam, AdamW
@@ -94,9 +99,9 @@ struct RunConfig {
   int64_t threads = 0;               // compute threads per process; 0: cores /
                                      //   processes
   int64_t loader_threads = 8;        // --workers: per process
-  int64_t memory_limit = 0;       // --memory-limit, bytes of tensors per
-                                  //   process; 0: no limit
-  std::string inject;             // --inject: faults for tests
+  int64_t memory_limit = 0;          // --memory-limit, bytes of tensors per
+                                     //   process; 0: no limit
+  std::string inject;                // --inject: faults for tests
   int64_t host_memory_limit = 0;  // --host-memory-limit, bytes per process of
                                   //   the loader's queues (0: 1 GiB) and of the
                                   //   offload file (0: the disk's room)

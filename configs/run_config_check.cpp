@@ -21,6 +21,7 @@ void check_ranges(const RunConfig& config) {
   for (const Knob& knob : knobs()) {
     if (is_text(knob)) continue;
     const double value = number_of(config, knob);
+    if (knob.key == "global_batch_size" && value == kLargestBatch) continue;
     if (value >= knob.low && value <= knob.high) continue;
     const std::string bound = value < knob.low
                                   ? "at least " + exact_text(knob.low)
@@ -43,12 +44,24 @@ void check_choices(const RunConfig& config) {
   }
 }
 
-void check_automatic_batch(const RunConfig& config) {
-  if (config.global_batch_size != -1) return;
-  refuse_run(
-      "--batch -1 asks for an automatic batch size, which is not in "
-      "this version",
-      "give the number of images per step, for example --batch 16");
+// Whoever starts the run settles it (coordinator/largest_batch.h).
+void check_largest_batch(const RunConfig& config) {
+  if (config.global_batch_size != kLargestBatch) return;
+  const std::string asks = "--batch -1 asks for the largest batch that fits";
+  if (config.command != "train") {
+    refuse_run(asks + ", which is for training",
+               "give the number of images, for example --batch 16");
+  }
+  if (config.memory_limit == 0) {
+    refuse_run(asks + ", but nothing says in what",
+               "give --memory-limit, for example --memory-limit 8GiB");
+  }
+  if (config.micro_batch_size > 0) {
+    refuse_run(asks + " in one piece, but --micro-batch " +
+                   std::to_string(config.micro_batch_size) +
+                   " cuts it, and then any batch fits",
+               "leave one of the two out");
+  }
 }
 
 void check_device(const RunConfig& config) {
@@ -90,7 +103,7 @@ void check_name(const RunConfig& config) {
 
 void check_run_config(const RunConfig& config) {
   parse_faults(config.inject);
-  check_automatic_batch(config);
+  check_largest_batch(config);
   check_ranges(config);
   check_choices(config);
   check_device(config);

@@ -9,10 +9,12 @@
 #include "configs/model_table.h"
 #include "configs/shell_word.h"
 #include "configs/strict_yaml.h"
+#include "coordinator/largest_batch.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom {
@@ -102,6 +104,16 @@ const std::set<std::string> kOfThePlan = {"processes",   "layout",
                                           "zero_stage",  "micro_batch_size",
                                           "activations", "memory_limit"};
 
+// Settles --batch -1; a note that says so.
+std::string set_largest_batch(RunConfig& config, int world_size) {
+  const BatchChoice choice =
+      largest_batch(config, world_size, model_rows(config));
+  config.global_batch_size = choice.global_batch_size;
+  return "--batch -1: " + std::to_string(choice.global_batch_size) +
+         " images, " + format_bytes(choice.bytes) + " of " +
+         format_bytes(config.memory_limit);
+}
+
 }  // namespace
 
 RunConfig resumed_config(const std::string& run_directory,
@@ -180,6 +192,10 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  if (config.global_batch_size == kLargestBatch) {
+    request.notes.push_back(
+        set_largest_batch(config, request.expected_workers()));
+  }
   if (must_fit) {
     plan_or_throw(config, request.expected_workers(), rows_for_plan(config));
   }

@@ -95,11 +95,30 @@ TEST(CheckRunConfig, RangesNameTheValueAndTheBound) {
             "(checkpoints): the default is 2");
 }
 
+TEST(CheckRunConfig, TheLargestBatchNeedsALimit) {
+  const auto asks = [](RunConfig& c) { c.global_batch_size = kLargestBatch; };
+  EXPECT_EQ(refusal(asks),
+            "[config] --batch -1 asks for the largest batch that fits, but "
+            "nothing says in what: give --memory-limit, for example "
+            "--memory-limit 8GiB");
+  EXPECT_EQ(refusal([&](RunConfig& c) {
+              asks(c);
+              c.memory_limit = 1 << 30;
+              c.micro_batch_size = 4;
+            }),
+            "[config] --batch -1 asks for the largest batch that fits in one "
+            "piece, but --micro-batch 4 cuts it, and then any batch fits: "
+            "leave one of the two out");
+  EXPECT_EQ(refusal([&](RunConfig& c) {
+              asks(c);
+              c.command = "val";
+            }),
+            "[config] --batch -1 asks for the largest batch that fits, which "
+            "is for training: give the number of images, for example --batch "
+            "16");
+}
+
 TEST(CheckRunConfig, WhatThisVersionHasNot) {
-  EXPECT_EQ(refusal([](RunConfig& c) { c.global_batch_size = -1; }),
-            "[config] --batch -1 asks for an automatic batch size, which is "
-            "not in this version: give the number of images per step, for "
-            "example --batch 16");
   EXPECT_EQ(refusal([](RunConfig& c) { c.device = "0,1"; }),
             "[config] --device 0,1: this build has no CUDA backend: use "
             "--device cpu, or leave it out");

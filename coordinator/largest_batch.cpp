@@ -1,0 +1,86 @@
+#include "coordinator/largest_batch.h"
+
+#include <algorithm>
+#include <array>
+
+#include "coordinator/planner.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/layout.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kUsualGroup = 16;
+constexpr int64_t kMostUsualGroups = 4096;  // of a rank
+
+class Search {
+ public:
+  Search(const RunConfig& config, int world_size,
+         const std::vector<RowCost>& rows)
+      : config_(config), world_size_(world_size), rows_(rows) {
+    const ParallelLayout layout = parse_layout(config.layout);
+    data_ = config.layout.empty() ? world_size : layout.data_parallel_size;
+  }
+
+  BatchChoice run() const {
+    int64_t fits = 0, too_large = kMostUsualGroups + 1;
+    while (fits + 1 < too_large) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      (is_within(at_share(kUsualGroup * middle)) ? fits : too_large) = middle;
+    }
+    if (fits > 0) return at_share(kUsualGroup * fits);
+    for (const int64_t share : {8, 4, 2, 1}) {
+      const BatchChoice choice = at_share(share);
+      if (is_within(choice)) return choice;
+      if (share == 1) refuse(choice);
+    }
+    HEADROOM_CHECK(false, "a share of one image was tried");
+  }
+
+ private:
+  bool is_within(const BatchChoice& choice) const {
+    return choice.bytes <= config_.memory_limit;
+  }
+
+  BatchChoice at_share(int64_t share) const {
+    RunConfig trial = config_;
+    trial.global_batch_size = share * data_;
+    trial.micro_batch_size = share;
+    trial.memory_limit = 0;  // nothing gives way
+    const Plan plan = plan_or_throw(trial, world_size_, rows_);
+    return {trial.global_batch_size,
+            *std::ranges::max_element(plan.predicted_peak_bytes)};
+  }
+
+  [[noreturn]] void refuse(const BatchChoice& one_image) const {
+    throw Error(
+        "plan",
+        "--batch -1: one image a process needs " +
+            format_bytes(one_image.bytes) + " (" +
+            std::to_string(one_image.bytes) +
+            " bytes), but --memory-limit is " +
+            format_bytes(config_.memory_limit) + " (" +
+            std::to_string(config_.memory_limit) + " bytes)",
+        config_.activations == "recompute"
+            ? "use a smaller --img or model"
+            : "use --activations recompute, or a smaller --img or model",
+        ExitCode::kNoPlan);
+  }
+
+  const RunConfig& config_;
+  const int world_size_;
+  const std::vector<RowCost>& rows_;
+  int64_t data_ = 1;
+};
+
+}  // namespace
+
+BatchChoice largest_batch(const RunConfig& config, int world_size,
+                          const std::vector<RowCost>& rows) {
+  HEADROOM_CHECK(config.memory_limit > 0 && !rows.empty(),
+                 "a limit and the model's rows");
+  return Search(config, world_size, rows).run();
+}
+
+}  // namespace headroom
