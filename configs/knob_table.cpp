@@ -205,6 +205,13 @@ std::vector<Knob> what_is_written() {
        "Checkpoints that stay on disk, the newest first. At least 2, so that "
        "a damaged one costs no run.",
        2, 1'000'000},
+      {"memory_trace", &C::memory_trace, "",
+       "Write what every process's tensors are during the first steps to this "
+       "file, for ui.perfetto.dev or chrome://tracing: bytes by what they are "
+       "for, and the step's phases; a picture goes beside it, FILE with .png."},
+      {"memory_trace_steps", &C::memory_trace_steps, "steps",
+       "Steps of memory_trace, counted from where this run starts or resumes.",
+       1, 1'000},
   };
 }
 

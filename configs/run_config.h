@@ -117,6 +117,8 @@ struct RunConfig {
   int64_t save_period = -1;            // also keep weights every N epochs
   int64_t checkpoint_every_steps = 0;  // 0: at each epoch's end
   int64_t keep_checkpoints = 2;
+  std::string memory_trace;        // --memory-trace FILE; "": none
+  int64_t memory_trace_steps = 3;  // that it records, from the start
 
   // Validation.
   std::string task = "val";  // split that `val` uses: train, val, test

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "parallel/base/memory_category.h"
+
 namespace headroom {
 namespace {
 
@@ -19,6 +21,7 @@ at::Tensor to_tensor(const std::string& bytes, int64_t length) {
 
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine) {
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   const int size = communicator.size();
   at::Tensor lengths = at::empty({size}, at::kLong);
   at::Tensor length = at::empty({1}, at::kLong);
@@ -41,6 +44,7 @@ std::vector<std::string> gather_bytes(Communicator& communicator,
 
 std::string broadcast_bytes(Communicator& communicator,
                             const std::string& bytes, int root) {
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   at::Tensor length = at::empty({1}, at::kLong);
   length.data_ptr<int64_t>()[0] = static_cast<int64_t>(bytes.size());
   communicator.broadcast(length, root);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "parallel/base/step_phase.h"
 #include "worker/data/micro_batch_targets.h"
 #include "worker/network_input.h"
 #include "worker/pass_completion.h"
@@ -103,6 +104,8 @@ void StageStep::before_backward(int64_t micro_batch, bool) {
 
 void StageStep::begin_pass(const Instruction& instruction) {
   StepGradients& gradients = parts_.state.gradients();
+  begin_step_phase(instruction.kind == Kind::kForward ? StepPhase::kForward
+                                                      : StepPhase::kBackward);
   // May run out of memory: then the pass has not begun.
   parts_.context.begin_pass(instruction.kind,
                             samples_of(instruction.micro_batch));

@@ -16,6 +16,7 @@
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
+#include "worker/memory_tracer.h"
 #include "worker/model/weights.h"
 #include "worker/parallelize.h"
 #include "worker/pass_lists.h"
@@ -70,6 +71,13 @@ struct TrainingRun::Implementation {
           {"data", committed(), assignment.rank, fault, "", true});
     }
   }
+  void end_trace() {
+    if (assignment.rank == 0) {
+      client.report_event(
+          {"memory_trace", committed(), 0, tracer->summary(), "", false});
+    }
+    tracer.reset();
+  }
   void checkpoint() {
     show_phase("checkpoint");
     recorder->save_checkpoint();
@@ -100,10 +108,11 @@ struct TrainingRun::Implementation {
   LossGains gains;
   ScheduleOptions schedule;
   ProgressReport progress;
-  StepRecord newest;                  // on every rank: rank 0 may be lost
-  int64_t checkpoint_steps = 0;       // of the newest checkpoint
-  bool stop_agreed = false;           // by the vote of the newest step
-  std::set<std::string> faults_said;  // each is named once
+  StepRecord newest;                     // on every rank: rank 0 may be lost
+  int64_t checkpoint_steps = 0;          // of the newest checkpoint
+  bool stop_agreed = false;              // by the vote of the newest step
+  std::set<std::string> faults_said;     // each is named once
+  std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
 };
 
 void TrainingRun::Implementation::prepare(Communicator& communicator) {
@@ -183,6 +192,10 @@ void TrainingRun::Implementation::resume() {
                            false});
     }
   }
+  if (!config.memory_trace.empty()) {
+    tracer = std::make_unique<MemoryTracer>(
+        config.memory_trace, config.memory_trace_steps, assignment.rank);
+  }
   if (assignment.rank != 0) return;
   if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
@@ -242,8 +255,10 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
 std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
                                                             Trainer& trainer) {
   const auto start = std::chrono::steady_clock::now();
+  if (tracer) tracer->begin_step();
   const Batch batch = source.next();
   const StepResult result = trainer.train_step(batch, client.stop_requested());
+  if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const StepEvent& event : result.events) {
     client.report_event({event.kind, batch.step, assignment.rank, event.reason,
                          event.detail_json, event.kind == "out_of_memory"});

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/step_phase.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/ema.h"
 #include "worker/optim/grad_norm.h"
@@ -92,6 +94,7 @@ TrainingState::TrainingState(const ModelTable& table,
                       : 0) {
   HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
                  "ZeRO stage " + std::to_string(options.zero_stage));
+  const MemoryCategoryScope parameters(MemoryCategory::kParameters);
   model_ = std::make_unique<LayerGraph>(table, options.num_classes,
                                         options.scalar_type, options.seed);
   if (options.fill) options.fill(*model_);
@@ -105,11 +108,9 @@ TrainingState::TrainingState(const ModelTable& table,
   build_parameters();
   build_average(table);
   const at::TensorOptions type(options.scalar_type);
-  accumulated_ = at::zeros({shard_size()}, type);
-  for (size_t i = 0; i < moment_names(options.optimizer).size(); ++i) {
-    moments_.push_back(at::zeros({shard_size()}, type));
-  }
+  build_accumulation();
   if (is_sharded() && zero_stage_ < 3) {
+    const MemoryCategoryScope scope(MemoryCategory::kCommunication);
     slice_ = at::empty({shards_->largest_slice()}, type);
   }
   batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()}, at::kDouble);
@@ -142,7 +143,20 @@ void TrainingState::build_parameters() {
   }
 }
 
+void TrainingState::build_accumulation() {
+  const at::TensorOptions type(options_.scalar_type);
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    accumulated_ = at::zeros({shard_size()}, type);
+  }
+  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+  for (size_t i = 0; i < moment_names(options_.optimizer).size(); ++i) {
+    moments_.push_back(at::zeros({shard_size()}, type));
+  }
+}
+
 void TrainingState::build_average(const ModelTable& table) {
+  const MemoryCategoryScope scope(MemoryCategory::kAverage);
   average_model_ = std::make_unique<LayerGraph>(
       table, options_.num_classes, options_.scalar_type, options_.seed);
   if (options_.rows) average_model_->keep_rows(*options_.rows);
@@ -224,6 +238,7 @@ void TrainingState::start_epoch() {
 
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;
+  begin_step_phase(StepPhase::kCommit);
   for (const Piece& piece : pieces_) {
     add_in_place(piece.accumulated, piece.gradient);
   }
@@ -254,6 +269,7 @@ bool TrainingState::commit(const CommitArguments& arguments) {
                counters.optimizer_steps);
   }
   counters.committed_steps = arguments.step + 1;
+  begin_step_phase(StepPhase::kNone);
   return optimizer_stepped;
 }
 

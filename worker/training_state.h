@@ -147,6 +147,7 @@ class TrainingState {
   };
 
   void build_parameters();
+  void build_accumulation();
   void build_average(const ModelTable& table);
   void build_pieces();
   bool is_sharded() const { return zero_stage_ > 0; }

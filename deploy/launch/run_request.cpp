@@ -203,6 +203,10 @@ RunRequest make_run_request(const CommandLine& line,
        {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
     make_absolute(*path);
   }
+  if (!config.memory_trace.empty()) {  // not there yet
+    config.memory_trace =
+        std::filesystem::absolute(config.memory_trace).lexically_normal();
+  }
   config.processes = request.expected_workers();
   if (config.threads == 0) {
     const int workers_here =

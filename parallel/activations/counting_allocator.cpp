@@ -4,6 +4,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
@@ -18,6 +19,12 @@ constexpr size_t kHeaderBytes = 64;
 
 [[noreturn]] void throw_out_of_memory(const std::string& message) {
   C10_THROW_ERROR(OutOfMemoryError, message);
+}
+
+void raise_to(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t before = peak;
+  while (value > before && !peak.compare_exchange_weak(before, value)) {
+  }
 }
 
 }  // namespace
@@ -74,6 +81,34 @@ void CountingAllocator::refuse(const Account& account, int64_t bytes,
 void CountingAllocator::reset_peak() {
   Account& mine = account();
   mine.peak = mine.live.load();
+  for (Account::Category& category : mine.categories) {
+    category.peak = category.live.load();
+  }
+}
+
+CategoryBytes CountingAllocator::live_by_category() const {
+  CategoryBytes bytes;
+  std::ranges::transform(
+      account().categories, bytes.begin(),
+      [](const auto& category) -> int64_t { return category.live; });
+  return bytes;
+}
+
+CategoryBytes CountingAllocator::peak_by_category() const {
+  CategoryBytes bytes;
+  std::ranges::transform(
+      account().categories, bytes.begin(),
+      [](const auto& category) -> int64_t { return category.peak; });
+  return bytes;
+}
+
+void CountingAllocator::note(Account& account, MemoryCategory category,
+                             int64_t bytes) {
+  Account::Category& part = account.categories[static_cast<size_t>(category)];
+  raise_to(part.peak, part.live += bytes);
+  if (MemoryTimeline* timeline = account.timeline) {
+    timeline->note(category, bytes);
+  }
 }
 
 void CountingAllocator::reserve(Account& account, int64_t bytes) {
@@ -93,10 +128,7 @@ void CountingAllocator::reserve(Account& account, int64_t bytes) {
                  " in use");
     }
   } while (!account.live.compare_exchange_weak(live, live + bytes));
-  const int64_t now = live + bytes;
-  int64_t peak = account.peak;
-  while (now > peak && !account.peak.compare_exchange_weak(peak, now)) {
-  }
+  raise_to(account.peak, live + bytes);
 }
 
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
@@ -114,7 +146,10 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
     refuse(payer, static_cast<int64_t>(bytes), error.what_without_backtrace());
   }
   static_assert(sizeof(Header) <= kHeaderBytes);
-  new (block) Header{&payer, static_cast<int64_t>(bytes)};
+  const MemoryCategory category =
+      MemoryCategoryScope::of(static_cast<int64_t>(bytes));
+  new (block) Header{&payer, static_cast<int64_t>(bytes), category};
+  note(payer, category, static_cast<int64_t>(bytes));
   char* const data = block + kHeaderBytes;
   return {data, data, &release, c10::Device(c10::kCPU)};
 }
@@ -124,6 +159,7 @@ void CountingAllocator::release(void* data) {
   char* const block = static_cast<char*>(data) - kHeaderBytes;
   const auto* header = reinterpret_cast<const Header*>(block);
   header->account->live -= header->bytes;
+  note(*header->account, header->category, -header->bytes);
   c10::free_cpu(block);
 }
 

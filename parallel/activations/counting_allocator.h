@@ -17,11 +17,15 @@
 
 #include <c10/core/Allocator.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+
+#include "parallel/activations/memory_timeline.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 
@@ -49,6 +53,13 @@ class CountingAllocator final : public c10::Allocator {
   // Since the last reset_peak(), which sets it to live_bytes().
   int64_t peak_bytes() const { return account().peak; }
   void reset_peak();
+  // The same per category (parallel/base/memory_category.h). Each has its peak
+  // at its own moment: their sum is at least peak_bytes().
+  CategoryBytes live_by_category() const;
+  CategoryBytes peak_by_category() const;
+  // What is taken and given back from now on goes there too; null: nowhere.
+  void set_timeline(MemoryTimeline* timeline) { account().timeline = timeline; }
+
   // Allocations of more than 0 bytes since the start.
   int64_t allocations() const { return account().allocations; }
 
@@ -81,10 +92,17 @@ class CountingAllocator final : public c10::Allocator {
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> allocations{0};
     std::atomic<int64_t> limit{kNoLimit};
+    struct Category {
+      std::atomic<int64_t> live{0};
+      std::atomic<int64_t> peak{0};
+    };
+    std::array<Category, kNumMemoryCategories> categories;
+    std::atomic<MemoryTimeline*> timeline{nullptr};
   };
   struct Header {
     Account* account;
     int64_t bytes;
+    MemoryCategory category;
   };
 
   CountingAllocator() = default;
@@ -95,6 +113,8 @@ class CountingAllocator final : public c10::Allocator {
   [[noreturn]] static void refuse(const Account& account, int64_t bytes,
                                   const std::string& message);
   static void reserve(Account& account, int64_t bytes);
+  // `bytes` more of the category, or less.
+  static void note(Account& account, MemoryCategory category, int64_t bytes);
   static void release(void* data);
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 namespace {
@@ -72,6 +73,7 @@ Arena::Arena(std::vector<ArenaEntry> entries, const ArenaOptions& options)
   };
   provide(options.values_apart, values_, row_values_);
   if (options.with_gradients) {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
     provide(options.gradients_apart, gradients_, row_gradients_);
   }
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/step_phase.h"
 
 namespace headroom {
 namespace {
@@ -35,11 +36,13 @@ Verdict decode(const EncodedBallot& maxima) {
 }
 
 Verdict cast_vote(Communicator& communicator, const Ballot& ballot) {
+  begin_step_phase(StepPhase::kVote);
   EncodedBallot maxima = encode(ballot);
   communicator.all_reduce(
       at::from_blob(maxima.data(), {static_cast<int64_t>(maxima.size())},
                     at::kLong),
       ReduceOp::kMax);
+  begin_step_phase(StepPhase::kNone);
   return decode(maxima);
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/pipeline/mailbox.h"
 #include "parallel/pipeline/stage_boundary.h"
 
@@ -234,6 +235,7 @@ PipelineExecutor::PipelineExecutor(Communicator& stages, PipelineSchedule kind,
       one_(at::ones({}, map_options)) {}
 
 void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
+  const MemoryCategoryScope maps(MemoryCategory::kActivations);
   const int stage = stages_.rank();
   const int num_stages = stages_.size();
   Mailbox mailbox(

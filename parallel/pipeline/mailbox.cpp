@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 
@@ -84,6 +85,7 @@ void Mailbox::start_completion() {
     for (const StageMessage& message : list_[index].sends)
       largest_send = std::max(largest_send, elements(index, message));
   }
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   zeros_ = at::zeros({largest_send}, map_options_);
   discard_ = at::zeros({most_received}, map_options_);
 }

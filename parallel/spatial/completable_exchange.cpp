@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 
@@ -36,6 +37,7 @@ void CompletableExchange::begin(const std::vector<ExchangeStep>& list,
   if (static_cast<int64_t>(sums_.size()) < most_values)
     sums_.resize(static_cast<std::size_t>(most_values));
   if (!zeros_.defined() || zeros_.numel() < most_elements) {
+    const MemoryCategoryScope scope(MemoryCategory::kCommunication);
     zeros_ = at::zeros({most_elements}, map_options_);
     discard_ = at::empty({most_elements}, map_options_);
   }

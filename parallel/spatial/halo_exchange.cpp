@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kRows = 2;  // the axis of rows in [N, C, H, W]
 
 at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   return at::empty(
       {like.size(0), like.size(1), rows, like.size(3)},
       like.options().memory_format(at::MemoryFormat::ChannelsLast));
@@ -23,6 +25,7 @@ at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
 
 // Rows of several samples are not one piece of memory: they are copied.
 at::Tensor one_piece(const at::Tensor& rows) {
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   return rows.contiguous(at::MemoryFormat::ChannelsLast);
 }
 

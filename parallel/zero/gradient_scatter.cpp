@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/zero/row_memory.h"
 
 namespace headroom {
@@ -105,7 +106,11 @@ GradientScatter::GradientScatter(const ShardMap& map, std::vector<Row> rows,
   state.num_missing.resize(state.rows.size());
   if (state.rows.empty()) return;
   const auto options = state.rows.front().gradients.options();
-  state.shard = at::zeros({map.shard_size()}, options);
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    state.shard = at::zeros({map.shard_size()}, options);
+  }
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   state.received = at::empty({map.largest_slice()}, options);
   for (size_t row = 0; row < state.rows.size(); ++row) {
     const auto index = static_cast<int64_t>(row);

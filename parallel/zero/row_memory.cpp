@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 namespace {
@@ -32,6 +33,7 @@ void release_memory(const at::Tensor& flat) {
 
 void restore_memory(const at::Tensor& flat) {
   HEADROOM_CHECK(storage_of(flat).nbytes() == 0, "a row that has its memory");
+  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   at::DataPtr memory =
       c10::GetAllocator(c10::DeviceType::CPU)->allocate(bytes_of(flat));
   storage_of(flat).set_data_ptr_noswap(std::move(memory));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 #include "worker/loss/level_loss.h"
 
 namespace headroom {
@@ -42,6 +43,7 @@ LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
 Loss detection_loss(const std::vector<at::Tensor>& heads,
                     const std::vector<LevelTargets>& targets,
                     const GlobalCounts& counts, const LossGains& gains) {
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
   const size_t num_levels = heads.size();
   HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
                      counts.matches.size() == num_levels &&

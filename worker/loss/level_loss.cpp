@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 #include "worker/loss/box_iou.h"
 
 namespace headroom {
@@ -195,6 +196,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list outputs) {
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &obj = saved[0], &classes = saved[1], &index = saved[2],
                      &gradient = saved[3], &obj_targets = saved[4];

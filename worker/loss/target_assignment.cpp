@@ -10,6 +10,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 
 namespace headroom {
 namespace {
@@ -94,6 +95,7 @@ template <typename T>
 LevelTargets to_tensors(const std::vector<Match<T>>& matches,
                         const LevelGrid& grid, at::ScalarType scalar_type) {
   const auto size = static_cast<int64_t>(matches.size());
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
   LevelTargets targets;
   targets.index = at::empty({size, 5}, at::kLong);
   targets.box = at::empty({size, 4}, scalar_type);

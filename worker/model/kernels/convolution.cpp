@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "parallel/base/memory_category.h"
+
 namespace headroom {
 
 namespace {
@@ -46,8 +48,18 @@ at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
       {height * width * channels, 1, width * channels, channels});
 }
 
+// Of the output along an axis.
+int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
+               int64_t axis, const ConvolutionShape& shape) {
+  return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;
+}
+
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
+  const int64_t outputs = x.size(0) * weight.size(0) *
+                          extent(x, weight, shape.padding_height, 2, shape) *
+                          extent(x, weight, shape.padding_width, 3, shape);
+  const WorkspaceScope scope(outputs * static_cast<int64_t>(x.element_size()));
   return at::convolution(x, weight, {}, {shape.stride, shape.stride},
                          {shape.padding_height, shape.padding_width}, {1, 1},
                          false, {0, 0}, 1)
@@ -59,13 +71,10 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
                        const ConvolutionShape& shape) {
   if (x.size(0) == 0) {
-    const auto extent = [&](int64_t axis, int64_t padding) {
-      return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride +
-             1;
-    };
-    return at::empty({0, weight.size(0), extent(2, shape.padding_height),
-                      extent(3, shape.padding_width)},
-                     x.options().memory_format(at::MemoryFormat::ChannelsLast));
+    return at::empty(
+        {0, weight.size(0), extent(x, weight, shape.padding_height, 2, shape),
+         extent(x, weight, shape.padding_width, 3, shape)},
+        x.options().memory_format(at::MemoryFormat::ChannelsLast));
   }
   if (wants_flat_samples(x, weight, shape)) {
     return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
@@ -87,6 +96,8 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
   }
   if (!wants_dx && !wants_dweight) return gradients;
   const bool flat = wants_flat_samples(x, weight, shape);
+  const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
+                             static_cast<int64_t>(weight.nbytes()));
   std::tie(gradients.dx, gradients.dweight, std::ignore) =
       at::convolution_backward(
           flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,

@@ -1,0 +1,79 @@
+#include "parallel/activations/memory_timeline.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <numeric>
+
+namespace headroom {
+namespace {
+
+template <typename Clock>
+int64_t nanoseconds_of() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             Clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  if (!(statm >> size >> resident)) return 0;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// The system's clock may be set back while a step runs; ranks share it.
+MemoryTimeline::MemoryTimeline(size_t most_events)
+    : origin_(nanoseconds_of<std::chrono::system_clock>() -
+              nanoseconds_of<std::chrono::steady_clock>()),
+      most_events_(most_events) {
+  events_.reserve(most_events);
+}
+
+void MemoryTimeline::add(Event event) {
+  if (events_.size() == most_events_) {
+    is_full_ = true;
+    return;
+  }
+  event.nanoseconds = origin_ + nanoseconds_of<std::chrono::steady_clock>();
+  events_.push_back(event);
+}
+
+void MemoryTimeline::resume(const CategoryBytes& live) {
+  const std::lock_guard lock(mutex_);
+  live_ = live;
+  for (size_t category = 0; category < live.size(); ++category) {
+    add({0, live[category], Kind::kLive, static_cast<int32_t>(category)});
+  }
+}
+
+void MemoryTimeline::note(MemoryCategory category, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto index = static_cast<size_t>(category);
+  live_[index] += bytes;
+  add({0, live_[index], Kind::kLive, static_cast<int32_t>(index)});
+}
+
+void MemoryTimeline::begin_phase(StepPhase phase) {
+  const int64_t resident = resident_bytes();
+  const std::lock_guard lock(mutex_);
+  add({0, 0, Kind::kPhase, static_cast<int32_t>(phase)});
+  const int64_t counted =
+      std::accumulate(live_.begin(), live_.end(), int64_t{0});
+  add({0, resident - counted, Kind::kUncounted, 0});
+}
+
+std::vector<MemoryTimeline::Event> MemoryTimeline::events() const {
+  const std::lock_guard lock(mutex_);
+  return events_;
+}
+
+bool MemoryTimeline::is_full() const {
+  const std::lock_guard lock(mutex_);
+  return is_full_;
+}
+
+}  // namespace headroom

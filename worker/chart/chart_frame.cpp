@@ -1,0 +1,93 @@
+#include "worker/chart/chart_frame.h"
+
+#include <array>
+#include <cmath>
+#include <opencv2/imgproc.hpp>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+const cv::Scalar kBlack(20, 20, 20);
+const cv::Scalar kGrid(225, 225, 225);
+constexpr int kLeft = 90, kRight = 20, kTop = 30, kBottom = 45;  // pixels
+
+cv::Rect without_margins(const cv::Rect& place) {
+  return {place.x + kLeft, place.y + kTop, place.width - kLeft - kRight,
+          place.height - kTop - kBottom};
+}
+
+}  // namespace
+
+std::vector<double> chart_ticks(double end) {
+  HEADROOM_CHECK(end > 0, "an axis that ends at " + std::to_string(end));
+  const double power = std::pow(10, std::floor(std::log10(end / 4)));
+  double step = power;
+  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+    if (end / (factor * power) >= 3) step = factor * power;
+  }
+  std::vector<double> ticks;
+  for (int i = 0; i * step <= end * (1 + 1e-9); ++i) ticks.push_back(i * step);
+  return ticks;
+}
+
+cv::Scalar chart_colour(size_t index) {
+  static const std::array<cv::Scalar, 9> colours = {cv::Scalar(170, 170, 170),
+                                                    {31, 119, 180},
+                                                    {255, 127, 14},
+                                                    {148, 103, 189},
+                                                    {140, 86, 75},
+                                                    {44, 160, 44},
+                                                    {23, 190, 207},
+                                                    {214, 39, 40},
+                                                    {188, 189, 34}};
+  return colours[index % colours.size()];
+}
+
+void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
+               double scale) {
+  cv::putText(picture, text, left, cv::FONT_HERSHEY_SIMPLEX, scale, kBlack, 1,
+              cv::LINE_AA);
+}
+
+ChartFrame::ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x,
+                       ChartAxis y)
+    : picture_(picture),
+      x_(std::move(x)),
+      y_(std::move(y)),
+      inside_(without_margins(place)) {
+  HEADROOM_CHECK(inside_.width > 0 && inside_.height > 0, "no room to draw");
+}
+
+cv::Point ChartFrame::at(double x, double y) const {
+  return {inside_.x + static_cast<int>(std::lround(x / x_.end * inside_.width)),
+          inside_.y + inside_.height -
+              static_cast<int>(std::lround(y / y_.end * inside_.height))};
+}
+
+void ChartFrame::draw_grid() {
+  for (const double tick : chart_ticks(x_.end)) {
+    cv::line(picture_, at(tick, 0), at(tick, y_.end), kGrid);
+  }
+  for (const double tick : chart_ticks(y_.end)) {
+    cv::line(picture_, at(0, tick), at(x_.end, tick), kGrid);
+  }
+}
+
+void ChartFrame::draw_axes() {
+  cv::rectangle(picture_, inside_, kBlack);
+  for (const double tick : chart_ticks(x_.end)) {
+    draw_text(picture_, x_.text_of(tick), at(tick, 0) + cv::Point(-12, 16));
+  }
+  for (const double tick : chart_ticks(y_.end)) {
+    draw_text(picture_, y_.text_of(tick), at(0, tick) + cv::Point(-78, 5));
+  }
+  draw_text(
+      picture_, x_.title,
+      {inside_.x + inside_.width / 2 - 60, inside_.y + inside_.height + 36});
+  draw_text(picture_, y_.title, {inside_.x - 78, inside_.y - 12});
+}
+
+}  // namespace headroom

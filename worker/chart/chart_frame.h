@@ -1,0 +1,48 @@
+// ChartFrame: a rectangle of a picture with two axes from 0, their ticks and
+// titles.
+//
+// Ownership: draws into the caller's picture. Threads: one.
+#pragma once
+
+#include <functional>
+#include <opencv2/core.hpp>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+struct ChartAxis {
+  std::string title;
+  double end = 1;                              // it goes from 0 to here; > 0
+  std::function<std::string(double)> text_of;  // of a tick
+};
+
+// 0, 1 s, 2 s, … up to `end`, where s is 1, 2 or 5 times a power of ten; from 3
+// to 8 of them.
+std::vector<double> chart_ticks(double end);
+
+// Colours that can be told apart, in RGB; they repeat.
+cv::Scalar chart_colour(size_t index);
+
+void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
+               double scale = 0.45);
+
+class ChartFrame {
+ public:
+  // `place` includes the titles and ticks.
+  ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x, ChartAxis y);
+
+  // The grid, to be drawn first; the axes last.
+  void draw_grid();
+  void draw_axes();
+
+  cv::Point at(double x, double y) const;
+  cv::Rect inside() const { return inside_; }
+
+ private:
+  cv::Mat& picture_;
+  const ChartAxis x_, y_;
+  const cv::Rect inside_;
+};
+
+}  // namespace headroom
