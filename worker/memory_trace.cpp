@@ -5,12 +5,12 @@
 #include <limits>
 #include <numeric>
 
-#include "parallel/base/units.h"
-
 namespace headroom {
 namespace {
 
 using Kind = MemoryTimeline::Kind;
+
+constexpr double kMebibyte = 1 << 20;
 
 const char* category_name(int32_t index) {
   return name_of(static_cast<MemoryCategory>(index));
@@ -58,7 +58,7 @@ class TraceLines {
         phase_begin_ = event.nanoseconds;
         break;
       case Kind::kUncounted:
-        counter("resident beyond the count", event.nanoseconds, event.bytes);
+        counter("resident beyond the peak", event.nanoseconds, event.bytes);
         break;
       case Kind::kLive: {
         live_.at(static_cast<size_t>(event.index)) = event.bytes;
@@ -114,7 +114,7 @@ AreaPanel panel_of(const MemoryRecord& record, size_t rank, int64_t origin) {
         static_cast<double>(event.nanoseconds - origin) / 1e9;
     if (event.kind == Kind::kLive) {
       live.at(static_cast<size_t>(event.index)) =
-          static_cast<double>(event.bytes);
+          static_cast<double>(event.bytes) / kMebibyte;
       panel.samples.push_back({seconds, live});
     } else if (event.kind == Kind::kPhase) {
       const auto phase = static_cast<StepPhase>(event.index);
@@ -149,8 +149,10 @@ AreaChart to_chart(const std::vector<MemoryRecord>& ranks) {
     std::snprintf(text, sizeof text, "%.3g", seconds);
     return std::string(text);
   };
-  chart.text_of_part = [](double bytes) {
-    return format_bytes(static_cast<int64_t>(bytes));
+  chart.text_of_part = [](double mebibytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g MiB", mebibytes);
+    return std::string(text);
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     chart.panels.push_back(panel_of(ranks[rank], rank, origin));

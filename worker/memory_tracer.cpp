@@ -110,7 +110,7 @@ void MemoryTracer::write(Communicator& world) {
     summary_ += std::string(" ") + name_of(static_cast<MemoryCategory>(i)) +
                 " " + format_bytes(peaks[i]) + ",";
   }
-  summary_ += " resident beyond the count " +
+  summary_ += " resident beyond the counted peak " +
               format_bytes(most_uncounted_bytes(ranks.front()));
 }
 

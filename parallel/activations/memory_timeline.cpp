@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <numeric>
@@ -42,9 +43,15 @@ void MemoryTimeline::add(Event event) {
   events_.push_back(event);
 }
 
+void MemoryTimeline::raise_peak() {
+  peak_ =
+      std::max(peak_, std::accumulate(live_.begin(), live_.end(), int64_t{0}));
+}
+
 void MemoryTimeline::resume(const CategoryBytes& live) {
   const std::lock_guard lock(mutex_);
   live_ = live;
+  raise_peak();
   for (size_t category = 0; category < live.size(); ++category) {
     add({0, live[category], Kind::kLive, static_cast<int32_t>(category)});
   }
@@ -54,6 +61,7 @@ void MemoryTimeline::note(MemoryCategory category, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<size_t>(category);
   live_[index] += bytes;
+  raise_peak();
   add({0, live_[index], Kind::kLive, static_cast<int32_t>(index)});
 }
 
@@ -61,9 +69,7 @@ void MemoryTimeline::begin_phase(StepPhase phase) {
   const int64_t resident = resident_bytes();
   const std::lock_guard lock(mutex_);
   add({0, 0, Kind::kPhase, static_cast<int32_t>(phase)});
-  const int64_t counted =
-      std::accumulate(live_.begin(), live_.end(), int64_t{0});
-  add({0, resident - counted, Kind::kUncounted, 0});
+  add({0, resident - peak_, Kind::kUncounted, 0});
 }
 
 std::vector<MemoryTimeline::Event> MemoryTimeline::events() const {

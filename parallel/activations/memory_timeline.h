@@ -24,9 +24,11 @@ using CategoryBytes = std::array<int64_t, kNumMemoryCategories>;
 class MemoryTimeline final : public StepPhaseObserver {
  public:
   enum class Kind : int32_t {
-    kLive,       // `bytes` of category `index` are live from now on
-    kPhase,      // phase `index` begins
-    kUncounted,  // the process's resident set is `bytes` larger than the count
+    kLive,   // `bytes` of category `index` are live from now on
+    kPhase,  // phase `index` begins
+    // The process's resident set is `bytes` larger than the most that was ever
+    // counted while recording; freed memory stays with the process.
+    kUncounted,
   };
   struct Event {
     int64_t nanoseconds = 0;  // of the system's clock
@@ -50,13 +52,16 @@ class MemoryTimeline final : public StepPhaseObserver {
   bool is_full() const;
 
  private:
-  void add(Event event);  // under the lock
+  // Both under the lock.
+  void add(Event event);
+  void raise_peak();
 
   const int64_t origin_;  // of the steady clock, on the system's
   mutable std::mutex mutex_;
   std::vector<Event> events_;
   size_t most_events_;
   CategoryBytes live_{};
+  int64_t peak_ = 0;  // of all categories together
   bool is_full_ = false;
 };
 

@@ -1,29 +1,47 @@
-// What activation policies cost in time and save in memory: four trainings of
-// one process, keep, lean, recompute and offload, take turns step by step; each
-// round gives a ratio to keep's step, and the median counts. Who goes first
-// changes from round to round.
+// What activation policies cost in time and save in memory: trainings of one
+// process take turns step by step, under each policy and under the planner's
+// mixtures for limits between them; each round gives a ratio to keep's step,
+// and the median counts. Who goes first changes from round to round.
 //
-//   benchmark_activations [ROUNDS [IMAGE_SIZE [IMAGES [MODEL]]]]
+//   benchmark_activations [--rounds N] [--img S] [--images N] [--cfg MODEL]
+//                         [--parts 0.8,0.5] [--rows "lean 0-24"]… [--plot FILE]
+//
+// --parts: what a mixture may take, of the bytes that keep's step adds to those
+// between steps. --rows: a further contender, policies of ranges of rows over
+// keep, for calibrating configs/row_time.h. --plot: time against bytes, PNG.
+//
+// "kept" is what lies there when backward begins, heads included, loss
+// excluded, over what plain autograd keeps (tests/support/plain_autograd.h).
 //
 // Time is the processor's, of one thread: what other programs take does not
 // count, though their use of the caches does. The wall's ratio stands beside
-// it. Bounds: lean at most 1.15 of keep's time, recompute 1.40. Exits with 1
-// when one is missed. To be run on a quiet machine.
+// it. Bounds: kept 0.71, 0.36 and 0.20 under keep, lean and recompute; lean at
+// most 1.15 of keep's time, recompute 1.40, a mixture of half the bytes 1.10.
+// Exits with 1 when one is missed. To be run on a quiet machine.
 #include <ATen/Parallel.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "configs/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/step_phase.h"
+#include "parallel/plan/activation_policies.h"
+#include "tests/support/plain_autograd.h"
 #include "tests/support/rank_training.h"
+#include "worker/chart/png_file.h"
+#include "worker/chart/point_chart.h"
 #include "worker/model/kernels/heap.h"
 
 namespace headroom {
@@ -36,14 +54,36 @@ struct Request {
   int64_t image_size = 640;
   int64_t images = 1;
   std::string model = "yolov5s";
+  std::vector<double> parts = {0.8, 0.65, 0.5, 0.4};
+  std::vector<std::string> rows;
+  std::string plot;
 };
 
+// Activations that are there when the first backward of a step begins.
+class KeptBytes final : public StepPhaseObserver {
+ public:
+  void begin_phase(StepPhase phase) override {
+    if (phase != StepPhase::kBackward) return;
+    constexpr auto kMaps = static_cast<size_t>(MemoryCategory::kActivations);
+    bytes_ = CountingAllocator::instance().live_by_category()[kMaps];
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
+
 struct Contender {
-  std::string policy;
-  double bound;  // of its time over keep's; 0: none
+  std::string name;
+  Plan plan;
+  double time_bound = kNoBound;  // over keep's
+  double kept_bound = kNoBound;  // over plain autograd's
   std::unique_ptr<RankTraining> training = nullptr;
   std::vector<double> seconds = {};  // of the processor
   std::vector<double> wall_seconds = {};
+  int64_t kept_bytes = 0;
   int64_t step_bytes = 0;  // the peak above what is there between steps
 };
 
@@ -58,23 +98,46 @@ RunConfig config_of(const Request& request, const std::string& policy) {
   return config;
 }
 
+// "lean 0-4 recompute 5-9", over keep.
+std::vector<ActivationPolicy> policies_of(const std::string& text,
+                                          size_t num_rows) {
+  std::vector<ActivationPolicy> policies(num_rows, ActivationPolicy::kKeep);
+  std::istringstream words(text);
+  std::string name;
+  size_t begin = 0, last = 0;
+  char dash = 0;
+  while (words >> name >> begin >> dash >> last) {
+    const auto policy = parse_activation_policy(name);
+    HEADROOM_CHECK(policy && begin <= last && last < num_rows, text);
+    for (size_t row = begin; row <= last; ++row) policies[row] = *policy;
+  }
+  HEADROOM_CHECK(words.eof(), text);
+  return policies;
+}
+
 void run_step(Contender& contender, bool counts) {
   using Clock = std::chrono::steady_clock;
   CountingAllocator& memory = CountingAllocator::instance();
+  KeptBytes kept;
+  observe_step_phases(&kept);
   const int64_t between = memory.live_bytes();
   const Clock::time_point start = Clock::now();
   const std::clock_t start_ticks = std::clock();
   const StepResult result = contender.training->step();
   const std::clock_t ticks = std::clock() - start_ticks;
   const std::chrono::duration<double> wall_seconds = Clock::now() - start;
+  observe_step_phases(nullptr);
+  HEADROOM_CHECK(result.attempt == 1, "a step that was tried again");
+  contender.kept_bytes = kept.bytes();
+  contender.step_bytes = std::max(contender.step_bytes,
+                                  result.measured_peak_bytes.front() - between);
   if (!counts) return;
   contender.seconds.push_back(static_cast<double>(ticks) / CLOCKS_PER_SEC);
   contender.wall_seconds.push_back(wall_seconds.count());
-  contender.step_bytes = std::max(contender.step_bytes,
-                                  result.measured_peak_bytes.front() - between);
 }
 
 double median(std::vector<double> values) {
+  if (values.empty()) return 0;
   std::nth_element(values.begin(),
                    values.begin() + static_cast<long>(values.size() / 2),
                    values.end());
@@ -89,45 +152,148 @@ double ratio_to(const std::vector<double>& seconds,
   return median(ratios);
 }
 
-bool report(const Contender& contender, const Contender& keep) {
-  const double ratio = ratio_to(contender.seconds, keep.seconds);
-  const bool kept = contender.bound == 0 || ratio <= contender.bound;
-  std::printf("| %-9s | %8.1f MiB %5.3f | %8.1f ms %5.3f | wall %5.3f |%s\n",
-              contender.policy.c_str(),
-              static_cast<double>(contender.step_bytes) / (1 << 20),
-              static_cast<double>(contender.step_bytes) /
-                  static_cast<double>(keep.step_bytes),
-              1e3 * median(contender.seconds), ratio,
-              ratio_to(contender.wall_seconds, keep.wall_seconds),
-              kept ? "" : " MISSED");
-  return kept;
+double over(int64_t bytes, int64_t whole) {
+  return static_cast<double>(bytes) / static_cast<double>(whole);
 }
 
-int run(const Request& request) {
-  const std::unique_ptr<Communicator> alone = make_single_communicator();
-  std::array<Contender, 4> contenders = {
-      {{"keep", 0}, {"lean", 1.15}, {"recompute", 1.40}, {"offload", 0}}};
-  for (Contender& contender : contenders) {
-    const RunConfig config = config_of(request, contender.policy);
-    contender.training = std::make_unique<RankTraining>(
-        config, plan_of_synthetic_run(config), *alone);
+class Benchmark {
+ public:
+  explicit Benchmark(const Request& request) : request_(request) {}
+
+  bool run() {
+    const ModelTable table = load_model_table(request_.model);
+    plain_bytes_ = plain_autograd_bytes(table, kSyntheticClasses,
+                                        request_.images, request_.image_size,
+                                        request_.image_size, at::kFloat);
+    add("keep", kNoBound, 0.71);
+    add("lean", 1.15, 0.36);
+    add("recompute", 1.40, 0.20);
+    add("offload", kNoBound, kNoBound);
+    for (Contender& contender : contenders_) start(contender);
+    // A first step says what keep takes: mixtures get parts of it.
+    const int64_t between = bytes_between_steps();
+    run_step(contenders_.front(), /*counts=*/false);
+    for (const double part : request_.parts) add_mixture(part, between);
+    for (const std::string& rows : request_.rows) {
+      Contender contender{rows, contenders_.front().plan};
+      contender.plan.activation_policies = policies_of(rows, table.rows.size());
+      contenders_.push_back(std::move(contender));
+    }
+    for (Contender& contender : contenders_) {
+      if (contender.training == nullptr) start(contender);
+    }
+    take_turns();
+    const bool kept = report();
+    if (!request_.plot.empty()) plot();
+    return kept;
   }
-  for (int round = -kWarmUpRounds; round < request.rounds; ++round) {
-    for (size_t turn = 0; turn < contenders.size(); ++turn) {
-      const size_t first = static_cast<size_t>(round + kWarmUpRounds);
-      run_step(contenders[(first + turn) % contenders.size()], round >= 0);
+
+ private:
+  void add(const std::string& policy, double time_bound, double kept_bound) {
+    contenders_.push_back({policy,
+                           plan_of_synthetic_run(config_of(request_, policy)),
+                           time_bound, kept_bound});
+  }
+
+  // Of one training: state and input batch.
+  int64_t bytes_between_steps() {
+    const int64_t before = CountingAllocator::instance().live_bytes();
+    const Contender& keep = contenders_.front();
+    const RankTraining training(config_of(request_, "keep"), keep.plan,
+                                *alone_);
+    return CountingAllocator::instance().live_bytes() - before;
+  }
+
+  void add_mixture(double part, int64_t between) {
+    RunConfig config = config_of(request_, "auto");
+    config.memory_limit =
+        between +
+        static_cast<int64_t>(
+            part * static_cast<double>(contenders_.front().step_bytes));
+    try {
+      char name[32];
+      std::snprintf(name, sizeof name, "planned for %.2f", part);
+      contenders_.push_back(
+          {name, plan_of_synthetic_run(config), part == 0.5 ? 1.10 : kNoBound});
+    } catch (const Error& error) {
+      std::printf("a part of %.2f: %s\n", part, error.what());
     }
   }
-  std::printf(
-      "%s, %ld px, %ld images, %d rounds: the step's bytes and time, medians\n",
-      request.model.c_str(), static_cast<long>(request.image_size),
-      static_cast<long>(request.images), request.rounds);
-  bool kept = true;
-  for (const Contender& contender : contenders) {
-    kept &= report(contender, contenders.front());
+
+  void start(Contender& contender) {
+    contender.training = std::make_unique<RankTraining>(
+        config_of(request_, "keep"), contender.plan, *alone_);
   }
-  return kept ? 0 : 1;
-}
+
+  void take_turns() {
+    for (int round = -kWarmUpRounds; round < request_.rounds; ++round) {
+      for (size_t turn = 0; turn < contenders_.size(); ++turn) {
+        const size_t first = static_cast<size_t>(round + kWarmUpRounds);
+        run_step(contenders_[(first + turn) % contenders_.size()], round >= 0);
+      }
+    }
+  }
+
+  double time_ratio(const Contender& contender) const {
+    return ratio_to(contender.seconds, contenders_.front().seconds);
+  }
+  double bytes_ratio(const Contender& contender) const {
+    return over(contender.step_bytes, contenders_.front().step_bytes);
+  }
+
+  bool report() const {
+    std::printf(
+        "%s, %ld px, %ld images, %d rounds; kept over plain autograd's %.1f "
+        "MiB; a step's bytes and time, medians, over keep's\n",
+        request_.model.c_str(), static_cast<long>(request_.image_size),
+        static_cast<long>(request_.images), request_.rounds,
+        over(plain_bytes_, 1 << 20));
+    bool all_kept = true;
+    for (const Contender& contender : contenders_) {
+      const double time = time_ratio(contender);
+      const double kept = over(contender.kept_bytes, plain_bytes_);
+      const bool fine =
+          time <= contender.time_bound && kept <= contender.kept_bound;
+      all_kept = all_kept && fine;
+      std::printf(
+          "| %-16s | kept %5.3f | %7.1f MiB %5.3f | %7.1f ms %5.3f, wall "
+          "%5.3f |%s %s\n",
+          contender.name.c_str(), kept, over(contender.step_bytes, 1 << 20),
+          bytes_ratio(contender), 1e3 * median(contender.seconds), time,
+          ratio_to(contender.wall_seconds, contenders_.front().wall_seconds),
+          fine ? "" : " MISSED",
+          activations_text(contender.plan.activation_policies).c_str());
+    }
+    return all_kept;
+  }
+
+  void plot() const {
+    const auto text = [](double value) {
+      char digits[16];
+      std::snprintf(digits, sizeof digits, "%.2f", value);
+      return std::string(digits);
+    };
+    PointChart chart;
+    chart.title = request_.model + ", " + std::to_string(request_.image_size) +
+                  " px: a training step over keep's";
+    chart.x = {"bytes", 1.15, text};
+    chart.y = {"time", 1, text};
+    for (const Contender& contender : contenders_) {
+      PointChart::Point point{bytes_ratio(contender), time_ratio(contender),
+                              contender.name};
+      point.colour = contender.name.starts_with("planned") ? 2 : 1;
+      chart.y.end = std::max(chart.y.end, 1.1 * point.y);
+      chart.points.push_back(point);
+    }
+    chart.joined = false;
+    write_png(draw_point_chart(chart), request_.plot);
+  }
+
+  const Request& request_;
+  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  int64_t plain_bytes_ = 0;
+  std::vector<Contender> contenders_;
+};
 
 }  // namespace
 }  // namespace headroom
@@ -138,12 +304,17 @@ int main(int argc, char** argv) {
   headroom::install_saved_tensor_policies();
   at::set_num_threads(1);
   headroom::Request request;
+  CLI::App app("activation policies: bytes against time");
+  app.add_option("--rounds", request.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--img", request.image_size);
+  app.add_option("--images", request.images);
+  app.add_option("--cfg", request.model);
+  app.add_option("--parts", request.parts)->delimiter(',');
+  app.add_option("--rows", request.rows)->take_all();
+  app.add_option("--plot", request.plot);
+  CLI11_PARSE(app, argc, argv);
   try {
-    if (argc > 1) request.rounds = std::stoi(argv[1]);
-    if (argc > 2) request.image_size = std::stoll(argv[2]);
-    if (argc > 3) request.images = std::stoll(argv[3]);
-    if (argc > 4) request.model = argv[4];
-    return headroom::run(request);
+    return headroom::Benchmark(request).run() ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -85,7 +85,8 @@ TEST(MemoryTraceRun, HoldsThreeStepsOfEveryRankAndChangesNothing) {
     int64_t measured = 0;
     for (size_t step = 0; step < 3; ++step) {
       measured = std::max<int64_t>(
-          measured, steps[step].at("measured_peak_bytes").at(rank));
+          measured,
+          steps[step].at("memory").at(rank).at("measured_peak_bytes"));
     }
     EXPECT_EQ(peaks[rank]["all tensors"], measured) << "steps.jsonl's peak";
   }

@@ -9,114 +9,102 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
-#include "worker/model/layer_graph.h"
 
 namespace headroom {
-namespace {
+PlainNetwork::PlainNetwork(const ModelTable& table, LayerGraph& model)
+    : table_(table), edges_(model.inputs()) {
+  for (const NamedTensor& entry : model.state()) {
+    if (entry.is_parameter()) entry.tensor->requires_grad_();
+    tensors_[entry.name] = *entry.tensor;
+  }
+}
 
-// Runs rows with a LayerGraph's tensors.
-class PlainNetwork {
- public:
-  PlainNetwork(const ModelTable& table, LayerGraph& model)
-      : table_(table), edges_(model.inputs()) {
-    for (const NamedTensor& entry : model.state()) {
-      if (entry.is_parameter()) entry.tensor->requires_grad_();
-      tensors_[entry.name] = *entry.tensor;
+std::vector<at::Tensor> PlainNetwork::forward(const at::Tensor& images) const {
+  std::vector<at::Tensor> maps;
+  for (size_t row = 0; row < table_.rows.size(); ++row) {
+    std::vector<at::Tensor> inputs;
+    for (const int from : edges_[row]) {
+      inputs.push_back(from < 0 ? images : maps[static_cast<size_t>(from)]);
     }
+    const std::string& module = table_.rows[row].module;
+    const std::string prefix = "model." + std::to_string(row) + ".";
+    if (module == "Detect") return detect(prefix, inputs);
+    maps.push_back(run(module, prefix, row, inputs));
   }
+  HEADROOM_CHECK(false, "a table without a head");
+}
 
-  std::vector<at::Tensor> forward(const at::Tensor& images) const {
-    std::vector<at::Tensor> maps;
-    for (size_t row = 0; row < table_.rows.size(); ++row) {
-      std::vector<at::Tensor> inputs;
-      for (const int from : edges_[row]) {
-        inputs.push_back(from < 0 ? images : maps[static_cast<size_t>(from)]);
-      }
-      const std::string& module = table_.rows[row].module;
-      const std::string prefix = "model." + std::to_string(row) + ".";
-      if (module == "Detect") return detect(prefix, inputs);
-      maps.push_back(run(module, prefix, row, inputs));
-    }
-    HEADROOM_CHECK(false, "a table without a head");
+at::Tensor PlainNetwork::run(const std::string& module,
+                             const std::string& prefix, size_t row,
+                             const std::vector<at::Tensor>& inputs) const {
+  const at::Tensor& x = inputs.front();
+  if (module == "Conv") {
+    const auto& args = table_.rows[row].args;
+    const auto number = [&args](size_t i) {
+      return static_cast<int64_t>(std::get<double>(args.at(i)));
+    };
+    return conv(prefix, x, args.size() > 2 ? number(2) : 1,
+                args.size() > 3 ? number(3) : number(1) / 2);
   }
+  if (module == "C3") return c3(prefix, x);
+  if (module == "SPPF") return sppf(prefix, x);
+  if (module == "Concat") return at::cat(inputs, 1);
+  HEADROOM_CHECK(module == "nn.Upsample", module);
+  return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
+}
 
- private:
-  at::Tensor run(const std::string& module, const std::string& prefix,
-                 size_t row, const std::vector<at::Tensor>& inputs) const {
-    const at::Tensor& x = inputs.front();
-    if (module == "Conv") {
-      const auto& args = table_.rows[row].args;
-      const auto number = [&args](size_t i) {
-        return static_cast<int64_t>(std::get<double>(args.at(i)));
-      };
-      return conv(prefix, x, args.size() > 2 ? number(2) : 1,
-                  args.size() > 3 ? number(3) : number(1) / 2);
-    }
-    if (module == "C3") return c3(prefix, x);
-    if (module == "SPPF") return sppf(prefix, x);
-    if (module == "Concat") return at::cat(inputs, 1);
-    HEADROOM_CHECK(module == "nn.Upsample", module);
-    return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
+at::Tensor PlainNetwork::conv(const std::string& prefix, const at::Tensor& x,
+                              int64_t stride, int64_t padding) const {
+  const at::Tensor& weight = tensors_.at(prefix + "conv.weight");
+  if (padding < 0) padding = weight.size(2) / 2;
+  return at::silu(at::batch_norm(
+      at::conv2d(x, weight, {}, stride, padding),
+      tensors_.at(prefix + "bn.weight"), tensors_.at(prefix + "bn.bias"),
+      tensors_.at(prefix + "bn.running_mean"),
+      tensors_.at(prefix + "bn.running_var"), /*training=*/true, 0.03, 1e-3,
+      /*cudnn_enabled=*/false));
+}
+
+at::Tensor PlainNetwork::c3(const std::string& prefix,
+                            const at::Tensor& x) const {
+  at::Tensor deep = conv(prefix + "cv1.", x);
+  // The rows of the backbone have shortcuts; they come before SPPF.
+  const size_t row = std::stoul(prefix.substr(6));
+  bool in_backbone = false;
+  for (size_t later = row; later < table_.rows.size(); ++later)
+    in_backbone = in_backbone || table_.rows[later].module == "SPPF";
+  for (int i = 0;; ++i) {
+    const std::string inner = prefix + "m." + std::to_string(i) + ".";
+    if (!tensors_.contains(inner + "cv1.conv.weight")) break;
+    const at::Tensor y = conv(inner + "cv2.", conv(inner + "cv1.", deep));
+    deep = in_backbone ? at::add(deep, y) : y;
   }
+  return conv(prefix + "cv3.", at::cat({deep, conv(prefix + "cv2.", x)}, 1));
+}
 
-  at::Tensor conv(const std::string& prefix, const at::Tensor& x,
-                  int64_t stride = 1, int64_t padding = -1) const {
-    const at::Tensor& weight = tensors_.at(prefix + "conv.weight");
-    if (padding < 0) padding = weight.size(2) / 2;
-    return at::silu(at::batch_norm(
-        at::conv2d(x, weight, {}, stride, padding),
-        tensors_.at(prefix + "bn.weight"), tensors_.at(prefix + "bn.bias"),
-        tensors_.at(prefix + "bn.running_mean"),
-        tensors_.at(prefix + "bn.running_var"), /*training=*/true, 0.03, 1e-3,
-        /*cudnn_enabled=*/false));
+at::Tensor PlainNetwork::sppf(const std::string& prefix,
+                              const at::Tensor& x) const {
+  std::vector<at::Tensor> maps{conv(prefix + "cv1.", x)};
+  for (int pooling = 0; pooling < 3; ++pooling)
+    maps.push_back(at::max_pool2d(maps.back(), {5, 5}, {1, 1}, {2, 2}));
+  return conv(prefix + "cv2.", at::cat(maps, 1));
+}
+
+std::vector<at::Tensor> PlainNetwork::detect(
+    const std::string& prefix, const std::vector<at::Tensor>& inputs) const {
+  std::vector<at::Tensor> heads;
+  for (size_t level = 0; level < inputs.size(); ++level) {
+    const std::string name = prefix + "m." + std::to_string(level) + ".";
+    heads.push_back(at::conv2d(inputs[level], tensors_.at(name + "weight"),
+                               tensors_.at(name + "bias")));
   }
-
-  at::Tensor c3(const std::string& prefix, const at::Tensor& x) const {
-    at::Tensor deep = conv(prefix + "cv1.", x);
-    // The rows of the backbone have shortcuts; they come before SPPF.
-    const size_t row = std::stoul(prefix.substr(6));
-    bool in_backbone = false;
-    for (size_t later = row; later < table_.rows.size(); ++later)
-      in_backbone = in_backbone || table_.rows[later].module == "SPPF";
-    for (int i = 0;; ++i) {
-      const std::string inner = prefix + "m." + std::to_string(i) + ".";
-      if (!tensors_.contains(inner + "cv1.conv.weight")) break;
-      const at::Tensor y = conv(inner + "cv2.", conv(inner + "cv1.", deep));
-      deep = in_backbone ? at::add(deep, y) : y;
-    }
-    return conv(prefix + "cv3.", at::cat({deep, conv(prefix + "cv2.", x)}, 1));
-  }
-
-  at::Tensor sppf(const std::string& prefix, const at::Tensor& x) const {
-    std::vector<at::Tensor> maps{conv(prefix + "cv1.", x)};
-    for (int pooling = 0; pooling < 3; ++pooling)
-      maps.push_back(at::max_pool2d(maps.back(), {5, 5}, {1, 1}, {2, 2}));
-    return conv(prefix + "cv2.", at::cat(maps, 1));
-  }
-
-  std::vector<at::Tensor> detect(const std::string& prefix,
-                                 const std::vector<at::Tensor>& inputs) const {
-    std::vector<at::Tensor> heads;
-    for (size_t level = 0; level < inputs.size(); ++level) {
-      const std::string name = prefix + "m." + std::to_string(level) + ".";
-      heads.push_back(at::conv2d(inputs[level], tensors_.at(name + "weight"),
-                                 tensors_.at(name + "bias")));
-    }
-    return heads;
-  }
-
-  const ModelTable& table_;
-  const std::vector<std::vector<int>>& edges_;
-  std::map<std::string, at::Tensor> tensors_;
-};
-
-}  // namespace
+  return heads;
+}
 
 int64_t plain_autograd_bytes(const ModelTable& table, int64_t num_classes,
                              int64_t images, int64_t height, int64_t width,

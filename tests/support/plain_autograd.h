@@ -4,13 +4,41 @@
 // against.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "configs/model_table.h"
+#include "worker/model/layer_graph.h"
 
 namespace headroom {
+
+// Runs a table's rows with a LayerGraph's tensors, which it borrows.
+class PlainNetwork {
+ public:
+  PlainNetwork(const ModelTable& table, LayerGraph& model);
+
+  // [n, 3, H, W] -> per level [n, outputs, H / s, W / s].
+  std::vector<at::Tensor> forward(const at::Tensor& images) const;
+
+ private:
+  at::Tensor run(const std::string& module, const std::string& prefix,
+                 size_t row, const std::vector<at::Tensor>& inputs) const;
+  at::Tensor conv(const std::string& prefix, const at::Tensor& x,
+                  int64_t stride = 1, int64_t padding = -1) const;
+  at::Tensor c3(const std::string& prefix, const at::Tensor& x) const;
+  at::Tensor sppf(const std::string& prefix, const at::Tensor& x) const;
+  std::vector<at::Tensor> detect(const std::string& prefix,
+                                 const std::vector<at::Tensor>& inputs) const;
+
+  const ModelTable& table_;
+  const std::vector<std::vector<int>>& edges_;
+  std::map<std::string, at::Tensor> tensors_;
+};
 
 // Bytes that are live after a forward of training beyond the weights, heads
 // included, loss excluded; counted by the counting allocator.

@@ -65,7 +65,7 @@ TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
     EXPECT_EQ(counters.at("activations"), (std::vector<int64_t>{40, 0}));
     EXPECT_EQ(counters.at("all tensors"),
               (std::vector<int64_t>{100, 140, 100}));
-    EXPECT_EQ(counters.at("resident beyond the count"),
+    EXPECT_EQ(counters.at("resident beyond the peak"),
               std::vector<int64_t>{5000});
     const auto names = events_of(trace, "M", rank);
     ASSERT_EQ(names.size(), 1u);
@@ -93,7 +93,7 @@ TEST(MemoryTrace, TheChartHasAPanelPerRank) {
   const auto& samples = chart.panels[0].samples;
   ASSERT_EQ(samples.size(), 3u);
   const auto part = static_cast<size_t>(MemoryCategory::kActivations);
-  EXPECT_EQ(samples[1].parts[part], 40);
+  EXPECT_EQ(samples[1].parts[part], 40.0 / (1 << 20));
   EXPECT_EQ(samples[2].parts[part], 0);
   EXPECT_EQ(chart.panels[0].marks.size(), 4u);
   EXPECT_EQ(chart.panels[0].marks.back().name, "");

@@ -1,0 +1,38 @@
+// PlainTraining: one process that trains with LibTorch's operators and plain
+// autograd, on the input, loss, optimizer and average of RankTraining: what its
+// memory is measured against.
+//
+// Threads: one.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "configs/model_table.h"
+#include "configs/run_config.h"
+#include "tests/support/plain_autograd.h"
+#include "worker/data/synthetic.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/training_state.h"
+
+namespace headroom {
+
+class PlainTraining {
+ public:
+  // Before the first: CountingAllocator::install().
+  explicit PlainTraining(const RunConfig& config);
+
+  // Forward, backward and commit; returns the loss. Throws
+  // c10::OutOfMemoryError.
+  double step();
+
+ private:
+  const ModelTable table_;
+  TrainingState state_;
+  PlainNetwork network_;
+  std::optional<SyntheticInput> source_;
+  LossGains gains_;
+  ScheduleOptions schedule_;
+};
+
+}  // namespace headroom
