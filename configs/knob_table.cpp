@@ -130,7 +130,8 @@ std::vector<Knob> where_it_runs() {
        "convolution outputs, the rest is derived from them; recompute: its "
        "inputs, and it runs twice; offload: nothing, but a temporary file of "
        "at most host_memory_limit bytes. Less memory, more time, the same "
-       "results. auto is keep in this version.",
+       "results. auto keeps everything, or under memory_limit what takes "
+       "least time and fits, row by row.",
        -kAny,
        kAny,
        {"auto", "keep", "lean", "recompute", "offload"}},

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/mix_activations.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/activation_policies.h"
@@ -30,19 +31,18 @@ std::string exact_bytes(int64_t bytes) {
 class Search {
  public:
   Search(const RunConfig& config, int world_size,
-         const std::vector<RowCost>& rows, const Planner& planner,
-         bool may_shrink_groups)
+         const std::vector<RowCost>& rows, const Planner& planner, bool chooses)
       : config_(config),
         world_size_(world_size),
         rows_(rows),
         planner_(planner),
-        may_shrink_groups_(may_shrink_groups) {}
+        chooses_(chooses) {}
 
   // The preferred decision that fits; or nothing, and least() is the smallest
   // that was tried.
   std::optional<PlanDecision> run() {
     if (auto found = with_groups_as_they_are(config_)) return found;
-    if (!may_shrink_groups_ || config_.batch_norm_group_size > 0 ||
+    if (!chooses_ || config_.batch_norm_group_size > 0 ||
         config_.sync_batch_norm) {
       return std::nullopt;
     }
@@ -74,14 +74,21 @@ class Search {
     const bool may_split = config_.zero_stage == 0 && world_size_ > 1;
     const int64_t last = may_split ? 3 : config_.zero_stage;
     for (int64_t zero = config_.zero_stage; zero <= last; ++zero) {
-      for (const char* policy : {"keep", "recompute"}) {
-        if (config_.activations != "auto" && config_.activations != policy) {
-          continue;
-        }
+      const bool may_choose = config_.activations == "auto";
+      for (const std::string& policy :
+           may_choose ? std::vector<std::string>{"keep", "recompute"}
+                      : std::vector<std::string>{config_.activations}) {
         RunConfig trial = base;
         trial.zero_stage = zero;
         trial.activations = policy;
-        if (auto found = with_micro_batches(trial)) return found;
+        auto found = with_micro_batches(trial);
+        if (!found) continue;
+        if (may_choose && chooses_ && policy != "keep") {
+          mix_activations(trial, rows_, *found->plan);
+          found->reason = reason_of(trial, *found->plan);
+          say_bytes(*found);
+        }
+        return found;
       }
     }
     return std::nullopt;
@@ -119,17 +126,23 @@ class Search {
     const int64_t bytes = bytes_of(decision);
     if (!least_ || bytes < bytes_of(*least_)) least_ = decision;
     if (bytes > config_.memory_limit) return std::nullopt;
-    decision.reason += ", " + format_bytes(bytes) + " of " +
+    say_bytes(decision);
+    return decision;
+  }
+
+  void say_bytes(PlanDecision& decision) const {
+    decision.reason += ", " + format_bytes(bytes_of(decision)) + " of " +
                        format_bytes(config_.memory_limit) + " needed";
     decision.plan->reason = decision.reason;
-    return decision;
   }
 
   const RunConfig& config_;
   const int world_size_;
   const std::vector<RowCost>& rows_;
   const Planner& planner_;
-  const bool may_shrink_groups_;
+  // Or only looks whether something would fit: then groups do not shrink and
+  // activations do not mix.
+  const bool chooses_;
   std::optional<PlanDecision> least_, last_, refusal_;
 };
 

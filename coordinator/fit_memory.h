@@ -6,7 +6,8 @@
 //   batch-norm groups   as without a limit; smaller ones only when nothing else
 //                       fits, for they change the mathematics, and it is said
 //   ZeRO                none, then 1, 2, 3, where there is a data axis
-//   activations         keep, then recompute
+//   activations         keep, then recompute, of which as little as possible
+//                       (mix_activations.h)
 //   micro-batch         a rank's whole share, then the largest multiple of the
 //                       group that fits
 //

@@ -150,33 +150,6 @@ std::string axes_of(const ParallelLayout& layout) {
   return text.empty() ? "1 process" : text;
 }
 
-std::string reason_of(const RunConfig& config, const Plan& plan) {
-  std::string text = config.layout.empty() ? "chosen: " : "as asked: ";
-  text += counted(config.global_batch_size, "image") + " over " +
-          axes_of(plan.layout) + ", ";
-  const int64_t count = num_micro_batches(config, plan);
-  text += number(count) +
-          (count == 1 ? " micro-batch of " : " micro-batches of ") +
-          number(plan.micro_batch_size) + ", batch-norm groups of " +
-          number(plan.batch_norm_group_size);
-  if (plan.zero_stage > 0) {
-    text += ", ZeRO stage " + number(plan.zero_stage);
-    if (plan.layout.data_parallel_size == 1) {
-      text += " (which a data axis of 1 leaves without effect)";
-    }
-  }
-  if (plan.stage_begins.size() > 1) {
-    text += ", stages from rows ";
-    for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
-      text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
-    }
-  }
-  if (!plan.activation_policies.empty()) {
-    text += ", activations " + activations_text(plan.activation_policies);
-  }
-  return text;
-}
-
 Check set_backend(const RunConfig& config, Plan& plan) {
   if (config.backend == "auto" || config.backend == "gloo") {
     plan.backend = Backend::kGloo;
@@ -246,6 +219,33 @@ PlanDecision plan_as_asked(const RunConfig& config, int world_size,
 }
 
 }  // namespace
+
+std::string reason_of(const RunConfig& config, const Plan& plan) {
+  std::string text = config.layout.empty() ? "chosen: " : "as asked: ";
+  text += counted(config.global_batch_size, "image") + " over " +
+          axes_of(plan.layout) + ", ";
+  const int64_t count = num_micro_batches(config, plan);
+  text += number(count) +
+          (count == 1 ? " micro-batch of " : " micro-batches of ") +
+          number(plan.micro_batch_size) + ", batch-norm groups of " +
+          number(plan.batch_norm_group_size);
+  if (plan.zero_stage > 0) {
+    text += ", ZeRO stage " + number(plan.zero_stage);
+    if (plan.layout.data_parallel_size == 1) {
+      text += " (which a data axis of 1 leaves without effect)";
+    }
+  }
+  if (plan.stage_begins.size() > 1) {
+    text += ", stages from rows ";
+    for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
+    }
+  }
+  if (!plan.activation_policies.empty()) {
+    text += ", activations " + activations_text(plan.activation_policies);
+  }
+  return text;
+}
 
 bool plan_needs_rows(const RunConfig& config) {
   const ParallelLayout layout = parse_layout(config.layout);

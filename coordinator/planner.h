@@ -8,7 +8,8 @@
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap
 //   pipeline stages     the least memory, then the fastest (stage_cut.h)
-//   activations         kept
+//   activations         kept; where that does not fit the limit on memory, the
+//                       fastest mixture that does (mix_activations.h)
 // Under --memory-limit what is not given is chosen so that the predicted bytes
 // of every rank fit (fit_memory.h).
 // It alone judges how a batch is split; whoever starts processes asks it first.
@@ -52,5 +53,8 @@ PlanDecision choose_plan(const RunConfig& config, int world_size,
 // The same, a refusal as Error (tag "plan").
 Plan plan_or_throw(const RunConfig& config, int world_size,
                    const std::vector<RowCost>& rows);
+
+// Why a plan is as it is, in words; the limit on memory aside.
+std::string reason_of(const RunConfig& config, const Plan& plan);
 
 }  // namespace headroom

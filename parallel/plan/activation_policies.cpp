@@ -13,6 +13,22 @@ constexpr std::array kPolicies = {
     ActivationPolicy::kKeep, ActivationPolicy::kLean,
     ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
 
+// "row 4", "rows 0 to 3, 7"; "" where there is none.
+std::string rows_under(const std::vector<ActivationPolicy>& policies,
+                       ActivationPolicy policy) {
+  std::string text;
+  int64_t count = 0;
+  for (std::size_t begin = 0, end = 0; begin < policies.size(); begin = end) {
+    while (end < policies.size() && policies[end] == policies[begin]) ++end;
+    if (policies[begin] != policy) continue;
+    text += (text.empty() ? " " : ", ") + std::to_string(begin);
+    if (end - begin > 1) text += " to " + std::to_string(end - 1);
+    count += static_cast<int64_t>(end - begin);
+  }
+  if (count == 0) return "";
+  return (count == 1 ? "row" : "rows") + text;
+}
+
 }  // namespace
 
 std::string to_string(ActivationPolicy policy) {
@@ -45,13 +61,10 @@ std::string activations_text(const std::vector<ActivationPolicy>& policies) {
         return std::ranges::count(policies, policy);
       });
   std::string text = to_string(most);
-  for (std::size_t begin = 0, end = 0; begin < policies.size(); begin = end) {
-    while (end < policies.size() && policies[end] == policies[begin]) ++end;
-    if (policies[begin] == most) continue;
-    text += end - begin == 1 ? ", row " + std::to_string(begin)
-                             : ", rows " + std::to_string(begin) + " to " +
-                                   std::to_string(end - 1);
-    text += " " + to_string(policies[begin]);
+  for (const ActivationPolicy policy : kPolicies) {
+    if (policy == most) continue;
+    const std::string rows = rows_under(policies, policy);
+    if (!rows.empty()) text += ", " + rows + " " + to_string(policy);
   }
   return text;
 }

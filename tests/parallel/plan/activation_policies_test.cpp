@@ -20,7 +20,10 @@ TEST(ActivationPolicies, ManyRowsAreTold) {
   EXPECT_EQ(activations_text({kLean, kLean, kLean}), "lean");
   EXPECT_EQ(activations_text({kRecompute, kRecompute, kKeep, kKeep, kKeep,
                               kKeep, kLean, kKeep}),
-            "keep, rows 0 to 1 recompute, row 6 lean");
+            "keep, row 6 lean, rows 0 to 1 recompute");
+  EXPECT_EQ(activations_text({kRecompute, kRecompute, kKeep, kRecompute, kKeep,
+                              kLean, kKeep, kLean, kKeep, kKeep}),
+            "keep, rows 5, 7 lean, rows 0 to 1, 3 recompute");
   EXPECT_EQ(activations_text({kOffload, kKeep}), "keep, row 0 offload");
 }
 

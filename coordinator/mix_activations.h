@@ -1,0 +1,25 @@
+// mix_activations: where a plan recomputes every row so that it fits the limit
+// on memory, the fastest mixture of policies that fits as well.
+//
+// Each pipeline stage for itself (parallel/plan/activation_mixture.h), from
+// what rows keep (stage_cut.h), how long they take (configs/row_time.h) and the
+// whole memory model (plan_memory.h). Rows are kept, lean or recomputed;
+// offloading is for whoever asks for it.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// Sets the plan's policies and predicted bytes; they stay within
+// config.memory_limit. REQUIRES: a plan that recomputes and fits.
+void mix_activations(const RunConfig& config, const std::vector<RowCost>& rows,
+                     Plan& plan);
+
+}  // namespace headroom
