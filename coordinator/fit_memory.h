@@ -9,7 +9,8 @@
 //   activations         keep, then recompute, of which as little as possible
 //                       (mix_activations.h)
 //   micro-batch         a rank's whole share, then the largest multiple of the
-//                       group that fits
+//                       group that fits; half of that, and so on, where rows
+//                       then give way so much less that it saves 2 % of time
 //
 // If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
 // changes that would fit with their bytes.

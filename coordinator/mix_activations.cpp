@@ -51,13 +51,14 @@ MixtureRow mixture_row(const RowKeeps& keeps, const RowCost& row) {
 
 }  // namespace
 
-void mix_activations(const RunConfig& config, const std::vector<RowCost>& rows,
-                     Plan& plan) {
+double mix_activations(const RunConfig& config,
+                       const std::vector<RowCost>& rows, Plan& plan) {
   HEADROOM_CHECK(plan.activation_policies.size() == rows.size(),
                  "a plan that does not say what rows keep");
   const std::vector<RowKeeps> keeps = rows_keep(config, plan, rows);
   MemoryRequest memory = memory_request(config, plan, rows);
   const std::vector<StageShare> stages = stage_shares(config, plan, rows);
+  double time = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto begin = static_cast<size_t>(stages[stage].begin);
     const auto end = static_cast<size_t>(stages[stage].end);
@@ -77,11 +78,13 @@ void mix_activations(const RunConfig& config, const std::vector<RowCost>& rows,
     const auto mixture = choose_mixture(request);
     HEADROOM_CHECK(mixture.has_value(), "a plan that does not fit");
     set(mixture->policies);
+    time += mixture->seconds;
   }
   plan.activation_policies = std::move(memory.plan.activation_policies);
   memory.plan.activation_policies = plan.activation_policies;
   plan.predicted_peak_bytes =
       predicted_peak_bytes(plan.layout, estimate_memory(memory));
+  return time;
 }
 
 }  // namespace headroom

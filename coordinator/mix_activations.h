@@ -18,8 +18,9 @@
 namespace headroom {
 
 // Sets the plan's policies and predicted bytes; they stay within
-// config.memory_limit. REQUIRES: a plan that recomputes and fits.
-void mix_activations(const RunConfig& config, const std::vector<RowCost>& rows,
-                     Plan& plan);
+// config.memory_limit. Returns the modelled time of all rows (RowTime).
+// REQUIRES: a plan that recomputes and fits.
+double mix_activations(const RunConfig& config,
+                       const std::vector<RowCost>& rows, Plan& plan);
 
 }  // namespace headroom

@@ -59,6 +59,21 @@ TEST(FitMemory, ActivationsAreMixedBeforeGroupsShrink) {
   EXPECT_LE(bytes_of(decision), 2 * kGiB);
 }
 
+// With 16 images at once rows would be recomputed, with 2 they need not be.
+TEST(FitMemory, ASmallerMicroBatchIsTakenWhereItSavesTime) {
+  RunConfig config = request(16, 2 * kGiB);
+  config.batch_norm_group_size = 4;
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan);
+  config.micro_batch_size = decision.plan->micro_batch_size;
+  EXPECT_EQ(decide(config).plan, decision.plan) << "of this micro-batch";
+  config.activations = "recompute";
+  config.micro_batch_size = 0;
+  const PlanDecision recomputed = decide(config);
+  ASSERT_TRUE(recomputed.plan);
+  EXPECT_LE(decision.plan->micro_batch_size, recomputed.plan->micro_batch_size);
+}
+
 TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaid) {
   const PlanDecision decision = decide(request(64, kGiB));
   ASSERT_TRUE(decision.plan);
