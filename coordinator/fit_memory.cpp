@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "coordinator/mix_activations.h"
+#include "coordinator/plan_time.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
 
 namespace headroom {
 namespace {
@@ -72,21 +74,40 @@ class Search {
 
  private:
   std::optional<PlanDecision> with_groups_as_they_are(const RunConfig& base) {
-    const bool may_split = config_.zero_stage == 0 && world_size_ > 1;
+    const int data = config_.layout.empty()
+                         ? world_size_
+                         : parse_layout(config_.layout).data_parallel_size;
+    const bool may_split = config_.zero_stage == 0 && data > 1;
     const int64_t last = may_split ? 3 : config_.zero_stage;
+    std::optional<PlanDecision> best;
+    double least = 0;
     for (int64_t zero = config_.zero_stage; zero <= last; ++zero) {
-      const bool may_choose = config_.activations == "auto";
-      for (const std::string& policy :
-           may_choose ? std::vector<std::string>{"keep", "recompute"}
-                      : std::vector<std::string>{config_.activations}) {
-        RunConfig trial = base;
-        trial.zero_stage = zero;
-        trial.activations = policy;
-        auto found = with_micro_batches(trial);
-        if (!found) continue;
-        if (!may_choose || !chooses_ || policy == "keep") return found;
-        return fastest_mixture(trial, std::move(*found));
+      RunConfig trial = base;
+      trial.zero_stage = zero;
+      auto found = with_activations(trial);
+      if (!found) continue;
+      const bool keeps = found->plan->activation_policies.empty();
+      const double seconds = plan_time(trial, *found->plan, rows_).total();
+      if (!best || seconds < (1 - kEqualWithin) * least) {
+        least = seconds;
+        best = std::move(found);
       }
+      // A later stage would only communicate more.
+      if (!chooses_ || keeps) break;
+    }
+    return best;
+  }
+
+  std::optional<PlanDecision> with_activations(RunConfig trial) {
+    const bool may_choose = config_.activations == "auto";
+    for (const std::string& policy :
+         may_choose ? std::vector<std::string>{"keep", "recompute"}
+                    : std::vector<std::string>{config_.activations}) {
+      trial.activations = policy;
+      auto found = with_micro_batches(trial);
+      if (!found) continue;
+      if (!may_choose || !chooses_ || policy == "keep") return found;
+      return fastest_mixture(trial, std::move(*found));
     }
     return std::nullopt;
   }

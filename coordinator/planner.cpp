@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/choose_layout.h"
 #include "coordinator/fit_memory.h"
 #include "coordinator/plan_memory.h"
 #include "coordinator/stage_cut.h"
@@ -218,12 +219,28 @@ PlanDecision plan_as_asked(const RunConfig& config, int world_size,
   return decision;
 }
 
+PlanDecision decide(const RunConfig& config, int world_size,
+                    const std::vector<RowCost>& rows, bool with_proposals) {
+  if (config.memory_limit == 0 || config.command != "train" || rows.empty()) {
+    return plan_as_asked(config, world_size, rows);
+  }
+  if (config.layout.empty() && world_size > 1) {
+    const auto fit = [&](const RunConfig& trial) {
+      return fit_memory(trial, world_size, rows, plan_as_asked,
+                        /*with_proposals=*/false);
+    };
+    if (auto found = choose_layout(config, world_size, rows, fit)) {
+      return *found;
+    }
+  }
+  return fit_memory(config, world_size, rows, plan_as_asked, with_proposals);
+}
+
 }  // namespace
 
 std::string reason_of(const RunConfig& config, const Plan& plan) {
-  std::string text = config.layout.empty() ? "chosen: " : "as asked: ";
-  text += counted(config.global_batch_size, "image") + " over " +
-          axes_of(plan.layout) + ", ";
+  std::string text = counted(config.global_batch_size, "image") + " over " +
+                     axes_of(plan.layout) + ", ";
   const int64_t count = num_micro_batches(config, plan);
   text += number(count) +
           (count == 1 ? " micro-batch of " : " micro-batches of ") +
@@ -259,10 +276,13 @@ PlanDecision choose_plan(const RunConfig& config, int world_size,
                          const std::vector<RowCost>& rows,
                          bool with_proposals) {
   HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
-  if (config.memory_limit > 0 && config.command == "train" && !rows.empty()) {
-    return fit_memory(config, world_size, rows, plan_as_asked, with_proposals);
+  PlanDecision decision = decide(config, world_size, rows, with_proposals);
+  if (decision.plan) {
+    decision.reason =
+        (config.layout.empty() ? "chosen: " : "as asked: ") + decision.reason;
+    decision.plan->reason = decision.reason;
   }
-  return plan_as_asked(config, world_size, rows);
+  return decision;
 }
 
 Plan plan_or_throw(const RunConfig& config, int world_size,

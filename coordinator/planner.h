@@ -3,7 +3,8 @@
 //
 // What is given is obeyed or refused with the equation that fails; what is not
 // given is chosen here:
-//   layout              all workers on the data axis
+//   layout              all workers on the data axis; under --memory-limit the
+//                       fastest that fits (choose_layout.h)
 //   batch-norm groups   the largest divisor of the batch not above 16
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap

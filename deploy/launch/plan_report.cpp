@@ -221,22 +221,6 @@ std::string others_table(const PlanReport& report) {
       });
 }
 
-// All ways to write `world_size` as a product of three axes.
-std::vector<ParallelLayout> layouts_of(int world_size) {
-  std::vector<ParallelLayout> layouts;
-  for (int pipeline = 1; pipeline <= world_size; ++pipeline) {
-    if (world_size % pipeline != 0) continue;
-    const int rest = world_size / pipeline;
-    for (int spatial = 1; spatial <= rest; ++spatial) {
-      if (rest % spatial != 0) continue;
-      layouts.push_back({.pipeline_parallel_size = pipeline,
-                         .data_parallel_size = rest / spatial,
-                         .spatial_parallel_size = spatial});
-    }
-  }
-  return layouts;
-}
-
 std::string drawing(const PlanReport& report) {
   return draw_schedule(
       PipelineSchedule::k1F1B, report.plan.layout.pipeline_parallel_size,

@@ -87,4 +87,19 @@ std::string to_string(const ParallelLayout& layout) {
          ",spatial=" + std::to_string(layout.spatial_parallel_size);
 }
 
+std::vector<ParallelLayout> layouts_of(int world_size) {
+  std::vector<ParallelLayout> layouts;
+  for (int spatial = 1; spatial <= world_size; ++spatial) {
+    if (world_size % spatial != 0) continue;
+    const int rest = world_size / spatial;
+    for (int pipeline = 1; pipeline <= rest; ++pipeline) {
+      if (rest % pipeline != 0) continue;
+      layouts.push_back({.pipeline_parallel_size = pipeline,
+                         .data_parallel_size = rest / pipeline,
+                         .spatial_parallel_size = spatial});
+    }
+  }
+  return layouts;
+}
+
 }  // namespace headroom

@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headroom {
 
@@ -41,5 +42,9 @@ int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 // names the unknown axis, the axis named twice or the bad number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
+
+// All layouts of `world_size` ranks, the simplest first: by spatial size, then
+// by pipeline size.
+std::vector<ParallelLayout> layouts_of(int world_size);
 
 }  // namespace headroom

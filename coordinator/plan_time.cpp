@@ -1,0 +1,69 @@
+#include "coordinator/plan_time.h"
+
+#include "configs/row_time.h"
+#include "coordinator/stage_cut.h"
+
+namespace headroom {
+namespace {
+
+// Work in the unit of configs/row_time.h: yolov5n, 16 images of 160 px, takes
+// one core 0.13 s. The link: maps of megabytes between processes over loopback,
+// which take as much of both cores.
+constexpr DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
+                                     .link_bytes_per_second = 1e9,
+                                     .link_latency_seconds = 2e-4};
+
+double time_of(const RowTime& time, ActivationPolicy policy) {
+  switch (policy) {
+    case ActivationPolicy::kLean:
+      return time.lean;
+    case ActivationPolicy::kRecompute:
+      return time.recompute;
+    case ActivationPolicy::kOffload:
+      return time.offload;
+    default:
+      return time.keep;
+  }
+}
+
+}  // namespace
+
+StepEstimate plan_time(const RunConfig& config, const Plan& plan,
+                       const std::vector<RowCost>& rows) {
+  const int64_t stride = largest_stride(rows);
+  TimeRequest request;
+  request.plan = plan;
+  request.global_batch_size = config.global_batch_size;
+  request.image_height = rounded_image_size(config.image_height, stride);
+  request.image_width = rounded_image_size(config.image_width, stride);
+  request.element_bytes = config.precision == Precision::kFp64 ? 8 : 4;
+  request.device = kProcessorCore;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const RowCost& row = rows[i];
+    const ActivationPolicy policy = plan.activation_policies.empty()
+                                        ? ActivationPolicy::kKeep
+                                        : plan.activation_policies[i];
+    TimeRow part;
+    part.work_per_pixel = time_of(row_time(row), policy);
+    part.parameters = row.parameters;
+    part.channels = row.channels;
+    part.stride = row.stride;
+    part.inputs = row.inputs;
+    // Three tensors a convolution block: weight, and batch norm's two.
+    part.norm_layers = row.norm_channels > 0 ? row.parameter_tensors / 3 : 0;
+    if (row.module == "SPPF") {  // three poolings of 5 x 5
+      part.halo_exchanges = 3;
+      part.halo_channel_rows = 3 * 4 * row.channels / 2;
+    } else if (row.module == "C3") {  // its bottlenecks' 3 x 3
+      part.halo_exchanges = row.repeats;
+      part.halo_channel_rows = row.repeats * 2 * row.channels / 2;
+    } else if (row.kernel > 1) {
+      part.halo_exchanges = 1;
+      part.halo_channel_rows = (row.kernel - 1) * row.channels;
+    }
+    request.rows.push_back(part);
+  }
+  return estimate_step(request);
+}
+
+}  // namespace headroom
