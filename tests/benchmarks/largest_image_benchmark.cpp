@@ -2,15 +2,17 @@
 // step can be trained on within a limit: forward, backward and commit, by the
 // counting allocator, which throws where the limit is met.
 //
-//   benchmark_largest_image [LIMIT_MIB [MODEL]]
+//   benchmark_largest_image [--limit-mib N] [--cfg MODEL] [--only NAME]…
 //
 // plain autograd is LibTorch's operators; the others are Headroom under one
 // policy, under what the planner chooses for the limit, and under spatial 2,
-// where each of two ranks has the limit. Exits with 1 when Headroom's largest
+// where each of two ranks has the limit. --only: those whose name contains it;
+// ratios need plain autograd among them. Exits with 1 when Headroom's largest
 // without offload and on one process is below 1.7 times plain autograd's.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,6 +33,7 @@ namespace headroom {
 namespace {
 
 constexpr double kBound = 1.7;
+constexpr const char* kPlain = "plain autograd";
 constexpr int64_t kStride = 32;
 constexpr int64_t kFirstSide = 640;  // whose bytes give the first guess
 constexpr int kSteps = 2;            // the second one has autograd's leftovers
@@ -38,6 +41,14 @@ constexpr int kSteps = 2;            // the second one has autograd's leftovers
 struct Request {
   int64_t limit = int64_t{2} << 30;
   std::string model = "yolov5n";
+  std::vector<std::string> only;
+
+  bool wants(const std::string& name) const {
+    return only.empty() ||
+           std::ranges::any_of(only, [&name](const std::string& part) {
+             return name.find(part) != std::string::npos;
+           });
+  }
 };
 
 struct Attempt {
@@ -126,7 +137,7 @@ Attempt attempt_ranks(const RunConfig& config, int64_t limit) {
 
 std::vector<Contender> contenders(const Request& request) {
   std::vector<Contender> all;
-  all.push_back({"plain autograd", [=](int64_t side, int64_t limit) {
+  all.push_back({kPlain, [=](int64_t side, int64_t limit) {
                    return attempt_plain(request, side, limit);
                  }});
   for (const std::string policy : {"keep", "lean", "recompute"}) {
@@ -190,10 +201,12 @@ int run(const Request& request) {
               request.model.c_str(), static_cast<long>(request.limit >> 20));
   int64_t plain = 0, best = 0;
   for (const Contender& contender : contenders(request)) {
+    if (!request.wants(contender.name)) continue;
     const Largest largest = find_largest(contender, request.limit);
-    if (plain == 0) plain = largest.side;
-    const double ratio =
-        static_cast<double>(largest.side) / static_cast<double>(plain);
+    if (contender.name == kPlain) plain = largest.side;
+    const double ratio = plain == 0 ? 0
+                                    : static_cast<double>(largest.side) /
+                                          static_cast<double>(plain);
     if (contender.name.find("spatial") == std::string::npos) {
       best = std::max(best, largest.side);
     }
@@ -216,9 +229,14 @@ int main(int argc, char** argv) {
   headroom::install_saved_tensor_policies();
   at::set_num_threads(1);
   headroom::Request request;
+  CLI::App app("the largest image that fits");
+  app.add_option_function<int64_t>(
+      "--limit-mib",
+      [&request](int64_t mebibytes) { request.limit = mebibytes << 20; });
+  app.add_option("--cfg", request.model);
+  app.add_option("--only", request.only)->take_all();
+  CLI11_PARSE(app, argc, argv);
   try {
-    if (argc > 1) request.limit = std::stoll(argv[1]) << 20;
-    if (argc > 2) request.model = argv[2];
     return headroom::run(request);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
