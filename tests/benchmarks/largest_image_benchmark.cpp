@@ -169,8 +169,8 @@ struct Largest {
   Attempt attempt;
 };
 
-// From a guess, since bytes grow with the area, to the side that fits beside
-// the next one that does not.
+// From a guess, since bytes grow with the area, by doubled steps and then
+// halves to the side that fits beside the next one that does not.
 Largest find_largest(const Contender& contender, int64_t limit) {
   const Attempt first =
       contender.attempt(kFirstSide, CountingAllocator::kNoLimit);
@@ -180,19 +180,27 @@ Largest find_largest(const Contender& contender, int64_t limit) {
       static_cast<double>(kFirstSide * kFirstSide);
   const double guess =
       std::sqrt(static_cast<double>(limit - first.between_bytes) / per_pixel);
-  Largest largest{std::max<int64_t>(
-                      kStride, static_cast<int64_t>(guess) / kStride * kStride),
-                  {}};
-  largest.attempt = contender.attempt(largest.side, limit);
-  while (!largest.attempt.fits && largest.side > kStride) {
-    largest.side -= kStride;
-    largest.attempt = contender.attempt(largest.side, limit);
-  }
+  Largest largest;
+  int64_t too_large = 0;  // 0: not known yet
+  int64_t side = static_cast<int64_t>(guess) / kStride * kStride;
+  int64_t step = kStride;
   for (;;) {
-    const int64_t side = largest.side + kStride;
-    const Attempt next = contender.attempt(side, limit);
-    if (!next.fits) return largest;
-    largest = {side, next};
+    side = std::max(side, kStride);
+    const Attempt attempt = contender.attempt(side, limit);
+    if (attempt.fits) {
+      largest = {side, attempt};
+    } else {
+      too_large = side;
+    }
+    if (too_large - largest.side == kStride) return largest;
+    if (largest.side == 0) {
+      side -= step;
+    } else if (too_large == 0) {
+      side += step;
+    } else {
+      side = (largest.side + too_large) / 2 / kStride * kStride;
+    }
+    step *= 2;
   }
 }
 
