@@ -6,7 +6,7 @@
 #include <numbers>
 #include <opencv2/imgproc.hpp>
 
-#include "worker/data/letterbox.h"
+#include "worker/data/warp_map.h"
 
 namespace headroom {
 namespace {
@@ -15,6 +15,8 @@ constexpr double kMinSidePixels = 2;
 constexpr double kMinAreaRatio = 0.1;
 constexpr double kMaxAspect = 100;
 constexpr double kEpsilon = 1e-16;
+// Of a map: it takes twice the memory of the pixels.
+constexpr int kRowsAtOnce = 16;
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180; }
 
@@ -95,27 +97,50 @@ std::vector<PixelBox> warp_boxes(const std::vector<PixelBox>& boxes,
   return result;
 }
 
+bool is_identity(const Warp& warp) { return warp.matrix == cv::Matx33d::eye(); }
+
+PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
+                       const PlacedPicture& picture) {
+  return WarpMap(warp.matrix, width)
+      .touched_rows(rows, picture.left, picture.top, picture.size);
+}
+
+cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
+                  const Warp& warp, int width, PixelRows rows) {
+  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3,
+                 cv::Scalar::all(kFillGray));
+  if (pixels.empty()) return result;
+  const WarpMap map(warp.matrix, width);
+  const int top = picture.top + static_cast<int>(picture.held.begin);
+  cv::Mat places(kRowsAtOnce, width, CV_16SC2);
+  cv::Mat fractions(kRowsAtOnce, width, CV_16UC1);
+  for (int done = 0; done < result.rows; done += kRowsAtOnce) {
+    const cv::Range part(0, std::min(kRowsAtOnce, result.rows - done));
+    for (int i = 0; i < part.end; ++i) {
+      map.fill_row(rows.begin + done + i, picture.left, top,
+                   places.ptr<int16_t>(i), fractions.ptr<uint16_t>(i));
+    }
+    cv::Mat target = result.rowRange(done, done + part.end);
+    cv::remap(pixels, target, places.rowRange(part), fractions.rowRange(part),
+              cv::INTER_LINEAR, cv::BORDER_CONSTANT,
+              cv::Scalar::all(kFillGray));
+  }
+  return result;
+}
+
 BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
                       ImageSize target) {
   BoxedImage result;
   result.boxes = warp_boxes(image.boxes, warp, target);
   const bool same_size =
       image.pixels.rows == target.height && image.pixels.cols == target.width;
-  if (same_size && warp.matrix == cv::Matx33d::eye()) {
+  if (same_size && is_identity(warp)) {
     result.pixels = image.pixels;
     return result;
   }
-  const cv::Size size(target.width, target.height);
-  const bool is_affine = warp.matrix(2, 0) == 0 && warp.matrix(2, 1) == 0;
-  if (is_affine) {
-    cv::warpAffine(image.pixels, result.pixels,
-                   warp.matrix.get_minor<2, 3>(0, 0), size, cv::INTER_LINEAR,
-                   cv::BORDER_CONSTANT, cv::Scalar::all(kFillGray));
-  } else {
-    cv::warpPerspective(image.pixels, result.pixels, warp.matrix, size,
-                        cv::INTER_LINEAR, cv::BORDER_CONSTANT,
-                        cv::Scalar::all(kFillGray));
-  }
+  const ImageSize size{image.pixels.rows, image.pixels.cols};
+  result.pixels = warp_rows(image.pixels, {size, 0, 0, {0, size.height}}, warp,
+                            target.width, {0, target.height});
   return result;
 }
 

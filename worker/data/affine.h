@@ -18,6 +18,7 @@
 
 #include "configs/run_config.h"
 #include "worker/data/image.h"
+#include "worker/data/letterbox.h"
 #include "worker/data/pixel_box.h"
 #include "worker/data/random.h"
 
@@ -31,6 +32,20 @@ struct Warp {
 // Always takes eight draws, whatever is switched off.
 Warp draw_warp(const Hyperparameters& hyp, ImageSize source, ImageSize target,
                RandomStream& draws);
+
+// Does the warp leave every pixel where it is?
+bool is_identity(const Warp& warp);
+
+// The rows of the picture that rows `rows` of the warped one, `width` pixels
+// wide, are made from; may be none.
+PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
+                       const PlacedPicture& picture);
+
+// Rows `rows` of the warped picture: the bytes that the whole one would have.
+// REQUIRES: `pixels` are the rows `picture.held`, and those of rows_to_warp are
+// among them.
+cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
+                  const Warp& warp, int width, PixelRows rows);
 
 // May return pixels shared with `image` when there is nothing to do.
 BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,

@@ -1,5 +1,6 @@
 #include "worker/data/augment.h"
 
+#include <optional>
 #include <utility>
 
 #include "worker/data/affine.h"
@@ -22,85 +23,168 @@ RandomStream stream_of(const SampleId& id) {
           static_cast<uint64_t>(id.sample), RandomPurpose::kAugmentation};
 }
 
-// The sample letterboxed; fills all of `result` but its pixels and boxes.
-BoxedImage letterboxed(int64_t sample, int64_t height, int64_t width,
-                       bool enlarge, const LoadImage& load,
+// What follows the geometry.
+struct Finish {
+  HsvGains gains;
+  bool upside_down = false;
+  bool mirrored = false;
+};
+
+Finish draw_finish(const Hyperparameters& hyp, RandomStream& draws) {
+  Finish finish;
+  finish.gains = draw_hsv_gains(hyp, draws);
+  finish.upside_down = draws.uniform() < hyp.flipud;
+  finish.mirrored = draws.uniform() < hyp.fliplr;
+  return finish;
+}
+
+// Before the flips, of a sample of that height.
+PixelRows rows_before(const Finish& finish, PixelRows rows, int64_t height) {
+  return finish.upside_down ? mirror_rows(rows, height) : rows;
+}
+
+void finish_training(BoxedImage image, ImageSize size, const Finish& finish,
+                     NetworkSample& result) {
+  result.boxes =
+      normalize_boxes(std::move(image.boxes), size.width, size.height);
+  result.pixels = image.pixels;
+  jitter_hsv(result.pixels, finish.gains);
+  if (finish.upside_down) flip_up_down(result.pixels, result.boxes);
+  if (finish.mirrored) flip_left_right(result.pixels, result.boxes);
+}
+
+// Rows `rows` of the sample letterboxed, then warped; the boxes are yet to be
+// warped. Fills all of `result` but its pixels and boxes.
+BoxedImage letterboxed(int64_t sample, ImageSize target, PixelRows rows,
+                       bool enlarge, const Warp& warp, ImageSource& images,
                        NetworkSample& result) {
-  const LoadedImage image = load(sample);
-  if (!image.fault.empty()) result.faults.push_back(image.fault);
+  const ImageSize loaded = images.loaded_size(sample);
   LetterboxOptions options;
   options.enlarge = enlarge;
-  const Letterbox geometry = letterbox_geometry(
-      {image.pixels.rows, image.pixels.cols}, height, width, options);
+  const Letterbox geometry =
+      letterbox_geometry(loaded, target.height, target.width, options);
+  PlacedPicture picture = placed_picture(geometry);
+  const bool stays = is_identity(warp);
+  // What is resized here is resized whole; and a whole image is remembered,
+  // which some rows of it are not, however many.
+  if (picture.size == loaded && rows.size() < target.height) {
+    picture.held = stays ? picture.own_rows(rows)
+                         : rows_to_warp(warp, target.width, rows, picture);
+  }
+  const bool is_resized = picture.size != loaded;
+  const LoadedImage image = images.load(
+      sample, is_resized ? PixelRows{0, loaded.height} : picture.held);
+  const cv::Mat pixels =
+      is_resized ? resize_to_letterbox(image.pixels, geometry) : image.pixels;
+
+  if (!image.fault.empty()) result.faults.push_back(image.fault);
   result.source = image.source;
-  result.ratio = geometry.ratio_y * image.pixels.rows / image.source.height;
+  result.ratio = geometry.ratio_y * loaded.height / image.source.height;
   result.pad_x = geometry.pad_x;
   result.pad_y = geometry.pad_y;
-  const Placement placement{geometry.ratio_x * image.pixels.cols,
-                            geometry.ratio_y * image.pixels.rows,
-                            geometry.pad_x, geometry.pad_y};
-  return {letterbox(image.pixels, geometry),
+  const Placement placement{geometry.ratio_x * loaded.width,
+                            geometry.ratio_y * loaded.height, geometry.pad_x,
+                            geometry.pad_y};
+  return {stays ? place_rows(pixels, picture, target.width, rows)
+                : warp_rows(pixels, picture, warp, target.width, rows),
           place_boxes(image.labels, placement)};
 }
 
-void finish_training(BoxedImage image, const Hyperparameters& hyp,
-                     RandomStream& draws, NetworkSample& result) {
-  result.boxes = normalize_boxes(std::move(image.boxes), image.pixels.cols,
-                                 image.pixels.rows);
-  result.pixels = image.pixels;
-  jitter_hsv(result.pixels, draw_hsv_gains(hyp, draws));
-  if (draws.uniform() < hyp.flipud) flip_up_down(result.pixels, result.boxes);
-  if (draws.uniform() < hyp.fliplr) {
-    flip_left_right(result.pixels, result.boxes);
+// A mosaic and its way into the network's image.
+struct WarpedMosaic {
+  MosaicPlan plan;
+  Warp warp;
+};
+
+WarpedMosaic draw_warped_mosaic(int64_t sample, int64_t num_samples,
+                                ImageSize target, const Hyperparameters& hyp,
+                                RandomStream& draws) {
+  WarpedMosaic mosaic;
+  mosaic.plan =
+      draw_mosaic(sample, num_samples, target.height, target.width, draws);
+  mosaic.warp =
+      draw_warp(hyp, {2 * target.height, 2 * target.width}, target, draws);
+  return mosaic;
+}
+
+BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
+                              PixelRows rows, ImageSource& images,
+                              std::vector<std::string>& faults) {
+  PlacedPicture canvas;
+  canvas.size = {2 * target.height, 2 * target.width};
+  canvas.held = {0, canvas.size.height};
+  if (rows.size() < target.height) {
+    canvas.held = rows_to_warp(mosaic.warp, target.width, rows, canvas);
   }
+  const LoadImage load = [&](int64_t sample) {
+    return images.load(sample, {0, images.loaded_size(sample).height});
+  };
+  const BoxedImage built = build_mosaic(
+      mosaic.plan, target.height, target.width, canvas.held, load, faults);
+  return {warp_rows(built.pixels, canvas, mosaic.warp, target.width, rows),
+          warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
 }  // namespace
 
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
-                                 int64_t height, int64_t width,
+                                 int64_t height, int64_t width, PixelRows rows,
                                  const Hyperparameters& hyp,
-                                 const LoadImage& load) {
+                                 ImageSource& images) {
   RandomStream draws = stream_of(id);
   if (draws.uniform() >= hyp.mosaic) {
-    return make_rect_sample(id, height, width, hyp, load);
+    return make_rect_sample(id, height, width, rows, hyp, images);
   }
-  NetworkSample result;
   const ImageSize target = size_of(height, width);
-  const ImageSize canvas = size_of(2 * height, 2 * width);
-  const auto warped_mosaic = [&](int64_t sample) {
-    const MosaicPlan plan =
-        draw_mosaic(sample, num_samples, height, width, draws);
-    const Warp warp = draw_warp(hyp, canvas, target, draws);
-    return apply_warp(build_mosaic(plan, height, width, load, result.faults),
-                      warp, target);
-  };
-  BoxedImage image = warped_mosaic(id.sample);
+  // All draws come first: which rows are needed follows from them.
+  const WarpedMosaic first =
+      draw_warped_mosaic(id.sample, num_samples, target, hyp, draws);
+  std::optional<WarpedMosaic> second;
+  double ratio = 1;
   if (draws.uniform() < hyp.mixup) {
-    const BoxedImage second = warped_mosaic(draws.below(num_samples));
-    image = mix(image, second, draw_mixup_ratio(draws));
+    second = draw_warped_mosaic(draws.below(num_samples), num_samples, target,
+                                hyp, draws);
+    ratio = draw_mixup_ratio(draws);
   }
-  finish_training(std::move(image), hyp, draws, result);
+  const Finish finish = draw_finish(hyp, draws);
+  rows = rows_before(finish, rows, height);
+
+  NetworkSample result;
+  BoxedImage image =
+      make_warped_mosaic(first, target, rows, images, result.faults);
+  if (second) {
+    image = mix(
+        image, make_warped_mosaic(*second, target, rows, images, result.faults),
+        ratio);
+  }
+  finish_training(std::move(image), target, finish, result);
   return result;
 }
 
 NetworkSample make_rect_sample(const SampleId& id, int64_t height,
-                               int64_t width, const Hyperparameters& hyp,
-                               const LoadImage& load) {
+                               int64_t width, PixelRows rows,
+                               const Hyperparameters& hyp,
+                               ImageSource& images) {
   RandomStream draws = stream_of(id);
   draws.uniform();  // the mosaic's
-  NetworkSample result;
-  BoxedImage image = letterboxed(id.sample, height, width, true, load, result);
   const ImageSize target = size_of(height, width);
   const Warp warp = draw_warp(hyp, target, target, draws);
-  finish_training(apply_warp(image, warp, target), hyp, draws, result);
+  const Finish finish = draw_finish(hyp, draws);
+  rows = rows_before(finish, rows, height);
+  NetworkSample result;
+  BoxedImage image =
+      letterboxed(id.sample, target, rows, true, warp, images, result);
+  image.boxes = warp_boxes(image.boxes, warp, target);
+  finish_training(std::move(image), target, finish, result);
   return result;
 }
 
 NetworkSample make_validation_sample(int64_t sample, int64_t height,
-                                     int64_t width, const LoadImage& load) {
+                                     int64_t width, PixelRows rows,
+                                     ImageSource& images) {
   NetworkSample result;
-  BoxedImage image = letterboxed(sample, height, width, false, load, result);
+  BoxedImage image = letterboxed(sample, size_of(height, width), rows, false,
+                                 Warp{}, images, result);
   result.boxes = normalize_boxes(std::move(image.boxes), width, height);
   result.pixels = image.pixels;
   return result;

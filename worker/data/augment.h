@@ -8,7 +8,11 @@
 // Every draw comes from the sample's own stream (seed, epoch, sample), so the
 // result depends on nothing else.
 //
-// Threads: any, if `load` allows it.
+// A sample can be made in part: `rows` of its height x width pixels are made,
+// the bytes that the whole one has there, from as few rows of the image as they
+// need. Boxes, geometry and faults are those of the whole.
+//
+// Threads: any, if `images` allows it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@
 namespace headroom {
 
 struct NetworkSample {
-  cv::Mat pixels;  // height x width as asked for; not shared
+  cv::Mat pixels;  // rows x width as asked for; not shared
   std::vector<NormalizedBox> boxes;
   // Letterbox of the source image; of no meaning after augmentation.
   ImageSize source;
@@ -40,15 +44,16 @@ struct SampleId {
 
 // Mosaic with probability hyp.mosaic; partners are any of `num_samples`.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
-                                 int64_t height, int64_t width,
+                                 int64_t height, int64_t width, PixelRows rows,
                                  const Hyperparameters& hyp,
-                                 const LoadImage& load);
+                                 ImageSource& images);
 
 NetworkSample make_rect_sample(const SampleId& id, int64_t height,
-                               int64_t width, const Hyperparameters& hyp,
-                               const LoadImage& load);
+                               int64_t width, PixelRows rows,
+                               const Hyperparameters& hyp, ImageSource& images);
 
 NetworkSample make_validation_sample(int64_t sample, int64_t height,
-                                     int64_t width, const LoadImage& load);
+                                     int64_t width, PixelRows rows,
+                                     ImageSource& images);
 
 }  // namespace headroom

@@ -149,17 +149,18 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return {bitmap.height, bitmap.width, 1};
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits) {
+// Only the wanted rows are read: without compression, whether the file is long
+// enough is all that there is to know about the others.
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   const Bitmap bitmap = read_bitmap(file, limits);
-  RawImage image;
-  image.pixels.create(static_cast<int>(bitmap.height),
-                      static_cast<int>(bitmap.width), CV_8UC3);
+  RawImage image = allocate_rows({bitmap.height, bitmap.width, 1}, wanted);
   std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));
-  for (int64_t y = 0; y < bitmap.height; ++y) {
-    read_exactly(file, bitmap.pixel_offset + y * bitmap.row_bytes, row);
-    const int64_t target = bitmap.top_down ? y : bitmap.height - 1 - y;
-    convert_row(bitmap, row.data(),
-                image.pixels.ptr<uint8_t>(static_cast<int>(target)));
+  for (int64_t y = image.kept.begin; y < image.kept.end; ++y) {
+    const int64_t stored = bitmap.top_down ? y : bitmap.height - 1 - y;
+    read_exactly(file, bitmap.pixel_offset + stored * bitmap.row_bytes, row);
+    convert_row(
+        bitmap, row.data(),
+        image.pixels.ptr<uint8_t>(static_cast<int>(y - image.kept.begin)));
   }
   return image;
 }

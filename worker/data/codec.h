@@ -3,6 +3,10 @@
 //
 // A decoder throws ImageRefusal, and leaves nothing allocated. It does not
 // apply the orientation: image.cpp does, for all formats.
+//
+// It keeps the rows that are wanted, or more if it knows no better, and refuses
+// for the same damage whatever is wanted: ranks that share an image must agree
+// on whether it is sound.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +25,9 @@ struct ImageHeader {
 };
 
 struct RawImage {
-  cv::Mat pixels;  // CV_8UC3, RGB
-  int orientation = 1;
+  ImageHeader header;
+  PixelRows kept;  // of the image as stored
+  cv::Mat pixels;  // those rows; CV_8UC3, RGB
 };
 
 struct Codec {
@@ -30,7 +35,9 @@ struct Codec {
   // `head`: the first kCodecHeadBytes of the file, fewer if it is shorter.
   bool (*matches)(std::span<const uint8_t> head);
   ImageHeader (*read_header)(ImageFile& file, const ImageLimits& limits);
-  RawImage (*decode)(ImageFile& file, const ImageLimits& limits);
+  // `wanted`: rows of the upright image.
+  RawImage (*decode)(ImageFile& file, const ImageLimits& limits,
+                     PixelRows wanted);
   // Cheap: does the file end as files of this format do? If not it is decoded
   // for its verdict.
   bool (*ends_well)(ImageFile& file);
@@ -46,5 +53,9 @@ extern const Codec kWebpCodec;
 // Throws ImageRefusal unless 0 < width, 0 < height and width x height is within
 // the limit. To be called before anything is allocated by size.
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
+
+// For rows `wanted` of the upright image: the rows as stored that make them,
+// with room for their pixels. Where the orientation swaps the axes, all.
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted);
 
 }  // namespace headroom

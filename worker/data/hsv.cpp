@@ -9,6 +9,8 @@ namespace {
 
 using Table = std::array<uint8_t, 256>;
 
+constexpr int kRowsAtOnce = 16;
+
 Table hue_table(double gain) {
   Table table{};
   for (int i = 0; i < 256; ++i) {
@@ -25,6 +27,17 @@ Table clipped_table(double gain) {
   return table;
 }
 
+void look_up(const std::array<Table, 3>& tables, cv::Mat& hsv) {
+  for (int y = 0; y < hsv.rows; ++y) {
+    auto* pixel = hsv.ptr<uint8_t>(y);
+    for (int x = 0; x < hsv.cols; ++x, pixel += 3) {
+      pixel[0] = tables[0][pixel[0]];
+      pixel[1] = tables[1][pixel[1]];
+      pixel[2] = tables[2][pixel[2]];
+    }
+  }
+}
+
 }  // namespace
 
 HsvGains draw_hsv_gains(const Hyperparameters& hyp, RandomStream& draws) {
@@ -39,16 +52,14 @@ void jitter_hsv(cv::Mat& pixels, const HsvGains& gains) {
   if (gains == HsvGains{1, 1, 1}) return;
   const std::array<Table, 3> tables{
       hue_table(gains[0]), clipped_table(gains[1]), clipped_table(gains[2])};
-  cv::cvtColor(pixels, pixels, cv::COLOR_RGB2HSV);
-  for (int y = 0; y < pixels.rows; ++y) {
-    auto* pixel = pixels.ptr<uint8_t>(y);
-    for (int x = 0; x < pixels.cols; ++x, pixel += 3) {
-      pixel[0] = tables[0][pixel[0]];
-      pixel[1] = tables[1][pixel[1]];
-      pixel[2] = tables[2][pixel[2]];
-    }
+  // Some rows at a time: the copy between stays small, and in the cache.
+  cv::Mat converted;
+  for (int y = 0; y < pixels.rows; y += kRowsAtOnce) {
+    cv::Mat rows = pixels.rowRange(y, std::min(y + kRowsAtOnce, pixels.rows));
+    cv::cvtColor(rows, converted, cv::COLOR_RGB2HSV);
+    look_up(tables, converted);
+    cv::cvtColor(converted, rows, cv::COLOR_HSV2RGB);
   }
-  cv::cvtColor(pixels, pixels, cv::COLOR_HSV2RGB);
 }
 
 }  // namespace headroom

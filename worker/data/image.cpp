@@ -1,10 +1,12 @@
 #include "worker/data/image.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
 #include <opencv2/core.hpp>
 #include <string_view>
+#include <utility>
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
@@ -57,6 +59,26 @@ std::string reason_of(Body&& body) {
   }
 }
 
+bool turns_upside_down(int orientation) {
+  return orientation == 3 || orientation == 4;
+}
+
+// The wanted rows of the upright picture.
+cv::Mat finished(RawImage& raw, PixelRows wanted, ImageSize size) {
+  const int orientation = raw.header.orientation;
+  PixelRows held = raw.kept;
+  if (swaps_axes(orientation)) held = {0, size.height};
+  if (turns_upside_down(orientation)) held = mirror_rows(held, size.height);
+  wanted = clamp_rows(wanted, size.height);
+  cv::Mat pixels = std::move(raw.pixels);
+  if (held.size() > 0) pixels = upright(std::move(pixels), orientation);
+  if (held == wanted) return pixels;
+  return pixels
+      .rowRange(static_cast<int>(wanted.begin - held.begin),
+                static_cast<int>(wanted.end - held.begin))
+      .clone();
+}
+
 ImageSize upright_size(const ImageHeader& header) {
   const auto height = static_cast<int32_t>(header.height);
   const auto width = static_cast<int32_t>(header.width);
@@ -75,13 +97,39 @@ void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
   }
 }
 
+PixelRows clamp_rows(PixelRows rows, int64_t height) {
+  const int64_t begin = std::clamp<int64_t>(rows.begin, 0, height);
+  return {begin, std::clamp(rows.end, begin, height)};
+}
+
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted) {
+  RawImage raw;
+  raw.header = header;
+  raw.kept = {0, header.height};
+  if (!swaps_axes(header.orientation)) {
+    raw.kept = clamp_rows(wanted, header.height);
+    if (turns_upside_down(header.orientation)) {
+      raw.kept = mirror_rows(raw.kept, header.height);
+    }
+  }
+  raw.pixels.create(static_cast<int>(raw.kept.size()),
+                    static_cast<int>(header.width), CV_8UC3);
+  return raw;
+}
+
 ImageResult decode_image(const std::filesystem::path& file,
                          const ImageLimits& limits) {
+  return decode_rows(file, kAllRows, limits);
+}
+
+ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
+                        const ImageLimits& limits) {
   ImageResult result;
   result.reason = reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
-    RawImage raw = find_codec(opened).decode(opened, limits);
-    result.pixels = upright(raw.pixels, raw.orientation);
+    RawImage raw = find_codec(opened).decode(opened, limits, rows);
+    result.size = upright_size(raw.header);
+    result.pixels = finished(raw, rows, result.size);
   });
   if (!result.ok()) result.pixels.release();
   return result;
@@ -104,7 +152,8 @@ ImageSizeResult inspect_image(const std::filesystem::path& file,
     ImageFile opened(file, limits.max_file_bytes);
     const Codec& codec = find_codec(opened);
     result.size = upright_size(codec.read_header(opened, limits));
-    if (!codec.ends_well(opened)) codec.decode(opened, limits);
+    constexpr PixelRows kNone{0, 0};
+    if (!codec.ends_well(opened)) codec.decode(opened, limits, kNone);
   });
   return result;
 }

@@ -10,6 +10,11 @@
 // Sizes are checked before anything is allocated for them, and a file too
 // short to hold the pixels it claims is refused by its header.
 //
+// Rows of a picture cost their own memory where the format allows it: JPEG,
+// PNG, BMP and TIFF. The file is read through to its end all the same, so that
+// the verdict on it does not depend on the rows that were asked for. (README,
+// "Rows of an image".)
+//
 // Threads: all functions may run in any number of threads.
 // Errors: none are thrown for a bad file.
 #pragma once
@@ -27,6 +32,23 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
+// Rows [begin, end) of a picture.
+struct PixelRows {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const PixelRows&) const = default;
+};
+inline constexpr PixelRows kAllRows{0, INT64_MAX};
+
+// Those within a picture of that height; an empty range lies at its edge.
+PixelRows clamp_rows(PixelRows rows, int64_t height);
+
+// The same rows of the picture upside down.
+inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
+  return {height - rows.end, height - rows.begin};
+}
+
 struct ImageLimits {
   int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
   int64_t max_file_bytes = 1LL << 30;
@@ -35,6 +57,7 @@ struct ImageLimits {
 
 struct ImageResult {
   cv::Mat pixels;      // CV_8UC3, RGB, continuous; empty if refused
+  ImageSize size;      // of the whole image, whatever rows `pixels` holds
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }
 };
@@ -48,12 +71,16 @@ struct ImageSizeResult {
 ImageResult decode_image(const std::filesystem::path& file,
                          const ImageLimits& limits = {});
 
+// The given rows of the same picture, as far as it has them.
+ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
+                        const ImageLimits& limits = {});
+
 // From the header alone: the data may still turn out to be damaged.
 ImageSizeResult read_image_size(const std::filesystem::path& file,
                                 const ImageLimits& limits = {});
 
-// As read_image_size, but a file whose end looks cut off is decoded in full
-// for its verdict.
+// As read_image_size, but a file whose end looks cut off is read through for
+// its verdict.
 ImageSizeResult inspect_image(const std::filesystem::path& file,
                               const ImageLimits& limits = {});
 

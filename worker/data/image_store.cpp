@@ -9,48 +9,61 @@ namespace headroom {
 ImageStore::ImageStore(const Dataset& dataset, const Options& options)
     : dataset_(dataset), options_(options) {}
 
-ImageStore::Entry ImageStore::decode(int64_t sample) const {
+ImageSize ImageStore::loaded_size(int64_t sample) const {
+  return fit_size(dataset_.image_size(sample), options_.height, options_.width);
+}
+
+ImageStore::Entry ImageStore::decode(int64_t sample, PixelRows rows) const {
   const ImageSize indexed = dataset_.image_size(sample);
-  const ImageSize size = fit_size(indexed, options_.height, options_.width);
-  ImageResult decoded = decode_image(dataset_.path(sample), options_.limits);
-  const ImageSize found{decoded.pixels.rows, decoded.pixels.cols};
+  const ImageSize size = loaded_size(sample);
+  Entry entry;
+  entry.held = size == indexed ? rows : PixelRows{0, size.height};
+  ImageResult decoded =
+      decode_rows(dataset_.path(sample), size == indexed ? rows : kAllRows,
+                  options_.limits);
+  const ImageSize found = decoded.size;
   if (decoded.ok() && found != indexed) {
     decoded.reason =
         std::to_string(found.width) + " x " + std::to_string(found.height) +
         " pixels, but " + std::to_string(indexed.width) + " x " +
         std::to_string(indexed.height) + " when the data set was indexed";
   }
-  Entry entry;
-  if (decoded.ok()) {
-    entry.pixels = resize_loaded(decoded.pixels, size, options_.training);
-  } else {
+  if (!decoded.ok()) {
     entry.fault = dataset_.path(sample).string() + ": " + decoded.reason;
-    entry.pixels =
-        cv::Mat(size.height, size.width, CV_8UC3, cv::Scalar::all(kFillGray));
+    entry.pixels = cv::Mat(static_cast<int>(entry.held.size()), size.width,
+                           CV_8UC3, cv::Scalar::all(kFillGray));
+  } else if (size == indexed) {
+    entry.pixels = decoded.pixels;
+  } else {
+    entry.pixels = resize_loaded(decoded.pixels, size, options_.training);
   }
   return entry;
 }
 
-LoadedImage ImageStore::load(int64_t sample) {
-  Entry entry;
-  bool found = false;
+ImageStore::Entry ImageStore::entry_with(int64_t sample, PixelRows rows) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find(sample);
-    found = at != entries_.end();
-    if (found) entry = at->second;
+    if (at != entries_.end()) return at->second;
   }
-  if (!found) {
-    entry = decode(sample);
-    const auto bytes = static_cast<int64_t>(entry.pixels.total() * 3);
-    const std::lock_guard lock(mutex_);
-    if (cached_bytes_ + bytes <= options_.cache_bytes &&
-        entries_.emplace(sample, entry).second) {
-      cached_bytes_ += bytes;
-    }
+  const Entry entry = decode(sample, rows);
+  if (entry.held != PixelRows{0, loaded_size(sample).height}) return entry;
+  const auto bytes = static_cast<int64_t>(entry.pixels.total() * 3);
+  const std::lock_guard lock(mutex_);
+  if (cached_bytes_ + bytes <= options_.cache_bytes &&
+      entries_.emplace(sample, entry).second) {
+    cached_bytes_ += bytes;
   }
+  return entry;
+}
+
+LoadedImage ImageStore::load(int64_t sample, PixelRows rows) {
+  rows = clamp_rows(rows, loaded_size(sample).height);
+  const Entry entry = entry_with(sample, rows);
   LoadedImage image;
-  image.pixels = entry.pixels;
+  image.pixels =
+      entry.pixels.rowRange(static_cast<int>(rows.begin - entry.held.begin),
+                            static_cast<int>(rows.end - entry.held.begin));
   image.source = dataset_.image_size(sample);
   image.fault = entry.fault;
   if (entry.fault.empty()) image.labels = dataset_.labels(sample);

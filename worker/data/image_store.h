@@ -6,6 +6,10 @@
 // random order evicting would gain nothing, and a full cache of half the data
 // set saves half the decoding.
 //
+// Of a sample that needs no resizing, only the rows that are asked for are
+// decoded; those are not remembered: under augmentation they are others the
+// next time, and who shares an image has no memory for the whole of it.
+//
 // Ownership: borrows the data set.
 // Threads: load() from any number of threads.
 #pragma once
@@ -20,7 +24,7 @@
 
 namespace headroom {
 
-class ImageStore {
+class ImageStore : public ImageSource {
  public:
   struct Options {
     int64_t height = 0, width = 0;  // of the network: the size to fit
@@ -30,16 +34,21 @@ class ImageStore {
   };
   ImageStore(const Dataset& dataset, const Options& options);
 
+  ImageSize loaded_size(int64_t sample) const override;
+
   // An image that cannot be decoded, or has changed its size since it was
   // indexed, is gray, without labels, and has a fault naming its file.
-  LoadedImage load(int64_t sample);
+  LoadedImage load(int64_t sample, PixelRows rows) override;
 
  private:
   struct Entry {
     cv::Mat pixels;
+    PixelRows held;  // of the sample
     std::string fault;
   };
-  Entry decode(int64_t sample) const;
+  Entry decode(int64_t sample, PixelRows rows) const;
+  // Remembered or decoded; holds `rows` at least.
+  Entry entry_with(int64_t sample, PixelRows rows);
 
   const Dataset& dataset_;
   Options options_;

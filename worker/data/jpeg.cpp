@@ -126,20 +126,45 @@ void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
   }
 }
 
-// `row` holds one row of CMYK; null for other colour spaces.
-bool guarded_pixels(Reader& reader, uint8_t* pixels, size_t stride,
-                    JSAMPLE* row) {
+// What is kept of the picture, and room for a row in the library's colours.
+struct Rows {
+  JDIMENSION begin = 0, end = 0;
+  uint8_t* pixels = nullptr;  // of row `begin`
+  size_t stride = 0;
+  JSAMPLE* scratch = nullptr;
+  bool cmyk = false;
+};
+
+// The entropy code of the rows between is read all the same: damage shows. The
+// last row of a picture is not to be skipped: the library would take that for
+// the end of the file and look at nothing more.
+void skip_to(j_decompress_ptr info, JDIMENSION row) {
+  while (info->output_scanline < row) {
+    jpeg_skip_scanlines(info, row - info->output_scanline);
+  }
+}
+
+bool guarded_pixels(Reader& reader, const Rows& rows) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_decompress_struct* info = &reader.info;
-  info->out_color_space = row != nullptr ? JCS_CMYK : JCS_RGB;
+  info->out_color_space = rows.cmyk ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(info);
-  while (info->output_scanline < info->output_height) {
-    uint8_t* target = pixels + info->output_scanline * stride;
-    JSAMPROW line = row != nullptr ? row : target;
-    if (jpeg_read_scanlines(info, &line, 1) == 1 && row != nullptr) {
-      cmyk_to_rgb(row, target, info->output_width,
+  const JDIMENSION last = info->output_height - 1;
+  skip_to(info, rows.begin < last ? rows.begin : last);
+  while (info->output_scanline >= rows.begin &&
+         info->output_scanline < rows.end) {
+    uint8_t* target =
+        rows.pixels + (info->output_scanline - rows.begin) * rows.stride;
+    JSAMPROW line = rows.cmyk ? rows.scratch : target;
+    if (jpeg_read_scanlines(info, &line, 1) == 1 && rows.cmyk) {
+      cmyk_to_rgb(line, target, info->output_width,
                   info->saw_Adobe_marker != FALSE);
     }
+  }
+  skip_to(info, last);
+  while (info->output_scanline < info->output_height) {
+    JSAMPROW line = rows.scratch;
+    jpeg_read_scanlines(info, &line, 1);
   }
   // Reads to the end marker: data left over is corruption too.
   jpeg_finish_decompress(info);
@@ -213,21 +238,21 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(*reader);
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits) {
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   const auto reader = open_reader(file, limits);
   check_length(*reader, file.size());
   const jpeg_decompress_struct& info = reader->info;
-  const bool cmyk =
+  RawImage image = allocate_rows(header_of(*reader), wanted);
+  std::vector<JSAMPLE> scratch(size_t{4} * info.image_width);
+  Rows rows;
+  rows.begin = static_cast<JDIMENSION>(image.kept.begin);
+  rows.end = static_cast<JDIMENSION>(image.kept.end);
+  rows.pixels = image.pixels.data;
+  rows.stride = image.pixels.step;
+  rows.scratch = scratch.data();
+  rows.cmyk =
       info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
-  std::vector<JSAMPLE> row(cmyk ? size_t{4} * info.image_width : 0);
-  RawImage image;
-  image.orientation = header_of(*reader).orientation;
-  image.pixels.create(static_cast<int>(info.image_height),
-                      static_cast<int>(info.image_width), CV_8UC3);
-  if (!guarded_pixels(*reader, image.pixels.data, image.pixels.step,
-                      cmyk ? row.data() : nullptr)) {
-    refuse(*reader);
-  }
+  if (!guarded_pixels(*reader, rows)) refuse(*reader);
   return image;
 }
 

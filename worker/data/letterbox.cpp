@@ -66,25 +66,49 @@ Letterbox letterbox_geometry(ImageSize source, int64_t height, int64_t width,
   return box;
 }
 
-cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
-  cv::Mat resized = pixels;
-  if (pixels.rows != geometry.resized_height ||
-      pixels.cols != geometry.resized_width) {
-    // A very flat image may round to nothing; it still gets a row.
-    const cv::Size size(
-        static_cast<int>(std::max<int64_t>(geometry.resized_width, 1)),
-        static_cast<int>(std::max<int64_t>(geometry.resized_height, 1)));
-    cv::resize(pixels, resized, size, 0, 0, cv::INTER_LINEAR);
-  }
-  cv::Mat result(static_cast<int>(geometry.height),
-                 static_cast<int>(geometry.width), CV_8UC3,
+PlacedPicture placed_picture(const Letterbox& geometry) {
+  // A very flat image may round to nothing; it still gets a row.
+  const int64_t height = std::max<int64_t>(geometry.resized_height, 1);
+  const int64_t width = std::max<int64_t>(geometry.resized_width, 1);
+  PlacedPicture picture;
+  picture.size = {static_cast<int32_t>(height), static_cast<int32_t>(width)};
+  picture.left =
+      static_cast<int>(std::min(geometry.left, geometry.width - width));
+  picture.top =
+      static_cast<int>(std::min(geometry.top, geometry.height - height));
+  picture.held = {0, height};
+  return picture;
+}
+
+cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
+  const ImageSize size = placed_picture(geometry).size;
+  if (pixels.rows == size.height && pixels.cols == size.width) return pixels;
+  cv::Mat resized;
+  cv::resize(pixels, resized, {size.width, size.height}, 0, 0,
+             cv::INTER_LINEAR);
+  return resized;
+}
+
+cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
+                   int width, PixelRows rows) {
+  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3,
                  cv::Scalar::all(kFillGray));
-  const auto left =
-      static_cast<int>(std::min(geometry.left, geometry.width - resized.cols));
-  const auto top =
-      static_cast<int>(std::min(geometry.top, geometry.height - resized.rows));
-  resized.copyTo(result(cv::Rect(left, top, resized.cols, resized.rows)));
+  const PixelRows own = picture.own_rows(rows);
+  if (own.size() == 0) return result;
+  const cv::Rect place(picture.left,
+                       static_cast<int>(own.begin + picture.top - rows.begin),
+                       picture.size.width, static_cast<int>(own.size()));
+  pixels
+      .rowRange(static_cast<int>(own.begin - picture.held.begin),
+                static_cast<int>(own.end - picture.held.begin))
+      .copyTo(result(place));
   return result;
+}
+
+cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
+  return place_rows(resize_to_letterbox(pixels, geometry),
+                    placed_picture(geometry), static_cast<int>(geometry.width),
+                    {0, geometry.height});
 }
 
 }  // namespace headroom

@@ -42,6 +42,30 @@ struct Letterbox {
 Letterbox letterbox_geometry(ImageSize source, int64_t height, int64_t width,
                              const LetterboxOptions& options);
 
+// A picture of that size, its first pixel at (left, top) of a larger one that
+// is gray around it. Of its rows `held` are in memory.
+struct PlacedPicture {
+  ImageSize size;
+  int left = 0, top = 0;
+  PixelRows held;
+
+  // Of the rows `rows` of the larger one, those that are its own.
+  PixelRows own_rows(PixelRows rows) const {
+    return clamp_rows({rows.begin - top, rows.end - top}, size.height);
+  }
+};
+
+// All rows held.
+PlacedPicture placed_picture(const Letterbox& geometry);
+
+// To the size of placed_picture; `pixels` itself if it has that.
+cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
+
+// Rows `rows` of the larger picture, `width` pixels wide. A new image.
+// REQUIRES: `pixels` are rows `picture.held`, own_rows(rows) among them.
+cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
+                   int width, PixelRows rows);
+
 // A new image; never shares pixels with `pixels`.
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 

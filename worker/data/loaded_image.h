@@ -21,6 +21,19 @@ struct LoadedImage {
 };
 
 // Safe to call from several threads.
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+
+  // Of the whole sample as load() gives it: resized to fit the network.
+  virtual ImageSize loaded_size(int64_t sample) const = 0;
+
+  // `pixels` are the given rows of the sample, `fault` and `labels` are about
+  // the whole of it: the same whatever the rows.
+  virtual LoadedImage load(int64_t sample, PixelRows rows) = 0;
+};
+
+// A whole sample. Safe to call from several threads.
 using LoadImage = std::function<LoadedImage(int64_t sample)>;
 
 }  // namespace headroom

@@ -54,8 +54,7 @@ class Loader::Implementation {
       : options_(std::move(options)),
         plan_(options_),
         budget_(plan_.budget()),
-        store_(*options_.dataset, store_options()),
-        load_([this](int64_t sample) { return store_.load(sample); }) {
+        store_(*options_.dataset, store_options()) {
     // Loader threads are the parallelism; OpenCV's own would add to them.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
@@ -175,26 +174,26 @@ class Loader::Implementation {
     const BatchPlan& plan = pending.plan;
     const int64_t sample = plan.samples[index];
     const SampleId id{options_.seed, plan.epoch, sample};
+    const PixelRows rows{plan.rows.begin, plan.rows.end};
     NetworkSample& made = pending.made[index];
     switch (options_.mode) {
       case LoaderMode::kTrainMosaic:
         made = make_mosaic_sample(id, options_.dataset->size(), plan.height,
-                                  plan.width, options_.hyp, load_);
+                                  plan.width, rows, options_.hyp, store_);
         break;
       case LoaderMode::kTrainRect:
-        made =
-            make_rect_sample(id, plan.height, plan.width, options_.hyp, load_);
+        made = make_rect_sample(id, plan.height, plan.width, rows, options_.hyp,
+                                store_);
         break;
       case LoaderMode::kValidation:
-        made = make_validation_sample(sample, plan.height, plan.width, load_);
+        made = make_validation_sample(sample, plan.height, plan.width, rows,
+                                      store_);
         break;
     }
     HEADROOM_CHECK(
-        made.pixels.rows == plan.height && made.pixels.cols == plan.width,
+        made.pixels.rows == rows.size() && made.pixels.cols == plan.width,
         "a sample of another size than its batch");
-    copy_pixels(made.pixels.rowRange(static_cast<int>(plan.rows.begin),
-                                     static_cast<int>(plan.rows.end)),
-                pending.batch.images, index);
+    copy_pixels(made.pixels, pending.batch.images, index);
     made.pixels.release();
   }
 
@@ -238,7 +237,6 @@ class Loader::Implementation {
   const LoaderPlan plan_;
   const LoaderBudget budget_;
   ImageStore store_;
-  const LoadImage load_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable work_available_;

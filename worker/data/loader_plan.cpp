@@ -1,10 +1,12 @@
 #include "worker/data/loader_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/data/letterbox.h"
 
 namespace headroom {
 namespace {
@@ -12,7 +14,23 @@ namespace {
 constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
 // More batches ready than this never help: threads make them in order.
 constexpr int64_t kMaxQueueDepth = 8;
+// Images are split because memory is short, and then a step takes far longer
+// than its batch: one ready, one being made.
+constexpr int64_t kMaxSplitQueueDepth = 2;
 constexpr int64_t kChannels = 3;
+
+// At most that many rows of a picture of that height make `rows` of the warped
+// one. Turned pictures reach as far as they are wide: all of it, for short.
+int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
+  if (hyp.degrees != 0 || hyp.shear != 0 || hyp.perspective != 0 ||
+      hyp.scale >= 1) {
+    return height;
+  }
+  constexpr int64_t kNeighbours = 3;  // that are blended in, and rounding
+  const auto reached = static_cast<int64_t>(
+      std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
+  return std::min(height, reached + kNeighbours);
+}
 
 void check_options(const LoaderOptions& options) {
   HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
@@ -104,46 +122,80 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   return plan;
 }
 
-LoaderBudget LoaderPlan::budget() const {
-  const int64_t own_height =
-      options_.own_rows ? options_.own_rows(options_.image_height).size()
-                        : options_.image_height;
-  // Who splits an image splits what is held ready of it.
-  const auto part_of_images = [&](int64_t bytes) {
-    return (bytes * own_height + options_.image_height - 1) /
-           options_.image_height;
-  };
-  const int64_t limit = options_.host_memory_limit_bytes > 0
-                            ? options_.host_memory_limit_bytes
-                            : part_of_images(kDefaultHostMemory);
-  int64_t largest_source = 0;
-  for (const ImageSize size : options_.dataset->image_sizes()) {
-    largest_source =
-        std::max(largest_source, int64_t{size.height} * size.width);
-  }
+int64_t LoaderPlan::own_rows() const {
+  return options_.rows_of(options_.image_height).size();
+}
+
+int64_t LoaderPlan::largest_pixels() const {
   int64_t pixels = options_.image_height * options_.image_width;
   for (const RectBatches::Shape& shape : rect_.shapes) {
     pixels = std::max(pixels, shape.height * shape.width);
   }
+  return pixels;
+}
+
+// What a thread holds of an image: its rows that are needed, or where it has to
+// be resized, or goes into a mosaic, all of it.
+int64_t LoaderPlan::largest_source_pixels() const {
   const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
-  // A thread holds a decoded source, its resized copy, and of the network's
-  // size a warped and a converted picture; a mosaic's canvas is four times it,
-  // and mixup makes two of them.
-  const int64_t pictures =
-      mosaic ? 3 + 4 + (options_.hyp.mixup > 0 ? 2 : 0) : 3;
-  const int64_t thread_bytes = kChannels * (largest_source + pictures * pixels);
+  const int64_t reached =
+      is_validation()
+          ? own_rows()
+          : rows_reached(options_.hyp, own_rows(), options_.image_height);
+  int64_t largest = 0;
+  for (const ImageSize size : options_.dataset->image_sizes()) {
+    const ImageSize fitted =
+        fit_size(size, options_.image_height, options_.image_width);
+    const int64_t rows = fitted == size && !mosaic
+                             ? std::min<int64_t>(reached, size.height)
+                             : size.height;
+    const int64_t resized =
+        fitted == size ? 0 : int64_t{fitted.height} * fitted.width;
+    largest = std::max(largest, rows * size.width + resized);
+  }
+  return largest;
+}
+
+int64_t LoaderPlan::thread_bytes() const {
+  const int64_t pixels = largest_pixels();
+  // A warped picture, and one more where two are mixed.
+  int64_t made = pixels * own_rows() / options_.image_height;
+  int64_t canvas = 0;
+  if (options_.mode == LoaderMode::kTrainMosaic) {
+    if (options_.hyp.mixup > 0) made *= 2;
+    const int64_t rows =
+        own_rows() == options_.image_height
+            ? 2 * options_.image_height
+            : rows_reached(options_.hyp, own_rows(), 2 * options_.image_height);
+    canvas = rows * 2 * options_.image_width;
+  }
+  return kChannels * (largest_source_pixels() + canvas + made);
+}
+
+LoaderBudget LoaderPlan::budget() const {
+  const int64_t height = options_.image_height;
+  const bool is_split = own_rows() < height;
+  // Who splits an image splits what is held ready of it.
+  const auto part_of_images = [&](int64_t bytes) {
+    return (bytes * own_rows() + height - 1) / height;
+  };
+  const int64_t limit = options_.host_memory_limit_bytes > 0
+                            ? options_.host_memory_limit_bytes
+                            : part_of_images(kDefaultHostMemory);
   const int64_t ranks = is_validation() ? 1 : options_.data_parallel_size;
   const int64_t batch_bytes =
-      part_of_images(kChannels * pixels) *
+      part_of_images(kChannels * largest_pixels()) *
       ((options_.global_batch_size + ranks - 1) / ranks);
+  const int64_t working_bytes = thread_bytes();
 
   LoaderBudget budget;
   budget.num_threads = std::clamp<int64_t>(
-      limit / 2 / thread_bytes, 1, std::max<int64_t>(options_.num_threads, 1));
+      limit / 2 / working_bytes, 1, std::max<int64_t>(options_.num_threads, 1));
   const int64_t rest =
-      std::max<int64_t>(0, limit - budget.num_threads * thread_bytes);
+      std::max<int64_t>(0, limit - budget.num_threads * working_bytes);
   budget.queue_depth =
-      std::clamp<int64_t>(rest / 2 / batch_bytes, 1, kMaxQueueDepth);
+      std::clamp<int64_t>(rest / 2 / batch_bytes, 1,
+                          is_split ? kMaxSplitQueueDepth : kMaxQueueDepth);
   // Validation meets each image once.
   if (!is_validation()) {
     budget.cache_bytes =

@@ -48,7 +48,11 @@ class LoaderPlan {
   bool is_validation() const {
     return options_.mode == LoaderMode::kValidation;
   }
-  int64_t num_batches() const;  // of one pass, over all ranks
+  int64_t num_batches() const;            // of one pass, over all ranks
+  int64_t own_rows() const;               // of an image of the network's size
+  int64_t largest_pixels() const;         // of whole samples
+  int64_t largest_source_pixels() const;  // held at once while one is made
+  int64_t thread_bytes() const;           // of a thread that makes a sample
 
   LoaderOptions options_;
   RectBatches rect_;  // empty in mosaic mode

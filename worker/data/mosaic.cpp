@@ -6,6 +6,21 @@
 #include "worker/data/letterbox.h"
 
 namespace headroom {
+namespace {
+
+// What of the tile is in rows `rows` of the canvas; `target` holds those.
+void copy_rows(const cv::Mat& image, const MosaicTile& tile, PixelRows rows,
+               cv::Mat& target) {
+  const cv::Rect kept(0, static_cast<int>(rows.begin), target.cols,
+                      target.rows);
+  const cv::Rect on_canvas = tile.canvas & kept;
+  if (on_canvas.empty()) return;
+  const cv::Point in_tile = on_canvas.tl() - tile.canvas.tl();
+  image(cv::Rect(tile.image.tl() + in_tile, on_canvas.size()))
+      .copyTo(target(on_canvas - kept.tl()));
+}
+
+}  // namespace
 
 MosaicTile mosaic_tile(int quarter, cv::Point centre, ImageSize image,
                        ImageSize canvas) {
@@ -44,19 +59,20 @@ MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
 }
 
 BoxedImage build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
-                        const LoadImage& load,
+                        PixelRows rows, const LoadImage& load,
                         std::vector<std::string>& faults) {
   const ImageSize size{static_cast<int32_t>(2 * height),
                        static_cast<int32_t>(2 * width)};
   BoxedImage canvas;
-  canvas.pixels =
-      cv::Mat(size.height, size.width, CV_8UC3, cv::Scalar::all(kFillGray));
+  rows = clamp_rows(rows, size.height);
+  canvas.pixels = cv::Mat(static_cast<int>(rows.size()), size.width, CV_8UC3,
+                          cv::Scalar::all(kFillGray));
   for (int quarter = 0; quarter < 4; ++quarter) {
     const LoadedImage image = load(plan.samples[quarter]);
     if (!image.fault.empty()) faults.push_back(image.fault);
     const MosaicTile tile = mosaic_tile(
         quarter, plan.centre, {image.pixels.rows, image.pixels.cols}, size);
-    image.pixels(tile.image).copyTo(canvas.pixels(tile.canvas));
+    copy_rows(image.pixels, tile, rows, canvas.pixels);
     const Placement placement{
         static_cast<double>(image.pixels.cols),
         static_cast<double>(image.pixels.rows),

@@ -39,9 +39,10 @@ struct MosaicPlan {
 MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
                        int64_t width, RandomStream& draws);
 
-// The canvas, with boxes clipped to it. Faults of the images are appended.
+// Rows `rows` of the canvas, with all boxes, clipped to the whole of it. Faults
+// of the images are appended.
 BoxedImage build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
-                        const LoadImage& load,
+                        PixelRows rows, const LoadImage& load,
                         std::vector<std::string>& faults);
 
 }  // namespace headroom

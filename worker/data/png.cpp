@@ -9,6 +9,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
@@ -60,7 +61,18 @@ bool guarded_header(Reader& reader, const ImageLimits& limits) {
   return true;
 }
 
-bool guarded_pixels(Reader& reader, uint8_t* pixels, size_t stride) {
+// What is kept of the picture, and room for any other row of it.
+struct Rows {
+  png_uint_32 begin = 0, end = 0;
+  uint8_t* pixels = nullptr;  // of row `begin`
+  size_t stride = 0;
+  uint8_t* scratch = nullptr;
+  size_t row_bytes = 0;
+};
+
+// An interlaced picture comes in seven passes that fill up what the row holds;
+// what becomes of the others' scratch does not matter.
+bool guarded_pixels(Reader& reader, const Rows& rows) {
   if (setjmp(reader.jump) != 0) return false;
   png_structp png = reader.png;
   png_set_expand(png);
@@ -70,12 +82,16 @@ bool guarded_pixels(Reader& reader, uint8_t* pixels, size_t stride) {
   const int passes = png_set_interlace_handling(png);
   png_read_update_info(png, reader.info);
   const png_uint_32 height = png_get_image_height(png, reader.info);
-  if (png_get_rowbytes(png, reader.info) > stride) {
+  if (png_get_rowbytes(png, reader.info) > rows.row_bytes) {
     png_error(png, "unexpected pixel format");
   }
   for (int pass = 0; pass < passes; ++pass) {
     for (png_uint_32 y = 0; y < height; ++y) {
-      png_read_row(png, pixels + y * stride, nullptr);
+      const bool is_kept = y >= rows.begin && y < rows.end;
+      png_read_row(
+          png,
+          is_kept ? rows.pixels + (y - rows.begin) * rows.stride : rows.scratch,
+          nullptr);
     }
   }
   png_read_end(png, reader.info);
@@ -127,19 +143,21 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(reader);
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits) {
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   Reader reader;
   open_reader(reader, file, limits);
   // Read here as in read_header: an orientation that follows the pixels would
   // turn them after their size has been announced.
-  const ImageHeader header = header_of(reader);
-  RawImage image;
-  image.orientation = header.orientation;
-  image.pixels.create(static_cast<int>(header.height),
-                      static_cast<int>(header.width), CV_8UC3);
-  if (!guarded_pixels(reader, image.pixels.data, image.pixels.step)) {
-    refuse(reader);
-  }
+  RawImage image = allocate_rows(header_of(reader), wanted);
+  Rows rows;
+  rows.row_bytes = size_t{3} * static_cast<size_t>(image.header.width);
+  std::vector<uint8_t> scratch(rows.row_bytes);
+  rows.begin = static_cast<png_uint_32>(image.kept.begin);
+  rows.end = static_cast<png_uint_32>(image.kept.end);
+  rows.pixels = image.pixels.data;
+  rows.stride = image.pixels.step;
+  rows.scratch = scratch.data();
+  if (!guarded_pixels(reader, rows)) refuse(reader);
   return image;
 }
 

@@ -176,6 +176,23 @@ class RgbaReader {
   TIFFRGBAImage image_{};
 };
 
+// Of the rows `rows` in `raster` those that `image` keeps.
+void copy_kept(const uint32_t* raster, PixelRows rows, RawImage& image) {
+  const int64_t begin = std::max(rows.begin, image.kept.begin);
+  const int64_t end = std::min(rows.end, image.kept.end);
+  const int64_t width = image.header.width;
+  for (int64_t y = begin; y < end; ++y) {
+    const uint32_t* pixel = raster + (y - rows.begin) * width;
+    auto* rgb =
+        image.pixels.ptr<uint8_t>(static_cast<int>(y - image.kept.begin));
+    for (int64_t x = 0; x < width; ++x, ++pixel, rgb += 3) {
+      rgb[0] = static_cast<uint8_t>(TIFFGetR(*pixel));
+      rgb[1] = static_cast<uint8_t>(TIFFGetG(*pixel));
+      rgb[2] = static_cast<uint8_t>(TIFFGetB(*pixel));
+    }
+  }
+}
+
 bool matches(std::span<const uint8_t> head) {
   if (head.size() < 8) return false;
   const bool little = head[0] == 'I' && head[1] == 'I' && head[3] == 0;
@@ -191,7 +208,7 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(tiff.get(), limits);
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits) {
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   Source source;
   source.file = &file;
   TiffHandle tiff = open_tiff(source, limits);
@@ -205,24 +222,17 @@ RawImage decode(ImageFile& file, const ImageLimits& limits) {
   RgbaReader reader(tiff.get(), source);
   source.reading_pixels = true;
   source.error.clear();
-  RawImage image;
-  image.orientation = header.orientation;
-  image.pixels.create(static_cast<int>(header.height),
-                      static_cast<int>(header.width), CV_8UC3);
+  RawImage image = allocate_rows(header, wanted);
   // Not cleared: only what is decoded into it becomes resident.
   const auto raster = std::make_unique_for_overwrite<uint32_t[]>(
       static_cast<size_t>(chunk * header.width));
+  // All chunks, whatever is kept: damage shows only where data is decoded.
   for (int64_t row = 0; row < header.height; row += chunk) {
     const int64_t rows = std::min(chunk, header.height - row);
     if (!reader.read(row, rows, raster.get()) || !source.error.empty()) {
       refuse(source.error.empty() ? "pixels cannot be read" : source.error);
     }
-    uint8_t* rgb = image.pixels.ptr<uint8_t>(static_cast<int>(row));
-    for (int64_t i = 0; i < rows * header.width; ++i, rgb += 3) {
-      rgb[0] = static_cast<uint8_t>(TIFFGetR(raster[i]));
-      rgb[1] = static_cast<uint8_t>(TIFFGetG(raster[i]));
-      rgb[2] = static_cast<uint8_t>(TIFFGetB(raster[i]));
-    }
+    copy_kept(raster.get(), {row, row + rows}, image);
   }
   return image;
 }

@@ -67,10 +67,14 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return open_container(file, limits).header;
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits) {
+// All rows, whatever is wanted: where libwebp crops, it stops at the last row
+// of the crop, with what damage there is behind it, and its chroma along the
+// cut is not that of the whole picture.
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows) {
   const Container container = open_container(file, limits);
   RawImage image;
-  image.orientation = container.header.orientation;
+  image.header = container.header;
+  image.kept = {0, container.header.height};
   WebPIterator frame;
   if (WebPDemuxGetFrame(container.demuxer.get(), 1, &frame) == 0) {
     throw ImageRefusal("damaged WebP: no picture in it");

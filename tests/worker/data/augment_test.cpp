@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/made_images.h"
 #include "worker/data/letterbox.h"
 
 namespace headroom {
@@ -27,8 +28,9 @@ class Augment : public testing::Test {
   }
   NetworkSample mosaic(int64_t sample, const Hyperparameters& hyp,
                        int64_t epoch = 0, uint64_t seed = 0) const {
+    MadeImages images(load_);
     return make_mosaic_sample({seed, epoch, sample}, kSamples, kHeight, kWidth,
-                              hyp, load_);
+                              {0, kHeight}, hyp, images);
   }
   static bool same(const NetworkSample& a, const NetworkSample& b) {
     return same_pixels(a.pixels, b.pixels) && a.boxes == b.boxes;
@@ -93,19 +95,20 @@ TEST_F(Augment, WithoutAugmentationItIsTheLetterbox) {
                                        kHeight, kWidth, {}));
   EXPECT_TRUE(same_pixels(made.pixels, expected));
   EXPECT_EQ(made.boxes.size(), 2u);
-  EXPECT_TRUE(
-      same(made, make_rect_sample({0, 0, 2}, kHeight, kWidth, plain(), load_)));
+  MadeImages images(load_);
+  EXPECT_TRUE(same(made, make_rect_sample({0, 0, 2}, kHeight, kWidth,
+                                          {0, kHeight}, plain(), images)));
 }
 
 TEST_F(Augment, ValidationDoesNotEnlarge) {
-  const LoadImage small = [&](int64_t) {
+  MadeImages small([&](int64_t) {
     LoadedImage image;
     image.source = {20, 30};
     image.pixels = test_picture(40, 60, 1);
     image.labels = labels_;
     return image;
-  };
-  const NetworkSample made = make_validation_sample(0, 96, 96, small);
+  });
+  const NetworkSample made = make_validation_sample(0, 96, 96, {0, 96}, small);
   EXPECT_EQ(made.source, (ImageSize{20, 30}));
   EXPECT_EQ(made.ratio, 2);  // of the loading
   EXPECT_EQ(made.pad_x, 18);
@@ -135,18 +138,18 @@ TEST_F(Augment, ProbabilitiesAreKept) {
 TEST_F(Augment, SharedPixelsAreNotWrittenTo) {
   const cv::Mat shared = test_picture(64, 96, 1);
   const cv::Mat before = shared.clone();
-  const LoadImage load = [&](int64_t) {
+  MadeImages images([&](int64_t) {
     LoadedImage image;
     image.source = {64, 96};
     image.pixels = shared;
     return image;
-  };
+  });
   Hyperparameters hyp;
   hyp.fliplr = 1;
   hyp.mosaic = 0;
   hyp.translate = hyp.scale = 0;
-  const NetworkSample made =
-      make_mosaic_sample({0, 0, 0}, 1, kHeight, kWidth, hyp, load);
+  const NetworkSample made = make_mosaic_sample({0, 0, 0}, 1, kHeight, kWidth,
+                                                {0, kHeight}, hyp, images);
   EXPECT_FALSE(same_pixels(made.pixels, before));
   EXPECT_TRUE(same_pixels(shared, before));
 }

@@ -1,9 +1,7 @@
 // Each format, with files made here: pixels in, pixels out, and damage.
 #include <gtest/gtest.h>
-#include <png.h>
 #include <sys/stat.h>
 #include <tiffio.h>
-#include <webp/encode.h>
 
 #include <cstring>
 #include <opencv2/core.hpp>
@@ -13,6 +11,7 @@
 
 #include "deploy/local/jpeg_writer.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
 #include "worker/data/image.h"
 #include "worker/data/random.h"
 
@@ -20,70 +19,6 @@ namespace headroom {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string encode_png(const cv::Mat& rgb) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = static_cast<png_uint_32>(rgb.cols);
-  image.height = static_cast<png_uint_32>(rgb.rows);
-  image.format = PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  png_image_write_to_memory(&image, nullptr, &size, 0, rgb.data, 0, nullptr);
-  std::string bytes(size, '\0');
-  png_image_write_to_memory(&image, bytes.data(), &size, 0, rgb.data, 0,
-                            nullptr);
-  return bytes.substr(0, size);
-}
-
-std::string encode_webp(const cv::Mat& rgb) {
-  uint8_t* data = nullptr;
-  const size_t size = WebPEncodeLosslessRGB(rgb.data, rgb.cols, rgb.rows,
-                                            static_cast<int>(rgb.step), &data);
-  std::string bytes(reinterpret_cast<char*>(data), size);
-  WebPFree(data);
-  return bytes;
-}
-
-struct TiffForm {
-  uint16_t compression = COMPRESSION_NONE;
-  uint16_t bits = 8;
-  uint16_t orientation = ORIENTATION_TOPLEFT;
-  bool tiled = false;
-  bool big = false;
-};
-
-void write_tiff(const fs::path& file, const cv::Mat& rgb,
-                const TiffForm& form) {
-  TIFF* tiff = TIFFOpen(file.c_str(), form.big ? "w8" : "w");
-  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, rgb.cols);
-  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, rgb.rows);
-  TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
-  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, form.bits);
-  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_RGB);
-  TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
-  TIFFSetField(tiff, TIFFTAG_COMPRESSION, form.compression);
-  TIFFSetField(tiff, TIFFTAG_ORIENTATION, form.orientation);
-  cv::Mat pixels = rgb;
-  if (form.bits == 16) rgb.convertTo(pixels, CV_16UC3, 257);
-  if (form.tiled) {
-    constexpr int kTile = 16;
-    TIFFSetField(tiff, TIFFTAG_TILEWIDTH, kTile);
-    TIFFSetField(tiff, TIFFTAG_TILELENGTH, kTile);
-    cv::Mat padded;
-    cv::copyMakeBorder(pixels, padded, 0, kTile, 0, kTile, cv::BORDER_CONSTANT);
-    for (int y = 0; y < rgb.rows; y += kTile) {
-      for (int x = 0; x < rgb.cols; x += kTile) {
-        cv::Mat tile = padded(cv::Rect(x, y, kTile, kTile)).clone();
-        TIFFWriteTile(tiff, tile.data, x, y, 0, 0);
-      }
-    }
-  } else {
-    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, 7);
-    for (int y = 0; y < rgb.rows; ++y)
-      TIFFWriteScanline(tiff, pixels.ptr(y), y, 0);
-  }
-  TIFFClose(tiff);
-}
 
 class Codecs : public testing::Test {
  protected:

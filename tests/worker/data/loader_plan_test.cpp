@@ -133,6 +133,41 @@ TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
   EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
 }
 
+// A rank that needs a quarter of the rows needs far less to make them, however
+// large the images.
+TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", encode_bmp(cv::Mat::zeros(1024, 1024, CV_8UC3)));
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  const Dataset dataset =
+      index_dataset(data_config(folder, folder.path() / "images"),
+                    Split::kTrain)
+          .dataset;
+  constexpr int64_t kPicture = int64_t{1024} * 1024 * 3;
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainRect, LoaderMode::kValidation}) {
+    LoaderOptions split = options(mode);
+    split.dataset = &dataset;
+    split.image_height = split.image_width = 1024;
+    split.global_batch_size = 1;
+    split.num_threads = 8;
+    split.hyp = {};  // scale 0.5: twice the rows
+    split.host_memory_limit_bytes = 6 * kPicture;
+    const auto threads = [&] { return LoaderPlan(split).budget().num_threads; };
+    EXPECT_EQ(threads(), 1);
+    // Validation pads by half a stride.
+    split.own_rows = [](int64_t height) { return SampleRange{0, height / 4}; };
+    EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 3 : 5);
+    EXPECT_EQ(LoaderPlan(split).budget().queue_depth, 2);
+    // Turned pictures may need any row.
+    split.hyp.degrees = 5;
+    EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);
+    // As does what is resized.
+    split.image_height = split.image_width = 512;
+    EXPECT_EQ(threads(), 2);
+  }
+}
+
 TEST_F(Plan, CopyPasteOfPolygonsIsRefused) {
   folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
   const Dataset polygons =

@@ -131,6 +131,56 @@ TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
   }
 }
 
+// Some images are of the network's size, some smaller, some larger.
+TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
+  for (int i = 0; i < 4; ++i) {
+    folder_.write("images/train/" + std::to_string(200 + i) + ".bmp",
+                  encode_bmp(test_picture(i % 2 == 0 ? 96 : 64, 128, i)));
+    folder_.write("labels/train/" + std::to_string(200 + i) + ".txt",
+                  "1 .5 .5 .4 .4\n");
+  }
+  // One that breaks after it was indexed: gray on every rank.
+  dataset_ = index_dataset(data_config(folder_, folder_.path() / "images"),
+                           Split::kTrain)
+                 .dataset;
+  folder_.write("images/train/201.bmp", "BM");
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
+        LoaderMode::kValidation}) {
+    LoaderOptions whole = options(mode);
+    whole.image_height = 96;
+    whole.image_width = 128;
+    whole.hyp.mosaic = 0.5;
+    whole.hyp.flipud = 0.5;
+    const int64_t count = mode == LoaderMode::kValidation ? 7 : 14;
+    const std::vector<Batch> reference = take(whole, count);
+    size_t faults = 0;
+    for (const Batch& batch : reference) faults += batch.faults.size();
+    EXPECT_GT(faults, 0u);
+    constexpr int kRanks = 3;
+    std::vector<std::vector<Batch>> parts;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      LoaderOptions part = whole;
+      // Blocks of 32 rows, as few as there are: some ranks may have none.
+      part.own_rows = [rank](int64_t height) {
+        const SampleRange blocks = share_of(height / 32, kRanks, rank);
+        return SampleRange{blocks.begin * 32, blocks.end * 32};
+      };
+      parts.push_back(take(part, count));
+    }
+    for (size_t i = 0; i < reference.size(); ++i) {
+      std::vector<at::Tensor> rows;
+      for (const std::vector<Batch>& part : parts) {
+        rows.push_back(part[i].images);
+        Batch as_whole = part[i];
+        as_whole.images = reference[i].images;
+        expect_same(as_whole, reference[i]);  // labels, geometry, faults
+      }
+      EXPECT_TRUE(at::cat(rows, 1).equal(reference[i].images)) << "batch " << i;
+    }
+  }
+}
+
 TEST_F(LoaderTest, EpochsUseEachSampleOnceAndDiffer) {
   const std::vector<Batch> batches = take(options(), 12);
   std::vector<int64_t> first, second;

@@ -78,7 +78,7 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   plan.centre = {70, 50};
   plan.samples = {1, 2, 3, 0};
   std::vector<std::string> faults;
-  const BoxedImage canvas = build_mosaic(plan, 64, 80, load, faults);
+  const BoxedImage canvas = build_mosaic(plan, 64, 80, kAllRows, load, faults);
   EXPECT_EQ(canvas.pixels.rows, 128);
   EXPECT_EQ(canvas.pixels.cols, 160);
   EXPECT_EQ(faults, std::vector<std::string>{"three is broken"});
@@ -104,7 +104,7 @@ TEST(Mosaic, BoxesAreClippedToTheCanvas) {
   MosaicPlan plan;
   plan.centre = {32, 32};
   std::vector<std::string> faults;
-  const BoxedImage canvas = build_mosaic(plan, 64, 64, load, faults);
+  const BoxedImage canvas = build_mosaic(plan, 64, 64, kAllRows, load, faults);
   EXPECT_EQ(canvas.boxes[0], (PixelBox{0, 0, 0, 32, 32}));
   EXPECT_EQ(canvas.boxes[3], (PixelBox{0, 32, 32, 96, 96}));
 }

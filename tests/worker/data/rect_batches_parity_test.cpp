@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/parity.h"
+#include "tests/worker/data/made_images.h"
 #include "worker/data/augment.h"
 #include "worker/data/letterbox.h"
 #include "worker/data/rect_batches.h"
@@ -33,17 +34,17 @@ TEST(RectBatchesParity, OrderShapesAndFirstItem) {
 
     // The first image of the first batch, with the label .5 .5 .2 .2.
     const std::vector<BoxLabel> labels{{0, 0.5f, 0.5f, 0.2f, 0.2f}};
-    const LoadImage load = [&](int64_t sample) {
+    MadeImages images([&](int64_t sample) {
       LoadedImage image;
       image.source = sizes[sample];
       const ImageSize size = fit_size(sizes[sample], c["imgsz"], c["imgsz"]);
       image.pixels = cv::Mat::zeros(size.height, size.width, CV_8UC3);
       image.labels = labels;
       return image;
-    };
+    });
     const RectBatches::Shape shape = batches.shapes[0];
     const NetworkSample first = make_validation_sample(
-        batches.order[0], shape.height, shape.width, load);
+        batches.order[0], shape.height, shape.width, {0, shape.height}, images);
     const json& expected = c["first_item_shapes"];
     EXPECT_EQ(json({first.source.height, first.source.width}), expected[0]);
     EXPECT_EQ(json(first.ratio), expected[1][0][0]);

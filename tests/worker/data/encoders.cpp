@@ -1,0 +1,166 @@
+#include "tests/worker/data/encoders.h"
+
+#include <cstdio>  // jpeglib.h needs it first
+#include <cstdlib>
+
+#include <jpeglib.h>
+#include <png.h>
+#include <webp/encode.h>
+
+#include <opencv2/core.hpp>
+#include <vector>
+
+namespace headroom {
+namespace {
+
+// A TIFF structure with the one entry.
+std::string exif_with(int orientation) {
+  std::string exif("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 18);
+  exif.push_back(static_cast<char>(orientation));
+  return exif + std::string(7, '\0');
+}
+
+void append(png_structp png, png_bytep data, size_t size) {
+  static_cast<std::string*>(png_get_io_ptr(png))
+      ->append(reinterpret_cast<const char*>(data), size);
+}
+
+// Some picture of `components` samples a pixel that follows from `rgb`.
+cv::Mat samples_of(const cv::Mat& rgb, int components) {
+  cv::Mat samples(rgb.rows, rgb.cols, CV_8UC(components));
+  for (int y = 0; y < rgb.rows; ++y) {
+    for (int x = 0; x < rgb.cols; ++x) {
+      for (int c = 0; c < components; ++c) {
+        samples.ptr(y)[x * components + c] = rgb.ptr(y)[3 * x + c % 3];
+      }
+    }
+  }
+  return samples;
+}
+
+}  // namespace
+
+std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form) {
+  const cv::Mat samples = samples_of(rgb, form.components);
+  jpeg_compress_struct info{};
+  jpeg_error_mgr error{};
+  info.err = jpeg_std_error(&error);  // ends the test program
+  jpeg_create_compress(&info);
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &data, &size);
+  info.image_width = static_cast<JDIMENSION>(rgb.cols);
+  info.image_height = static_cast<JDIMENSION>(rgb.rows);
+  info.input_components = form.components;
+  info.in_color_space = form.components == 1   ? JCS_GRAYSCALE
+                        : form.components == 3 ? JCS_RGB
+                                               : JCS_CMYK;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, form.quality, TRUE);
+  if (form.components == 3) {
+    info.comp_info[0].h_samp_factor = form.across;
+    info.comp_info[0].v_samp_factor = form.down;
+  }
+  if (form.progressive) jpeg_simple_progression(&info);
+  info.arith_code = form.arithmetic ? TRUE : FALSE;
+  info.restart_in_rows = static_cast<int>(form.restart_rows);
+  jpeg_start_compress(&info, TRUE);
+  if (form.orientation != 1) {
+    const std::string exif =
+        std::string("Exif\0\0", 6) + exif_with(form.orientation);
+    jpeg_write_marker(&info, JPEG_APP0 + 1,
+                      reinterpret_cast<const JOCTET*>(exif.data()),
+                      static_cast<unsigned>(exif.size()));
+  }
+  while (info.next_scanline < info.image_height) {
+    auto* row =
+        const_cast<JSAMPLE*>(samples.ptr(static_cast<int>(info.next_scanline)));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string bytes(reinterpret_cast<char*>(data), size);
+  std::free(data);
+  return bytes;
+}
+
+std::string encode_png(const cv::Mat& rgb, const PngForm& form) {
+  const int channels = form.has_alpha ? 4 : 3;
+  const cv::Mat samples = samples_of(rgb, channels);
+  std::string bytes;
+  png_structp png =
+      png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(png, &bytes, append, nullptr);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(rgb.cols),
+               static_cast<png_uint_32>(rgb.rows), 8,
+               form.has_alpha ? PNG_COLOR_TYPE_RGBA : PNG_COLOR_TYPE_RGB,
+               form.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::string exif = exif_with(form.orientation);
+  if (form.orientation != 1) {
+    png_set_eXIf_1(png, info, static_cast<png_uint_32>(exif.size()),
+                   reinterpret_cast<png_bytep>(exif.data()));
+  }
+  std::vector<png_bytep> rows;
+  for (int y = 0; y < rgb.rows; ++y) {
+    rows.push_back(const_cast<png_bytep>(samples.ptr(y)));
+  }
+  png_set_rows(png, info, rows.data());
+  png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return bytes;
+}
+
+std::string encode_webp(const cv::Mat& rgb, bool lossless) {
+  uint8_t* data = nullptr;
+  const auto stride = static_cast<int>(rgb.step);
+  const size_t size =
+      lossless
+          ? WebPEncodeLosslessRGB(rgb.data, rgb.cols, rgb.rows, stride, &data)
+          : WebPEncodeRGB(rgb.data, rgb.cols, rgb.rows, stride, 75, &data);
+  std::string bytes(reinterpret_cast<char*>(data), size);
+  WebPFree(data);
+  return bytes;
+}
+
+void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
+                const TiffForm& form) {
+  TIFF* tiff = TIFFOpen(file.c_str(), form.big ? "w8" : "w");
+  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, rgb.cols);
+  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, rgb.rows);
+  TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
+  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, form.bits);
+  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC,
+               form.ycbcr ? PHOTOMETRIC_YCBCR : PHOTOMETRIC_RGB);
+  TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+  TIFFSetField(tiff, TIFFTAG_COMPRESSION, form.compression);
+  TIFFSetField(tiff, TIFFTAG_ORIENTATION, form.orientation);
+  cv::Mat pixels = rgb;
+  if (form.bits == 16) rgb.convertTo(pixels, CV_16UC3, 257);
+  if (form.tiled) {
+    constexpr int kTile = 16;
+    TIFFSetField(tiff, TIFFTAG_TILEWIDTH, kTile);
+    TIFFSetField(tiff, TIFFTAG_TILELENGTH, kTile);
+    cv::Mat padded;
+    cv::copyMakeBorder(pixels, padded, 0, kTile, 0, kTile, cv::BORDER_CONSTANT);
+    for (int y = 0; y < rgb.rows; y += kTile) {
+      for (int x = 0; x < rgb.cols; x += kTile) {
+        cv::Mat tile = padded(cv::Rect(x, y, kTile, kTile)).clone();
+        TIFFWriteTile(tiff, tile.data, x, y, 0, 0);
+      }
+    }
+  } else {
+    constexpr int kRowsPerStrip = 16;
+    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, form.ycbcr ? kRowsPerStrip : 7);
+    if (form.ycbcr) {
+      TIFFSetField(tiff, TIFFTAG_YCBCRSUBSAMPLING, 2, 2);
+      TIFFSetField(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+    }
+    for (int y = 0; y < rgb.rows; ++y)
+      TIFFWriteScanline(tiff, pixels.ptr(y), y, 0);
+  }
+  TIFFClose(tiff);
+}
+
+}  // namespace headroom

@@ -1,0 +1,47 @@
+// Pictures as files of each format, in the forms that decoders treat each in
+// their own way.
+#pragma once
+
+#include <tiffio.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+
+namespace headroom {
+
+struct JpegForm {
+  int quality = 80;
+  int components = 3;  // 1: gray, 4: CMYK
+  int across = 2;      // pixels that share a colour
+  int down = 2;
+  bool progressive = false;
+  bool arithmetic = false;
+  unsigned restart_rows = 0;  // between restart markers; 0: none
+  int orientation = 1;        // EXIF
+};
+std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form);
+
+struct PngForm {
+  bool interlaced = false;
+  bool has_alpha = false;
+  int orientation = 1;
+};
+std::string encode_png(const cv::Mat& rgb, const PngForm& form = {});
+
+std::string encode_webp(const cv::Mat& rgb, bool lossless = true);
+
+struct TiffForm {
+  uint16_t compression = COMPRESSION_NONE;
+  uint16_t bits = 8;
+  uint16_t orientation = ORIENTATION_TOPLEFT;
+  bool tiled = false;
+  bool big = false;
+  // In strips alone: luma and chroma, the latter at a quarter.
+  bool ycbcr = false;
+};
+void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
+                const TiffForm& form);
+
+}  // namespace headroom

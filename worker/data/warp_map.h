@@ -1,0 +1,51 @@
+// WarpMap: where each pixel of a warped picture comes from.
+//
+// The fixed-point arithmetic of OpenCV's warpAffine and warpPerspective (4.6):
+// whole pixels and 32nds of them. Made here because theirs is made for a whole
+// picture at once: a row of this one depends on nothing but its number, so some
+// rows of a warped picture are the very bytes that the whole one has.
+//
+// Threads: const functions from any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/matx.hpp>
+#include <vector>
+
+#include "worker/data/image.h"
+
+namespace headroom {
+
+class WarpMap {
+ public:
+  // `matrix` maps source to target; the target is `width` pixels wide.
+  // REQUIRES: width > 0.
+  WarpMap(const cv::Matx33d& matrix, int width);
+
+  int width() const { return width_; }
+
+  // Row `y` of the target. For each pixel the source pixel (x, y) left above
+  // its place, and what of it is beyond: 32 x (32nds in y) + (32nds in x).
+  // Source pixels come less `origin_x` and `origin_y`.
+  // REQUIRES: room for 2 x width() and width() numbers.
+  void fill_row(int64_t y, int origin_x, int origin_y, int16_t* places,
+                uint16_t* fractions) const;
+
+  // The rows of a source picture of that size, its first pixel at
+  // (origin_x, origin_y) of the map, that rows `rows` of the target touch.
+  PixelRows touched_rows(PixelRows rows, int origin_x, int origin_y,
+                         ImageSize source) const;
+
+ private:
+  // In 32nds of a source pixel. REQUIRES: room for width() of each.
+  void place_row(int64_t y, int* xs, int* ys) const;
+  void place_affine(double y, int* xs, int* ys) const;
+  void place_perspective(double y, int* xs, int* ys) const;
+
+  int width_;
+  bool is_affine_;
+  cv::Matx33d inverse_;
+  std::vector<int> along_x_, along_y_;  // affine: by column, in 1024ths
+};
+
+}  // namespace headroom
