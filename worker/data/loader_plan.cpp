@@ -15,8 +15,8 @@ constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
 // More batches ready than this never help: threads make them in order.
 constexpr int64_t kMaxQueueDepth = 8;
 // Images are split because memory is short, and then a step takes far longer
-// than its batch: one ready, one being made.
-constexpr int64_t kMaxSplitQueueDepth = 2;
+// than making the next batch beside it.
+constexpr int64_t kMaxSplitQueueDepth = 1;
 constexpr int64_t kChannels = 3;
 
 // At most that many rows of a picture of that height make `rows` of the warped

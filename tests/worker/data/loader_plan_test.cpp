@@ -158,7 +158,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     // Validation pads by half a stride.
     split.own_rows = [](int64_t height) { return SampleRange{0, height / 4}; };
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 3 : 5);
-    EXPECT_EQ(LoaderPlan(split).budget().queue_depth, 2);
+    EXPECT_EQ(LoaderPlan(split).budget().queue_depth, 1);
     // Turned pictures may need any row.
     split.hyp.degrees = 5;
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);

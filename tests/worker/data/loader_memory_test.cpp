@@ -1,0 +1,128 @@
+// What a rank that shares large images holds of them, against one that works on
+// whole ones: the resident set of a process that does nothing but load.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "parallel/base/units.h"
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/loader.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kHeight = 1024;
+constexpr int64_t kWidth = 1536;
+constexpr int kImages = 3;
+
+int64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with(key)) {
+      return std::stoll(line.substr(key.size() + 1)) * 1024;
+    }
+  }
+  return 0;
+}
+
+struct Cost {
+  int64_t bytes = 0;  // that the process grew by, at most
+  double seconds = 0;
+};
+
+// Of a pass over the data, in a process of its own.
+Cost cost_of_loading(const LoaderOptions& options) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::malloc_trim(0);
+    const int64_t before = status_bytes("VmRSS:");
+    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
+    const auto start = std::chrono::steady_clock::now();
+    {
+      Loader loader(options);
+      for (int i = 0; i < kImages; ++i) loader.next();
+    }
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - start;
+    const Cost cost{status_bytes("VmHWM:") - before, seconds.count()};
+    const bool sent = ::write(ends[1], &cost, sizeof(cost)) == sizeof(cost);
+    ::_exit(sent ? 0 : 1);
+  }
+  ::close(ends[1]);
+  Cost cost;
+  EXPECT_EQ(::read(ends[0], &cost, sizeof(cost)), ssize_t{sizeof(cost)});
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return cost;
+}
+
+class LoaderMemory : public testing::Test {
+ protected:
+  // Training on pictures of the network's size, an image a batch.
+  void compare(const std::string& name, const std::string& bytes) {
+    for (int i = 0; i < kImages; ++i) {
+      const std::string name_of_file = std::to_string(i);
+      // The content decides on the format, not the name.
+      folder_.write("images/" + name_of_file + ".jpg", bytes);
+      folder_.write("labels/" + name_of_file + ".txt", "0 .5 .5 .2 .2\n");
+    }
+    const Dataset dataset =
+        index_dataset(data_config(folder_, folder_.path() / "images"),
+                      Split::kTrain)
+            .dataset;
+    LoaderOptions options;
+    options.dataset = &dataset;
+    options.mode = LoaderMode::kTrainRect;
+    options.image_height = kHeight;
+    options.image_width = kWidth;
+    options.global_batch_size = 1;
+    // A worker of one process has all of the default, a rank its part: what
+    // they do with the same is compared here.
+    options.host_memory_limit_bytes = int64_t{1} << 20;
+    const Cost whole = cost_of_loading(options);
+    for (const int64_t rank : {0, 2}) {
+      options.own_rows = [rank](int64_t height) {
+        return SampleRange{height / 4 * rank, height / 4 * (rank + 1)};
+      };
+      const Cost part = cost_of_loading(options);
+      std::printf("%s, rows %ld/4: %s in %.2f s; whole: %s in %.2f s\n",
+                  name.c_str(), static_cast<long>(rank),
+                  format_bytes(part.bytes).c_str(), part.seconds,
+                  format_bytes(whole.bytes).c_str(), whole.seconds);
+      // Half, though the default warp reaches twice the rows.
+      EXPECT_LT(part.bytes, whole.bytes / 2) << name << " rank " << rank;
+    }
+  }
+
+  TemporaryFolder folder_;
+  const cv::Mat picture_ = test_picture(kHeight, kWidth, 1);
+};
+
+TEST_F(LoaderMemory, Jpeg) { compare("JPEG", encode_jpeg(picture_, {})); }
+
+TEST_F(LoaderMemory, Png) { compare("PNG", encode_png(picture_)); }
+
+TEST_F(LoaderMemory, Bmp) { compare("BMP", encode_bmp(picture_)); }
+
+TEST_F(LoaderMemory, Tiff) {
+  write_tiff(folder_.path() / "made.tif", picture_,
+             {.compression = COMPRESSION_LZW});
+  const std::string bytes = read_bytes(folder_.path() / "made.tif");
+  compare("TIFF", bytes);
+}
+
+}  // namespace
+}  // namespace headroom
