@@ -59,8 +59,9 @@ TEST(FitMemory, ActivationsAreMixedBeforeGroupsShrink) {
   EXPECT_LE(bytes_of(decision), 2 * kGiB);
 }
 
-// With 16 images at once rows would be recomputed, with 2 they need not be.
-TEST(FitMemory, ASmallerMicroBatchIsTakenWhereItSavesTime) {
+// The mixture is that of its micro-batch, and asks for no larger one than
+// recomputing everything allows.
+TEST(FitMemory, AMixtureMayComeWithASmallerMicroBatch) {
   RunConfig config = request(16, 2 * kGiB);
   config.batch_norm_group_size = 4;
   const PlanDecision decision = decide(config);
