@@ -73,7 +73,9 @@ double mix_activations(const RunConfig& config,
     }
     request.peak_bytes = [&](const ActivationPolicies& policies) {
       set(policies);
-      return estimate_memory(memory)[stage].total();
+      MeshCoordinates rank;
+      rank.pipeline_stage = static_cast<int>(stage);
+      return estimate_rank_memory(memory, rank).total();
     };
     const auto mixture = choose_mixture(request);
     HEADROOM_CHECK(mixture.has_value(), "a plan that does not fit");
@@ -82,8 +84,7 @@ double mix_activations(const RunConfig& config,
   }
   plan.activation_policies = std::move(memory.plan.activation_policies);
   memory.plan.activation_policies = plan.activation_policies;
-  plan.predicted_peak_bytes =
-      predicted_peak_bytes(plan.layout, estimate_memory(memory));
+  plan.predicted_peak_bytes = predicted_peak_bytes(memory);
   return time;
 }
 

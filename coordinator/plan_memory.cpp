@@ -1,10 +1,13 @@
 #include "coordinator/plan_memory.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "coordinator/stage_cut.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/batch_split.h"
 
 namespace headroom {
 namespace {
@@ -15,16 +18,16 @@ constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
 
 }  // namespace
 
-std::vector<MemoryRow> memory_rows(const std::vector<RowCost>& rows) {
-  using Kind = MemoryRow::Kind;
+std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows) {
+  using Kind = memory::ModelRow::Kind;
   static const std::map<std::string, Kind> kinds = {
       {"Conv", Kind::kConv},     {"C3", Kind::kC3},
       {"SPPF", Kind::kSppf},     {"nn.Upsample", Kind::kUpsample},
       {"Concat", Kind::kConcat}, {"Detect", Kind::kDetect},
   };
-  std::vector<MemoryRow> result;
+  std::vector<memory::ModelRow> result;
   for (const RowCost& row : rows) {
-    MemoryRow part;
+    memory::ModelRow part;
     part.kind = kinds.at(row.module);
     part.inputs = row.inputs;
     part.channels = row.channels;
@@ -61,12 +64,30 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   return request;
 }
 
-std::vector<int64_t> predicted_peak_bytes(
-    const ParallelLayout& layout, const std::vector<MemoryEstimate>& stages) {
+std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
+  // Ranks with equal shares need equally much.
+  const ParallelLayout& layout = request.plan.layout;
+  const auto samples = [&](const MeshCoordinates& at) {
+    return share_of(request.global_batch_size, layout.data_parallel_size,
+                    at.data_parallel_rank)
+        .size();
+  };
+  const auto image_rows = [&](const MeshCoordinates& at) {
+    int64_t stride = 1;
+    for (const memory::ModelRow& row : request.rows)
+      stride = std::max(stride, row.stride);
+    return share_of(request.image_height / stride, layout.spatial_parallel_size,
+                    at.spatial_rank)
+        .size();
+  };
+  std::map<std::tuple<int, int64_t, int64_t>, int64_t> known;
   std::vector<int64_t> bytes;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
-    const int stage = coordinates_of(layout, rank).pipeline_stage;
-    bytes.push_back(stages.at(static_cast<size_t>(stage)).total());
+    const MeshCoordinates at = coordinates_of(layout, rank);
+    const auto [place, is_new] =
+        known.try_emplace({at.pipeline_stage, samples(at), image_rows(at)}, 0);
+    if (is_new) place->second = estimate_rank_memory(request, at).total();
+    bytes.push_back(place->second);
   }
   return bytes;
 }

@@ -18,14 +18,13 @@ namespace headroom {
 // take about 0.7 KiB per match of 80 classes more.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
-std::vector<MemoryRow> memory_rows(const std::vector<RowCost>& rows);
+std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows);
 
 // REQUIRES: a plan that the planner accepted for `config`.
 MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows);
 
 // Per rank of the plan's layout.
-std::vector<int64_t> predicted_peak_bytes(
-    const ParallelLayout& layout, const std::vector<MemoryEstimate>& stages);
+std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request);
 
 }  // namespace headroom

@@ -198,9 +198,8 @@ Check fill_plan(const RunConfig& config, int world_size,
   return set_backend(config, plan);
 }
 
-// The limit on memory aside.
-PlanDecision plan_as_asked(const RunConfig& config, int world_size,
-                           const std::vector<RowCost>& rows) {
+PlanDecision plan_without_bytes(const RunConfig& config, int world_size,
+                                const std::vector<RowCost>& rows) {
   Plan plan;
   PlanDecision decision;
   if (const Check no = fill_plan(config, world_size, rows, plan)) {
@@ -209,20 +208,29 @@ PlanDecision plan_as_asked(const RunConfig& config, int world_size,
     decision.exit_code = ExitCode::kRequest;
     return decision;
   }
-  if (config.command == "train" && !rows.empty()) {
-    plan.predicted_peak_bytes = predicted_peak_bytes(
-        plan.layout, estimate_memory(memory_request(config, plan, rows)));
-  }
   plan.reason = reason_of(config, plan);
   decision.reason = plan.reason;
   decision.plan = plan;
   return decision;
 }
 
+// The limit on memory aside.
+PlanDecision plan_as_asked(const RunConfig& config, int world_size,
+                           const std::vector<RowCost>& rows) {
+  PlanDecision decision = plan_without_bytes(config, world_size, rows);
+  if (decision.plan && config.command == "train" && !rows.empty()) {
+    decision.plan->predicted_peak_bytes =
+        predicted_peak_bytes(memory_request(config, *decision.plan, rows));
+  }
+  return decision;
+}
+
 PlanDecision decide(const RunConfig& config, int world_size,
-                    const std::vector<RowCost>& rows, bool with_proposals) {
+                    const std::vector<RowCost>& rows, PlanAnswer answer) {
   if (config.memory_limit == 0 || config.command != "train" || rows.empty()) {
-    return plan_as_asked(config, world_size, rows);
+    return answer == PlanAnswer::kWhetherAdmissible
+               ? plan_without_bytes(config, world_size, rows)
+               : plan_as_asked(config, world_size, rows);
   }
   if (config.layout.empty() && world_size > 1) {
     const auto fit = [&](const RunConfig& trial) {
@@ -233,7 +241,8 @@ PlanDecision decide(const RunConfig& config, int world_size,
       return *found;
     }
   }
-  return fit_memory(config, world_size, rows, plan_as_asked, with_proposals);
+  return fit_memory(config, world_size, rows, plan_as_asked,
+                    answer == PlanAnswer::kAll);
 }
 
 }  // namespace
@@ -273,10 +282,9 @@ bool plan_needs_rows(const RunConfig& config) {
 }
 
 PlanDecision choose_plan(const RunConfig& config, int world_size,
-                         const std::vector<RowCost>& rows,
-                         bool with_proposals) {
+                         const std::vector<RowCost>& rows, PlanAnswer answer) {
   HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
-  PlanDecision decision = decide(config, world_size, rows, with_proposals);
+  PlanDecision decision = decide(config, world_size, rows, answer);
   if (decision.plan) {
     decision.reason =
         (config.layout.empty() ? "chosen: " : "as asked: ") + decision.reason;

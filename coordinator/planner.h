@@ -42,14 +42,20 @@ struct PlanDecision {
 // Throws Error if --layout is none.
 bool plan_needs_rows(const RunConfig& config);
 
+// What an answer is wanted for. Predicting bytes takes milliseconds, finding
+// what would fit instead of a request that does not takes a second.
+enum class PlanAnswer {
+  kAll,
+  kWithoutProposals,  // a refusal for want of memory proposes nothing
+  kWhetherAdmissible  // without predicted bytes where there is no limit
+};
+
 // Without rows the plan has no predicted bytes.
 // REQUIRES: world_size >= 1; `rows` are the model's (coordinator/model_rows.h)
 // where plan_needs_rows(config). Throws Error if --layout is none.
-// Finding what would fit instead takes a while: not `with_proposals`, a refusal
-// for want of memory proposes nothing.
 PlanDecision choose_plan(const RunConfig& config, int world_size,
                          const std::vector<RowCost>& rows,
-                         bool with_proposals = true);
+                         PlanAnswer answer = PlanAnswer::kAll);
 
 // The same, a refusal as Error (tag "plan").
 Plan plan_or_throw(const RunConfig& config, int world_size,

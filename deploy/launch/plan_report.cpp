@@ -269,8 +269,8 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
     if (layout == plan.layout) continue;
     RunConfig other = config;
     other.layout = to_string(layout);
-    const PlanDecision decision =
-        choose_plan(other, world_size, report.rows, /*with_proposals=*/false);
+    const PlanDecision decision = choose_plan(other, world_size, report.rows,
+                                              PlanAnswer::kWhetherAdmissible);
     report.others.push_back({layout, decision.plan ? "" : decision.reason});
   }
   if (with_schedule) report.schedule = drawing(report);

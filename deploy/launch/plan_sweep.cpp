@@ -93,7 +93,7 @@ std::vector<SweepCell> sweep_plans(const RunConfig& config, int world_size,
       trial.image_height = trial.image_width = size;
       trial.global_batch_size = batch;
       const PlanDecision decision =
-          choose_plan(trial, world_size, rows, /*with_proposals=*/false);
+          choose_plan(trial, world_size, rows, PlanAnswer::kWithoutProposals);
       SweepCell cell;
       cell.image_size = size;
       cell.batch = batch;

@@ -26,9 +26,16 @@ class Derivation {
 
   DerivationCost cost() const { return cost_; }
   bool describes(const at::Tensor& tensor) const {
-    return tensor.sizes() == sizes_ && tensor.strides() == strides_ &&
-           tensor.storage_offset() == offset_ &&
-           tensor.scalar_type() == options_.dtype();
+    if (tensor.sizes() != sizes_ || tensor.storage_offset() != offset_ ||
+        tensor.scalar_type() != options_.dtype()) {
+      return false;
+    }
+    // The stride of an axis of one says nothing, and views choose it anew.
+    for (size_t axis = 0; axis < sizes_.size(); ++axis) {
+      if (sizes_[axis] > 1 && tensor.stride(axis) != strides_[axis])
+        return false;
+    }
+    return true;
   }
   // Its sources are gone: the map has been made, and who saves it now keeps it.
   bool is_spent() const { return make_ == nullptr; }

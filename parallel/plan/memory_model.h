@@ -3,28 +3,42 @@
 //
 //   between steps   parameters, gradients, accumulated gradients, moments,
 //                   averages, statistics: split as ZeRO splits them
-//   in a step       what micro-batches in flight keep (with stages, 1F1B holds
-//                   one more per stage that follows), and what the one at work
-//                   needs beyond that at its fullest point
-//   beside          maps on their way between stages, targets of the labels
+//   in a step       what micro-batches in flight keep, and what is needed
+//                   beyond that at the fullest point: the step is gone through
+//                   operator by operator (memory/step.h)
+//   beside          targets of the labels, slices under ZeRO
 //
-// The sum is meant to be at least what the counting allocator measures, and
-// little more. Items marked below as bounds are what a library or a backend
-// allocates for itself.
+// The sum is at least what the counting allocator measures, and little more:
+// tests/integration/fit_test.cpp.
 //
 // Threads: a pure function.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "parallel/plan/micro_batch_memory.h"
+#include "parallel/plan/layout.h"
+#include "parallel/plan/memory/rows.h"
+#include "parallel/plan/memory/step.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
 
+// What is known of a step once its labels are: else bounds are used.
+struct StepShape {
+  int64_t global_size = 0;  // samples of the global batch
+  int64_t image_height = 0;
+  int64_t image_width = 0;
+  // Per micro-batch of the rank and level: matches of the image rows that are
+  // here.
+  std::vector<std::vector<int64_t>> matches;
+  // Of the rank's batch, of whole images.
+  int64_t batch_matches = 0;
+};
+
 struct MemoryRequest {
-  std::vector<MemoryRow> rows;
+  std::vector<memory::ModelRow> rows;
   Plan plan;
   int64_t global_batch_size = 1;
   int64_t image_height = 640;  // of the network's input
@@ -34,6 +48,10 @@ struct MemoryRequest {
   int64_t num_moments = 1;  // of the optimizer, per parameter
   int64_t num_classes = 80;
   int64_t boxes_per_image = 100;
+  bool focal_loss = false;
+  int64_t num_threads = 1;         // of an operator
+  int64_t prefetched_batches = 0;  // whose targets are there already
+  std::optional<StepShape> step;
 };
 
 struct MemoryEstimate {
@@ -47,9 +65,9 @@ struct MemoryEstimate {
                               // input
   int64_t activations = 0;    // kept by micro-batches in flight, loss included
   int64_t transient = 0;      // of the micro-batch at work, at the peak
-  int64_t communication = 0;  // maps between stages, ZeRO's slices
+  int64_t communication = 0;  // slices under ZeRO, what completes exchanges
   int64_t targets = 0;        // of the labels
-  int64_t workspace = 0;      // bound: what libraries take for themselves
+  int64_t workspace = 0;      // votes, reports, single values
 
   int64_t total() const {
     return parameters + gradients + accumulated_gradients + moments + average +
@@ -59,13 +77,27 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-// Of the ranks of each stage; they differ by their share of the batch and of
-// the image, and the largest is meant.
 // REQUIRES: a plan whose batch split holds (why_groups_do_not_fit), image sizes
 // in multiples of the largest stride.
+MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
+                                    const MeshCoordinates& rank);
+
+// Of the ranks of each stage; they differ by their share of the batch and of
+// the image, and the largest is meant. Without request.step.
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
 
 // The fullest stage's total.
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);
+
+// The micro-batch of a rank as the model goes through it, for who wants its
+// rows one by one (memory/row_costs.h): the first of a full batch.
+struct RankMicroBatch {
+  memory::Stage stage;
+  memory::Extents extents;
+  memory::LossShape loss;
+  int64_t num_in_flight = 1;
+};
+RankMicroBatch rank_micro_batch(const MemoryRequest& request,
+                                const MeshCoordinates& rank);
 
 }  // namespace headroom

@@ -92,8 +92,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     }
     // What was predicted is what the whole model says of these policies.
     EXPECT_EQ(plan.predicted_peak_bytes,
-              predicted_peak_bytes(plan.layout, estimate_memory(memory_request(
-                                                    config, plan, rows_))))
+              predicted_peak_bytes(memory_request(config, plan, rows_)))
         << part;
   }
 }

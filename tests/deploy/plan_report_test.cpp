@@ -37,13 +37,13 @@ optimizer    SGD
 
 Predicted bytes of tensors of a rank, at the peak of a step
   stage  weights and their like  images    kept     at work   communication  rest      predicted
-  0      599 KiB                 37.5 MiB  313 MiB  19 MiB    18.8 MiB       1 MiB     389 MiB
-  1      35.3 MiB                0 B       237 MiB  39.2 MiB  12.5 MiB       2.32 MiB  326 MiB
+  0      660 KiB                 37.5 MiB  325 MiB  14.3 MiB  0 B            2.26 MiB  380 MiB
+  1      35.3 MiB                0 B       239 MiB  60.2 MiB  0 B            2.26 MiB  337 MiB
 
 Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-3   0.03 M      530.84 M       24 %   389 MiB  80 %          0-1
-  1      4-24  1.84 M      1703.22 M      76 %   326 MiB  67 %          2-3
+  0      0-3   0.03 M      530.84 M       24 %   380 MiB  74 %          0-1
+  1      4-24  1.84 M      1703.22 M      76 %   337 MiB  66 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks

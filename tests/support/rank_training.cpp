@@ -1,11 +1,14 @@
 #include "tests/support/rank_training.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "configs/model_table.h"
 #include "configs/row_cost.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
+#include "worker/data/micro_batch_targets.h"
 #include "worker/parallelize.h"
 #include "worker/pass_lists.h"
 #include "worker/rank_context.h"
@@ -34,8 +37,8 @@ Plan plan_of_synthetic_run(const RunConfig& config) {
 }
 
 RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
-                           Communicator& world)
-    : mesh_(world, plan.layout) {
+                           Communicator& world, int64_t more_boxes_per_image)
+    : more_boxes_per_image_(more_boxes_per_image), mesh_(world, plan.layout) {
   const ModelTable table = load_model_table(config.cfg);
   TrainingStateOptions options;
   options.num_classes = kSyntheticClasses;
@@ -46,8 +49,10 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   options.rows = rows_of_stage(plan, mesh_.here.pipeline_stage,
                                static_cast<int64_t>(table.rows.size()));
   state_ = std::make_unique<TrainingState>(table, options);
-  source_ = std::make_unique<SyntheticInput>(
-      input_options(config, plan, mesh_, state_->model()));
+  const LoaderOptions input =
+      input_options(config, plan, mesh_, state_->model());
+  assign_ = input.assign;
+  source_ = std::make_unique<SyntheticInput>(input);
 
   Trainer::Options training;
   training.schedule = {config.hyp, config.epochs, kSyntheticStepsPerEpoch,
@@ -65,8 +70,32 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   trainer_ = std::make_unique<Trainer>(training, *state_, mesh_);
 }
 
+// On a grid over the image.
+void RankTraining::add_boxes(Batch& batch) const {
+  constexpr int64_t kColumns = 23;
+  std::vector<LabelRow> labels;
+  for (int64_t image = 0; image < batch.images.size(0); ++image) {
+    for (const LabelRow& row : batch.labels)
+      if (row.image == image) labels.push_back(row);
+    for (int64_t box = 0; box < more_boxes_per_image_; ++box) {
+      LabelRow row;
+      row.image = image;
+      row.class_index = box % kSyntheticClasses;
+      row.w = 0.03 + 0.002 * static_cast<double>(box % 40);
+      row.h = 0.11 - row.w / 2;
+      row.cx = 0.1 + 0.8 * static_cast<double>(box % kColumns) / kColumns;
+      row.cy = 0.1 + 0.8 * static_cast<double>(box * 7 % kColumns) / kColumns;
+      labels.push_back(row);
+    }
+  }
+  batch.labels = std::move(labels);
+  assign_micro_batches(batch, assign_);
+}
+
 StepResult RankTraining::step() {
-  const Batch batch = source_->next();
+  Batch batch = source_->next();
+  if (more_boxes_per_image_ > 0) add_boxes(batch);
+  shape_ = step_shape(batch, mesh_, state_->model());
   StepResult result = trainer_->train_step(batch, false);
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
   return result;

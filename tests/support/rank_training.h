@@ -11,6 +11,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/synthetic.h"
+#include "worker/step_shape.h"
 #include "worker/trainer.h"
 
 namespace headroom {
@@ -21,16 +22,25 @@ Plan plan_of_synthetic_run(const RunConfig& config);
 class RankTraining {
  public:
   // Before the first: CountingAllocator::install() and
-  // install_saved_tensor_policies(). Collective.
-  RankTraining(const RunConfig& config, const Plan& plan, Communicator& world);
+  // install_saved_tensor_policies(). Collective. Each image has so many small
+  // boxes beside the synthetic input's.
+  RankTraining(const RunConfig& config, const Plan& plan, Communicator& world,
+               int64_t more_boxes_per_image = 0);
 
   // Throws Error if the step does not commit.
   StepResult step();
 
   TrainingState& state() { return *state_; }
+  // Of the newest step.
+  const StepShape& shape() const { return shape_; }
 
  private:
+  void add_boxes(Batch& batch) const;
+
+  const int64_t more_boxes_per_image_;
   Mesh mesh_;
+  AssignTargets assign_;
+  StepShape shape_;
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<SyntheticInput> source_;
   std::unique_ptr<Trainer> trainer_;

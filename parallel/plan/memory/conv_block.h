@@ -1,0 +1,24 @@
+// ConvBlock: a convolution with batch norm and SiLU, forward and backward.
+//
+//   forward   y = convolution(x), its groups' statistics, the output
+//   keeps     x, y, statistics; the rows around x where images are split
+//   backward  the output's gradient becomes y's (in place if nobody else has
+//             it), then the gradients of x and of the weight
+//
+// The output can be made again from y and the statistics; for that its affine
+// parameters are copied.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/plan/memory/pass.h"
+
+namespace headroom::memory {
+
+// `stride`: of the convolution.
+Map conv_block(const Pass& pass, const Map& x, int64_t channels, int64_t kernel,
+               int64_t stride);
+
+}  // namespace headroom::memory

@@ -1,0 +1,42 @@
+// Convolution: what a library's convolution takes beside its input, output and
+// gradients.
+//
+// oneDNN reorders weights into blocks of its own, and in backward their
+// gradient back again; a strided 3x3 convolution's input gradient is gathered
+// from a padded copy of a sample. In float64 LibTorch unfolds the input's
+// windows into columns instead.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/plan/memory/pass.h"
+
+namespace headroom::memory {
+
+struct ConvolutionShape {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t out_stride = 1;  // pixels per cell of the output
+  // Its samples, rows and columns may be taken for pixels of another shape
+  // (worker/model/kernels/convolution.h).
+  bool may_be_flat = true;
+
+  int64_t weight_bytes(const Extents& extents) const {
+    return kernel * kernel * in_channels * out_channels * extents.element_bytes;
+  }
+};
+
+// Beside the output, while it is computed.
+int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents);
+// Beside the input's gradient, while that is computed.
+int64_t input_gradient_scratch(const ConvolutionShape& shape,
+                               const Extents& extents);
+// Beside both gradients, while the weight's is computed; its own included.
+int64_t weight_gradient_bytes(const ConvolutionShape& shape,
+                              const Extents& extents);
+
+}  // namespace headroom::memory

@@ -1,0 +1,74 @@
+#include "parallel/plan/memory/loss.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::memory {
+namespace {
+
+constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
+// A focal loss has this many more maps of what it weighs.
+constexpr int64_t kFocalMaps = 5;
+
+struct Level {
+  int64_t cells_bytes = 0;    // of the objectness map
+  int64_t classes_bytes = 0;  // of the logits of matched cells
+  int64_t head_bytes = 0;
+  int64_t more_maps = 0;
+};
+
+// softplus, and its sum's copy in double.
+void touch_entropy_sum(const Pass& pass, int64_t bytes, int64_t more_maps) {
+  const int64_t in_double = bytes / pass.extents.element_bytes * kDoubleBytes;
+  pass.tape.touch((1 + more_maps) * bytes +
+                  (pass.extents.element_bytes == kDoubleBytes ? 0 : in_double));
+}
+
+Graph::Outcome backward(Tape& tape, const Level& level) {
+  Graph::Outcome outcome;
+  outcome.inputs = {{tape.allocate(level.head_bytes), false}};
+  tape.touch((2 + level.more_maps) * level.cells_bytes);
+  tape.touch((2 + level.more_maps) * level.classes_bytes);
+  return outcome;
+}
+
+void run_level(const Pass& pass, const Map& head, int64_t matches,
+               const LossShape& shape) {
+  Tape& tape = pass.tape;
+  const int64_t element = pass.extents.element_bytes;
+  const int64_t anchors = head.channels / (kBoxFields + shape.num_classes);
+  Level level;
+  level.head_bytes = head.memory->bytes;
+  level.cells_bytes = pass.extents.map_bytes(anchors, head.stride);
+  level.classes_bytes =
+      shape.num_classes == 1 ? 0 : matches * shape.num_classes * element;
+  level.more_maps = shape.focal ? kFocalMaps : 0;
+
+  const Memory objectness = tape.allocate(level.cells_bytes);
+  const Memory overlap = tape.allocate(matches * kDoubleBytes);
+  const Memory box_gradient = tape.allocate(4 * matches * kDoubleBytes);
+  touch_entropy_sum(pass, level.cells_bytes, level.more_maps);
+  const Memory targets = tape.allocate(matches * kDoubleBytes);
+  tape.touch(level.cells_bytes / element * kDoubleBytes);
+  const Memory classes = tape.allocate(level.classes_bytes);
+  touch_entropy_sum(pass, level.classes_bytes, 2 + level.more_maps);
+
+  const int node =
+      pass.add({head}, {objectness, classes, box_gradient, targets}, 0, false,
+               [&tape, level](Gradient) { return backward(tape, level); });
+  pass.graph.at(node).is_root = true;
+}
+
+}  // namespace
+
+void run_loss(const Pass& pass, const std::vector<Map>& heads,
+              const LossShape& shape) {
+  HEADROOM_CHECK(heads.size() == shape.matches.size(),
+                 std::to_string(shape.matches.size()) + " levels of matches");
+  for (size_t level = 0; level < heads.size(); ++level)
+    run_level(pass, heads[level], shape.matches[level], shape);
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,121 @@
+// Pass: what the operators of a row need to know while they are gone through:
+// the extents of maps, the tape, the graph, and what the row's policy says.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "parallel/plan/memory/derivation.h"
+#include "parallel/plan/memory/graph.h"
+#include "parallel/plan/memory/tape.h"
+
+namespace headroom::memory {
+
+constexpr int64_t kDoubleBytes = 8;
+constexpr int64_t kIndexBytes = 8;
+
+// One micro-batch on one rank.
+struct Extents {
+  int64_t samples = 1;
+  int64_t groups = 1;        // batch-norm groups that it takes part in
+  int64_t image_height = 0;  // rows of pixels that are here
+  int64_t image_width = 0;
+  // Image parts above and below whose rows are fetched: 0, 1 or 2.
+  int64_t neighbours = 0;
+  int64_t element_bytes = 4;
+  int64_t num_threads = 1;  // of an operator
+
+  bool is_split() const { return neighbours > 0; }
+  int64_t cells(int64_t stride) const {
+    return samples * (image_height / stride) * (image_width / stride);
+  }
+  int64_t map_bytes(int64_t channels, int64_t stride) const {
+    return cells(stride) * channels * element_bytes;
+  }
+  // Of so many rows of the map.
+  int64_t rows_bytes(int64_t rows, int64_t channels, int64_t stride) const {
+    return samples * rows * (image_width / stride) * channels * element_bytes;
+  }
+};
+
+// A map, and who made it.
+struct Map {
+  Memory memory;
+  int64_t channels = 0;
+  int64_t stride = 1;  // pixels per cell
+  int node = Graph::kNobody;
+
+  bool wants_gradient() const { return node != Graph::kNobody; }
+};
+
+// What came from other ranks while a row ran, for running it again
+// (worker/model/row_tape.h).
+class Replay {
+ public:
+  template <typename Produce>
+  Memory once(const Produce& produce) {
+    if (!replaying_) {
+      recorded_.push_back(produce());
+      return recorded_.back();
+    }
+    return recorded_.at(next_++);
+  }
+  void start() {
+    replaying_ = true;
+    next_ = 0;
+  }
+
+ private:
+  std::vector<Memory> recorded_;
+  size_t next_ = 0;
+  bool replaying_ = false;
+};
+
+// Are maps given derivations (noted), and pieces run as recomputed (lean)?
+enum class Derive { kNothing, kNoted, kLean };
+
+struct Pass {
+  const Extents& extents;
+  Tape& tape;
+  Graph& graph;
+  int64_t row = 0;
+  SavePolicy* policy = nullptr;  // null: what is saved is held
+  Derive derive = Derive::kNothing;
+  Replay* replay = nullptr;  // null: the row runs once
+
+  Memory allocate_map(int64_t channels, int64_t stride) const {
+    return tape.allocate(extents.map_bytes(channels, stride));
+  }
+  int64_t bytes_of(const Map& map) const {
+    return extents.map_bytes(map.channels, map.stride);
+  }
+  std::vector<Unpack> pack(const std::vector<Memory>& saved) const {
+    std::vector<Unpack> result;
+    for (const Memory& memory : saved) {
+      if (policy != nullptr) {
+        result.push_back(policy->pack(memory));
+      } else {
+        result.push_back([memory] { return memory; });
+      }
+    }
+    return result;
+  }
+  // The map that a node has made; its number.
+  int add(const std::vector<Map>& inputs, const std::vector<Memory>& saved,
+          int64_t output_bytes, bool has_parameters,
+          Graph::Backward backward) const {
+    Graph::Node node;
+    node.row = row;
+    node.output_bytes = output_bytes;
+    for (const Map& input : inputs) node.inputs.push_back(input.node);
+    node.saved = pack(saved);
+    node.has_parameters = has_parameters;
+    node.backward = std::move(backward);
+    return graph.add(std::move(node));
+  }
+};
+
+}  // namespace headroom::memory

@@ -1,0 +1,229 @@
+#include "parallel/plan/memory/stage.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::memory {
+namespace {
+
+constexpr int kImages = -1;
+constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
+constexpr int64_t kFloatBytes = 4;
+
+int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+ActivationPolicy policy_at(const Stage& stage, int64_t row) {
+  return stage.policies.empty() ? ActivationPolicy::kKeep
+                                : stage.policies.at(static_cast<size_t>(row));
+}
+
+}  // namespace
+
+std::vector<int> Stage::received() const {
+  std::set<int> result;
+  for (int64_t row = begin; row < end; ++row)
+    for (const int from : rows[static_cast<size_t>(row)].inputs)
+      if (from != kImages && from < begin) result.insert(from);
+  return {result.begin(), result.end()};
+}
+
+std::vector<int> Stage::sent() const {
+  std::set<int> result;
+  for (size_t row = static_cast<size_t>(end); row < rows.size(); ++row)
+    for (const int from : rows[row].inputs)
+      if (from >= begin && from < end) result.insert(from);
+  return {result.begin(), result.end()};
+}
+
+int64_t flat_bytes(const ModelRow& row, int64_t element_bytes) {
+  const int64_t bytes = row.parameters * element_bytes;
+  // Blocks have channels, or half as many; a head has odd numbers.
+  const bool fills_lines = row.kind != ModelRow::Kind::kDetect &&
+                           row.channels / 2 * element_bytes % kAlignment == 0;
+  return fills_lines ? bytes : bytes + row.parameter_tensors * kAlignment;
+}
+
+int64_t slice_bytes(const ModelRow& row, int64_t element_bytes, int shards) {
+  return divided_up(divided_up(flat_bytes(row, element_bytes), shards),
+                    kAlignment) *
+         kAlignment;
+}
+
+MicroBatch::MicroBatch(Tape& tape, const Stage& stage, const Extents& extents,
+                       LossShape loss)
+    : tape_(tape),
+      stage_(stage),
+      extents_(extents),
+      loss_(std::move(loss)),
+      graph_(tape),
+      offload_(tape),
+      derives_(std::ranges::any_of(stage.policies, [](ActivationPolicy policy) {
+        return policy == ActivationPolicy::kLean ||
+               policy == ActivationPolicy::kRecompute;
+      })) {}
+
+int64_t MicroBatch::map_bytes(int row) const {
+  return extents_.map_bytes(row_at(row).channels, row_at(row).stride);
+}
+
+int64_t MicroBatch::row_bytes(int64_t row) const {
+  return slice_bytes(row_at(row), extents_.element_bytes, stage_.num_shards) *
+         stage_.num_shards;
+}
+
+std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
+  const std::vector<int> rows = stage_.received();
+  received_gradients_.resize(rows.size());
+  std::map<int, Map> maps;
+  for (size_t i = 0; i < rows.size(); ++i)
+    maps[rows[i]] = received_map(rows[i], std::move(received[i]), i);
+  received.clear();
+  Map images;
+  if (stage_.begin == 0) {
+    tape_.set_row(0);
+    images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
+    // As float32 first.
+    if (extents_.element_bytes != kFloatBytes)
+      tape_.touch(image_bytes() / extents_.element_bytes * kFloatBytes);
+  }
+  const std::vector<Map> outputs = run_rows(std::move(maps), images);
+  std::vector<Memory> sent;
+  if (stage_.has_head()) {
+    Pass pass = {extents_, tape_, graph_, stage_.end - 1};
+    run_loss(pass, outputs, loss_);
+    return sent;
+  }
+  sent_gradients_.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    sent.push_back(outputs[i].memory);
+    Graph::Node end;
+    end.row = stage_.end - 1;
+    end.inputs = {outputs[i].node};
+    end.is_root = true;
+    end.backward = [this, i](Gradient) {
+      Graph::Outcome outcome;
+      outcome.inputs = {{std::move(sent_gradients_[i]), false}};
+      return outcome;
+    };
+    graph_.add(std::move(end));
+  }
+  return sent;
+}
+
+Map MicroBatch::received_map(int row, Memory memory, size_t index) {
+  Graph::Node node;
+  node.row = stage_.begin;
+  node.output_bytes = memory->bytes;
+  node.backward = [this, index, bytes = memory->bytes](Gradient gradient) {
+    // What is sent is dense.
+    received_gradients_[index] =
+        gradient.is_slice ? tape_.allocate(bytes) : std::move(gradient.memory);
+    return Graph::Outcome();
+  };
+  return {std::move(memory), row_at(row).channels, row_at(row).stride,
+          graph_.add(std::move(node))};
+}
+
+std::vector<Map> MicroBatch::run_rows(std::map<int, Map> maps,
+                                      const Map& images) {
+  std::map<int, int> uses;
+  for (int64_t i = stage_.begin; i < stage_.end; ++i)
+    for (const int from : row_at(i).inputs) ++uses[from];
+  const std::vector<int> wanted = stage_.sent();
+  for (const int row : wanted) ++uses[row];
+
+  for (int64_t i = stage_.begin; i < stage_.end; ++i) {
+    std::vector<Map> inputs;
+    for (const int from : row_at(i).inputs)
+      inputs.push_back(from == kImages ? images : maps.at(from));
+    tape_.set_row(i);
+    if (before_row) before_row(i);
+    if (shards_values() && row_at(i).parameters > 0)
+      values_[i] = tape_.allocate(row_bytes(i));
+    std::vector<Map> outputs = run_with_policy(i, inputs);
+    values_.erase(i);
+    for (Map& output : outputs) add_use_again(i, output);
+    if (row_at(i).kind == ModelRow::Kind::kDetect) return outputs;
+    maps[static_cast<int>(i)] = std::move(outputs.front());
+    for (const int from : row_at(i).inputs)
+      if (from != kImages && --uses[from] == 0) maps.erase(from);
+  }
+  std::vector<Map> result;
+  for (const int row : wanted) result.push_back(maps.at(row));
+  return result;
+}
+
+std::vector<Map> MicroBatch::run_with_policy(int64_t row,
+                                             const std::vector<Map>& inputs) {
+  Pass pass = {extents_, tape_, graph_, row};
+  switch (policy_at(stage_, row)) {
+    case ActivationPolicy::kKeep:
+      if (derives_) pass.derive = Derive::kNoted;
+      break;
+    case ActivationPolicy::kRecompute:
+      if (!row_at(row).saves_only_inputs())
+        return run_recomputed(pass, inputs);
+      [[fallthrough]];
+    case ActivationPolicy::kLean:
+      pass.policy = &lean_;
+      pass.derive = Derive::kLean;
+      break;
+    case ActivationPolicy::kOffload:
+      pass.policy = &offload_;
+      break;
+  }
+  return run_row(pass, row_at(row), inputs);
+}
+
+std::vector<Map> MicroBatch::run_recomputed(const Pass& pass,
+                                            const std::vector<Map>& inputs) {
+  RecomputeOptions options;
+  if (!shards_values() && row_at(pass.row).is_one_convolution()) {
+    options.inputs = Cost::kConvolution;
+    options.output = Cost::kConvolution;
+  }
+  return recompute(
+      pass,
+      [&row = row_at(pass.row)](const Pass& inside, std::vector<Map> given) {
+        return run_row(inside, row, given);
+      },
+      inputs, options);
+}
+
+// The row's parameters come back before its backward.
+void MicroBatch::add_use_again(int64_t row, Map& output) {
+  if (!shards_values() || row_at(row).parameters == 0) return;
+  Graph::Node node;
+  node.row = row;
+  node.output_bytes = output.memory->bytes;
+  node.inputs = {output.node};
+  node.backward = [this, row](Gradient gradient) {
+    if (!values_.contains(row)) values_[row] = tape_.allocate(row_bytes(row));
+    Graph::Outcome outcome;
+    outcome.inputs = {std::move(gradient)};
+    return outcome;
+  };
+  output.node = graph_.add(std::move(node));
+}
+
+std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
+  sent_gradients_ = std::move(sent);
+  num_missing_ = graph_.parameter_nodes();
+  graph_.run_backward([this](int64_t row) { after_parameters(row); },
+                      before_row);
+  return std::move(received_gradients_);
+}
+
+void MicroBatch::after_parameters(int64_t row) {
+  if (stage_.zero_stage < 2) return;
+  if (!gradients_.contains(row))
+    gradients_[row] = tape_.allocate(row_bytes(row));
+  if (--num_missing_.at(row) > 0) return;
+  values_.erase(row);
+  gradients_.erase(row);
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,135 @@
+#include "tests/integration/fit_cells.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "configs/model_table.h"
+#include "coordinator/plan_memory.h"
+#include "coordinator/planner.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom {
+namespace {
+
+const std::array<std::string, 5> kPolicyNames = {"keep", "lean", "recompute",
+                                                 "offload", "mixed"};
+const std::array<std::string, 5> kLayouts = {"one", "data", "zero3", "pipeline",
+                                             "spatial"};
+
+std::vector<RowCost> rows_of(const FitCell& cell) {
+  return row_costs(load_model_table(cell.model));
+}
+
+MemoryRequest request_of(const FitCell& cell, const Plan& plan) {
+  return memory_request(cell.config(), plan, rows_of(cell));
+}
+
+}  // namespace
+
+std::string FitCell::name() const {
+  return model + " " + std::to_string(image_size) + " x" +
+         std::to_string(micro_batch) + " " + policy + " " + layout +
+         (more_boxes > 0 ? " crowded" : "");
+}
+
+RunConfig FitCell::config() const {
+  RunConfig config;
+  config.cfg = model;
+  config.image_height = config.image_width = image_size;
+  config.micro_batch_size = micro_batch;
+  config.batch_norm_group_size = micro_batch;
+  // Two micro-batches where there are stages, and one per data rank.
+  const bool is_whole = layout == "one" || layout == "spatial";
+  config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
+  config.activations = policy == "mixed" ? "keep" : policy;
+  config.zero_stage = layout == "zero3" ? 3 : 0;
+  if (layout != "one")
+    config.layout = (layout == "zero3" ? "data" : layout) + "=2";
+  config.synthetic_input = true;
+  return config;
+}
+
+Plan plan_of(const FitCell& cell) {
+  Plan plan = plan_or_throw(cell.config(), cell.world_size(), rows_of(cell));
+  if (cell.policy != "mixed") return plan;
+  constexpr std::array kInTurn = {
+      ActivationPolicy::kKeep, ActivationPolicy::kLean,
+      ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
+  for (size_t row = 0; row < rows_of(cell).size(); ++row)
+    plan.activation_policies.push_back(kInTurn[row % kInTurn.size()]);
+  return plan;
+}
+
+int64_t predicted_bytes_of_all_ranks(const FitCell& cell) {
+  int64_t sum = 0;
+  for (const int64_t bytes :
+       predicted_peak_bytes(request_of(cell, plan_of(cell))))
+    sum += bytes;
+  return sum;
+}
+
+std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  const Plan plan = plan_of(cell);
+  const MemoryRequest known = request_of(cell, plan);
+  std::mutex mutex;
+  std::vector<FitMeasurement> all;
+  RankOptions options;
+  options.operation_timeout = std::chrono::seconds(300);
+  options.time_limit = std::chrono::seconds(900);
+  run_ranks(
+      cell.world_size(),
+      [&](int rank, Communicator& world) {
+        CountingAllocator& allocator = CountingAllocator::instance();
+        RankTraining training(cell.config(), plan, world, cell.more_boxes);
+        for (int step = 1; step <= steps; ++step) {
+          allocator.reset_peak();
+          training.step();
+          const int64_t measured = allocator.peak_bytes();
+          MemoryRequest request = known;
+          request.step = training.shape();
+          const MemoryEstimate estimate =
+              estimate_rank_memory(request, coordinates_of(plan.layout, rank));
+          const std::scoped_lock lock(mutex);
+          all.push_back({rank, step, estimate.total(), measured});
+        }
+      },
+      options);
+  return all;
+}
+
+std::vector<FitCell> fit_matrix(int64_t limit) {
+  struct Model {
+    std::string name;
+    int64_t image_size;
+    int64_t most_images;  // that a quarter of an hour has time for
+  };
+  const std::vector<Model> models = {{"yolov5n", 320, 8}, {"yolov5s", 320, 8},
+                                     {"yolov5n", 640, 8}, {"yolov5m", 320, 8},
+                                     {"yolov5s", 640, 8}, {"yolov5n", 1280, 8},
+                                     {"yolov5l", 320, 8}};
+  std::vector<FitCell> cells;
+  size_t turn = 0;
+  const auto add = [&](const Model& model, int64_t micro_batch, size_t policy,
+                       size_t layout) {
+    FitCell cell = {model.name,       model.image_size,
+                    micro_batch,      kPolicyNames[policy],
+                    kLayouts[layout], turn++ % 4 == 3 ? 300 : 0};
+    if (predicted_bytes_of_all_ranks(cell) <= limit) cells.push_back(cell);
+  };
+  for (const Model& model : models)
+    for (const int64_t micro_batch : {1, 2, 4, 8})
+      for (size_t policy = 0; policy < kPolicyNames.size(); ++policy)
+        add(model, micro_batch, policy,
+            (policy + static_cast<size_t>(micro_batch) +
+             static_cast<size_t>(model.image_size / 320) + turn / 20) %
+                kLayouts.size());
+  return cells;
+}
+
+}  // namespace headroom

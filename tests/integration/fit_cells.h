@@ -1,0 +1,50 @@
+// Cells of the fit matrix: which model, size, micro-batch, activation policy
+// and layout, and what was predicted and measured there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+struct FitCell {
+  std::string model = "yolov5n";
+  int64_t image_size = 320;
+  int64_t micro_batch = 1;
+  std::string policy = "keep";  // or "mixed": another one for every row
+  std::string layout = "one";   // "data", "zero3", "pipeline", "spatial"
+  int64_t more_boxes = 0;       // per image
+
+  std::string name() const;
+  RunConfig config() const;
+  int world_size() const { return layout == "one" ? 1 : 2; }
+};
+
+// The plan that train would use; "mixed" rows changed.
+Plan plan_of(const FitCell& cell);
+
+// Of the whole run, before anything is allocated: the sum over its ranks.
+int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
+
+// Bytes of one rank in one step.
+struct FitMeasurement {
+  int rank = 0;
+  int step = 0;  // from 1
+  int64_t predicted = 0;
+  int64_t measured = 0;
+  double ratio() const {
+    return static_cast<double>(predicted) / static_cast<double>(measured);
+  }
+};
+std::vector<FitMeasurement> measure(const FitCell& cell, int steps);
+
+// Every model, size and micro-batch under every policy, with the layouts taken
+// in turn; then small models under all layouts. Those that need more than
+// `limit` are left out. The cheapest come first.
+std::vector<FitCell> fit_matrix(int64_t limit);
+
+}  // namespace headroom

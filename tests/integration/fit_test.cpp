@@ -1,0 +1,158 @@
+// It fits as predicted: the bytes that each rank needs in a step, predicted
+// from the step's shapes without a tensor, against the counting allocator's.
+//
+//   in every cell   measured <= predicted <= 1.05 measured
+//   in the median   predicted <= 1.02 measured
+//
+// The table is printed. Ranks are threads with accounts of their own. The whole
+// matrix is Matrix (label slow, a test per model and size:
+// --gtest_filter=*Matrix*yolov5n_320*); what it counts is believed because the
+// process grows by as much (Resident).
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "parallel/base/units.h"
+#include "tests/integration/fit_cells.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kMostBytes = 12 * kGiB;
+constexpr double kMostOver = 1.05;
+constexpr double kMostOverInMedian = 1.02;
+
+class Table {
+ public:
+  // Of a cell the worst measurement of each rank is shown.
+  void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
+    std::map<int, FitMeasurement> highest, lowest;
+    for (const FitMeasurement& one : all) {
+      EXPECT_GE(one.predicted, one.measured)
+          << cell.name() << ", rank " << one.rank << ", step " << one.step;
+      EXPECT_LE(one.ratio(), kMostOver)
+          << cell.name() << ", rank " << one.rank << ", step " << one.step;
+      ratios_.push_back(one.ratio());
+      const auto high = highest.try_emplace(one.rank, one).first;
+      if (one.ratio() > high->second.ratio()) high->second = one;
+      const auto low = lowest.try_emplace(one.rank, one).first;
+      if (one.ratio() < low->second.ratio()) low->second = one;
+    }
+    for (const auto& [rank, one] : highest) {
+      std::printf("| %-42s | %d | %10s | %10s | %.4f to %.4f |\n",
+                  cell.name().c_str(), rank,
+                  format_bytes(one.predicted).c_str(),
+                  format_bytes(one.measured).c_str(), lowest.at(rank).ratio(),
+                  one.ratio());
+    }
+    std::fflush(stdout);
+    ++num_cells_;
+  }
+  ~Table() {
+    if (ratios_.empty()) return;
+    const auto middle =
+        ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
+    std::ranges::nth_element(ratios_, middle);
+    EXPECT_LE(*middle, kMostOverInMedian);
+    std::printf(
+        "%d cells, predicted / measured: median %.4f, from %.4f to "
+        "%.4f\n",
+        num_cells_, *middle, *std::ranges::min_element(ratios_),
+        *std::ranges::max_element(ratios_));
+  }
+
+ private:
+  int num_cells_ = 0;
+  std::vector<double> ratios_;
+};
+
+TEST(Fit, SmallCells) {
+  Table table;
+  const std::vector<FitCell> cells = {
+      {"yolov5n", 320, 1, "keep", "one", 0},
+      {"yolov5n", 320, 2, "lean", "one", 300},
+      {"yolov5n", 320, 1, "recompute", "one", 0},
+      {"yolov5n", 320, 1, "offload", "one", 0},
+      {"yolov5n", 320, 2, "mixed", "one", 0},
+      {"yolov5n", 320, 1, "keep", "data", 0},
+      {"yolov5n", 320, 1, "recompute", "zero3", 0},
+      {"yolov5n", 320, 1, "mixed", "zero3", 0},
+      {"yolov5n", 320, 1, "lean", "pipeline", 300},
+      {"yolov5n", 320, 1, "offload", "pipeline", 0},
+      {"yolov5n", 320, 1, "mixed", "spatial", 300},
+      {"yolov5n", 320, 2, "recompute", "spatial", 0}};
+  for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
+}
+
+std::string group_of(const FitCell& cell) {
+  return cell.model + "_" + std::to_string(cell.image_size);
+}
+
+class Matrix : public testing::TestWithParam<std::string> {};
+
+TEST_P(Matrix, Fits) {
+  Table table;
+  for (const FitCell& cell : fit_matrix(kMostBytes))
+    if (group_of(cell) == GetParam()) table.add(cell, measure(cell, 2));
+}
+INSTANTIATE_TEST_SUITE_P(Cells, Matrix,
+                         testing::Values("yolov5n_320", "yolov5n_640",
+                                         "yolov5s_320", "yolov5n_1280",
+                                         "yolov5m_320", "yolov5s_640",
+                                         "yolov5l_320"),
+                         [](const auto& group) { return group.param; });
+
+TEST(MatrixOfFits, HasAHundredAndTwentyCells) {
+  EXPECT_GE(fit_matrix(kMostBytes).size(), 120U);
+}
+
+// Bytes that the process holds, from /proc: now, and at most since the last
+// reset.
+int64_t resident_bytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != field + ":") continue;
+    int64_t kib = 0;
+    status >> kib;
+    return kib << 10;
+  }
+  return 0;
+}
+
+// Of cells above 1 GiB: the memory that was free before the cell has been given
+// back, so that the growth is the cell's.
+TEST(MatrixResident, GrowsByWhatIsCounted) {
+  const std::vector<FitCell> cells = {{"yolov5s", 640, 4, "keep", "one", 0},
+                                      {"yolov5m", 320, 8, "keep", "one", 0},
+                                      {"yolov5l", 320, 4, "lean", "one", 0},
+                                      {"yolov5n", 1280, 4, "keep", "one", 0},
+                                      {"yolov5l", 320, 8, "keep", "one", 0}};
+  measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // libraries are loaded
+  for (const FitCell& cell : cells) {
+    malloc_trim(0);
+    std::ofstream("/proc/self/clear_refs") << "5";  // forget the largest so far
+    const int64_t before = resident_bytes("VmRSS");
+    int64_t counted = 0;
+    for (const FitMeasurement& one : measure(cell, 2))
+      counted = std::max(counted, one.measured);
+    const int64_t grown = resident_bytes("VmHWM") - before;
+    std::printf("| %-42s | counted %10s | resident %10s | %.3f |\n",
+                cell.name().c_str(), format_bytes(counted).c_str(),
+                format_bytes(grown).c_str(),
+                static_cast<double>(grown) / static_cast<double>(counted));
+    std::fflush(stdout);
+    ASSERT_GT(counted, kGiB);
+    EXPECT_GE(grown, counted * 8 / 10);
+    EXPECT_LE(grown, counted * 12 / 10);
+  }
+}
+
+}  // namespace
+}  // namespace headroom
