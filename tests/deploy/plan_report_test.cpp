@@ -56,10 +56,10 @@ stage 1  .  F0 B0 F1 B1 .
 
 Other layouts of 4 processes
   data=4,pipeline=1,spatial=1  possible
-  data=2,pipeline=1,spatial=2  possible
-  data=1,pipeline=1,spatial=4  possible
-  data=1,pipeline=2,spatial=2  possible
   data=1,pipeline=4,spatial=1  possible
+  data=2,pipeline=1,spatial=2  possible
+  data=1,pipeline=2,spatial=2  possible
+  data=1,pipeline=1,spatial=4  possible
 )");
 }
 
