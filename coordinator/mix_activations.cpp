@@ -11,6 +11,7 @@
 #include "coordinator/stage_cut.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/activation_mixture.h"
+#include "parallel/plan/memory/row_costs.h"
 
 namespace headroom {
 namespace {
@@ -29,21 +30,20 @@ double time_of(const RowTime& time, ActivationPolicy policy) {
   HEADROOM_CHECK(false, "an unknown policy");
 }
 
-// While it is at work a row has its maps, and its output's gradient; of a row
-// that is recomputed these are a lean row's.
-MixtureRow mixture_row(const RowKeeps& keeps, const RowCost& row) {
+// Other micro-batches in flight have what they keep beside the one at work.
+MixtureRow mixture_row(const memory::RowCosts& bytes, int64_t num_in_flight,
+                       const RowCost& row) {
   const RowTime time = row_time(row);
   MixtureRow result;
   for (const ActivationPolicy policy :
        {ActivationPolicy::kKeep, ActivationPolicy::kLean,
         ActivationPolicy::kRecompute}) {
+    const memory::RowCost& cost = bytes[static_cast<size_t>(policy)];
     MixtureRow::Choice choice;
     choice.policy = policy;
     choice.seconds = time_of(time, policy);
-    choice.kept_bytes = keeps.bytes(policy);
-    choice.busy_bytes =
-        (policy == ActivationPolicy::kKeep ? keeps.keep : keeps.lean) +
-        2 * keeps.map;
+    choice.kept_bytes = num_in_flight * cost.kept_bytes;
+    choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
     result.choices.push_back(choice);
   }
   return result;
@@ -55,36 +55,39 @@ double mix_activations(const RunConfig& config,
                        const std::vector<RowCost>& rows, Plan& plan) {
   HEADROOM_CHECK(plan.activation_policies.size() == rows.size(),
                  "a plan that does not say what rows keep");
-  const std::vector<RowKeeps> keeps = rows_keep(config, plan, rows);
-  MemoryRequest memory = memory_request(config, plan, rows);
+  MemoryRequest whole = memory_request(config, plan, rows);
   const std::vector<StageShare> stages = stage_shares(config, plan, rows);
   double time = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto begin = static_cast<size_t>(stages[stage].begin);
     const auto end = static_cast<size_t>(stages[stage].end);
     const auto set = [&](const ActivationPolicies& policies) {
-      std::ranges::copy(policies, memory.plan.activation_policies.begin() +
+      std::ranges::copy(policies, whole.plan.activation_policies.begin() +
                                       static_cast<std::ptrdiff_t>(begin));
     };
+    MeshCoordinates rank;
+    rank.pipeline_stage = static_cast<int>(stage);
+    const RankMicroBatch part = rank_micro_batch(whole, rank);
+    const std::vector<memory::RowCosts> bytes =
+        memory::row_costs(part.stage, part.extents, part.loss);
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
     for (size_t row = begin; row < end; ++row) {
-      request.rows.push_back(mixture_row(keeps[row], rows[row]));
+      request.rows.push_back(
+          mixture_row(bytes[row - begin], part.num_in_flight, rows[row]));
     }
     request.peak_bytes = [&](const ActivationPolicies& policies) {
       set(policies);
-      MeshCoordinates rank;
-      rank.pipeline_stage = static_cast<int>(stage);
-      return estimate_rank_memory(memory, rank).total();
+      return estimate_rank_memory(whole, rank).total();
     };
     const auto mixture = choose_mixture(request);
     HEADROOM_CHECK(mixture.has_value(), "a plan that does not fit");
     set(mixture->policies);
     time += mixture->seconds;
   }
-  plan.activation_policies = std::move(memory.plan.activation_policies);
-  memory.plan.activation_policies = plan.activation_policies;
-  plan.predicted_peak_bytes = predicted_peak_bytes(memory);
+  plan.activation_policies = std::move(whole.plan.activation_policies);
+  whole.plan.activation_policies = plan.activation_policies;
+  plan.predicted_peak_bytes = predicted_peak_bytes(whole);
   return time;
 }
 

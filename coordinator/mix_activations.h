@@ -2,9 +2,9 @@
 // on memory, the fastest mixture of policies that fits as well.
 //
 // Each pipeline stage for itself (parallel/plan/activation_mixture.h), from
-// what rows keep (stage_cut.h), how long they take (configs/row_time.h) and the
-// whole memory model (plan_memory.h). Rows are kept, lean or recomputed;
-// offloading is for whoever asks for it.
+// what rows take (parallel/plan/memory/row_costs.h), how long they take
+// (configs/row_time.h) and the whole memory model (plan_memory.h). Rows are
+// kept, lean or recomputed; offloading is for whoever asks for it.
 //
 // Threads: a pure function.
 #pragma once

@@ -140,47 +140,6 @@ PartitionDecision cut_stages(const RunConfig& config, const Plan& plan,
   return partition_stages(request);
 }
 
-int64_t RowKeeps::bytes(ActivationPolicy policy) const {
-  switch (policy) {
-    case ActivationPolicy::kKeep:
-      return keep;
-    case ActivationPolicy::kLean:
-      return lean;
-    case ActivationPolicy::kRecompute:
-      return recompute;
-    case ActivationPolicy::kOffload:
-      return 0;
-  }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
-}
-
-std::vector<RowKeeps> rows_keep(const RunConfig& config, const Plan& plan,
-                                const std::vector<RowCost>& rows) {
-  const auto request_under = [&](ActivationPolicy policy) {
-    Plan uniform = plan;
-    uniform.activation_policies.assign(rows.size(), policy);
-    return request_of(config, uniform, rows);
-  };
-  const PartitionRequest keep = request_under(ActivationPolicy::kKeep);
-  const PartitionRequest lean = request_under(ActivationPolicy::kLean);
-  const PartitionRequest again = request_under(ActivationPolicy::kRecompute);
-  std::vector<RowKeeps> result;
-  size_t stage = 0;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    while (stage + 1 < plan.stage_begins.size() &&
-           static_cast<int64_t>(row) >= plan.stage_begins[stage + 1]) {
-      ++stage;
-    }
-    const int64_t in_flight = keep.in_flight[stage];
-    result.push_back({in_flight * keep.rows[row].activation_bytes,
-                      in_flight * lean.rows[row].activation_bytes,
-                      in_flight * again.rows[row].activation_bytes,
-                      keep.rows[row].map_bytes});
-  }
-  return result;
-}
-
 std::vector<StageShare> stage_shares(const RunConfig& config, const Plan& plan,
                                      const std::vector<RowCost>& rows) {
   const PartitionRequest request = request_of(config, plan, rows);

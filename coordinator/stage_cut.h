@@ -34,21 +34,6 @@ int64_t num_micro_batches(const RunConfig& config, const Plan& plan);
 // the model's largest stride, at least two.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 
-// What a row keeps until its backward of the micro-batches in flight, on one
-// rank, in bytes; offloaded rows keep nothing.
-struct RowKeeps {
-  int64_t keep = 0;
-  int64_t lean = 0;
-  int64_t recompute = 0;
-  int64_t map = 0;  // its output, of one micro-batch
-
-  int64_t bytes(ActivationPolicy policy) const;
-};
-
-// REQUIRES: as num_micro_batches(), stages too.
-std::vector<RowKeeps> rows_keep(const RunConfig& config, const Plan& plan,
-                                const std::vector<RowCost>& rows);
-
 // REQUIRES: as num_micro_batches(); the activation policy and ZeRO stage too.
 PartitionDecision cut_stages(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows);
