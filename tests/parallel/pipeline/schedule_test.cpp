@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/memory/step.h"
 
 namespace headroom {
 namespace {
@@ -107,6 +108,21 @@ TEST(Schedule, ImpossibleArguments) {
   EXPECT_THROW(schedule(PipelineSchedule::k1F1B, 2, 1, 2), CheckFailure);
   EXPECT_THROW(schedule(PipelineSchedule::k1F1B, 2, 0, 0), CheckFailure);
   EXPECT_THROW(schedule(PipelineSchedule::kGPipe, 2, 1, -1), CheckFailure);
+}
+
+// The memory model has its own, since plans use no mechanisms.
+TEST(Schedule, IsTheOneOfTheMemoryModel) {
+  for (int stages = 1; stages <= 6; ++stages)
+    for (int64_t count = 1; count <= 9; ++count)
+      for (int stage = 0; stage < stages; ++stage) {
+        std::vector<memory::StepInstruction> expected;
+        for (const Instruction& one :
+             schedule(PipelineSchedule::k1F1B, stages, count, stage)) {
+          expected.push_back({one.kind == Kind::kForward, one.micro_batch});
+        }
+        EXPECT_EQ(memory::stage_instructions(stage, stages, count), expected)
+            << "stage " << stage << " of " << stages << ", " << count;
+      }
 }
 
 }  // namespace

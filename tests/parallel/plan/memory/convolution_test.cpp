@@ -1,0 +1,56 @@
+#include "parallel/plan/memory/convolution.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/plan/memory/pass.h"
+
+namespace headroom::memory {
+namespace {
+
+// Two images of 32 x 32 pixels on one rank, float32.
+class Convolutions : public testing::Test {
+ protected:
+  static Extents two_images() {
+    Extents extents;
+    extents.samples = 2;
+    extents.image_height = extents.image_width = 32;
+    return extents;
+  }
+  // 16 to 32 channels; the plain weight has 9 * 16 * 32 * 4 = 18,432 bytes, and
+  // so has the one in blocks of 16 channels.
+  static constexpr ConvolutionShape kThree = {16, 32, 3, 1, 1, true};
+  static constexpr int64_t kWeight = 18'432;
+  static constexpr int64_t kPrimitive = 8'344;
+
+  Extents extents_ = two_images();
+};
+
+TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
+  EXPECT_EQ(kThree.weight_bytes(extents_), kWeight);
+  EXPECT_EQ(forward_scratch(kThree, extents_), kWeight + kPrimitive);
+  EXPECT_EQ(input_gradient_scratch(kThree, extents_), kWeight + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), 3 * kWeight);
+}
+
+// The output has 16 x 16 cells, padded to 18 x 18, of one sample.
+TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
+  const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
+  EXPECT_EQ(input_gradient_scratch(strided, extents_),
+            kWeight + kPrimitive + 32 * 18 * 18 * 4 + 32 * 1024);
+}
+
+TEST_F(Convolutions, DoublesAreUnfoldedIntoColumns) {
+  extents_.element_bytes = 8;
+  const int64_t columns = 2 * 32 * 32 * 9 * 16 * 8;
+  EXPECT_EQ(forward_scratch(kThree, extents_), columns);
+  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), columns + 2 * kWeight);
+}
+
+TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
+  const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
+  EXPECT_EQ(forward_scratch(one, extents_), 0);
+  EXPECT_EQ(weight_gradient_bytes(one, extents_), 16 * 32 * 4);
+}
+
+}  // namespace
+}  // namespace headroom::memory
