@@ -119,6 +119,10 @@ std::vector<Instance> parse_instances(const std::string& text,
     Instance instance = family;
     instance.name = as_text(require(item, "name"), "name");
     instance.gpus = positive(item, "gpus");
+    if (instance.gpus == 1) {
+      instance.link.clear();
+      instance.link_gigabytes_per_second = 0;
+    }
     instance.network_gigabits_per_second =
         optional_positive(item, "network_gigabits_per_second");
     instances.push_back(instance);

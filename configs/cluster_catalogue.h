@@ -23,9 +23,11 @@ struct Instance {
   int64_t gpu_memory_bytes = 0;  // of one, as the driver shows it
   // Of the GPU's instruction set, "8.0" as 80.
   int compute_capability = 0;
-  std::string link;                         // between the machine's GPUs
+  // Between the machine's GPUs; "" where there is one.
+  std::string link;
   int64_t link_gigabytes_per_second = 0;    // of one GPU; 0: not published
-  int64_t network_gigabits_per_second = 0;  // of the machine; 0: not published
+  int64_t network_gigabits_per_second = 0;  // of the machine, of small ones for
+                                            // a while only; 0: not published
 };
 
 // `text` is the content of `file`.

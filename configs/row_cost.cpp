@@ -221,4 +221,9 @@ int64_t largest_stride(const std::vector<RowCost>& rows) {
   return largest;
 }
 
+int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
+  const int64_t blocks = (size + largest_stride - 1) / largest_stride;
+  return std::max<int64_t>(blocks, 2) * largest_stride;
+}
+
 }  // namespace headroom

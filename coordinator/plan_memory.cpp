@@ -2,67 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <tuple>
 
-#include "coordinator/stage_cut.h"
-#include "parallel/base/check.h"
 #include "parallel/plan/batch_split.h"
 
 namespace headroom {
-namespace {
-
-constexpr int64_t kAnchorsPerLevel = 3;
-constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
-constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
-
-}  // namespace
-
-std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows) {
-  using Kind = memory::ModelRow::Kind;
-  static const std::map<std::string, Kind> kinds = {
-      {"Conv", Kind::kConv},     {"C3", Kind::kC3},
-      {"SPPF", Kind::kSppf},     {"nn.Upsample", Kind::kUpsample},
-      {"Concat", Kind::kConcat}, {"Detect", Kind::kDetect},
-  };
-  std::vector<memory::ModelRow> result;
-  for (const RowCost& row : rows) {
-    memory::ModelRow part;
-    part.kind = kinds.at(row.module);
-    part.inputs = row.inputs;
-    part.channels = row.channels;
-    part.stride = row.stride;
-    part.kernel = row.kernel;
-    part.repeats = row.repeats;
-    part.shortcut = row.shortcut;
-    part.parameters = row.parameters;
-    part.parameter_tensors = row.parameter_tensors;
-    part.norm_channels = row.norm_channels;
-    result.push_back(part);
-  }
-  return result;
-}
-
-MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
-                             const std::vector<RowCost>& rows) {
-  const int64_t stride = largest_stride(rows);
-  MemoryRequest request;
-  request.rows = memory_rows(rows);
-  request.plan = plan;
-  request.global_batch_size = config.global_batch_size;
-  request.image_height = rounded_image_size(config.image_height, stride);
-  request.image_width = rounded_image_size(config.image_width, stride);
-  request.element_bytes = config.precision == Precision::kFp64 ? 8 : 4;
-  request.num_moments = config.optimizer == "SGD" ? 1 : 2;
-  const RowCost& detect = rows.back();
-  request.num_classes =
-      detect.channels /
-          (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
-      kBoxFields;
-  request.boxes_per_image =
-      config.synthetic_input ? kSyntheticBoxesPerImage : kAssumedBoxesPerImage;
-  return request;
-}
 
 std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
   // Ranks with equal shares need equally much.

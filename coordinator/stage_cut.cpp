@@ -125,11 +125,6 @@ int64_t num_micro_batches(const RunConfig& config, const Plan& plan) {
           .micro_batches.size());
 }
 
-int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
-  const int64_t blocks = (size + largest_stride - 1) / largest_stride;
-  return std::max<int64_t>(blocks, 2) * largest_stride;
-}
-
 PartitionDecision cut_stages(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows) {
   PartitionRequest request = request_of(config, plan, rows);

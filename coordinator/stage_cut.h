@@ -30,10 +30,6 @@ BatchCut batch_cut(const RunConfig& config, const Plan& plan);
 // A full batch's, of a rank. REQUIRES: layout, micro-batch and groups are set.
 int64_t num_micro_batches(const RunConfig& config, const Plan& plan);
 
-// Height or width of the network's input: `size` rounded up to whole blocks of
-// the model's largest stride, at least two.
-int64_t rounded_image_size(int64_t size, int64_t largest_stride);
-
 // REQUIRES: as num_micro_batches(); the activation policy and ZeRO stage too.
 PartitionDecision cut_stages(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows);

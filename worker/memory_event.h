@@ -12,7 +12,8 @@
 namespace headroom {
 
 struct StepEvent {
-  std::string kind;              // "out_of_memory", "activations" or "fault"
+  std::string kind;              // "out_of_memory", "activations", "fault" or
+                                 // "memory_prediction"
   std::string reason;            // in words
   std::string detail_json = "";  // further fields, an object; "" for none
 };

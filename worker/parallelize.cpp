@@ -115,6 +115,7 @@ ActivationRungs activation_rungs(const Plan& plan, int64_t num_rows,
   rungs.runners.push_back(all_keep ? nullptr
                                    : std::make_unique<WithinRoom>(options));
   rungs.names.push_back("the plan's policies");
+  rungs.policies.push_back(options.policies);
   for (const LeanerPolicy& leaner : leaner_policies()) {
     bool changes = false;
     for (ActivationPolicy& policy : options.policies) {
@@ -128,6 +129,7 @@ ActivationRungs activation_rungs(const Plan& plan, int64_t num_rows,
     }
     rungs.runners.push_back(std::make_unique<WithinRoom>(options));
     rungs.names.push_back(leaner.name);
+    rungs.policies.push_back(options.policies);
   }
   return rungs;
 }

@@ -35,6 +35,8 @@ StageRoutes routes_of_stage(const LayerGraph& model, const Plan& plan,
 struct ActivationRungs {
   std::vector<std::unique_ptr<RowRunner>> runners;  // null: rows are called
   std::vector<std::string> names;                   // of the same
+  // Of the same: of each row of the model.
+  std::vector<std::vector<ActivationPolicy>> policies;
   std::vector<std::string> skipped;  // that change nothing, with the reason
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "configs/data_config.h"
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/data/synthetic.h"
 #include "worker/loss/target_assignment.h"
@@ -87,6 +88,7 @@ LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
   options.image_width = round_up_to_stride(config.image_width, options.stride);
   options.hyp = config.hyp;
   options.num_threads = config.loader_threads;
+  options.begin_thread = &CountingAllocator::count_as_host_memory;
   options.host_memory_limit_bytes = config.host_memory_limit;
   options.assign = [levels = model.levels(), threshold = config.hyp.anchor_t,
                     type = scalar_type_of(config.precision)](

@@ -46,12 +46,12 @@ void StepLog::write(const StepRecord& record) {
   const StepResult& result = record.result;
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
-    const bool is_predicted = rank < record.predicted_peak_bytes.size();
+    const bool is_predicted = result.predicted_peak_bytes[rank] > 0;
     memory.push_back(
         {{"rank", rank},
          {"predicted_peak_bytes",
           is_predicted
-              ? nlohmann::ordered_json(record.predicted_peak_bytes[rank])
+              ? nlohmann::ordered_json(result.predicted_peak_bytes[rank])
               : nlohmann::ordered_json()},
          {"measured_peak_bytes", result.measured_peak_bytes[rank]}});
   }

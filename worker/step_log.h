@@ -23,8 +23,6 @@ struct StepRecord {
   double seconds = 0;
   double images_per_second = 0;  // over all ranks
   std::vector<int64_t> samples;  // of the global batch, in its order
-  // The plan's, per rank; empty: not known.
-  std::vector<int64_t> predicted_peak_bytes;
   StepResult result;
 };
 

@@ -55,9 +55,12 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
                state.scalar_type(), /*runner=*/nullptr),
       executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
                 at::TensorOptions(state.scalar_type())),
-      reports_(at::zeros({kPeaks + 2 * mesh.world.size()}, at::kDouble)),
+      reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
       matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
                          at::kLong)) {
+  if (options_.memory) {
+    prediction_.emplace(*options_.memory, mesh, state.model());
+  }
   run_rows_by_policy();
 }
 
@@ -112,6 +115,13 @@ void Trainer::attempt_step(const Batch& batch, bool stop_requested,
   };
   result.measured_peak_bytes = bytes_from(kPeaks);
   result.live_bytes = bytes_from(kPeaks + mesh_.world.size());
+  result.predicted_peak_bytes = bytes_from(kPeaks + 2 * mesh_.world.size());
+}
+
+int64_t Trainer::predict_memory(const Batch& batch) {
+  if (!prediction_ || ladder_.num_cuts > 0) return 0;
+  return prediction_->predict(
+      batch, policies_.policies[static_cast<size_t>(ladder_.policy)]);
 }
 
 Verdict Trainer::vote(Outcome outcome, bool stop_requested,
@@ -169,6 +179,7 @@ GlobalCounts Trainer::count_matches(const Batch& batch) {
 Outcome Trainer::forward_and_backward(const Batch& batch,
                                       const GlobalCounts& counts,
                                       StepResult& result) {
+  const int64_t predicted = predict_memory(batch);
   CountingAllocator::instance().reset_peak();
   state_.gradients().begin_step();
   state_.batch_norm_sums().zero_();
@@ -187,8 +198,16 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   }
   double* reports = reports_.data_ptr<double>();
   const int rank = mesh_.world.rank();
-  reports[kPeaks + rank] =
-      static_cast<double>(CountingAllocator::instance().peak_bytes());
+  const int64_t measured = CountingAllocator::instance().peak_bytes();
+  reports[kPeaks + rank] = static_cast<double>(measured);
+  reports[kPeaks + 2 * mesh_.world.size() + rank] =
+      static_cast<double>(predicted);
+  if (predicted > 0) {
+    if (auto event = prediction_->compare(
+            measured, CountingAllocator::instance().peak_by_category())) {
+      result.events.push_back(std::move(*event));
+    }
+  }
   if (!failure.empty()) {
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
     return make_room(step.phase(), failure, result);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@
 #include "worker/parallelize.h"
 #include "worker/pass_lists.h"
 #include "worker/rank_context.h"
+#include "worker/step_prediction.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -47,12 +49,14 @@ struct StepResult {
   double gradient_norm = 0;
   StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
+  // Of the same; 0: not known, as where micro-batches had to be cut.
+  std::vector<int64_t> predicted_peak_bytes;
   // Per rank, when all that the attempt needed has been let go of: the state
   // and what else lives between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
   // What happened on this rank: attempts that did not fit, a rung taken back,
-  // injected faults; each in words.
+  // injected faults, more memory than predicted; each in words.
   std::vector<StepEvent> events;
 };
 
@@ -68,6 +72,8 @@ class Trainer {
     int64_t host_memory_limit = 0;  // of offloaded bytes; 0: none
     // Of micro-batches that are smaller than the plan's; none: they stay.
     AssignTargets assign = {};
+    // The run's; none: nothing is predicted.
+    std::optional<MemoryRequest> memory = {};
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);
@@ -90,6 +96,8 @@ class Trainer {
   // This rank ran out of memory: what its next attempt does differently.
   Outcome make_room(const std::string& phase, const std::string& failure,
                     StepResult& result);
+  // Of this attempt; 0: not known.
+  int64_t predict_memory(const Batch& batch);
   Verdict vote(Outcome outcome, bool stop_requested, StepResult& result);
   void commit(const Batch& batch, StepResult& result);
   // What the ladder says after the vote, or after the commit.
@@ -112,8 +120,10 @@ class Trainer {
   FaultInjection faults_;
   RankContext context_;
   PipelineExecutor executor_;
+  std::optional<StepPrediction> prediction_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared
-  // norm of the gradient, then each rank's peak bytes and live bytes.
+  // norm of the gradient, then each rank's peak bytes, live bytes and predicted
+  // peak bytes.
   at::Tensor reports_;
   at::Tensor matches_;  // by level
 };

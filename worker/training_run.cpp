@@ -7,15 +7,18 @@
 #include <utility>
 
 #include "configs/fault.h"
+#include "configs/memory/memory_request.h"
 #include "configs/run_config.h"
 #include "configs/shell_word.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/checkpoint.h"
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
+#include "worker/label_bound.h"
 #include "worker/memory_tracer.h"
 #include "worker/model/weights.h"
 #include "worker/parallelize.h"
@@ -49,6 +52,11 @@ struct TrainingRun::Implementation {
   void resume();
   std::unique_ptr<BatchSource> make_source() const;
   PassLists pass_lists() const;
+  std::vector<RowCost> rows_of_model() const {
+    ModelTable table = inputs.table;
+    table.num_classes = static_cast<int>(inputs.num_classes());
+    return row_costs(table);
+  }
 
   // --- the run; an end where it ends here ---
   RunOutcome run(Communicator& communicator);
@@ -70,6 +78,28 @@ struct TrainingRun::Implementation {
       client.report_event(
           {"data", committed(), assignment.rank, fault, "", true});
     }
+  }
+  // What a step can need when its images are as crowded as any.
+  void report_label_bound() {
+    if (!inputs.training) return;
+    MemoryRequest request =
+        memory_request(config, assignment.plan, rows_of_model());
+    const int64_t most = inputs.training->max_labels_per_image();
+    request.boxes_per_image = most_boxes_of_a_sample(config, most);
+    const int64_t bytes = estimate_rank_memory(request, mesh->here).total();
+    const bool may_exceed =
+        config.memory_limit > 0 && bytes > config.memory_limit;
+    if (assignment.rank != 0 && !may_exceed) return;
+    client.report_event(
+        {"label_bound", committed(), assignment.rank,
+         "an image has up to " + std::to_string(most) +
+             " boxes, a sample up to " +
+             std::to_string(request.boxes_per_image) +
+             ": a step may need up to " + format_bytes(bytes) +
+             (may_exceed ? ", more than --memory-limit; what does not fit is "
+                           "tried again, leaner"
+                         : ""),
+         "", may_exceed});
   }
   void end_trace() {
     if (assignment.rank == 0) {
@@ -196,6 +226,7 @@ void TrainingRun::Implementation::resume() {
     tracer = std::make_unique<MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank);
   }
+  report_label_bound();
   if (assignment.rank != 0) return;
   if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
@@ -236,7 +267,8 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   Trainer trainer(
       {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists(),
        parse_faults(config.inject), config.host_memory_limit,
-       loader_options(config, state->model()).assign},
+       loader_options(config, state->model()).assign,
+       memory_request(config, assignment.plan, rows_of_model())},
       *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
@@ -260,8 +292,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const StepResult result = trainer.train_step(batch, client.stop_requested());
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const StepEvent& event : result.events) {
-    client.report_event({event.kind, batch.step, assignment.rank, event.reason,
-                         event.detail_json, event.kind == "out_of_memory"});
+    client.report_event(
+        {event.kind, batch.step, assignment.rank, event.reason,
+         event.detail_json,
+         event.kind == "out_of_memory" || event.kind == "memory_prediction"});
   }
   if (!result.committed) return refuse_step(result, batch);
   note_step(
@@ -301,7 +335,6 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
             seconds,
             static_cast<double>(batch.global_size) / seconds,
             batch.global_samples,
-            assignment.plan.predicted_peak_bytes,
             result};
   recorder->record_step(newest);
   stop_agreed = result.verdict.stop_requested;
@@ -314,10 +347,7 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
   progress.cls = meter.cls;
   progress.images_per_second = newest.images_per_second;
   progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
-  if (!newest.predicted_peak_bytes.empty()) {
-    progress.predicted_peak_bytes =
-        newest.predicted_peak_bytes[static_cast<size_t>(assignment.rank)];
-  }
+  progress.predicted_peak_bytes = result.predicted_peak_bytes[assignment.rank];
   show_phase("train");
   say_once(batch.faults);
   if (assignment.rank == 0) client.commit(committed(), result.loss, progress);

@@ -99,7 +99,8 @@ std::string machines_text(const PlanMachines& machines) {
   if (const auto& instance = machines.instance) {
     text += number(machines.nodes) + " x " + instance->provider + " " +
             instance->name + ": " + number(machines.num_gpus()) + " x " +
-            instance->gpu + ", " + instance->link;
+            instance->gpu;
+    if (!instance->link.empty()) text += ", " + instance->link;
     if (instance->link_gigabytes_per_second > 0) {
       text += " " + number(instance->link_gigabytes_per_second) + " GB/s";
     }

@@ -40,7 +40,7 @@ class GlooWork final : public Work {
         operation_(operation),
         work_(std::move(work)) {}
 
-  void wait() override { connection_->wait(operation_, *work_); }
+  void wait() override { connection_->complete(operation_, work_); }
 
  private:
   std::shared_ptr<Connection> connection_;

@@ -119,6 +119,13 @@ class Connection {
     under_way_.push_back(work);
   }
 
+  // Of what is tracked: its tensor is let go of at once.
+  void complete(const char* operation,
+                const c10::intrusive_ptr<c10d::Work>& work) {
+    wait(operation, *work);
+    std::erase(under_way_, work);
+  }
+
  private:
   // A failure of whatever kind ends the group.
   template <typename Call>

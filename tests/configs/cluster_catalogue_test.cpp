@@ -24,6 +24,16 @@ TEST(ClusterCatalogue, KnowsRealInstances) {
   EXPECT_GE(instance_catalogue().size(), 40u);
 }
 
+TEST(ClusterCatalogue, AGpuAloneHasNoLink) {
+  for (const Instance& instance : instance_catalogue()) {
+    EXPECT_EQ(instance.link.empty(), instance.gpus == 1) << instance.name;
+    if (instance.gpus == 1) {
+      EXPECT_EQ(instance.link_gigabytes_per_second, 0) << instance.name;
+    }
+  }
+  EXPECT_EQ(find_instance("p3.8xlarge").link, "NVLink");
+}
+
 TEST(ClusterCatalogue, AWrongNameGetsTheNearestRealOnes) {
   EXPECT_THAT([] { find_instance("p2.2xlarge"); },
               ThrowsMessage<Error>(

@@ -28,6 +28,7 @@ const std::vector<Rule>& rules() {
       "parallel/base", "parallel/plan", "parallel/collectives"};
   static const std::vector<Rule> all = {
       {"configs", {"parallel/base"}, {}},
+      {"configs/memory", {"configs", "parallel/base", "parallel/plan"}, {}},
       {"parallel", {}, {"torch"}},  // the precompiled header
       {"parallel/base", {}, {}},
       {"parallel/plan", {"parallel/base"}, {}},
@@ -51,16 +52,18 @@ const std::vector<Rule>& rules() {
       {"worker/metrics", kDetectorParts, {"torch"}},
       {"worker/optim", kDetectorParts, {"torch"}},
       {"worker",
-       with(kDetectorParts,
-            {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
-             "parallel/spatial", "parallel/pipeline", "parallel/zero",
-             "parallel/activations", "proto", "worker/chart"}),
+       with(
+           kDetectorParts,
+           {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
+            "parallel/spatial", "parallel/pipeline", "parallel/zero",
+            "parallel/activations", "proto", "worker/chart", "configs/memory"}),
        {"torch", "json", "xxhash", "system", "cli"}},
       {"coordinator",
-       {"configs", "parallel/base", "parallel/plan", "proto"},
+       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto"},
        {"grpc", "json", "xxhash", "system"}},
       {"deploy/launch",
-       {"configs", "parallel/base", "parallel/plan", "proto", "coordinator"},
+       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
+        "coordinator"},
        {"grpc", "json", "system", "cli"}},
       {"deploy/local", {"parallel/base"}, {"images", "system", "cli"}},
   };

@@ -58,7 +58,10 @@ class Loader::Implementation {
     // Loader threads are the parallelism; OpenCV's own would add to them.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
-      threads_.emplace_back([this] { work(); });
+      threads_.emplace_back([this] {
+        if (options_.begin_thread) options_.begin_thread();
+        work();
+      });
     }
   }
 

@@ -1,0 +1,30 @@
+// memory_request: what the memory model (parallel/plan/memory_model.h) is to be
+// asked for a run, from its configuration, its plan and the model's rows. The
+// coordinator asks it for the plan, every worker for each of its steps.
+//
+// Batches that are prefetched count as the loader's host memory, not here.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/memory_model.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// Boxes per image where the labels are not looked at. More of them in an image
+// take about 0.7 KiB per match of 80 classes more.
+inline constexpr int64_t kAssumedBoxesPerImage = 100;
+
+std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows);
+
+// REQUIRES: a plan that the planner accepted for `config`.
+MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
+                             const std::vector<RowCost>& rows);
+
+}  // namespace headroom

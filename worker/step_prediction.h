@@ -1,0 +1,57 @@
+// StepPrediction: the bytes that this rank needs for a step, predicted from
+// the step's own shapes before it runs, and a warning where it needed more.
+//
+// What was measured beyond the prediction is blamed on the item that grew most
+// over its own: the allocator knows what its bytes were for.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "parallel/activations/memory_timeline.h"
+#include "parallel/plan/memory_model.h"
+#include "worker/memory_event.h"
+#include "worker/step_shape.h"
+
+namespace headroom {
+
+// One kind of bytes, both ways.
+struct MemoryItem {
+  std::string name;
+  int64_t predicted = 0;
+  int64_t measured = 0;  // at most, at a moment of its own
+};
+
+// The one that exceeds its prediction by most.
+MemoryItem item_to_blame(const MemoryEstimate& estimate,
+                         const CategoryBytes& peaks);
+
+class StepPrediction {
+ public:
+  // `request`: the run's (configs/memory/memory_request.h).
+  StepPrediction(MemoryRequest request, const Mesh& mesh,
+                 const LayerGraph& model);
+
+  // In bytes. `policies`: one per row, those the step runs under; the
+  // micro-batches are the batch's own.
+  int64_t predict(const Batch& batch, std::vector<ActivationPolicy> policies);
+
+  // After a step: a warning where it needed more than predict() said last, the
+  // first time that an item is to blame.
+  std::optional<StepEvent> compare(int64_t measured,
+                                   const CategoryBytes& peaks);
+
+ private:
+  MemoryRequest request_;
+  const Mesh& mesh_;
+  const LayerGraph& model_;
+  MemoryEstimate estimate_;
+  std::set<std::string> blamed_;
+};
+
+}  // namespace headroom
