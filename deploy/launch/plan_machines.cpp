@@ -91,6 +91,10 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
     line.run_flags.push_back({"--processes", {number(machines.num_gpus())}});
   }
   line.run_flags.push_back({"--memory-limit", {number(machines.budget_bytes)}});
+  // This machine's cores are not theirs.
+  if (!is_given(line, "--threads")) {
+    line.run_flags.push_back({"--threads", {"1"}});
+  }
   return line;
 }
 

@@ -192,12 +192,22 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  // Before the plan: what an operator takes grows with its threads.
+  if (config.threads == 0) {
+    const int workers_here =
+        request.workers_per_agent * (place ? place->local_size : 1);
+    config.threads = std::max(1, cores / workers_here);
+  }
   if (config.global_batch_size == kLargestBatch) {
     request.notes.push_back(
         set_largest_batch(config, request.expected_workers()));
   }
   if (must_fit) {
-    plan_or_throw(config, request.expected_workers(), rows_for_plan(config));
+    const Plan plan = plan_or_throw(config, request.expected_workers(),
+                                    rows_for_plan(config));
+    if (line.command == "train" && config.memory_limit > 0) {
+      request.notes.push_back("plan: " + plan.reason);
+    }
   }
   for (std::string* path :
        {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
@@ -208,11 +218,6 @@ RunRequest make_run_request(const CommandLine& line,
         std::filesystem::absolute(config.memory_trace).lexically_normal();
   }
   config.processes = request.expected_workers();
-  if (config.threads == 0) {
-    const int workers_here =
-        request.workers_per_agent * (place ? place->local_size : 1);
-    config.threads = std::max(1, cores / workers_here);
-  }
   return request;
 }
 

@@ -10,7 +10,9 @@ namespace headroom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::TemporaryFolder;
 
@@ -73,6 +75,13 @@ TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
   EXPECT_EQ(run.config.cfg, "yolov5s");
   EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
                                      "yolov5s from scratch"));
+}
+
+TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
+  const RunRequest run =
+      request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
+  EXPECT_THAT(run.notes, ElementsAre(AllOf(HasSubstr("plan: "),
+                                           HasSubstr("of 1 GiB needed"))));
 }
 
 TEST_F(RunRequestTest, ProcessesShareTheCores) {
