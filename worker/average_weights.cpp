@@ -6,7 +6,8 @@ namespace headroom {
 
 void save_average_weights(const std::filesystem::path& path,
                           TrainingState& state, Mesh* mesh,
-                          const std::map<std::string, std::string>& metadata) {
+                          const std::map<std::string, std::string>& metadata,
+                          const MemoryRetry& retry) {
   StateStream stream(mesh);
   for (const TrainingState::Buffer& buffer : state.buffers()) {
     if (buffer.name.starts_with("average_")) stream.add(buffer, "");
@@ -16,11 +17,11 @@ void save_average_weights(const std::filesystem::path& path,
   }
   stream.connect();
   if (!stream.is_root()) {
-    stream.collect({});
+    stream.collect({}, retry);
     return;
   }
   SafetensorsWriter file(path, stream.tensors(), metadata);
-  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); });
+  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); }, retry);
   file.commit();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "worker/memory_retry.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -16,6 +17,7 @@ namespace headroom {
 // whole state and writes alone.
 void save_average_weights(const std::filesystem::path& path,
                           TrainingState& state, Mesh* mesh,
-                          const std::map<std::string, std::string>& metadata);
+                          const std::map<std::string, std::string>& metadata,
+                          const MemoryRetry& retry = {});
 
 }  // namespace headroom

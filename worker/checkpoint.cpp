@@ -261,8 +261,8 @@ bool all_have(Mesh* mesh, bool root_has) {
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
-                         Mesh* mesh, const std::string& plan_json,
-                         int64_t keep) {
+                         Mesh* mesh, const std::string& plan_json, int64_t keep,
+                         const MemoryRetry& retry) {
   const int64_t step = state.counters.committed_steps;
   const fs::path folder = checkpoints / ("step-" + std::to_string(step));
   std::error_code error;
@@ -270,7 +270,7 @@ fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
   if (all_have(mesh, stream.is_root() && fs::exists(folder / kManifest, error)))
     return folder;
   if (!stream.is_root()) {
-    stream.collect({});
+    stream.collect({}, retry);
     all_have(mesh, true);  // waits until rank 0 has finished the files
     return folder;
   }
@@ -278,7 +278,7 @@ fs::path save_checkpoint(const fs::path& checkpoints, TrainingState& state,
   fs::create_directories(folder, error);
   SafetensorsWriter file(folder / kState, stream.tensors(),
                          {{"format", "headroom-checkpoint"}});
-  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); });
+  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); }, retry);
   file.commit();
   write_manifest(folder, state.counters, plan_json);
   remove_old(checkpoints, step, keep);

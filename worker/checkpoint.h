@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/memory_retry.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -31,7 +32,8 @@ namespace headroom {
 std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       TrainingState& state, Mesh* mesh,
                                       const std::string& plan_json,
-                                      int64_t keep);
+                                      int64_t keep,
+                                      const MemoryRetry& retry = {});
 
 struct LoadedCheckpoint {
   std::filesystem::path folder;

@@ -1,7 +1,6 @@
 #include "worker/gather.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,51 +10,51 @@
 namespace headroom {
 namespace {
 
-at::Tensor to_tensor(const std::string& bytes, int64_t length) {
-  at::Tensor tensor = at::zeros({length}, at::kByte);
-  std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-  return tensor;
+// Results and names are host memory, not the step's: where that is used up,
+// they can still be gathered.
+at::Tensor bytes_at(std::string& memory) {
+  return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())},
+                       at::kByte);
+}
+
+at::Tensor numbers_at(std::vector<int64_t>& memory) {
+  return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())},
+                       at::kLong);
 }
 
 }  // namespace
 
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine) {
-  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-  const int size = communicator.size();
-  at::Tensor lengths = at::empty({size}, at::kLong);
-  at::Tensor length = at::empty({1}, at::kLong);
-  length.data_ptr<int64_t>()[0] = static_cast<int64_t>(mine.size());
-  communicator.all_gather(lengths, length);
+  const auto size = static_cast<size_t>(communicator.size());
+  std::vector<int64_t> counts(size);
+  std::vector<int64_t> count = {static_cast<int64_t>(mine.size())};
+  communicator.all_gather(numbers_at(counts), numbers_at(count));
 
-  const int64_t* counts = lengths.const_data_ptr<int64_t>();
-  const int64_t longest =
-      std::max<int64_t>(1, *std::max_element(counts, counts + size));
-  at::Tensor all = at::empty({size * longest}, at::kByte);
-  communicator.all_gather(all, to_tensor(mine, longest));
+  const auto longest = static_cast<size_t>(
+      std::max<int64_t>(1, *std::max_element(counts.begin(), counts.end())));
+  std::string own = mine;
+  own.resize(longest);
+  std::string all(size * longest, '\0');
+  communicator.all_gather(bytes_at(all), bytes_at(own));
 
   std::vector<std::string> parts;
-  const char* data = static_cast<const char*>(all.const_data_ptr());
-  for (int rank = 0; rank < size; ++rank) {
-    parts.emplace_back(data + rank * longest, counts[rank]);
+  for (size_t rank = 0; rank < size; ++rank) {
+    parts.push_back(
+        all.substr(rank * longest, static_cast<size_t>(counts[rank])));
   }
   return parts;
 }
 
 std::string broadcast_bytes(Communicator& communicator,
                             const std::string& bytes, int root) {
-  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-  at::Tensor length = at::empty({1}, at::kLong);
-  length.data_ptr<int64_t>()[0] = static_cast<int64_t>(bytes.size());
-  communicator.broadcast(length, root);
-  const int64_t count = length.data_ptr<int64_t>()[0];
-  if (count == 0) return "";
-  at::Tensor tensor = communicator.rank() == root
-                          ? to_tensor(bytes, count)
-                          : at::empty({count}, at::kByte);
-  communicator.broadcast(tensor, root);
-  return {static_cast<const char*>(tensor.const_data_ptr()),
-          static_cast<size_t>(count)};
+  std::vector<int64_t> count = {static_cast<int64_t>(bytes.size())};
+  communicator.broadcast(numbers_at(count), root);
+  std::string all = communicator.rank() == root
+                        ? bytes
+                        : std::string(static_cast<size_t>(count.front()), '\0');
+  if (!all.empty()) communicator.broadcast(bytes_at(all), root);
+  return all;
 }
 
 }  // namespace headroom

@@ -6,6 +6,8 @@
 // Threads: one. Ownership: borrows the rows.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -20,11 +22,17 @@ class GatherRowRunner final : public RowRunner {
   GatherRowRunner(RowGather& rows, std::vector<int64_t> part_of_row)
       : rows_(rows), part_of_row_(std::move(part_of_row)) {}
 
+  // A forward begins.
+  void begin() { next_ = 0; }
+
   std::vector<at::Tensor> run(int64_t index, Row& row,
                               const std::vector<at::Tensor>& inputs,
                               const StepContext& context) override {
     const int64_t part = part_of_row_.at(static_cast<size_t>(index));
-    if (part >= 0) rows_.gather(part);
+    if (part >= 0) {
+      rows_.gather(part);  // may run out of memory: then it is still to be done
+      next_ = index + 1;
+    }
     std::vector<at::Tensor> outputs = row.forward(inputs, context);
     if (part >= 0) rows_.release(part);
     return outputs;
@@ -32,16 +40,51 @@ class GatherRowRunner final : public RowRunner {
 
   // One forward of a rank that has nothing to run.
   void skip() {
+    begin();
+    complete();
+  }
+
+  // In place of what a failed forward did not gather, and to free what it left.
+  void complete() {
     for (const int64_t part : part_of_row_) {
-      if (part < 0) continue;
-      rows_.gather(part);
-      rows_.release(part);
+      if (part >= 0 && rows_.is_whole(part)) rows_.release(part);
     }
+    while (has_next()) complete_next();
+  }
+  // The same one by one, where exchanges come in between; then complete().
+  void complete_next() {
+    const int64_t part = part_of_row_[static_cast<size_t>(next_row())];
+    next_ = next_row() + 1;
+    rows_.gather(part);
+    rows_.release(part);
+  }
+  // All rows that are gathered in a forward, and how many of them are done.
+  std::vector<int64_t> gathered_rows() const {
+    std::vector<int64_t> rows;
+    for (size_t row = 0; row < part_of_row_.size(); ++row) {
+      if (part_of_row_[row] >= 0) rows.push_back(static_cast<int64_t>(row));
+    }
+    return rows;
+  }
+  size_t num_done() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        part_of_row_.begin(), part_of_row_.begin() + next_,
+        [](int64_t part) { return part >= 0; }));
   }
 
  private:
+  int64_t next_row() const {
+    return std::find_if(part_of_row_.begin() + next_, part_of_row_.end(),
+                        [](int64_t part) { return part >= 0; }) -
+           part_of_row_.begin();
+  }
+  bool has_next() const {
+    return next_row() < static_cast<int64_t>(part_of_row_.size());
+  }
+
   RowGather& rows_;
   const std::vector<int64_t> part_of_row_;
+  int64_t next_ = 0;  // rows before it are done
 };
 
 }  // namespace headroom

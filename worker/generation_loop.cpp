@@ -6,6 +6,8 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
@@ -67,6 +69,37 @@ Refusal describe(const std::exception_ptr& exception) {
   }
 }
 
+bool is_out_of_memory(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const c10::OutOfMemoryError&) {
+    return true;
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Memory ran out where no step could be tried again. What the failure held is
+// gone, and a worker without peers can still save its last committed step.
+// False where it has none, or no memory for that either.
+bool saved_alone(CoordinatorClient& client, TrainingRun& training,
+                 const std::string& message) {
+  if (!training.holds_whole_state() || training.committed_steps() == 0) {
+    return false;
+  }
+  try {
+    const RunOutcome end = training.save_committed();
+    client.finish(end.exit_code, message + "; " + end.reason, end.result_json,
+                  training.committed_steps());
+    return true;
+  } catch (const std::exception& error) {
+    log::warn(std::string("the state could not be saved: ") + error.what());
+    return false;
+  }
+}
+
 }  // namespace
 
 int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
@@ -80,6 +113,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
     const auto committed = [&] {
       return training ? training->committed_steps() : 0;
     };
+    std::exception_ptr failure;
     try {
       if (assignment.action == Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
@@ -109,7 +143,16 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       }
       client.report_failure(failure);
     } catch (...) {
-      const Refusal refusal = describe(std::current_exception());
+      failure = std::current_exception();
+    }
+    // Outside the catch: the exception's frames are gone.
+    if (failure) {
+      const Refusal refusal = describe(failure);
+      if (is_out_of_memory(std::exchange(failure, nullptr)) && training &&
+          assignment.world_size == 1 &&
+          saved_alone(client, *training, refusal.message)) {
+        continue;
+      }
       client.report_failure({refusal.exit_code, refusal.message,
                              /*peer_lost=*/false, committed()});
       return refusal.exit_code;

@@ -15,14 +15,14 @@
 // Threads: the thread that runs the step. Errors: as what is completed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
 #include "parallel/spatial/completable_exchange.h"
 #include "parallel/zero/collective_list.h"
-#include "parallel/zero/sharded_rows.h"
 
 namespace headroom {
 
@@ -36,9 +36,14 @@ std::vector<PassEntry> merged_pass(
     const std::vector<RowCollective>& collectives,
     const std::vector<int64_t>& collective_rows);
 
-// The rest of a pass of both kinds, from wherever this rank stopped.
-// `entries`: its merged list.
+// The rest of a pass of both kinds, from wherever this rank stopped: after
+// `num_collectives` of rows. `entries`: its merged list.
 void complete_merged(const std::vector<PassEntry>& entries,
-                     CompletableExchange& exchange, ShardedRows& rows);
+                     CompletableExchange& exchange, size_t num_collectives,
+                     const std::function<void()>& complete_next_collective);
+
+// After an exception autograd's queue keeps nodes, and what they saved, until
+// the thread's next backward.
+void release_failed_graph();
 
 }  // namespace headroom

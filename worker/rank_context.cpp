@@ -1,5 +1,8 @@
 #include "worker/rank_context.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -26,7 +29,13 @@ RankContext::RankContext(const Plan& plan, int64_t global_batch_size,
       lists_(lists),
       map_options_(scalar_type),
       over_replicas_(*mesh.statistics),
-      over_image_(*mesh.spatial) {}
+      over_image_(*mesh.spatial) {
+  if (lists == nullptr) return;
+  std::ranges::copy_if(lists->forward, std::back_inserter(halo_list_),
+                       [](const ExchangeStep& step) {
+                         return step.kind == ExchangeStep::Kind::kReceiveHalo;
+                       });
+}
 
 void RankContext::set_batch(int64_t samples, int64_t height, int64_t width) {
   groups_ = {cut_, samples, height / max_stride_ * (width / max_stride_)};
@@ -64,7 +73,7 @@ StepContext RankContext::training(SampleRange micro_batch,
 
 StepContext RankContext::evaluation() {
   StepContext context;
-  context.halo = halo_ ? &*halo_ : nullptr;
+  if (halo_) context.halo = &*exchange_;
   context.runner = runner_;
   return context;
 }
@@ -80,24 +89,31 @@ void RankContext::begin_pass(Instruction::Kind kind, SampleRange micro_batch) {
   if (!exchange_) return;
   HEADROOM_CHECK(lists_ != nullptr, "a training pass without its list");
   const bool forward = kind == Instruction::Kind::kForward;
-  PassSize size;
-  size.samples = micro_batch.size();
+  PassSize size = pass_size(micro_batch.size());
   size.num_groups =
       static_cast<int64_t>(groups_of(groups_, micro_batch).groups.size());
+  list_ = forward ? &lists_->forward : &lists_->backward;
+  exchange_->begin(*list_, size);
+}
+
+void RankContext::begin_evaluation(int64_t samples) {
+  if (!exchange_) return;
+  list_ = &halo_list_;
+  exchange_->begin(*list_, pass_size(samples));
+}
+
+PassSize RankContext::pass_size(int64_t samples) const {
+  PassSize size;
+  size.samples = samples;
   size.column_blocks = width_ / max_stride_;
   size.own_row_blocks =
       own_rows(mesh_, max_stride_)(height_).size() / max_stride_;
-  exchange_->begin(forward ? lists_->forward : lists_->backward, size);
+  return size;
 }
 
-std::vector<int64_t> RankContext::exchange_rows(Instruction::Kind kind) const {
-  HEADROOM_CHECK(lists_ != nullptr, "a training pass without its list");
+std::vector<int64_t> RankContext::exchange_rows() const {
   std::vector<int64_t> rows;
-  for (const ExchangeStep& step : kind == Instruction::Kind::kForward
-                                      ? lists_->forward
-                                      : lists_->backward) {
-    rows.push_back(step.row);
-  }
+  for (const ExchangeStep& step : *list_) rows.push_back(step.row);
   return rows;
 }
 

@@ -34,8 +34,7 @@ std::function<SampleRange(int64_t height)> own_rows(const Mesh& mesh,
 
 class RankContext {
  public:
-  // `lists` may be null where no forward of a training step waits for peers, or
-  // none of them is trained; `runner` may be null.
+  // `lists` may be null where no pass waits for peers; `runner` may be null.
   RankContext(const Plan& plan, int64_t global_batch_size, int64_t max_stride,
               Mesh& mesh, const PassLists* lists, at::ScalarType scalar_type,
               RowRunner* runner);
@@ -51,14 +50,15 @@ class RankContext {
                        const at::Tensor& batch_norm_sums);
   StepContext evaluation();
 
-  // Before each forward and backward of a training step: what the pass
-  // exchanges is known from its list, so that a failed rank can take part in
-  // the rest of it.
+  // Before each forward and backward of a training step, and each forward of an
+  // evaluation: what the pass exchanges is known from its list, so that a
+  // failed rank can take part in the rest of it.
   void begin_pass(Instruction::Kind kind, SampleRange micro_batch);
-  // Of a training pass; null where it waits for no peer.
+  void begin_evaluation(int64_t samples);
+  // Of the pass; null where it waits for no peer.
   CompletableExchange* exchange() { return exchange_ ? &*exchange_ : nullptr; }
-  // The row of each of a pass's exchanges.
-  std::vector<int64_t> exchange_rows(Instruction::Kind kind) const;
+  // The row of each of the pass's exchanges.
+  std::vector<int64_t> exchange_rows() const;
 
   // Batch-norm groups of the whole batch.
   int64_t num_groups() const;
@@ -67,6 +67,8 @@ class RankContext {
   bool images_are_split() const { return halo_.has_value(); }
 
  private:
+  PassSize pass_size(int64_t samples) const;
+
   const BatchCut cut_;
   const int64_t max_stride_;
   Mesh& mesh_;
@@ -78,7 +80,9 @@ class RankContext {
   GroupRequest groups_;
   int64_t height_ = 0, width_ = 0;
   std::optional<CommunicatorHaloExchange> halo_;
-  std::optional<CompletableExchange> exchange_;  // of training passes
+  std::optional<CompletableExchange> exchange_;
+  std::vector<ExchangeStep> halo_list_;              // of an evaluation
+  const std::vector<ExchangeStep>* list_ = nullptr;  // of the pass
 };
 
 }  // namespace headroom

@@ -28,6 +28,13 @@ RunRecorder::RunRecorder(const Subject& subject, CoordinatorClient& client)
       client_(client),
       directory_(subject.assignment.run_directory),
       records_(subject.assignment.rank == 0),
+      retry_("checkpoint",
+             [this](const StepEvent& event) {
+               client_.report_event({event.kind,
+                                     subject_.state.counters.committed_steps,
+                                     subject_.assignment.rank, event.reason,
+                                     event.detail_json, true});
+             }),
       started_(steady_seconds()) {}
 
 void RunRecorder::open() {
@@ -117,13 +124,14 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   save_average_weights(directory_.weights() / (name + ".safetensors"),
                        subject_.state, mesh_,
-                       weights_metadata(subject_.inputs, epoch));
+                       weights_metadata(subject_.inputs, epoch), retry_);
 }
 
 void RunRecorder::save_checkpoint() {
-  const std::filesystem::path folder = headroom::save_checkpoint(
-      directory_.checkpoints(), subject_.state, mesh_,
-      plan_to_json(subject_.assignment.plan), subject_.config.keep_checkpoints);
+  const std::filesystem::path folder =
+      headroom::save_checkpoint(directory_.checkpoints(), subject_.state, mesh_,
+                                plan_to_json(subject_.assignment.plan),
+                                subject_.config.keep_checkpoints, retry_);
   if (!records_) return;
   client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
                         0, "saved " + folder.string(), "", false});

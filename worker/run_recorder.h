@@ -15,6 +15,7 @@
 
 #include "configs/run_config.h"
 #include "worker/coordinator_client.h"
+#include "worker/memory_retry.h"
 #include "worker/results.h"
 #include "worker/run_directory.h"
 #include "worker/run_inputs.h"
@@ -62,6 +63,7 @@ class RunRecorder {
   RunDirectory directory_;
   Mesh* mesh_ = nullptr;
   bool records_;
+  const MemoryRetry retry_;  // of files
   std::unique_ptr<StepLog> step_log_;
   std::unique_ptr<Results> results_;
   RunSummary summary_;

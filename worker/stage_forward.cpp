@@ -2,13 +2,18 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "worker/network_input.h"
 #include "worker/parallelize.h"
+#include "worker/pass_completion.h"
 #include "worker/stage_rows.h"
 
 namespace headroom {
@@ -22,23 +27,28 @@ Plan replica_plan(int world_size) {
   return plan;
 }
 
-// The one forward of a batch, as the pipeline's executor runs it.
+// One forward, as the pipeline's executor runs it.
 class Evaluation final : public StageWork {
  public:
   Evaluation(LayerGraph& model, const StageRoutes& routes,
-             const at::Tensor& pixels, const at::Tensor& images,
-             const StepContext& context, bool is_last_stage)
+             const at::Tensor& pixels, at::ScalarType scalar_type,
+             RankContext& context, GatherRowRunner* gathered,
+             bool is_last_stage)
       : model_(model),
         routes_(routes),
         pixels_(pixels),
-        images_(images),
+        scalar_type_(scalar_type),
         context_(context),
+        gathered_(gathered),
         is_last_stage_(is_last_stage) {}
 
   std::vector<at::Tensor> forward(int64_t,
                                   std::vector<at::Tensor> received) override {
-    std::vector<at::Tensor> outputs =
-        run_stage_rows(model_, routes_, std::move(received), images_, context_);
+    begin();
+    at::Tensor images;
+    if (routes_.reads_images) images = network_input(pixels_, scalar_type_);
+    std::vector<at::Tensor> outputs = run_stage_rows(
+        model_, routes_, std::move(received), images, context_.evaluation());
     if (!is_last_stage_) return outputs;
     heads_ = std::move(outputs);
     return {};
@@ -47,17 +57,40 @@ class Evaluation final : public StageWork {
     return stage_map_sizes(model_, row, pixels_.size(0), pixels_);
   }
   void before_backward(int64_t, bool) override {}
-  void complete(const Instruction&) override {}
+  void complete(const Instruction&) override {
+    if (!has_begun_) begin();
+    CompletableExchange* const exchange = context_.exchange();
+    if (exchange != nullptr && gathered_ != nullptr) {
+      const std::vector<int64_t> rows = gathered_->gathered_rows();
+      const std::vector<RowCollective> gathers(
+          rows.size(), {RowCollective::Kind::kGather, 0});
+      complete_merged(merged_pass(Instruction::Kind::kForward,
+                                  context_.exchange_rows(), gathers, rows),
+                      *exchange, gathered_->num_done(),
+                      [this] { gathered_->complete_next(); });
+    } else if (exchange != nullptr) {
+      exchange->complete();
+    }
+    if (gathered_ != nullptr) gathered_->complete();
+  }
 
   std::vector<at::Tensor> take_heads() { return std::move(heads_); }
 
  private:
+  void begin() {
+    context_.begin_evaluation(pixels_.size(0));
+    if (gathered_ != nullptr) gathered_->begin();
+    has_begun_ = true;
+  }
+
   LayerGraph& model_;
   const StageRoutes& routes_;
   const at::Tensor& pixels_;
-  const at::Tensor& images_;
-  const StepContext context_;
+  const at::ScalarType scalar_type_;
+  RankContext& context_;
+  GatherRowRunner* const gathered_;
   const bool is_last_stage_;
+  bool has_begun_ = false;
   std::vector<at::Tensor> heads_;
 };
 
@@ -76,7 +109,14 @@ StageForward::StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
                 at::TensorOptions(scalar_type)) {}
 
 void StageForward::skip() {
-  if (gathered_ != nullptr) gathered_->skip();
+  if (is_alone()) return;
+  num_parts_ = 1;
+  was_tried_again_ = false;
+  do {
+    for (int64_t part = 0; gathered_ != nullptr && part < num_parts_; ++part) {
+      gathered_->skip();
+    }
+  } while (try_again(/*failure=*/"", /*samples=*/1));
 }
 
 ReplicaForward::ReplicaForward(LayerGraph& model, Communicator& world,
@@ -91,61 +131,137 @@ ReplicaForward::ReplicaForward(LayerGraph& model, Communicator& world,
 std::vector<at::Tensor> StageForward::run(const Batch& batch) {
   at::NoGradGuard no_grad;
   context_.set_batch(batch.global_size, batch.image_height, batch.image_width);
-  if (is_alone()) return run_alone(batch, {0, batch.images.size(0)});
-  std::vector<at::Tensor> outputs = run_rows(batch.images);
-  if (!mesh_.is_last_stage()) return {};
-  return context_.images_are_split() ? gather_rows(batch, outputs) : outputs;
+  num_parts_ = 1;
+  was_tried_again_ = false;
+  for (;;) {
+    Attempt result = attempt(batch);
+    if (try_again(result.failure, batch.images.size(0))) continue;
+    if (!mesh_.is_last_stage()) return {};
+    return context_.images_are_split() ? gather_rows(batch, result.heads)
+                                       : result.heads;
+  }
 }
 
-std::vector<at::Tensor> StageForward::run_alone(const Batch& batch,
-                                                SampleRange samples) {
+// Outside the catch: what the attempt held is gone.
+StageForward::Attempt StageForward::attempt(const Batch& batch) {
+  Attempt result;
   try {
-    return run_rows(batch.images.narrow(0, samples.begin, samples.size()));
-  } catch (const c10::OutOfMemoryError&) {
-    if (samples.size() < 2) throw;
+    result.heads = run_parts(batch);
+  } catch (const c10::OutOfMemoryError& error) {
+    result.failure = error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    result.failure = "the host's memory is used up";
   }
-  ++num_halvings_;
-  const int64_t middle = samples.begin + samples.size() / 2;
-  const auto first = run_alone(batch, {samples.begin, middle});
-  const auto second = run_alone(batch, {middle, samples.end});
-  std::vector<at::Tensor> heads;
-  for (size_t level = 0; level < first.size(); ++level) {
-    heads.push_back(at::cat({first[level], second[level]}));
+  return result;
+}
+
+bool StageForward::try_again(const std::string& failure, int64_t samples) {
+  enum : int64_t { kDone, kAgain, kNothingSmaller };
+  int64_t outcome = kDone;
+  if (!failure.empty()) {
+    const bool is_smallest = was_tried_again_ && num_parts_ >= samples;
+    outcome = is_smallest ? kNothingSmaller : kAgain;
+    retry_.note(failure, !was_tried_again_
+                             ? "caches are released and it is tried again"
+                         : is_smallest ? "nothing smaller is left"
+                                       : "the batch goes through in parts of " +
+                                             std::to_string(2 * num_parts_));
   }
-  return heads;
+  if (!is_alone()) {
+    mesh_.world.all_reduce(at::from_blob(&outcome, {1}, at::kLong),
+                           ReduceOp::kMax);
+  }
+  if (outcome == kDone) return false;
+  if (outcome == kNothingSmaller) {
+    C10_THROW_ERROR(
+        OutOfMemoryError,
+        "one image does not fit" +
+            (failure.empty() ? std::string(" on some rank") : ": " + failure));
+  }
+  if (std::exchange(was_tried_again_, true)) {
+    num_parts_ *= 2;
+    ++num_halvings_;
+  }
+  return true;
+}
+
+// All ranks of a replica cut the batch alike; where weights are gathered, all
+// gather equally often. A rank that failed runs the other parts for its peers.
+std::vector<at::Tensor> StageForward::run_parts(const Batch& batch) {
+  const int64_t samples = batch.images.size(0);
+  const int64_t own_parts = std::max<int64_t>(1, std::min(num_parts_, samples));
+  std::vector<std::vector<at::Tensor>> parts;
+  std::exception_ptr failure;
+  for (int64_t part = 0; part < own_parts; ++part) {
+    const SampleRange range =
+        share_of(samples, static_cast<int>(own_parts), static_cast<int>(part));
+    try {
+      parts.push_back(
+          run_rows(batch.images.narrow(0, range.begin, range.size())));
+    } catch (const c10::OutOfMemoryError&) {
+      failure = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      failure = std::current_exception();
+    }
+    if (failure && is_alone()) break;
+  }
+  for (int64_t part = own_parts; part < num_parts_; ++part) {
+    if (gathered_ != nullptr) gathered_->skip();
+  }
+  if (failure) std::rethrow_exception(failure);
+  if (parts.size() == 1) return std::move(parts.front());
+  std::vector<at::Tensor> whole;
+  for (size_t level = 0; level < parts.front().size(); ++level) {
+    std::vector<at::Tensor> pieces;
+    for (const std::vector<at::Tensor>& heads : parts) {
+      pieces.push_back(heads[level]);
+    }
+    whole.push_back(at::cat(pieces));
+  }
+  return whole;
 }
 
 std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
-  at::Tensor images;
-  if (routes_.reads_images) images = network_input(pixels, scalar_type_);
-  Evaluation evaluation(model_, routes_, pixels, images, context_.evaluation(),
-                        mesh_.is_last_stage());
+  Evaluation evaluation(model_, routes_, pixels, scalar_type_, context_,
+                        gathered_, mesh_.is_last_stage());
   executor_.run(/*num_micro_batches=*/1, evaluation);
   return evaluation.take_heads();
 }
 
 // A head is [n, anchors, rows, W, fields], dense with rows outermost but n.
+// What the messages need is there before the first of them.
 std::vector<at::Tensor> StageForward::gather_rows(
     const Batch& batch, const std::vector<at::Tensor>& heads) {
-  std::vector<at::Tensor> whole;
-  for (const at::Tensor& head : heads) {
-    const int64_t stride = batch.images.size(1) / head.size(2);
-    if (mesh_.here.spatial_rank != 0) {
-      mesh_.spatial->send(head.contiguous(), 0);
-      continue;
+  const int ranks = mesh_.layout.spatial_parallel_size;
+  const RowPartition partition(batch.image_height, model_.max_stride(), ranks);
+  std::vector<std::vector<at::Tensor>> parts;  // by level, then rank
+  retry_.run([&] {
+    parts.clear();
+    for (const at::Tensor& head : heads) {
+      parts.push_back({head.contiguous()});
+      if (mesh_.here.spatial_rank != 0) continue;
+      const int64_t stride = batch.images.size(1) / head.size(2);
+      for (int rank = 1; rank < ranks; ++rank) {
+        std::vector<int64_t> sizes = head.sizes().vec();
+        sizes[2] = partition.image_rows_of(rank).size() / stride;
+        parts.back().push_back(at::empty(sizes, head.options()));
+      }
     }
-    const RowPartition partition(batch.image_height, model_.max_stride(),
-                                 mesh_.layout.spatial_parallel_size);
-    std::vector<at::Tensor> parts = {head.contiguous()};
-    for (int rank = 1; rank < mesh_.layout.spatial_parallel_size; ++rank) {
-      std::vector<int64_t> sizes = head.sizes().vec();
-      sizes[2] = partition.image_rows_of(rank).size() / stride;
-      parts.push_back(at::empty(sizes, head.options()));
-      mesh_.spatial->recv(parts.back(), rank);
+  });
+  for (const std::vector<at::Tensor>& level : parts) {
+    if (mesh_.here.spatial_rank != 0) mesh_.spatial->send(level.front(), 0);
+    for (size_t rank = 1; rank < level.size(); ++rank) {
+      mesh_.spatial->recv(level[rank], static_cast<int>(rank));
     }
-    whole.push_back(at::cat(parts, 2));
   }
-  return whole;
+  if (mesh_.here.spatial_rank != 0) return {};
+  return retry_.run([&] {
+    std::vector<at::Tensor> whole;
+    for (const std::vector<at::Tensor>& level : parts) {
+      whole.push_back(at::cat(level, 2));
+    }
+    return whole;
+  });
 }
 
 }  // namespace headroom

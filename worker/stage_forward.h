@@ -4,13 +4,21 @@
 // the heads come together, whole, on the replica's last rank in the pipeline
 // that holds the first part of the image.
 //
+// Where memory does not suffice the batch is tried once more, then goes through
+// in halves of halves. Ranks that share the network (or its weights) do so
+// together: the one that failed completes the pass's collectives, and all agree
+// after every attempt.
+//
 // Ownership: borrows everything.
-// Threads: one. Collective over the replica's ranks. Errors:
-// CommunicationError.
+// Threads: one. Collective over the world, unless every rank has the whole
+// network. Errors: CommunicationError; c10::OutOfMemoryError where one image
+// does not fit, on all ranks that run the network together.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
@@ -19,6 +27,7 @@
 #include "parallel/plan/plan.h"
 #include "worker/data/batch.h"
 #include "worker/gather_row_runner.h"
+#include "worker/memory_retry.h"
 #include "worker/model/layer_graph.h"
 #include "worker/rank_context.h"
 
@@ -31,12 +40,12 @@ class StageForward {
                RankContext& context, at::ScalarType scalar_type,
                GatherRowRunner* gathered);
 
-  // Heads of whole images where holds_heads(), otherwise nothing. Where this
-  // rank runs the network alone and its memory does not suffice, images go
-  // through in halves of halves.
+  // Heads of whole images where holds_heads(), otherwise nothing.
   std::vector<at::Tensor> run(const Batch& batch);
-  // How often run() had to.
+  // How often a batch went through in more parts than before.
   int64_t num_halvings() const { return num_halvings_; }
+  // Is told of every failure.
+  void set_retry(MemoryRetry retry) { retry_ = std::move(retry); }
   // In place of run() on a replica that has no batch left while others do:
   // sharded weights are gathered equally often on all ranks.
   void skip();
@@ -47,9 +56,17 @@ class StageForward {
   }
 
  private:
-  std::vector<at::Tensor> run_rows(const at::Tensor& images);
-  // Heads of samples [begin, end); a rank without peers.
-  std::vector<at::Tensor> run_alone(const Batch& batch, SampleRange samples);
+  struct Attempt {
+    std::vector<at::Tensor> heads;
+    std::string failure;  // this rank's; "" for none
+  };
+  // Whether and how the next attempt at a batch of `samples` goes; `failure` is
+  // this rank's. Throws where nothing smaller is left. True: once more.
+  bool try_again(const std::string& failure, int64_t samples);
+  Attempt attempt(const Batch& batch);
+  std::vector<at::Tensor> run_parts(const Batch& batch);
+  std::vector<at::Tensor> run_rows(const at::Tensor& pixels);
+  // Shares neither network nor weights with others.
   bool is_alone() const {
     return mesh_.pipeline->size() == 1 && mesh_.spatial->size() == 1 &&
            gathered_ == nullptr;
@@ -64,7 +81,11 @@ class StageForward {
   const at::ScalarType scalar_type_;
   GatherRowRunner* const gathered_;
   PipelineExecutor executor_;
+  MemoryRetry retry_;
   int64_t num_halvings_ = 0;
+  // Of the batch under way, the same on all ranks.
+  int64_t num_parts_ = 1;
+  bool was_tried_again_ = false;
 };
 
 // The forward of a world in which every rank holds the whole model.

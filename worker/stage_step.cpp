@@ -1,8 +1,5 @@
 #include "worker/stage_step.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/ones.h>
-
 #include <cmath>
 #include <utility>
 
@@ -15,17 +12,6 @@
 namespace headroom {
 
 using Kind = Instruction::Kind;
-
-namespace {
-
-// After an exception autograd's queue keeps nodes, and what they saved, until
-// the thread's next backward.
-void release_failed_graph() {
-  const at::Tensor leaf = at::ones({1}).requires_grad_();
-  leaf.add(0).backward();
-}
-
-}  // namespace
 
 StageStep::StageStep(const Parts& parts) : parts_(parts) {
   parts_.context.set_batch(parts_.batch.global_size, parts_.batch.image_height,
@@ -128,10 +114,9 @@ void StageStep::complete(const Instruction& instruction) {
   if (exchange != nullptr && gradients.sharded() != nullptr) {
     ShardedRows& rows = *gradients.sharded();
     complete_merged(
-        merged_pass(instruction.kind,
-                    parts_.context.exchange_rows(instruction.kind),
+        merged_pass(instruction.kind, parts_.context.exchange_rows(),
                     rows.cursor().list(), gradients.collective_rows()),
-        *exchange, rows);
+        *exchange, rows.cursor().num_done(), [&rows] { rows.complete_next(); });
   } else if (exchange != nullptr) {
     exchange->complete();
   }

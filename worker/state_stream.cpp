@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/zero/reshard.h"
 #include "worker/gather.h"
@@ -213,11 +214,36 @@ void StateStream::for_each_block(
   }
 }
 
-void StateStream::collect(const std::function<void(const at::Tensor&)>& take) {
+int64_t StateStream::largest_block_bytes() const {
+  int64_t bytes = 0;
+  for (const Block& block : all_) {
+    bytes = std::max(
+        bytes, block.size * static_cast<int64_t>(c10::elementSize(block.type)));
+  }
+  return bytes;
+}
+
+void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
+                          const MemoryRetry& retry) {
   const at::NoGradGuard no_grad;
+  const CountingAllocator::HostMemory host;
+  // Everything that is needed while peers wait.
+  at::Tensor memory, dense;
+  if (is_root()) {
+    retry.run([&] {
+      memory = at::empty({largest_block_bytes()}, at::kByte);
+      dense = at::empty({largest_block_bytes()}, at::kByte);
+    });
+  }
+  const auto part_of = [](const at::Tensor& whole, int64_t elements,
+                          at::ScalarType type) {
+    return whole
+        .narrow(0, 0, elements * static_cast<int64_t>(c10::elementSize(type)))
+        .view(type);
+  };
   for_each_block([&](const Block& block, const at::Tensor& mine) {
     at::Tensor row;
-    if (is_root()) row = at::empty({block.size}, block.type);
+    if (is_root()) row = part_of(memory, block.size, block.type);
     for (const Move& move : moves_to_root(block)) {
       if (is_root()) {
         const at::Tensor target = row.narrow(0, move.row_offset, move.size);
@@ -231,7 +257,13 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take) {
       }
     }
     if (!is_root()) return;
-    for (const Block::Entry& entry : block.entries) take(view_of(row, entry));
+    for (const Block::Entry& entry : block.entries) {
+      const at::Tensor view = view_of(row, entry);
+      const at::Tensor copy =
+          part_of(dense, view.numel(), block.type).view(view.sizes());
+      copy.copy_(view);
+      take(copy);
+    }
   });
 }
 

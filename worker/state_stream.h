@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
+#include "worker/memory_retry.h"
 #include "worker/model/named_tensor.h"
 #include "worker/model/safetensors_stream.h"
 #include "worker/training_state.h"
@@ -56,8 +57,11 @@ class StateStream {
   // In the order of the file. At the root: of all stages.
   std::vector<TensorDescription> tensors() const;
 
-  // Collective. At the root, `take` gets each of tensors() in order.
-  void collect(const std::function<void(const at::Tensor&)>& take);
+  // Collective. At the root, `take` gets each of tensors() in order, row-major.
+  // The root's copies are host memory; where there is none it waits before it
+  // meets its peers.
+  void collect(const std::function<void(const at::Tensor&)>& take,
+               const MemoryRetry& retry = {});
   // Collective. At the root, `give` fills each of tensors() in order.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
@@ -67,6 +71,7 @@ class StateStream {
   std::vector<Move> moves_to_root(const Block& block) const;
   std::vector<Move> moves_from_root(const Block& block) const;
   int world_rank(int stage, int data_rank, int spatial_rank) const;
+  int64_t largest_block_bytes() const;
   int here() const { return mesh_ == nullptr ? 0 : mesh_->world.rank(); }
   // This rank's part of own_[index].
   void for_each_block(

@@ -47,13 +47,13 @@ void StepLog::write(const StepRecord& record) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
     const bool is_predicted = result.predicted_peak_bytes[rank] > 0;
-    memory.push_back(
-        {{"rank", rank},
-         {"predicted_peak_bytes",
-          is_predicted
-              ? nlohmann::ordered_json(result.predicted_peak_bytes[rank])
-              : nlohmann::ordered_json()},
-         {"measured_peak_bytes", result.measured_peak_bytes[rank]}});
+    memory.push_back({{"rank", rank},
+                      {"predicted_peak_bytes",
+                       is_predicted ? nlohmann::ordered_json(
+                                          result.predicted_peak_bytes[rank])
+                                    : nlohmann::ordered_json()},
+                      {"measured_peak_bytes", result.measured_peak_bytes[rank]},
+                      {"live_bytes", result.live_bytes[rank]}});
   }
   // Doubles are written with as many digits as it takes to read the same bits.
   const nlohmann::ordered_json line = {

@@ -49,7 +49,6 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
       policies_(activation_rungs(options_.plan, state.model().num_rows(),
                                  options_.host_memory_limit)),
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
-      faults_(options_.faults, mesh.world.rank()),
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, &options_.pass_lists,
                state.scalar_type(), /*runner=*/nullptr),
@@ -87,18 +86,18 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
 void Trainer::attempt_step(const Batch& batch, bool stop_requested,
                            StepResult& result) {
   // Forward and backward change nothing that lasts.
-  faults_.begin(Fault::Phase::kStep, batch.step);
+  begin_fault(Fault::Phase::kStep, batch.step);
   const GlobalCounts counts = count_matches(batch);
   const Outcome outcome = forward_and_backward(batch, counts, result);
   end_fault(result);
 
   // The vote: from here on all ranks agree.
-  faults_.begin(Fault::Phase::kVote, batch.step);
+  begin_fault(Fault::Phase::kVote, batch.step);
   result.verdict = vote(outcome, stop_requested, result);
   end_fault(result);
 
   // The commit.
-  faults_.begin(Fault::Phase::kCommit, batch.step);
+  begin_fault(Fault::Phase::kCommit, batch.step);
   commit(batch, result);
   end_fault(result);
 
@@ -152,8 +151,13 @@ void Trainer::commit(const Batch& batch, StepResult& result) {
   }
 }
 
+void Trainer::begin_fault(Fault::Phase phase, int64_t step) {
+  if (options_.faults != nullptr) options_.faults->begin(phase, step);
+}
+
 void Trainer::end_fault(StepResult& result) {
-  if (const auto report = faults_.end()) {
+  if (options_.faults == nullptr) return;
+  if (const auto report = options_.faults->end()) {
     result.events.push_back({"fault", describe(*report)});
   }
 }
@@ -219,8 +223,9 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   reports[kSquaredNorm] = state_.squared_norm_share();
   reports[kPeaks + mesh_.world.size() + rank] =
       static_cast<double>(CountingAllocator::instance().live_bytes());
-  return step.is_finite() && !faults_.is_not_a_number() ? Outcome::kOk
-                                                        : Outcome::kNonFinite;
+  const bool injected =
+      options_.faults != nullptr && options_.faults->is_not_a_number();
+  return step.is_finite() && !injected ? Outcome::kOk : Outcome::kNonFinite;
 }
 
 std::vector<SampleRange> Trainer::micro_batches_of(const Batch& batch) const {

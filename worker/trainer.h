@@ -67,9 +67,9 @@ class Trainer {
     ScheduleOptions schedule;
     Plan plan;
     bool skip_non_finite = false;
-    PassLists pass_lists;  // of this rank's rows
-    std::vector<Fault> faults;
-    int64_t host_memory_limit = 0;  // of offloaded bytes; 0: none
+    PassLists pass_lists;              // of this rank's rows
+    FaultInjection* faults = nullptr;  // borrowed; null: none
+    int64_t host_memory_limit = 0;     // of offloaded bytes; 0: none
     // Of micro-batches that are smaller than the plan's; none: they stay.
     AssignTargets assign = {};
     // The run's; none: nothing is predicted.
@@ -83,9 +83,6 @@ class Trainer {
   // A step that does not fit is tried again with leaner activations. If the
   // result is not committed, the state is that before the step.
   StepResult train_step(const Batch& batch, bool stop_requested);
-
-  // Of this rank: for what happens between steps too.
-  FaultInjection& faults() { return faults_; }
 
  private:
   // Forward, backward, vote and commit.
@@ -103,6 +100,7 @@ class Trainer {
   // What the ladder says after the vote, or after the commit.
   void follow(const Verdict& verdict);
   void note_commit(StepResult& result);
+  void begin_fault(Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
   void run_rows_by_policy();
   std::vector<SampleRange> micro_batches_of(const Batch& batch) const;
@@ -117,7 +115,6 @@ class Trainer {
   const ActivationRungs policies_;
   const LadderRungs rungs_;
   LadderState ladder_;
-  FaultInjection faults_;
   RankContext context_;
   PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;

@@ -50,8 +50,8 @@ struct TrainingRun::Implementation {
   void prepare(Communicator& communicator);
   void fill_model(Communicator& communicator, LayerGraph& model);
   void resume();
-  std::unique_ptr<BatchSource> make_source() const;
-  PassLists pass_lists() const;
+  std::unique_ptr<BatchSource> make_source();
+  PassLists record_exchanges() const;
   std::vector<RowCost> rows_of_model() const {
     ModelTable table = inputs.table;
     table.num_classes = static_cast<int>(inputs.num_classes());
@@ -108,9 +108,30 @@ struct TrainingRun::Implementation {
     }
     tracer.reset();
   }
+  void report(int64_t step, const StepEvent& event) {
+    client.report_event(
+        {event.kind, step, assignment.rank, event.reason, event.detail_json,
+         event.kind == "out_of_memory" || event.kind == "memory_prediction"});
+  }
+  // Around something that --inject may let run out of memory.
+  void begin_phase(Fault::Phase phase, int64_t step) {
+    if (faults) faults->begin(phase, step);
+  }
+  void end_phase(int64_t step) {
+    if (!faults) return;
+    if (const auto fault = faults->end()) {
+      report(step, {"fault", describe(*fault)});
+    }
+  }
+  MemoryRetry retry(const std::string& phase) {
+    return {phase,
+            [this](const StepEvent& event) { report(committed(), event); }};
+  }
   void checkpoint() {
     show_phase("checkpoint");
+    begin_phase(Fault::Phase::kCheckpoint, committed());
     recorder->save_checkpoint();
+    end_phase(committed());
     checkpoint_steps = committed();
   }
   int64_t committed() const { return state->counters.committed_steps; }
@@ -135,6 +156,8 @@ struct TrainingRun::Implementation {
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
+  PassLists pass_lists;
+  std::unique_ptr<FaultInjection> faults;
   LossGains gains;
   ScheduleOptions schedule;
   ProgressReport progress;
@@ -238,7 +261,7 @@ void TrainingRun::Implementation::resume() {
   recorder->open();
 }
 
-std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
+std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
   LoaderOptions options = loader_options(config, state->model());
   options.mode =
       config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
@@ -251,11 +274,20 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() const {
   options.own_rows = own_rows(*mesh, options.stride);
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
   options.dataset = &*inputs.training;
+  options.hooks.targets_begin = [this](int64_t step) {
+    begin_phase(Fault::Phase::kLoader, step);
+  };
+  options.hooks.targets_end = [this](int64_t step) { end_phase(step); };
+  options.hooks.out_of_memory = [this](int64_t step, const std::string& why) {
+    report(step,
+           out_of_memory_event("loader", why, CountingAllocator::take_refusal(),
+                               "the loader waits and tries again"));
+  };
   return std::make_unique<Loader>(options);
 }
 
 // Needed where passes exchange with other ranks.
-PassLists TrainingRun::Implementation::pass_lists() const {
+PassLists TrainingRun::Implementation::record_exchanges() const {
   if (mesh->replicas->size() == 1) return {};
   return record_pass_lists(inputs.table, inputs.num_classes(),
                            state->scalar_type(), state->model().kept_rows(),
@@ -264,12 +296,14 @@ PassLists TrainingRun::Implementation::pass_lists() const {
 
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
-  Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists(),
-       parse_faults(config.inject), config.host_memory_limit,
-       loader_options(config, state->model()).assign,
-       memory_request(config, assignment.plan, rows_of_model())},
-      *state, *mesh);
+  pass_lists = record_exchanges();
+  faults = std::make_unique<FaultInjection>(parse_faults(config.inject),
+                                            assignment.rank);
+  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
+                   pass_lists, faults.get(), config.host_memory_limit,
+                   loader_options(config, state->model()).assign,
+                   memory_request(config, assignment.plan, rows_of_model())},
+                  *state, *mesh);
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
@@ -291,12 +325,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const Batch batch = source.next();
   const StepResult result = trainer.train_step(batch, client.stop_requested());
   if (tracer && tracer->end_step(mesh->world)) end_trace();
-  for (const StepEvent& event : result.events) {
-    client.report_event(
-        {event.kind, batch.step, assignment.rank, event.reason,
-         event.detail_json,
-         event.kind == "out_of_memory" || event.kind == "memory_prediction"});
-  }
+  for (const StepEvent& event : result.events) report(batch.step, event);
   if (!result.committed) return refuse_step(result, batch);
   note_step(
       batch, result,
@@ -387,7 +416,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
     show_phase("validate");
+    begin_phase(Fault::Phase::kValidation, committed());
     record.validation = validate_average();
+    end_phase(committed());
     const double fitness = record.validation->fitness();
     // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
     is_best = fitness >= counters.best_fitness;
@@ -434,23 +465,16 @@ ValidationResult TrainingRun::Implementation::validate_average() {
   Loader loader(options);
   LayerGraph& model = state->average_model();
   RankContext context(assignment.plan, config.global_batch_size, options.stride,
-                      *mesh, /*lists=*/nullptr, state->scalar_type(),
+                      *mesh, &pass_lists, state->scalar_type(),
                       state->average_row_runner());
   StageForward network(
       model, routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
       *mesh, context, state->scalar_type(), state->average_row_runner());
-  const ValidationResult result = validate(
-      network, loader, mesh->world,
-      {config.confidence_threshold, config.nms_iou_threshold,
-       config.max_detections, gains, inputs.class_names, state->scalar_type()});
-  if (network.num_halvings() > 0) {
-    client.report_event(
-        {"out_of_memory", committed(), assignment.rank,
-         "validation: " + std::to_string(network.num_halvings()) +
-             " times a batch went through in halves",
-         "", true});
-  }
-  return result;
+  network.set_retry(retry("validation"));
+  return validate(network, loader, mesh->world,
+                  {config.confidence_threshold, config.nms_iou_threshold,
+                   config.max_detections, gains, inputs.class_names,
+                   state->scalar_type(), retry("validation")});
 }
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,

@@ -1,6 +1,6 @@
 #include "worker/validate.h"
 
-#include <ATen/ops/full.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
@@ -132,16 +132,18 @@ ValidationResult validate(StageForward& network, BatchSource& source,
   at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_batches = source.batches_per_epoch();
-  const at::Tensor most_batches = at::full({1}, num_batches, at::kLong);
-  world.all_reduce(most_batches, ReduceOp::kMax);
+  int64_t most_batches = num_batches;
+  world.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
+                   ReduceOp::kMax);
   std::vector<BatchFindings> mine;
   for (int64_t i = 0; i < num_batches; ++i) {
     const Batch batch = source.next();
     std::vector<at::Tensor> heads = network.run(batch);
     if (!network.holds_heads()) continue;
-    mine.push_back(examine(network.model(), std::move(heads), batch, options));
+    mine.push_back(options.retry.run(
+        [&] { return examine(network.model(), heads, batch, options); }));
   }
-  for (int64_t i = num_batches; i < most_batches.item<int64_t>(); ++i) {
+  for (int64_t i = num_batches; i < most_batches; ++i) {
     network.skip();
   }
   const std::vector<BatchFindings> all = gather_findings(world, mine);

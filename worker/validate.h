@@ -18,6 +18,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/batch_source.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/memory_retry.h"
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 #include "worker/stage_forward.h"
@@ -53,6 +54,7 @@ struct ValidationOptions {
   LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
+  MemoryRetry retry = {};  // of what follows the network
 };
 
 // What the network sees in the images of a batch: boxes in the source images'

@@ -30,6 +30,8 @@
 namespace headroom {
 
 class CountingAllocator final : public c10::Allocator {
+  struct Account;
+
  public:
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -45,9 +47,20 @@ class CountingAllocator final : public c10::Allocator {
   static void count_separately();
 
   // The calling thread's allocations are host memory that is bounded elsewhere
-  // (the loader's queues): they count in one account of their own, without a
-  // limit here, however many threads there are.
+  // (the loader's queues, what goes to a file): they count in one account of
+  // their own, without a limit here, however many threads there are.
   static void count_as_host_memory();
+  // The same until its end.
+  class HostMemory {
+   public:
+    HostMemory() : before_(own_account()) { count_as_host_memory(); }
+    ~HostMemory() { own_account() = before_; }
+    HostMemory(const HostMemory&) = delete;
+    HostMemory& operator=(const HostMemory&) = delete;
+
+   private:
+    Account* const before_;
+  };
 
   int64_t live_bytes() const { return account().live; }
   // Since the last reset_peak(), which sets it to live_bytes().

@@ -66,7 +66,8 @@ Plan plan_of(const Case& of) {
   return plan;
 }
 
-Trained train(const Case& of, const std::vector<Fault>& faults) {
+Trained train(const Case& of, const std::vector<Fault>& faults,
+              RankBackend backend = RankBackend::kLocal) {
   CountingAllocator::install();
   install_saved_tensor_policies();
   const RunConfig config = config_of(of);
@@ -77,6 +78,7 @@ Trained train(const Case& of, const std::vector<Fault>& faults) {
   RankOptions ranks;
   ranks.backend = of.backend;
   ranks.time_limit = std::chrono::seconds(300);
+  ranks.backend = backend;
   run_ranks(
       plan.layout.world_size(),
       [&](int rank, Communicator& world) {
@@ -102,7 +104,8 @@ Trained train(const Case& of, const std::vector<Fault>& faults) {
         options.schedule = {config.hyp, 10, 100, of.batch, false};
         options.gains = scale_gains(config.hyp, 3, kClasses, 64, 0);
         options.plan = plan;
-        options.faults = faults;
+        FaultInjection injection(faults, rank);
+        options.faults = &injection;
         options.assign = loading.assign;
         if (mesh.replicas->size() > 1) {
           options.pass_lists = record_pass_lists(
@@ -249,7 +252,8 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
         faults.back().phase = phase;
       }
     }
-    const Trained run = train({"zero", "data=2", zero_stage}, faults);
+    const Trained run =
+        train({"zero", "data=2", zero_stage}, faults, RankBackend::kGloo);
     ASSERT_EQ(count(run, "fault"), 4) << "stage " << zero_stage;
     for (const StepEvent& event : run.events) {
       EXPECT_NE(event.reason.find("not reached, 0 allocations"),

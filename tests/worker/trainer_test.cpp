@@ -200,7 +200,8 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
     OneRank one;
     Fault fault;
     fault.allocation = allocations * tenth / 10;
-    one.run.options.faults = {fault};
+    FaultInjection faults({fault}, 0);
+    one.run.options.faults = &faults;
     Trainer trainer(one.run.options, one.run.state, one.mesh);
     const StepResult result = trainer.train_step(one.source->next(), false);
     EXPECT_TRUE(result.committed);
@@ -225,9 +226,11 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
     expected = plain.train_step(reference.source->next(), false);
   }
   OneRank one;
-  one.run.options.faults = {{Fault::Kind::kOutOfMemory, 0, 0, 100},
-                            {Fault::Kind::kOutOfMemory, 0, 0, 200},
-                            {Fault::Kind::kOutOfMemory, 0, 0, 300}};
+  FaultInjection faults({{Fault::Kind::kOutOfMemory, 0, 0, 100},
+                         {Fault::Kind::kOutOfMemory, 0, 0, 200},
+                         {Fault::Kind::kOutOfMemory, 0, 0, 300}},
+                        0);
+  one.run.options.faults = &faults;
   Trainer trainer(one.run.options, one.run.state, one.mesh);
   const StepResult result = trainer.train_step(one.source->next(), false);
   EXPECT_TRUE(result.committed);
@@ -282,11 +285,11 @@ TEST(Trainer, RanksThatShareStatisticsOrImagesSurviveOneThatRunsOutOfMemory) {
         loading.own_rows = own_rows(mesh, loading.stride);
         SyntheticInput source(loading);
         run.record_exchanges(layout.spatial_parallel_size > 1);
-        if (disturbed) {
-          run.options.faults = {{Fault::Kind::kOutOfMemory, 1, 0, 70},
-                                {Fault::Kind::kOutOfMemory, 0, 1, 500},
-                                {Fault::Kind::kOutOfMemory, 1, 1, 300}};
-        }
+        FaultInjection faults({{Fault::Kind::kOutOfMemory, 1, 0, 70},
+                               {Fault::Kind::kOutOfMemory, 0, 1, 500},
+                               {Fault::Kind::kOutOfMemory, 1, 1, 300}},
+                              rank);
+        if (disturbed) run.options.faults = &faults;
         Trainer trainer(run.options, run.state, mesh);
         StepResult result;
         for (int step = 0; step < 2; ++step) {

@@ -42,7 +42,8 @@ const Codec& find_codec(ImageFile& file) {
   throw ImageRefusal(describe_foreign(head));
 }
 
-// Runs `body`, turning every way a decoder can fail into a reason.
+// Runs `body`, turning every way a decoder can fail into a reason. Memory that
+// is used up says nothing about the image: std::bad_alloc passes.
 template <typename Body>
 std::string reason_of(Body&& body) {
   try {
@@ -50,12 +51,9 @@ std::string reason_of(Body&& body) {
     return "";
   } catch (const ImageRefusal& refusal) {
     return refusal.what();
-  } catch (const std::bad_alloc&) {
-    return "not enough memory to decode it";
   } catch (const cv::Exception& error) {
-    return error.code == cv::Error::StsNoMem
-               ? "not enough memory to decode it"
-               : "cannot be decoded: " + error.err;
+    if (error.code == cv::Error::StsNoMem) throw std::bad_alloc();
+    return "cannot be decoded: " + error.err;
   }
 }
 

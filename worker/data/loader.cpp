@@ -8,7 +8,9 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <opencv2/core.hpp>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,7 +125,7 @@ class Loader::Implementation {
       return nullptr;
     }
     auto pending = std::make_unique<PendingBatch>();
-    pending->plan = plan_.batch(next_index_++);
+    pending->plan = plan_.batch(next_index_);
     const BatchPlan& plan = pending->plan;
     pending->batch.step = plan.step;
     pending->batch.epoch = plan.epoch;
@@ -139,6 +141,7 @@ class Loader::Implementation {
     pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
+    ++next_index_;
     return pending_.back().get();
   }
 
@@ -155,7 +158,8 @@ class Loader::Implementation {
         if (pending->size() > 0) {
           const int64_t index = pending->next_sample++;
           lock.unlock();
-          make_sample(*pending, index);
+          when_there_is_memory(pending->plan.step,
+                               [&] { make_sample(*pending, index); });
           lock.lock();
           if (--pending->unfinished > 0) continue;
         }
@@ -218,20 +222,37 @@ class Loader::Implementation {
         }
       }
     }
-    assign_targets_when_there_is_memory(batch);
+    assign_targets(batch);
   }
 
-  // Targets are tensors: they share the memory of the step that is running
-  // meanwhile, and have time to wait for it.
-  void assign_targets_when_there_is_memory(Batch& batch) const {
-    for (int attempt = 1;; ++attempt) {
-      try {
-        assign_micro_batches(batch, options_.assign);
-        return;
-      } catch (const c10::OutOfMemoryError&) {
-        if (attempt == kMemoryAttempts) throw;
-      }
+  void assign_targets(Batch& batch) const {
+    const LoaderHooks& hooks = options_.hooks;
+    if (hooks.targets_begin) hooks.targets_begin(batch.step);
+    when_there_is_memory(batch.step, [&] {
       batch.targets.clear();
+      assign_micro_batches(batch, options_.assign);
+    });
+    if (hooks.targets_end) hooks.targets_end(batch.step);
+  }
+
+  // A loader has time to wait for memory. `work` may be done again.
+  template <typename Work>
+  void when_there_is_memory(int64_t step, const Work& work) const {
+    for (int attempt = 1;; ++attempt) {
+      std::string failure;
+      try {
+        work();
+        return;
+      } catch (const c10::OutOfMemoryError& error) {
+        if (attempt == kMemoryAttempts) throw;
+        failure = error.what_without_backtrace();
+      } catch (const std::bad_alloc& error) {
+        if (attempt == kMemoryAttempts) throw;
+        failure = error.what();
+      }
+      if (attempt == 1 && options_.hooks.out_of_memory) {
+        options_.hooks.out_of_memory(step, failure);
+      }
       std::this_thread::sleep_for(kMemoryPause);
     }
   }

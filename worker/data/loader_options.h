@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "configs/run_config.h"
@@ -26,6 +27,14 @@ enum class LoaderMode {
 // first sample. Called on loader threads, several at once.
 using AssignTargets = std::function<std::vector<LevelTargets>(
     const std::vector<LabelRow>& labels, int64_t height, int64_t width)>;
+
+// What a loader's user is told, on the loader's threads; each may be empty.
+struct LoaderHooks {
+  // Around the assignment of a batch's targets, on one thread.
+  std::function<void(int64_t step)> targets_begin, targets_end;
+  // Memory ran out while a batch was made: the thread waits and tries again.
+  std::function<void(int64_t step, const std::string& why)> out_of_memory;
+};
 
 struct LoaderOptions {
   // Borrowed; outlives the source. Not used by synthetic input.
@@ -60,6 +69,8 @@ struct LoaderOptions {
   }
 
   AssignTargets assign;  // none: Batch::targets stays empty
+
+  LoaderHooks hooks;
 
   int64_t num_threads = 1;             // 0 counts as 1
   std::function<void()> begin_thread;  // on each of them, first; may be none

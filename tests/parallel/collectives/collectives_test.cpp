@@ -1,9 +1,11 @@
 // Every collective, on every backend whose ranks can be threads.
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <tuple>
 
+#include "parallel/activations/counting_allocator.h"
 #include "tests/parallel/collectives/collective_checks.h"
 #include "tests/support/run_ranks.h"
 
@@ -36,6 +38,44 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);
+
+// A rank whose memory is used up can still take part.
+class AllocationTest : public testing::TestWithParam<RankBackend> {};
+
+TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
+  CountingAllocator::install();
+  CountingAllocator& allocator = CountingAllocator::instance();
+  // Of this thread's account and of a backend's own threads.
+  const int64_t before = allocator.allocations();
+  RankOptions options;
+  options.backend = GetParam();
+  run_ranks(
+      3,
+      [&](int rank, Communicator& ranks) {
+        const at::Tensor whole = at::ones({3 * 5000}, at::kDouble);
+        const at::Tensor part = at::ones({5000}, at::kDouble);
+        ranks.barrier();
+        const int64_t start = allocator.allocations();
+        ranks.all_reduce(whole);
+        ranks.all_gather(whole, part);
+        ranks.reduce_scatter(part, whole);
+        ranks.broadcast(part, 1);
+        if (rank == 0) ranks.send(part, 1);
+        if (rank == 1) ranks.recv(part, 0);
+        ranks.barrier();
+        EXPECT_EQ(allocator.allocations(), start);
+      },
+      options);
+  EXPECT_EQ(allocator.allocations(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, AllocationTest,
+                         testing::Values(RankBackend::kLocal,
+                                         RankBackend::kGloo,
+                                         RankBackend::kSharedMemory),
+                         [](const auto& info) {
+                           return to_string(info.param);
+                         });
 
 }  // namespace
 }  // namespace headroom
