@@ -163,8 +163,9 @@ std::vector<Knob> where_it_runs() {
        {},
        true},
       {"inject", &C::inject, "",
-       "Lets something go wrong, for tests: oom@rank=1,step=7,allocation=40 "
-       "or nan@rank=0,step=4, several separated by ';'."},
+       "Lets something go wrong, for tests: oom@rank=1,step=7,allocation=40, "
+       "nan@rank=0,step=4 or ballast@rank=0,step=5,bytes=8388608, several "
+       "separated by ';'."},
       {"host_memory_limit",
        &C::host_memory_limit,
        "bytes",

@@ -8,9 +8,17 @@
 #include "parallel/activations/counting_allocator.h"
 
 namespace headroom {
+namespace {
+
+thread_local bool ballast_fits = true;  // the newest one
+
+}  // namespace
 
 std::string describe(const FaultReport& report) {
   if (report.fired) return report.what;
+  if (report.what.starts_with("ballast")) {
+    return report.what + ": there is no room for it";
+  }
   return report.what + ": not reached, " + std::to_string(report.allocations) +
          " allocations";
 }
@@ -39,11 +47,13 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
   if (armed()->kind == Fault::Kind::kOutOfMemory) {
     CountingAllocator::fail_allocation(armed()->allocation);
   } else if (armed()->kind == Fault::Kind::kBallast) {
+    ballast_fits = true;
     try {
       ballasts_.push_back(CountingAllocator::instance().allocate(
           static_cast<size_t>(armed()->bytes)));
     } catch (const c10::OutOfMemoryError&) {
-      armed()->bytes = 0;  // there is no room for it: reported as not reached
+      CountingAllocator::take_refusal();
+      ballast_fits = false;
     }
   }
 }
@@ -58,7 +68,7 @@ std::optional<FaultReport> FaultInjection::end() {
     report.fired = left == 0;
     report.allocations = fault->allocation - left;
   } else if (fault->kind == Fault::Kind::kBallast) {
-    report.fired = fault->bytes > 0;
+    report.fired = ballast_fits;
   }
   return report;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "parallel/base/memory_category.h"
 
 namespace headroom {
 namespace {

@@ -75,8 +75,8 @@ bool StageStep::is_finite() const {
          std::isfinite(items_[2]);
 }
 
-std::string StageStep::phase() const {
-  return begun_ && begun_->kind == Kind::kBackward ? "backward" : "forward";
+std::string StageStep::failed_phase() const {
+  return failed_in_ == Kind::kBackward ? "backward" : "forward";
 }
 
 std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
@@ -106,8 +106,11 @@ void StageStep::begin_pass(const Instruction& instruction) {
 }
 
 void StageStep::complete(const Instruction& instruction) {
-  // First of all: completing needs a little of what the failure holds.
-  if (!std::exchange(has_failed_, true)) release_failed_graph();
+  if (!failed_in_) {
+    failed_in_ = instruction.kind;
+    // First of all: completing needs a little of what the failure holds.
+    release_failed_graph();
+  }
   if (begun_ != instruction) begin_pass(instruction);
   CompletableExchange* const exchange = parts_.context.exchange();
   StepGradients& gradients = parts_.state.gradients();

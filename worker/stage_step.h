@@ -50,8 +50,8 @@ class StageStep final : public StageWork {
   // This rank's share of box, obj, cls of the global batch.
   const std::array<double, 3>& items() const { return items_; }
   bool is_finite() const;
-  // "forward" or "backward", whichever began last.
-  std::string phase() const;
+  // Where it failed: "forward" or "backward".
+  std::string failed_phase() const;
 
  private:
   const SampleRange& samples_of(int64_t micro_batch) const {
@@ -65,7 +65,7 @@ class StageStep final : public StageWork {
   void begin_pass(const Instruction& instruction);
 
   Parts parts_;
-  bool has_failed_ = false;
+  std::optional<Instruction::Kind> failed_in_;
   std::array<double, 3> items_{};
   std::optional<Instruction> begun_;
 };

@@ -214,7 +214,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   }
   if (!failure.empty()) {
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
-    return make_room(step.phase(), failure, result);
+    return make_room(step.failed_phase(), failure, result);
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   for (int64_t item = 0; item < kItems; ++item) {

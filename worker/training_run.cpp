@@ -467,11 +467,14 @@ ValidationResult TrainingRun::Implementation::validate_average() {
   RankContext context(assignment.plan, config.global_batch_size, options.stride,
                       *mesh, &pass_lists, state->scalar_type(),
                       state->average_row_runner());
-  StageForward network(
-      model, routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
-      *mesh, context, state->scalar_type(), state->average_row_runner());
-  network.set_retry(retry("validation"));
-  return validate(network, loader, mesh->world,
+  const std::unique_ptr<StageForward> network = retry("validation").run([&] {
+    return std::make_unique<StageForward>(
+        model,
+        routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
+        *mesh, context, state->scalar_type(), state->average_row_runner());
+  });
+  network->set_retry(retry("validation"));
+  return validate(*network, loader, mesh->world,
                   {config.confidence_threshold, config.nms_iou_threshold,
                    config.max_detections, gains, inputs.class_names,
                    state->scalar_type(), retry("validation")});

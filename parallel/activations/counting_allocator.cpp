@@ -141,9 +141,10 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   char* block = nullptr;
   try {
     block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
-  } catch (const c10::Error& error) {
+  } catch (const c10::Error&) {
     payer.live -= static_cast<int64_t>(bytes);
-    refuse(payer, static_cast<int64_t>(bytes), error.what_without_backtrace());
+    refuse(payer, static_cast<int64_t>(bytes),
+           "the system refuses " + format_bytes(static_cast<int64_t>(bytes)));
   }
   static_assert(sizeof(Header) <= kHeaderBytes);
   const MemoryCategory category =

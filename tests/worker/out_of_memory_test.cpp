@@ -30,12 +30,14 @@ struct Case {
   ActivationPolicy policy = ActivationPolicy::kKeep;
   int64_t steps = 3;
   RankBackend backend = RankBackend::kLocal;
+  int64_t limit = 0;  // bytes of each rank; 0: none
 };
 
 struct StepNumbers {
   double loss = 0, gradient_norm = 0;
   std::vector<int64_t> live_bytes;
   int64_t attempts = 0;
+  int64_t peak_bytes = 0;
 };
 
 struct Trained {
@@ -66,8 +68,7 @@ Plan plan_of(const Case& of) {
   return plan;
 }
 
-Trained train(const Case& of, const std::vector<Fault>& faults,
-              RankBackend backend = RankBackend::kLocal) {
+Trained train(const Case& of, const std::vector<Fault>& faults) {
   CountingAllocator::install();
   install_saved_tensor_policies();
   const RunConfig config = config_of(of);
@@ -78,7 +79,6 @@ Trained train(const Case& of, const std::vector<Fault>& faults,
   RankOptions ranks;
   ranks.backend = of.backend;
   ranks.time_limit = std::chrono::seconds(300);
-  ranks.backend = backend;
   run_ranks(
       plan.layout.world_size(),
       [&](int rank, Communicator& world) {
@@ -113,6 +113,7 @@ Trained train(const Case& of, const std::vector<Fault>& faults,
               /*freeze=*/0, mesh.spatial->size() > 1);
         }
         Trainer trainer(options, state, mesh);
+        if (of.limit > 0) CountingAllocator::instance().set_limit(of.limit);
         for (int64_t step = 0; step < of.steps; ++step) {
           const Batch batch = source.next();
           const int64_t before = CountingAllocator::instance().allocations();
@@ -125,7 +126,8 @@ Trained train(const Case& of, const std::vector<Fault>& faults,
                             result.events.end());
           if (rank != 0) continue;
           run.steps.push_back({result.loss, result.gradient_norm,
-                               result.live_bytes, result.attempt});
+                               result.live_bytes, result.attempt,
+                               result.measured_peak_bytes[0]});
         }
       },
       ranks);
@@ -160,7 +162,7 @@ class OutOfMemory : public testing::TestWithParam<Case> {};
 
 // Every rank in turn fails once in a step, ever further into it.
 TEST_P(OutOfMemory, AnywhereInAStepCostsNothingButTime) {
-  constexpr int64_t kPoints = 10;
+  constexpr int64_t kPoints = 6;
   Case layout = GetParam();
   layout.steps = kPoints;
   const Trained calm = train(layout, {});
@@ -252,8 +254,9 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
         faults.back().phase = phase;
       }
     }
-    const Trained run =
-        train({"zero", "data=2", zero_stage}, faults, RankBackend::kGloo);
+    Case zero{"zero", "data=2", zero_stage};
+    zero.backend = RankBackend::kGloo;
+    const Trained run = train(zero, faults);
     ASSERT_EQ(count(run, "fault"), 4) << "stage " << zero_stage;
     for (const StepEvent& event : run.events) {
       EXPECT_NE(event.reason.find("not reached, 0 allocations"),
@@ -263,22 +266,28 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
   }
 }
 
-// A ballast in the middle of a run: a leaner policy, the same losses.
+// A ballast of two fifths of the cap in the middle of a run: leaner policies,
+// the same losses, also after that.
 TEST(OutOfMemoryBallast, TakesALeanerPolicyAndChangesNoLoss) {
-  Case one{"one", "data=1"};
-  one.steps = 4;
+  Case one{"one", "data=1", 0, 8, 4, 8};
+  one.steps = 5;
   const Trained calm = train(one, {});
+  one.limit = calm.steps[1].peak_bytes + (calm.steps[1].peak_bytes >> 5);
   Fault ballast;
   ballast.kind = Fault::Kind::kBallast;
   ballast.step = 2;
-  ballast.bytes = 1 << 20;
+  ballast.bytes = one.limit * 2 / 5;
   const Trained run = train(one, {ballast});
-  ASSERT_EQ(run.steps.size(), 4u);
+  ASSERT_EQ(run.steps.size(), 5u);
   EXPECT_EQ(count(run, "fault"), 1);
-  for (size_t step = 0; step < 4; ++step) {
+  EXPECT_GE(count(run, "out_of_memory"), 2);
+  for (size_t step = 0; step < 5; ++step) {
     EXPECT_EQ(run.steps[step].loss, calm.steps[step].loss);
+    EXPECT_EQ(run.steps[step].gradient_norm, calm.steps[step].gradient_norm);
     EXPECT_EQ(run.steps[step].live_bytes[0] - calm.steps[step].live_bytes[0],
-              step < 2 ? 0 : 1 << 20);
+              step < 2 ? 0 : ballast.bytes);
+    EXPECT_LE(run.steps[step].peak_bytes, one.limit);
+    EXPECT_EQ(run.steps[step].attempts > 1, step == 2) << step;
   }
 }
 

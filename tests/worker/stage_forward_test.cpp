@@ -1,13 +1,21 @@
 #include "worker/stage_forward.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "parallel/activations/counting_allocator.h"
+#include "tests/support/run_ranks.h"
 #include "worker/data/synthetic.h"
+#include "worker/parallelize.h"
+#include "worker/pass_lists.h"
 #include "worker/run_inputs.h"
+#include "worker/training_state.h"
 
 namespace headroom {
 namespace {
@@ -56,6 +64,155 @@ TEST(StageForward, OneImageThatDoesNotFitIsAnError) {
   EXPECT_THROW(network.replica.network.run(network.batch),
                c10::OutOfMemoryError);
   allocator.set_limit(CountingAllocator::kNoLimit);
+}
+
+struct Shared {
+  std::string layout;
+  int zero_stage = 0;
+};
+
+// One rank of several that share a network in evaluation.
+class SharedNetwork {
+ public:
+  SharedNetwork(const Shared& of, Communicator& world)
+      : plan_(plan_of(of)),
+        mesh_(world, plan_.layout),
+        table_(load_model_table("yolov5n")),
+        state_(table_, options_of(of)),
+        lists_(record_pass_lists(table_, 1, at::kFloat,
+                                 state_.model().kept_rows(), /*freeze=*/0,
+                                 mesh_.spatial->size() > 1)),
+        context_(plan_, kImages, state_.model().max_stride(), mesh_, &lists_,
+                 at::kFloat, state_.average_row_runner()),
+        network(state_.average_model(),
+                routes_of_stage(state_.average_model(), plan_,
+                                mesh_.here.pipeline_stage),
+                mesh_, context_, at::kFloat, state_.average_row_runner()) {
+    RunConfig config;
+    config.image_height = config.image_width = 64;
+    LoaderOptions options = loader_options(config, state_.model());
+    options.global_batch_size = options.micro_batch_size = kImages;
+    options.own_rows = own_rows(mesh_, options.stride);
+    batch = SyntheticInput(options).next();
+  }
+
+  const Mesh& mesh() const { return mesh_; }
+
+ private:
+  static constexpr int64_t kImages = 4;
+
+  static Plan plan_of(const Shared& of) {
+    Plan plan;
+    plan.layout = parse_layout(of.layout);
+    plan.zero_stage = of.zero_stage;
+    plan.micro_batch_size = plan.batch_norm_group_size = 2;
+    if (plan.layout.pipeline_parallel_size == 2) plan.stage_begins = {0, 9};
+    return plan;
+  }
+  TrainingStateOptions options_of(const Shared& of) {
+    TrainingStateOptions options;
+    options.num_classes = 1;
+    options.zero_stage = of.zero_stage;
+    options.mesh = &mesh_;
+    options.rows = rows_of_stage(plan_, mesh_.here.pipeline_stage,
+                                 static_cast<int64_t>(table_.rows.size()));
+    return options;
+  }
+
+  const Plan plan_;
+  Mesh mesh_;
+  const ModelTable table_;
+  TrainingState state_;
+  const PassLists lists_;
+  RankContext context_;
+
+ public:
+  StageForward network;
+  Batch batch;
+};
+
+class StageForwardOverRanks : public testing::TestWithParam<Shared> {};
+
+// Whoever fails, wherever: all do the batch again, with the same bits.
+TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
+  CountingAllocator::install();
+  const int ranks = parse_layout(GetParam().layout).world_size();
+  run_ranks(ranks, [&](int rank, Communicator& world) {
+    SharedNetwork shared(GetParam(), world);
+    CountingAllocator& allocator = CountingAllocator::instance();
+    const int64_t before = allocator.allocations();
+    const auto whole = shared.network.run(shared.batch);
+    const int64_t allocations = allocator.allocations() - before;
+    const int64_t live = allocator.live_bytes();
+    constexpr int64_t kPoints = 9;
+    for (int64_t point = 0; point < kPoints; ++point) {
+      const bool fails = point % ranks == rank;
+      if (fails) {
+        CountingAllocator::fail_allocation(1 + (allocations - 1) * point /
+                                                   (kPoints - 1));
+      }
+      const auto again = shared.network.run(shared.batch);
+      EXPECT_EQ(CountingAllocator::pending_failure(), 0) << "point " << point;
+      ASSERT_EQ(again.size(), whole.size());
+      for (size_t level = 0; level < whole.size(); ++level) {
+        EXPECT_TRUE(at::equal(again[level], whole[level])) << point;
+      }
+    }
+    EXPECT_EQ(allocator.live_bytes(), live) << "nothing is left";
+    EXPECT_EQ(shared.network.num_halvings(), 0);
+  });
+}
+
+TEST_P(StageForwardOverRanks, OneRankWithoutRoomMakesAllGoThroughInParts) {
+  CountingAllocator::install();
+  const int ranks = parse_layout(GetParam().layout).world_size();
+  run_ranks(ranks, [&](int rank, Communicator& world) {
+    SharedNetwork shared(GetParam(), world);
+    CountingAllocator& allocator = CountingAllocator::instance();
+    allocator.reset_peak();
+    const int64_t live = allocator.live_bytes();
+    const auto whole = shared.network.run(shared.batch);
+    const int64_t needed = allocator.peak_bytes() - live;
+    if (rank == 0) allocator.set_limit(allocator.live_bytes() + needed * 4 / 5);
+    const auto parts = shared.network.run(shared.batch);
+    allocator.set_limit(CountingAllocator::kNoLimit);
+    EXPECT_GT(shared.network.num_halvings(), 0);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (size_t level = 0; level < whole.size(); ++level) {
+      EXPECT_TRUE(at::allclose(parts[level], whole[level], 1e-4, 1e-4));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, StageForwardOverRanks,
+    testing::Values(Shared{"pipeline=2"}, Shared{"spatial=2"},
+                    Shared{"data=2", 3}, Shared{"data=2,spatial=2", 3},
+                    Shared{"data=2,pipeline=2", 1}),
+    [](const auto& info) {
+      std::string name = info.param.layout;
+      std::erase_if(name, [](char c) { return c == '=' || c == ','; });
+      return name + "_zero" + std::to_string(info.param.zero_stage);
+    });
+
+// A replica without a batch takes part in the attempts of the others.
+TEST(StageForward, SkippingFollowsTheOthersAttempts) {
+  CountingAllocator::install();
+  run_ranks(2, [&](int rank, Communicator& world) {
+    SharedNetwork shared({"data=2", 3}, world);
+    if (rank == 1) {
+      shared.network.skip();
+      shared.network.run(shared.batch);
+      return;
+    }
+    CountingAllocator::fail_allocation(50);
+    const auto first = shared.network.run(shared.batch);
+    EXPECT_EQ(CountingAllocator::pending_failure(), 0);
+    const auto second = shared.network.run(shared.batch);
+    for (size_t level = 0; level < first.size(); ++level) {
+      EXPECT_TRUE(at::equal(first[level], second[level]));
+    }
+  });
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 
 #include "parallel/base/check.h"
@@ -188,11 +189,13 @@ class FailingStage final : public ToyStage {
     ToyStage::before_backward(micro_batch, is_last);
   }
   std::optional<Instruction> failure;
+  bool is_of_host = false;  // std::bad_alloc instead of the allocator's error
 
  private:
   void fail_at(const Instruction& instruction) {
-    if (failure == instruction)
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory for the test");
+    if (failure != instruction) return;
+    if (is_of_host) throw std::bad_alloc();
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory for the test");
   }
 };
 
@@ -212,10 +215,15 @@ void expect_completion(const RandomPipeline& pipeline, int failing, size_t at,
       [&](int rank, Communicator& communicator) {
         FailingStage stage(pipeline, rank, batch, toy_weights(2, num_rows));
         if (rank == failing) stage.failure = list[at];
+        stage.is_of_host = at % 2 == 1;
         PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                                   at::kDouble);
         if (rank == failing) {
-          EXPECT_THROW(executor.run(count, stage), c10::OutOfMemoryError);
+          if (stage.is_of_host) {
+            EXPECT_THROW(executor.run(count, stage), std::bad_alloc);
+          } else {
+            EXPECT_THROW(executor.run(count, stage), c10::OutOfMemoryError);
+          }
           // Exactly what was not done, the failed instruction first.
           EXPECT_EQ(stage.completed,
                     (std::vector<Instruction>(

@@ -1,12 +1,14 @@
 #include "worker/data/loader.h"
 
 #include <ATen/ops/cat.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <new>
 #include <thread>
 
 #include "parallel/base/check.h"
@@ -299,6 +301,35 @@ TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
   EXPECT_EQ(batches[1].targets.size(), 1u);
   EXPECT_EQ(batches[2].samples.size(), 11u);
   EXPECT_GE(calls, 3);
+}
+
+TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndTellsOnce) {
+  for (const bool of_host : {false, true}) {
+    LoaderOptions short_of_memory = options();
+    short_of_memory.num_threads = 1;
+    std::atomic<int> failures = 5, told = 0;
+    short_of_memory.assign = [&](const std::vector<LabelRow>& labels, int64_t,
+                                 int64_t) {
+      if (failures > 0 && failures-- > 0) {
+        if (of_host) throw std::bad_alloc();
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory for the test");
+      }
+      return std::vector<LevelTargets>(labels.size());
+    };
+    short_of_memory.hooks.out_of_memory = [&](int64_t step,
+                                              const std::string& why) {
+      EXPECT_EQ(step, 0);
+      EXPECT_FALSE(why.empty());
+      ++told;
+    };
+    const std::vector<Batch> batches = take(short_of_memory, 2);
+    EXPECT_EQ(batches[0].step, 0);
+    EXPECT_EQ(batches[1].step, 1);
+    EXPECT_EQ(told, 1);
+    for (const Batch& batch : batches) {
+      EXPECT_EQ(batch.targets.size(), batch.micro_batches.size());
+    }
+  }
 }
 
 TEST_F(LoaderTest, WhatAThreadThrowsReachesNext) {
