@@ -44,14 +44,17 @@ class GatherRowRunner final : public RowRunner {
     complete();
   }
 
-  // In place of what a failed forward did not gather, and to free what it left.
-  void complete() {
+  // Frees what a failed forward left: before completing it.
+  void release_all() {
     for (const int64_t part : part_of_row_) {
       if (part >= 0 && rows_.is_whole(part)) rows_.release(part);
     }
+  }
+  // In place of what it did not gather.
+  void complete() {
     while (has_next()) complete_next();
   }
-  // The same one by one, where exchanges come in between; then complete().
+  // The same one by one, where exchanges come in between.
   void complete_next() {
     const int64_t part = part_of_row_[static_cast<size_t>(next_row())];
     next_ = next_row() + 1;

@@ -59,6 +59,7 @@ class Evaluation final : public StageWork {
   void before_backward(int64_t, bool) override {}
   void complete(const Instruction&) override {
     if (!has_begun_) begin();
+    if (gathered_ != nullptr) gathered_->release_all();
     CompletableExchange* const exchange = context_.exchange();
     if (exchange != nullptr && gathered_ != nullptr) {
       const std::vector<int64_t> rows = gathered_->gathered_rows();
