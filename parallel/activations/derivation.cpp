@@ -9,18 +9,23 @@
 
 namespace headroom {
 
+// What a map is made from: a tensor, or one that is made again itself.
+struct Source {
+  at::Tensor tensor;
+  std::shared_ptr<Derivation> derivation;  // null: the tensor
+  std::vector<int64_t> strides;
+};
+
 class Derivation {
  public:
-  Derivation(const at::Tensor& map, std::vector<at::Tensor> tensors,
-             std::vector<std::shared_ptr<Derivation>> derivations,
-             MakeAgain make, DerivationCost cost)
+  Derivation(const at::Tensor& map, std::vector<Source> sources, MakeAgain make,
+             DerivationCost cost)
       : memory_(map.storage().getWeakStorageImpl()),
         options_(map.options()),
         sizes_(map.sizes().vec()),
         strides_(map.strides().vec()),
         offset_(map.storage_offset()),
-        tensors_(std::move(tensors)),
-        derivations_(std::move(derivations)),
+        unused_(std::move(sources)),
         make_(std::move(make)),
         cost_(cost) {}
 
@@ -44,15 +49,15 @@ class Derivation {
     // Sources wait for this use, so it is theirs too; but only once, and only
     // if there is any.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (derivations_[i] != nullptr) {
-        sources_.emplace_back(std::move(derivations_[i]));
+    for (Source& source : unused_) {
+      if (source.derivation != nullptr) {
+        sources_.emplace_back(std::move(source.derivation),
+                              std::move(source.strides));
       } else {
-        sources_.emplace_back(std::move(tensors_[i]));
+        sources_.emplace_back(std::move(source.tensor));
       }
     }
-    tensors_.clear();
-    derivations_.clear();
+    unused_.clear();
   }
   void withdraw() {
     if (--uses_ == 0) value_.reset();
@@ -85,9 +90,7 @@ class Derivation {
   const at::TensorOptions options_;
   const std::vector<int64_t> sizes_, strides_;
   const int64_t offset_;
-  // Until the first use each source is one of these; then they are sources_.
-  std::vector<at::Tensor> tensors_;
-  std::vector<std::shared_ptr<Derivation>> derivations_;
+  std::vector<Source> unused_;  // until the first use; then they are sources_
   std::vector<KeptTensor> sources_;
   MakeAgain make_;
   const DerivationCost cost_;
@@ -119,8 +122,9 @@ std::shared_ptr<Derivation> derivation_of(const at::Tensor& tensor,
 
 }  // namespace
 
-KeptTensor::KeptTensor(std::shared_ptr<Derivation> derivation)
-    : derivation_(std::move(derivation)) {
+KeptTensor::KeptTensor(std::shared_ptr<Derivation> derivation,
+                       std::vector<int64_t> strides)
+    : derivation_(std::move(derivation)), strides_(std::move(strides)) {
   derivation_->announce();
 }
 
@@ -132,7 +136,11 @@ at::Tensor KeptTensor::take() {
   if (derivation_ == nullptr) return std::exchange(tensor_, at::Tensor());
   at::Tensor value = derivation_->value();
   std::exchange(derivation_, nullptr)->withdraw();
-  return value;
+  // Operators read the layout of their result from strides, those of axes of
+  // one element included.
+  return value.strides() == strides_
+             ? value
+             : value.as_strided(value.sizes(), strides_);
 }
 
 void set_derivation(const at::Tensor& map,
@@ -141,16 +149,19 @@ void set_derivation(const at::Tensor& map,
   c10::StorageImpl* storage = map.storage().unsafeGetStorageImpl();
   HEADROOM_CHECK(storage->data_ptr().cast_context<Tag>(&delete_tag) == nullptr,
                  "a map has a derivation already");
-  std::vector<at::Tensor> tensors;
-  std::vector<std::shared_ptr<Derivation>> derivations;
+  std::vector<Source> made_from;
   for (const at::Tensor& source : sources) {
-    derivations.push_back(derivation_of(source, DerivationCost::kElementwise));
-    tensors.push_back(derivations.back() == nullptr ? source.detach()
-                                                    : at::Tensor());
+    auto derivation = derivation_of(source, DerivationCost::kElementwise);
+    if (derivation != nullptr) {
+      made_from.push_back(
+          {at::Tensor(), std::move(derivation), source.strides().vec()});
+    } else {
+      made_from.push_back({source.detach(), nullptr, {}});
+    }
   }
   auto tag = std::make_unique<Tag>();
-  tag->derivation = std::make_shared<Derivation>(
-      map, std::move(tensors), std::move(derivations), std::move(make), cost);
+  tag->derivation = std::make_shared<Derivation>(map, std::move(made_from),
+                                                 std::move(make), cost);
   const c10::Device device = map.device();
   tag->memory = storage->set_data_ptr(c10::DataPtr(nullptr, device));
   void* data = tag->memory.get();
@@ -160,7 +171,9 @@ void set_derivation(const at::Tensor& map,
 
 KeptTensor keep(const at::Tensor& tensor, DerivationCost most) {
   auto derivation = derivation_of(tensor, most);
-  if (derivation != nullptr) return KeptTensor(std::move(derivation));
+  if (derivation != nullptr) {
+    return KeptTensor(std::move(derivation), tensor.strides().vec());
+  }
   return KeptTensor(tensor.detach());
 }
 

@@ -32,7 +32,10 @@ class Derivation;
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
-  explicit KeptTensor(std::shared_ptr<Derivation> derivation);
+  // `strides`: of the tensor that is kept, where they may differ from those of
+  // the map that was derived: along axes of one element.
+  KeptTensor(std::shared_ptr<Derivation> derivation,
+             std::vector<int64_t> strides);
   KeptTensor(KeptTensor&&) = default;
   KeptTensor& operator=(KeptTensor&&) = delete;
   ~KeptTensor();
@@ -43,6 +46,7 @@ class KeptTensor {
  private:
   at::Tensor tensor_;
   std::shared_ptr<Derivation> derivation_;  // null: the tensor itself
+  std::vector<int64_t> strides_;
 };
 
 // Of what making a map again consists. A convolution is worth memory that
