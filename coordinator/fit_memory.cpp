@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/mix_activations.h"
+#include "coordinator/plan_memory.h"
 #include "coordinator/plan_time.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/base/units.h"
@@ -22,8 +23,7 @@ constexpr size_t kMostProposals = 4;
 constexpr double kWorthIt = 0.98;  // of the time, for a smaller micro-batch
 
 int64_t bytes_of(const PlanDecision& decision) {
-  const std::vector<int64_t>& all = decision.plan->predicted_peak_bytes;
-  return *std::max_element(all.begin(), all.end());
+  return fullest_rank_bytes(*decision.plan);
 }
 
 // A limit is read with its digits, where format_bytes() would round.

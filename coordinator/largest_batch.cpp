@@ -1,8 +1,6 @@
 #include "coordinator/largest_batch.h"
 
-#include <algorithm>
-#include <array>
-
+#include "coordinator/plan_memory.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
@@ -49,8 +47,7 @@ class Search {
     trial.micro_batch_size = share;
     trial.memory_limit = 0;  // nothing gives way
     const Plan plan = plan_or_throw(trial, world_size_, rows_);
-    return {trial.global_batch_size,
-            *std::ranges::max_element(plan.predicted_peak_bytes)};
+    return {trial.global_batch_size, fullest_rank_bytes(plan)};
   }
 
   [[noreturn]] void refuse(const BatchChoice& one_image) const {

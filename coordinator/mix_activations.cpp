@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "configs/row_time.h"
 #include "coordinator/plan_memory.h"
+#include "coordinator/plan_time.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/activation_mixture.h"
@@ -16,24 +16,9 @@
 namespace headroom {
 namespace {
 
-double time_of(const RowTime& time, ActivationPolicy policy) {
-  switch (policy) {
-    case ActivationPolicy::kKeep:
-      return time.keep;
-    case ActivationPolicy::kLean:
-      return time.lean;
-    case ActivationPolicy::kRecompute:
-      return time.recompute;
-    case ActivationPolicy::kOffload:
-      return time.offload;
-  }
-  HEADROOM_CHECK(false, "an unknown policy");
-}
-
 // Other micro-batches in flight have what they keep beside the one at work.
 MixtureRow mixture_row(const memory::RowCosts& bytes, int64_t num_in_flight,
                        const RowCost& row) {
-  const RowTime time = row_time(row);
   MixtureRow result;
   for (const ActivationPolicy policy :
        {ActivationPolicy::kKeep, ActivationPolicy::kLean,
@@ -41,7 +26,7 @@ MixtureRow mixture_row(const memory::RowCosts& bytes, int64_t num_in_flight,
     const memory::RowCost& cost = bytes[static_cast<size_t>(policy)];
     MixtureRow::Choice choice;
     choice.policy = policy;
-    choice.seconds = time_of(time, policy);
+    choice.seconds = row_work(row, policy);
     choice.kept_bytes = num_in_flight * cost.kept_bytes;
     choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
     result.choices.push_back(choice);

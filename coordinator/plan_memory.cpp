@@ -36,4 +36,8 @@ std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
   return bytes;
 }
 
+int64_t fullest_rank_bytes(const Plan& plan) {
+  return *std::ranges::max_element(plan.predicted_peak_bytes);
+}
+
 }  // namespace headroom

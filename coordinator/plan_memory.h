@@ -14,4 +14,7 @@ namespace headroom {
 // Per rank of the plan's layout.
 std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request);
 
+// Of the rank that needs most. REQUIRES: a plan with predicted bytes.
+int64_t fullest_rank_bytes(const Plan& plan);
+
 }  // namespace headroom

@@ -1,7 +1,10 @@
 #include "coordinator/plan_time.h"
 
+#include <string>
+
 #include "configs/row_time.h"
 #include "coordinator/stage_cut.h"
+#include "parallel/base/check.h"
 
 namespace headroom {
 namespace {
@@ -13,20 +16,23 @@ constexpr DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                      .link_bytes_per_second = 1e9,
                                      .link_latency_seconds = 2e-4};
 
-double time_of(const RowTime& time, ActivationPolicy policy) {
+}  // namespace
+
+double row_work(const RowCost& row, ActivationPolicy policy) {
+  const RowTime time = row_time(row);
   switch (policy) {
+    case ActivationPolicy::kKeep:
+      return time.keep;
     case ActivationPolicy::kLean:
       return time.lean;
     case ActivationPolicy::kRecompute:
       return time.recompute;
     case ActivationPolicy::kOffload:
       return time.offload;
-    default:
-      return time.keep;
   }
+  HEADROOM_CHECK(
+      false, "activation policy " + std::to_string(static_cast<int>(policy)));
 }
-
-}  // namespace
 
 StepEstimate plan_time(const RunConfig& config, const Plan& plan,
                        const std::vector<RowCost>& rows) {
@@ -44,7 +50,7 @@ StepEstimate plan_time(const RunConfig& config, const Plan& plan,
                                         ? ActivationPolicy::kKeep
                                         : plan.activation_policies[i];
     TimeRow part;
-    part.work_per_pixel = time_of(row_time(row), policy);
+    part.work_per_pixel = row_work(row, policy);
     part.parameters = row.parameters;
     part.channels = row.channels;
     part.stride = row.stride;

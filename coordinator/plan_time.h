@@ -13,6 +13,10 @@
 
 namespace headroom {
 
+// Forward and backward of a row under a policy, in the unit of
+// configs/row_time.h.
+double row_work(const RowCost& row, ActivationPolicy policy);
+
 // On ranks of one host, each a core of a current server processor.
 // REQUIRES: a plan that the planner accepted for `config`.
 StepEstimate plan_time(const RunConfig& config, const Plan& plan,

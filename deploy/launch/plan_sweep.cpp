@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "coordinator/model_rows.h"
+#include "coordinator/plan_memory.h"
 #include "coordinator/planner.h"
 #include "deploy/launch/text_table.h"
 #include "parallel/base/check.h"
@@ -103,9 +104,7 @@ std::vector<SweepCell> sweep_plans(const RunConfig& config, int world_size,
         cell.policy = activations_text(plan->activation_policies);
         cell.micro_batch = plan->micro_batch_size;
         cell.zero_stage = plan->zero_stage;
-        cell.predicted_peak_bytes =
-            *std::max_element(plan->predicted_peak_bytes.begin(),
-                              plan->predicted_peak_bytes.end());
+        cell.predicted_peak_bytes = fullest_rank_bytes(*plan);
       }
       cells.push_back(cell);
     }
