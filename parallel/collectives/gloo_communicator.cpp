@@ -9,6 +9,7 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/gloo_connection.h"
+#include "parallel/collectives/operand_checks.h"
 #include "parallel/collectives/rendezvous_store.h"
 #include "parallel/collectives/split_members.h"
 
@@ -103,7 +104,7 @@ class GlooCommunicator final : public Communicator {
                                          const at::Tensor& input) override {
     const at::Tensor whole = flat_view(output);
     const at::Tensor part = flat_view(input);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     const int64_t size = part.numel();
     std::vector<std::unique_ptr<Work>> messages;
     for (int rank = 0; rank < size_ && size > 0; ++rank) {
@@ -120,7 +121,7 @@ class GlooCommunicator final : public Communicator {
                       const at::Tensor& input) override {
     const at::Tensor whole = flat_view(input);
     const at::Tensor part = flat_view(output);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     const int64_t size = part.numel();
     if (size == 0) return;
     all_reduce(whole);
@@ -128,7 +129,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {
-    check_rank(root);
+    check_rank(root, size_);
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -136,14 +137,14 @@ class GlooCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
-    check_rank(to);
+    check_rank(to, size_);
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
     return begin("send", [&] { return group().send(tensors, to, 0); });
   }
 
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
-    check_rank(from);
+    check_rank(from, size_);
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
     return begin("recv", [&] { return group().recv(tensors, from, 0); });
   }
@@ -174,19 +175,6 @@ class GlooCommunicator final : public Communicator {
   template <typename Call>
   void run(const char* operation, const Call& call) {
     connection_->wait(operation, *connection_->issue(operation, call));
-  }
-
-  void check_rank(int rank) const {
-    HEADROOM_CHECK(rank >= 0 && rank < size_, "rank " + std::to_string(rank) +
-                                                  " in a group of " +
-                                                  std::to_string(size_));
-  }
-
-  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
-    HEADROOM_CHECK(whole.numel() == part.numel() * size_,
-                   std::to_string(whole.numel()) + " elements are not " +
-                       std::to_string(size_) + " times " +
-                       std::to_string(part.numel()));
   }
 
   const Origin origin_;
@@ -222,9 +210,7 @@ std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
 std::unique_ptr<Communicator> make_gloo_communicator(
     std::shared_ptr<KeyValueStore> store, const std::string& prefix, int rank,
     int size, const GlooOptions& options) {
-  HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
-                                               " in a group of " +
-                                               std::to_string(size));
+  check_rank(rank, size);
   ignore_broken_pipes();
   Device device;
   try {

@@ -13,6 +13,7 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/local_group.h"
+#include "parallel/collectives/operand_checks.h"
 #include "parallel/collectives/split_members.h"
 
 namespace headroom {
@@ -129,20 +130,20 @@ class LocalCommunicator final : public Communicator {
 
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     const Part part{flat_view(output), flat_view(input)};
-    check_multiple(part.output, part.input);
+    check_multiple(part.output, part.input, size());
     collective("all_gather", part, perform_gather)->wait();
   }
 
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
     const Part part{flat_view(output), flat_view(input)};
-    check_multiple(part.input, part.output);
+    check_multiple(part.input, part.output, size());
     collective("reduce_scatter", part, perform_scatter)->wait();
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {
     const at::Tensor flat = flat_view(tensor);
-    check_rank(root);
+    check_rank(root, size());
     collective("broadcast from " + std::to_string(root), {flat, flat},
                [root](std::vector<Part>& parts) {
                  check_same_form(parts);
@@ -187,8 +188,8 @@ class LocalCommunicator final : public Communicator {
 
   std::unique_ptr<Work> exchange(const at::Tensor& tensor, int from, int to,
                                  int64_t number) {
-    check_rank(from);
-    check_rank(to);
+    check_rank(from, size());
+    check_rank(to, size());
     HEADROOM_CHECK(from != to, "rank " + std::to_string(from) +
                                    " cannot exchange with itself");
     const at::Tensor flat = flat_view(tensor);
@@ -205,19 +206,6 @@ class LocalCommunicator final : public Communicator {
                        parts[1 - source].output.copy_(parts[source].input);
                      }),
         rank_);
-  }
-
-  void check_rank(int rank) const {
-    HEADROOM_CHECK(rank >= 0 && rank < size(), "rank " + std::to_string(rank) +
-                                                   " in a group of " +
-                                                   std::to_string(size()));
-  }
-
-  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
-    HEADROOM_CHECK(whole.numel() == part.numel() * size(),
-                   std::to_string(whole.numel()) + " elements are not " +
-                       std::to_string(size()) + " times " +
-                       std::to_string(part.numel()));
   }
 
   std::shared_ptr<Group> group_;

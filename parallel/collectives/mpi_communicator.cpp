@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/flat_view.h"
+#include "parallel/collectives/operand_checks.h"
 
 namespace headroom {
 namespace {
@@ -139,7 +140,7 @@ class MpiCommunicator final : public Communicator {
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     const at::Tensor whole = flat_view(output);
     const at::Tensor part = flat_view(input);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     check(MPI_Allgather(part.data_ptr(), count_of(part), type_of(part),
                         whole.data_ptr(), count_of(part), type_of(part),
                         communicator_),
@@ -150,7 +151,7 @@ class MpiCommunicator final : public Communicator {
                       const at::Tensor& input) override {
     const at::Tensor whole = flat_view(input);
     const at::Tensor part = flat_view(output);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     check(MPI_Reduce_scatter_block(whole.data_ptr(), part.data_ptr(),
                                    count_of(part), type_of(part), MPI_SUM,
                                    communicator_),
@@ -198,13 +199,6 @@ class MpiCommunicator final : public Communicator {
  private:
   void check(int code, const char* operation) const {
     check_mpi(code, operation, rank_, size_);
-  }
-
-  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
-    HEADROOM_CHECK(whole.numel() == part.numel() * size_,
-                   std::to_string(whole.numel()) + " elements are not " +
-                       std::to_string(size_) + " times " +
-                       std::to_string(part.numel()));
   }
 
   MPI_Comm communicator_;

@@ -12,6 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/collectives/flat_view.h"
+#include "parallel/collectives/operand_checks.h"
 #include "parallel/collectives/part_sums.h"
 #include "parallel/collectives/shared_group.h"
 
@@ -302,7 +303,7 @@ class SharedMemoryCommunicator final : public Communicator {
   }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     const at::Tensor whole = flat_view(output), part = flat_view(input);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     connection_->run("all_gather", [&](Collectives& group) {
       group.all_gather(whole, part);
     });
@@ -310,15 +311,13 @@ class SharedMemoryCommunicator final : public Communicator {
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
     const at::Tensor whole = flat_view(input), part = flat_view(output);
-    check_multiple(whole, part);
+    check_multiple(whole, part, size_);
     connection_->run("reduce_scatter", [&](Collectives& group) {
       group.reduce_scatter(part, whole);
     });
   }
   void broadcast(const at::Tensor& tensor, int root) override {
-    HEADROOM_CHECK(root >= 0 && root < size_, "rank " + std::to_string(root) +
-                                                  " in a group of " +
-                                                  std::to_string(size_));
+    check_rank(root, size_);
     const at::Tensor flat = flat_view(tensor);
     connection_->run("broadcast",
                      [&](Collectives& group) { group.broadcast(flat, root); });
@@ -347,13 +346,6 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
  private:
-  void check_multiple(const at::Tensor& whole, const at::Tensor& part) const {
-    HEADROOM_CHECK(whole.numel() == part.numel() * size_,
-                   std::to_string(whole.numel()) + " elements are not " +
-                       std::to_string(size_) + " times " +
-                       std::to_string(part.numel()));
-  }
-
   const int rank_, size_;
   const std::chrono::milliseconds timeout_;
   std::shared_ptr<Connection> connection_;
