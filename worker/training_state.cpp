@@ -126,6 +126,11 @@ void TrainingState::build_parameters() {
   options.row_parts = is_sharded() ? options_.mesh->data->size() : 1;
   options.gradients_apart = zero_stage_ >= 2;
   options.values_apart = zero_stage_ == 3;
+  if (options_.mesh != nullptr) {
+    options.make_gradients = [this](int64_t count, at::ScalarType type) {
+      return options_.mesh->replicas->zeros(count, type);
+    };
+  }
   parameters_ = std::make_unique<Arena>(entries(*model_, true), options);
   model_->freeze(options_.freeze);
 

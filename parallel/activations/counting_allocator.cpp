@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/outside_memory.h"
 #include "parallel/base/units.h"
 
 namespace headroom {
@@ -37,6 +38,7 @@ CountingAllocator& CountingAllocator::instance() {
 void CountingAllocator::install() {
   // Above any priority that LibTorch itself uses.
   c10::SetAllocator(c10::kCPU, &instance(), 255);
+  OutsideMemory::set_counter(&count_outside);
 }
 
 CountingAllocator::Account*& CountingAllocator::own_account() {
@@ -129,6 +131,17 @@ void CountingAllocator::reserve(Account& account, int64_t bytes) {
     }
   } while (!account.live.compare_exchange_weak(live, live + bytes));
   raise_to(account.peak, live + bytes);
+}
+
+std::shared_ptr<void> CountingAllocator::count_outside(int64_t bytes) {
+  Account& payer = account();
+  reserve(payer, bytes);
+  const MemoryCategory category = MemoryCategoryScope::of(bytes);
+  note(payer, category, bytes);
+  return {nullptr, [&payer, category, bytes](std::nullptr_t) {
+            payer.live -= bytes;
+            note(payer, category, -bytes);
+          }};
 }
 
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {

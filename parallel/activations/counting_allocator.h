@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -37,7 +38,8 @@ class CountingAllocator final : public c10::Allocator {
 
   static CountingAllocator& instance();
 
-  // Makes it LibTorch's CPU allocator. First statement of main; tensors that
+  // Makes it LibTorch's CPU allocator, and what counts memory from elsewhere
+  // (parallel/base/outside_memory.h). First statement of main; tensors that
   // exist already stay uncounted. May be called again.
   static void install();
 
@@ -126,6 +128,7 @@ class CountingAllocator final : public c10::Allocator {
   [[noreturn]] static void refuse(const Account& account, int64_t bytes,
                                   const std::string& message);
   static void reserve(Account& account, int64_t bytes);
+  static std::shared_ptr<void> count_outside(int64_t bytes);
   // `bytes` more of the category, or less.
   static void note(Account& account, MemoryCategory category, int64_t bytes);
   static void release(void* data);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <chrono>
 #include <cstdint>
@@ -50,6 +51,11 @@ class Communicator {
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
     all_reduce_async(tensor, op)->wait();
   }
+
+  // [count] zeros, in memory of which this communicator sums the whole or parts
+  // with the least copying, the same parts on all ranks. It may be used for
+  // anything else, and outlive the communicator. Collective, with the same arguments on all ranks.
+  virtual at::Tensor zeros(int64_t count, at::ScalarType type);
 
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,

@@ -30,6 +30,9 @@ class CountingCommunicator final : public Communicator {
   int size() const override { return size_; }
   std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                          ReduceOp op) override;
+  at::Tensor zeros(int64_t count, at::ScalarType type) override {
+    return inner().zeros(count, type);
+  }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override;
   std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                          const at::Tensor& input) override;

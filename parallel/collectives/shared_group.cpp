@@ -1,6 +1,5 @@
 #include "parallel/collectives/shared_group.h"
 
-#include <ATen/ops/from_blob.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -10,9 +9,9 @@
 #include <cstring>
 #include <ctime>
 #include <new>
-#include <type_traits>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/agreement.h"
 #include "parallel/collectives/host_identity.h"
 
 namespace headroom {
@@ -64,22 +63,6 @@ struct Invitation {
   int64_t is_ready = 0;
   SegmentAddress address;
 };
-constexpr int64_t kInvitationNumbers = sizeof(Invitation) / sizeof(int64_t);
-
-std::vector<Invitation> exchange(Communicator& ranks, Invitation mine) {
-  std::vector<Invitation> all(static_cast<size_t>(ranks.size()));
-  ranks.all_gather(
-      at::from_blob(all.data(), {ranks.size() * kInvitationNumbers}, at::kLong),
-      at::from_blob(&mine, {kInvitationNumbers}, at::kLong));
-  return all;
-}
-
-bool all_agree(Communicator& ranks, bool here) {
-  int64_t refusals = here ? 0 : 1;
-  ranks.all_reduce(at::from_blob(&refusals, {1}, at::kLong));
-  return refusals == 0;
-}
-
 int watch_process(int64_t process) {
   const long descriptor = syscall(SYS_pidfd_open, process, 0);
   if (descriptor < 0) {
@@ -115,7 +98,7 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
   } catch (const Error& error) {
     reason = error.text();
   }
-  const std::vector<Invitation> all = exchange(ranks, mine);
+  const std::vector<Invitation> all = tell_all(ranks, mine);
   bool can = true;
   for (const Invitation& one : all) {
     if (one.host != mine.host) {
@@ -236,7 +219,8 @@ void SharedGroup::check_signatures(const char* operation) {
   const Signature& mine = members_[rank_].shared().signatures[side_];
   for (int rank = 0; rank < size(); ++rank) {
     const Signature& other = members_[rank].shared().signatures[side_];
-    if (other.operation == mine.operation && other.elements == mine.elements) {
+    if (other.operation == mine.operation && other.elements == mine.elements &&
+        other.place == mine.place) {
       continue;
     }
     give_up("ranks disagree");

@@ -41,6 +41,7 @@ class SharedGroup {
   struct Signature {
     int64_t operation = 0;
     int64_t elements = 0;
+    int64_t place = 0;  // of what is worked on in place
   };
 
   // The group of the ranks of `ranks`, or none with the reason where they

@@ -1,178 +1,19 @@
 #include "parallel/collectives/shared_memory_communicator.h"
 
-#include <c10/core/ScalarType.h>
-
-#include <algorithm>
-#include <cstring>
 #include <deque>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/operand_checks.h"
-#include "parallel/collectives/part_sums.h"
+#include "parallel/collectives/shared_buffers.h"
+#include "parallel/collectives/shared_collectives.h"
 #include "parallel/collectives/shared_group.h"
 
 namespace headroom {
 namespace {
-
-enum Operation : int64_t {
-  kSum,
-  kMax,
-  kGather,
-  kScatter,
-  kBroadcast,
-  kBarrier
-};
-
-// Up to this size every rank forms the whole sum: one meeting instead of two.
-constexpr int64_t kSmallBytes = 16 << 10;
-
-// Calls body(zero of the tensor's type).
-template <typename Body>
-void for_type(at::ScalarType type, const Body& body) {
-  switch (type) {
-    case at::kFloat:
-      return body(float{});
-    case at::kDouble:
-      return body(double{});
-    case at::kLong:
-      return body(int64_t{});
-    default:  // flat_view admits no other
-      return body(uint8_t{});
-  }
-}
-
-template <typename Scalar>
-std::vector<const Scalar*> typed(const std::vector<std::byte*>& parts,
-                                 int64_t offset) {
-  std::vector<const Scalar*> result;
-  for (std::byte* part : parts) {
-    result.push_back(reinterpret_cast<const Scalar*>(part) + offset);
-  }
-  return result;
-}
-
-// The collectives of one group, one turn after the other.
-class Collectives {
- public:
-  explicit Collectives(SharedGroup& group) : group_(group) {}
-
-  void all_reduce(const at::Tensor& flat, ReduceOp op) {
-    in_pieces(flat, SharedGroup::kPartBytes,
-              [&](std::byte* data, int64_t bytes, int64_t count) {
-                const auto& parts =
-                    group_.begin({op == ReduceOp::kSum ? kSum : kMax, count});
-                std::memcpy(parts[group_.rank()], data, bytes);
-                group_.meet("all_reduce");
-                if (bytes <= kSmallBytes) {
-                  reduce(flat.scalar_type(), parts, op, 0, count, data);
-                  return;
-                }
-                const int64_t begin = count * group_.rank() / group_.size();
-                const int64_t end = count * (group_.rank() + 1) / group_.size();
-                const int64_t width = bytes / count;
-                reduce(flat.scalar_type(), parts, op, begin, end,
-                       data + begin * width);
-                for (std::byte* part : parts) {
-                  std::memcpy(part + begin * width, data + begin * width,
-                              (end - begin) * width);
-                }
-                group_.meet("all_reduce");
-                std::memcpy(data, parts[group_.rank()], begin * width);
-                std::memcpy(data + end * width,
-                            parts[group_.rank()] + end * width,
-                            bytes - end * width);
-              });
-  }
-
-  void all_gather(const at::Tensor& whole, const at::Tensor& part) {
-    auto* const target = static_cast<std::byte*>(whole.data_ptr());
-    const auto part_bytes = static_cast<int64_t>(part.nbytes());
-    int64_t offset = 0;
-    in_pieces(part, SharedGroup::kPartBytes,
-              [&](std::byte* data, int64_t bytes, int64_t count) {
-                const auto& parts = group_.begin({kGather, count});
-                std::memcpy(parts[group_.rank()], data, bytes);
-                group_.meet("all_gather");
-                for (int rank = 0; rank < group_.size(); ++rank) {
-                  std::memcpy(target + rank * part_bytes + offset, parts[rank],
-                              bytes);
-                }
-                offset += bytes;
-              });
-  }
-
-  void reduce_scatter(const at::Tensor& part, const at::Tensor& whole) {
-    const auto* const source = static_cast<const std::byte*>(whole.data_ptr());
-    const auto part_bytes = static_cast<int64_t>(part.nbytes());
-    int64_t offset = 0;
-    in_pieces(part, SharedGroup::kPartBytes / group_.size() / 64 * 64,
-              [&](std::byte* data, int64_t bytes, int64_t count) {
-                const auto& parts = group_.begin({kScatter, count});
-                for (int rank = 0; rank < group_.size(); ++rank) {
-                  std::memcpy(parts[group_.rank()] + rank * bytes,
-                              source + rank * part_bytes + offset, bytes);
-                }
-                group_.meet("reduce_scatter");
-                reduce(part.scalar_type(), parts, ReduceOp::kSum,
-                       group_.rank() * count, (group_.rank() + 1) * count,
-                       data);
-                offset += bytes;
-              });
-  }
-
-  void broadcast(const at::Tensor& flat, int root) {
-    in_pieces(
-        flat, SharedGroup::kPartBytes,
-        [&](std::byte* data, int64_t bytes, int64_t count) {
-          const auto& parts = group_.begin({kBroadcast + 8 * root, count});
-          if (group_.rank() == root) {
-            std::memcpy(parts[root], data, bytes);
-          }
-          group_.meet("broadcast");
-          if (group_.rank() != root) {
-            std::memcpy(data, parts[root], bytes);
-          }
-        });
-  }
-
-  void barrier() {
-    group_.begin({kBarrier, 0});
-    group_.meet("barrier");
-  }
-
- private:
-  template <typename Body>
-  static void in_pieces(const at::Tensor& flat, int64_t largest_bytes,
-                        const Body& body) {
-    auto* data = static_cast<std::byte*>(flat.data_ptr());
-    const auto width = static_cast<int64_t>(flat.element_size());
-    const int64_t largest = largest_bytes / width;
-    for (int64_t left = flat.numel(); left > 0;) {
-      const int64_t count = std::min(left, largest);
-      body(data, count * width, count);
-      data += count * width;
-      left -= count;
-    }
-  }
-
-  static void reduce(at::ScalarType type, const std::vector<std::byte*>& parts,
-                     ReduceOp op, int64_t begin, int64_t end,
-                     std::byte* target) {
-    for_type(type, [&](auto zero) {
-      using Scalar = decltype(zero);
-      const std::vector<const Scalar*> values = typed<Scalar>(parts, begin);
-      reduce_parts<Scalar>(values, op, end - begin,
-                           reinterpret_cast<Scalar*>(target));
-    });
-  }
-
-  SharedGroup& group_;
-};
 
 // What the communicator shares with its operations under way.
 class Connection {
@@ -213,7 +54,7 @@ class Connection {
       for (; num_done_ <= last; ++num_done_) {
         const Sum sum = std::move(waiting_.front());
         waiting_.pop_front();
-        Collectives(*group_).all_reduce(sum.flat, sum.op);
+        SharedCollectives(*group_, buffers_).all_reduce(sum.flat, sum.op);
       }
     });
   }
@@ -224,9 +65,15 @@ class Connection {
     throw_if_failed(operation);
     carry_out(num_added_ - 1);
     guard([&] {
-      Collectives group(*group_);
+      SharedCollectives group(*group_, buffers_);
       body(group);
     });
+  }
+
+  // Undefined where a rank has no memory to share.
+  at::Tensor make_buffer(int64_t count, at::ScalarType type) {
+    throw_if_failed("zeros");
+    return guard([&] { return buffers_.create(*network_, count, type); });
   }
 
   // call(network)
@@ -252,6 +99,7 @@ class Connection {
 
   std::unique_ptr<Communicator> network_;
   std::unique_ptr<SharedGroup> group_;
+  SharedBuffers buffers_;
   std::deque<Sum> waiting_;
   int64_t num_added_ = 0, num_done_ = 0;
 };
@@ -301,10 +149,15 @@ class SharedMemoryCommunicator final : public Communicator {
     return std::make_unique<SumWork>(
         connection_, connection_->add_sum(flat_view(tensor), op));
   }
+  at::Tensor zeros(int64_t count, at::ScalarType type) override {
+    if (count == 0) return Communicator::zeros(count, type);
+    at::Tensor buffer = connection_->make_buffer(count, type);
+    return buffer.defined() ? buffer : Communicator::zeros(count, type);
+  }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     const at::Tensor whole = flat_view(output), part = flat_view(input);
     check_multiple(whole, part, size_);
-    connection_->run("all_gather", [&](Collectives& group) {
+    connection_->run("all_gather", [&](SharedCollectives& group) {
       group.all_gather(whole, part);
     });
   }
@@ -312,18 +165,20 @@ class SharedMemoryCommunicator final : public Communicator {
                       const at::Tensor& input) override {
     const at::Tensor whole = flat_view(input), part = flat_view(output);
     check_multiple(whole, part, size_);
-    connection_->run("reduce_scatter", [&](Collectives& group) {
+    connection_->run("reduce_scatter", [&](SharedCollectives& group) {
       group.reduce_scatter(part, whole);
     });
   }
   void broadcast(const at::Tensor& tensor, int root) override {
     check_rank(root, size_);
     const at::Tensor flat = flat_view(tensor);
-    connection_->run("broadcast",
-                     [&](Collectives& group) { group.broadcast(flat, root); });
+    connection_->run("broadcast", [&](SharedCollectives& group) {
+      group.broadcast(flat, root);
+    });
   }
   void barrier() override {
-    connection_->run("barrier", [](Collectives& group) { group.barrier(); });
+    connection_->run("barrier",
+                     [](SharedCollectives& group) { group.barrier(); });
   }
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {

@@ -1,3 +1,5 @@
+#include <ATen/ops/zeros.h>
+
 #include <string>
 #include <utility>
 
@@ -60,6 +62,10 @@ class DeferredGather final : public Work {
 };
 
 }  // namespace
+
+at::Tensor Communicator::zeros(int64_t count, at::ScalarType type) {
+  return at::zeros({count}, type);
+}
 
 std::unique_ptr<Work> Communicator::all_gather_async(const at::Tensor& output,
                                                      const at::Tensor& input) {

@@ -63,18 +63,22 @@ Arena::Arena(std::vector<ArenaEntry> entries, const ArenaOptions& options)
   at::NoGradGuard no_grad;
   lay_out(entries, options.row_parts);
   // One storage, or one a row.
-  const auto provide = [&](bool apart, at::Tensor& whole,
+  const auto provide = [&](bool apart, const MakeZeros& make, at::Tensor& whole,
                            std::vector<at::Tensor>& parts) {
-    if (!apart) whole = at::zeros({size_}, options.scalar_type);
+    if (!apart) {
+      whole = make ? make(size_, options.scalar_type)
+                   : at::zeros({size_}, options.scalar_type);
+    }
     for (const Row& row : rows_) {
       parts.push_back(apart ? at::zeros({row.padded_size}, options.scalar_type)
                             : whole.narrow(0, row.offset, row.padded_size));
     }
   };
-  provide(options.values_apart, values_, row_values_);
+  provide(options.values_apart, {}, values_, row_values_);
   if (options.with_gradients) {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
-    provide(options.gradients_apart, gradients_, row_gradients_);
+    provide(options.gradients_apart, options.make_gradients, gradients_,
+            row_gradients_);
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     const at::Tensor given = *entries[i].tensor;

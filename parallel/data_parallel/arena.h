@@ -19,6 +19,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct ArenaEntry {
   int64_t row = 0;               // ascending over the entries
 };
 
+// [count] zeros of a type.
+using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
+
 struct ArenaOptions {
   at::ScalarType scalar_type = at::kFloat;  // that of all entries
   bool with_gradients = false;
@@ -37,6 +41,8 @@ struct ArenaOptions {
   // Each row in a storage of its own.
   bool values_apart = false;
   bool gradients_apart = false;
+  // Provides the gradients where they are not apart; none: at::zeros.
+  MakeZeros make_gradients = {};
 };
 
 class Arena {

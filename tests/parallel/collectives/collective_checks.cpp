@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <stdexcept>
+#include <utility>
 
 namespace headroom {
 namespace {
@@ -92,6 +93,35 @@ void check_strides(Communicator& communicator) {
   leaf.set_requires_grad(true);
   communicator.broadcast(leaf, 0);
   require_same_bits(leaf.detach(), at::ones({5}), "broadcast of a leaf");
+}
+
+// Sums in the communicator's own memory, whole and of parts that begin and end
+// anywhere.
+void check_own_memory(Communicator& communicator) {
+  const int rank = communicator.rank(), size = communicator.size();
+  for_all_forms([&](at::ScalarType type, int64_t count) {
+    const at::Tensor tensor = communicator.zeros(count, type);
+    require_same_bits(tensor, at::zeros({count}, type), "fresh memory");
+    tensor.copy_(numbers(rank, count, type));
+    communicator.all_reduce(tensor);
+    require_same_bits(tensor, expected_sum(size, count, type),
+                      describe(type, count));
+  });
+  const at::Tensor other = communicator.zeros(50, at::kFloat);
+  const at::Tensor tensor = communicator.zeros(100003, at::kFloat);
+  tensor.fill_(rank);
+  std::vector<std::unique_ptr<Work>> works;
+  for (const auto& [begin, count] :
+       {std::pair{1, 3}, {10, 50000}, {50010, 49000}, {99010, 993}}) {
+    works.push_back(communicator.all_reduce_async(
+        tensor.narrow(0, begin, count), ReduceOp::kMax));
+  }
+  for (const std::unique_ptr<Work>& work : works) work->wait();
+  at::Tensor expected = at::full({100003}, size - 1.0F);
+  for (const int64_t alone : {0, 4, 5, 6, 7, 8, 9}) expected[alone] = rank;
+  require_same_bits(tensor, expected, "maxima of parts");
+  communicator.broadcast(tensor, 0);
+  require_same_bits(other, at::zeros({50}), "memory beside");
 }
 
 void check_several_under_way(Communicator& communicator) {
@@ -250,6 +280,7 @@ const std::vector<CollectiveCheck>& collective_checks() {
       {"sum", check_sum},
       {"max", check_max},
       {"strides", check_strides},
+      {"own_memory", check_own_memory},
       {"several_under_way", check_several_under_way},
       {"all_gather", check_all_gather},
       {"reduce_scatter", check_reduce_scatter},

@@ -1,5 +1,6 @@
 // What the surviving ranks see when one dies, hangs, or errs.
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/gloo_communicator.h"
 #include "tests/support/in_memory_store.h"
@@ -219,6 +221,65 @@ TEST(SharedMemoryCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                    },
                    options),
                CheckFailure);
+}
+
+TEST(SharedMemoryCommunicatorTest, SumsInPlaceAreOfTheSamePlace) {
+  RankOptions options;
+  options.backend = RankBackend::kSharedMemory;
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [](int rank, Communicator& ranks) {
+                     const at::Tensor tensor = ranks.zeros(20000, at::kFloat);
+                     ranks.all_reduce(tensor.narrow(0, 16L * rank, 10000));
+                   },
+                   options),
+               CheckFailure);
+}
+
+TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
+  CountingAllocator::install();
+  RankOptions options;
+  options.backend = RankBackend::kSharedMemory;
+  run_ranks(
+      2,
+      [](int rank, Communicator& ranks) {
+        const CountingAllocator& allocator = CountingAllocator::instance();
+        std::unique_ptr<Communicator> part = ranks.split(0, rank);
+        const int64_t before = allocator.live_bytes();
+        at::Tensor tensor = part->zeros(10000, at::kFloat);
+        EXPECT_EQ(allocator.live_bytes() - before, 40000);
+        tensor.fill_(rank);
+        part->all_reduce(tensor);
+        part.reset();
+        EXPECT_EQ(tensor.sum().item<float>(), 10000);
+        EXPECT_EQ(allocator.live_bytes() - before, 40000);
+        tensor.reset();
+        EXPECT_EQ(allocator.live_bytes(), before);
+      },
+      options);
+}
+
+// Who has no memory for it says so, and nobody waits.
+TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
+  CountingAllocator::install();
+  RankOptions options;
+  options.backend = RankBackend::kSharedMemory;
+  run_ranks(
+      2,
+      [](int rank, Communicator& ranks) {
+        CountingAllocator& allocator = CountingAllocator::instance();
+        if (rank == 1) {
+          allocator.set_limit(allocator.live_bytes() + 30000);
+          EXPECT_THROW(ranks.zeros(10000, at::kFloat), c10::OutOfMemoryError);
+          allocator.set_limit(CountingAllocator::kNoLimit);
+        } else {
+          EXPECT_EQ(ranks.zeros(10000, at::kFloat).numel(), 10000);
+        }
+        const at::Tensor tensor = at::ones({10000});
+        ranks.all_reduce(tensor);
+        EXPECT_EQ(tensor[9999].item<float>(), 2);
+      },
+      options);
 }
 
 // The two ways to a peer fail together.

@@ -14,9 +14,9 @@
 namespace headroom {
 namespace {
 
-constexpr int kLayers = 6;
-constexpr int64_t kWidth = 40;  // 6.4 kB a layer: several buckets of 8 kB
-constexpr int64_t kBucketBytes = 8 << 10;
+constexpr int kLayers = 8;
+constexpr int64_t kWidth = 64;  // 33 kB a layer: several buckets of 35 kB
+constexpr int64_t kBucketBytes = 34 << 10;
 
 // A chain of small dense layers with their arena, the same on every rank.
 struct Network {
@@ -24,7 +24,8 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<Arena> arena;
 
-  Network() {
+  // With gradients in the memory of `ranks`, if given.
+  explicit Network(Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
           at::arange(kWidth * kWidth, at::kDouble) * (i + 1);
@@ -39,6 +40,11 @@ struct Network {
     ArenaOptions options;
     options.scalar_type = at::kDouble;
     options.with_gradients = true;
+    if (ranks != nullptr) {
+      options.make_gradients = [ranks](int64_t count, at::ScalarType type) {
+        return ranks->zeros(count, type);
+      };
+    }
     arena.emplace(std::move(entries), options);
   }
 
@@ -106,7 +112,7 @@ class GradientReducerTest : public testing::TestWithParam<RankBackend> {
 TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
   for (const int size : {2, 3}) {
     run(size, [](Communicator& ranks) {
-      Network network;
+      Network network(&ranks);
       GradientReducer reducer(*network.arena, ranks, kBucketBytes);
       EXPECT_GE(reducer.num_buckets(), 5);
       const at::Tensor expected = plain_sum(ranks, 1);
@@ -130,7 +136,7 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
 
 TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     int64_t started_half_way = -1;
     reducer.begin(true);
@@ -146,7 +152,7 @@ TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
 
 TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (int i = 0; i < 3; ++i) {
       reducer.begin(i == 2);
@@ -160,7 +166,7 @@ TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
 
 TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (const int layer : {0, 3, kLayers - 1}) {
       network.weights[layer].set_requires_grad(false);
@@ -185,7 +191,7 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
 // A parameter that this rank's samples do not reach, and a rank without any.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     if (ranks.rank() != 1) {
       reducer.begin(true);
@@ -207,7 +213,7 @@ TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
 
 TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (int step = 0; step < 2; ++step) {
       std::vector<at::Tensor> extra = {
@@ -227,7 +233,7 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
 TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](Communicator& ranks) {
-      Network network;
+      Network network(&ranks);
       GradientReducer reducer(*network.arena, ranks, kBucketBytes);
       const at::Tensor expected = plain_sum(ranks, 1);
       std::vector<at::Tensor> extra = {at::ones({3}, at::kDouble)};
@@ -260,7 +266,7 @@ TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
 TEST_P(GradientReducerTest,
        AFailureBeforeTheLastMicroBatchCompletesTheListToo) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     if (ranks.rank() == 0) {
       reducer.begin(false);
@@ -281,7 +287,7 @@ TEST_P(GradientReducerTest,
 
 TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     reducer.begin(true);
     network.loss(input_of(0)).backward();
@@ -293,7 +299,7 @@ TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
 
 TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
   run(2, [](Communicator& ranks) {
-    Network network;
+    Network network(&ranks);
     {
       GradientReducer first(*network.arena, ranks, kBucketBytes);
       first.begin(true);
@@ -315,7 +321,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
   EXPECT_THROW(run_ranks(
                    2,
                    [](int rank, Communicator& ranks) {
-                     Network network;
+                     Network network(&ranks);
                      GradientReducer reducer(*network.arena, ranks,
                                              kBucketBytes);
                      ranks.barrier();

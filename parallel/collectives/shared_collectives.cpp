@@ -1,0 +1,194 @@
+#include "parallel/collectives/shared_collectives.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "parallel/collectives/part_sums.h"
+
+namespace headroom {
+namespace {
+
+enum Operation : int64_t {
+  kSum,
+  kMax,
+  kSumInPlace,
+  kMaxInPlace,
+  kGather,
+  kScatter,
+  kBarrier,
+  kBroadcast  // + the root's rank
+};
+
+// Up to this size every rank forms the whole sum: one meeting instead of two.
+constexpr int64_t kSmallBytes = 16 << 10;
+
+// Of a sum in place: what is written to the peers is still in the first-level
+// cache. A multiple of the cache line.
+constexpr int64_t kPieceBytes = 8 << 10;
+
+// Calls body(zero of the tensor's type).
+template <typename Body>
+void for_type(at::ScalarType type, const Body& body) {
+  switch (type) {
+    case at::kFloat:
+      return body(float{});
+    case at::kDouble:
+      return body(double{});
+    case at::kLong:
+      return body(int64_t{});
+    default:  // flat_view admits no other
+      return body(uint8_t{});
+  }
+}
+
+// target[begin .. end) = the parts' elements [begin .. end), reduced.
+void reduce(at::ScalarType type, const std::vector<std::byte*>& parts,
+            ReduceOp op, int64_t begin, int64_t end, std::byte* target) {
+  for_type(type, [&](auto zero) {
+    using Scalar = decltype(zero);
+    std::vector<const Scalar*> values;
+    for (std::byte* part : parts) {
+      values.push_back(reinterpret_cast<const Scalar*>(part) + begin);
+    }
+    reduce_parts<Scalar>(values, op, end - begin,
+                         reinterpret_cast<Scalar*>(target));
+  });
+}
+
+// body(data, bytes, count) for pieces of the tensor.
+template <typename Body>
+void in_pieces(const at::Tensor& flat, int64_t largest_bytes,
+               const Body& body) {
+  auto* data = static_cast<std::byte*>(flat.data_ptr());
+  const auto width = static_cast<int64_t>(flat.element_size());
+  const int64_t largest = largest_bytes / width;
+  for (int64_t left = flat.numel(); left > 0;) {
+    const int64_t count = std::min(left, largest);
+    body(data, count * width, count);
+    data += count * width;
+    left -= count;
+  }
+}
+
+}  // namespace
+
+void SharedCollectives::all_reduce(const at::Tensor& flat, ReduceOp op) {
+  const auto bytes = static_cast<int64_t>(flat.nbytes());
+  const std::optional<SharedBuffers::Place> place =
+      bytes > kSmallBytes ? buffers_.find(flat.data_ptr(), bytes)
+                          : std::nullopt;
+  if (place) {
+    reduce_in_place(flat, op, *place);
+  } else {
+    reduce_staged(flat, op);
+  }
+}
+
+void SharedCollectives::reduce_in_place(const at::Tensor& flat, ReduceOp op,
+                                        const SharedBuffers::Place& place) {
+  group_.begin({op == ReduceOp::kSum ? kSumInPlace : kMaxInPlace, flat.numel(),
+                place.number});
+  group_.meet("all_reduce");
+  const auto bytes = static_cast<int64_t>(flat.nbytes());
+  // Whole pieces, so that no cache line has two writers.
+  const int64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  const int64_t first = pieces * group_.rank() / group_.size();
+  const int64_t last = pieces * (group_.rank() + 1) / group_.size();
+  const auto width = static_cast<int64_t>(flat.element_size());
+  std::byte* const mine = place.parts[static_cast<size_t>(group_.rank())];
+  for (int64_t piece = first; piece < last; ++piece) {
+    const int64_t begin = piece * kPieceBytes;
+    const int64_t end = std::min(begin + kPieceBytes, bytes);
+    reduce(flat.scalar_type(), place.parts, op, begin / width, end / width,
+           mine + begin);
+    for (std::byte* part : place.parts) {
+      if (part != mine) std::memcpy(part + begin, mine + begin, end - begin);
+    }
+  }
+  group_.meet("all_reduce");
+}
+
+void SharedCollectives::reduce_staged(const at::Tensor& flat, ReduceOp op) {
+  in_pieces(
+      flat, SharedGroup::kPartBytes,
+      [&](std::byte* data, int64_t bytes, int64_t count) {
+        const auto& parts =
+            group_.begin({op == ReduceOp::kSum ? kSum : kMax, count});
+        std::memcpy(parts[group_.rank()], data, bytes);
+        group_.meet("all_reduce");
+        if (bytes <= kSmallBytes) {
+          reduce(flat.scalar_type(), parts, op, 0, count, data);
+          return;
+        }
+        const int64_t begin = count * group_.rank() / group_.size();
+        const int64_t end = count * (group_.rank() + 1) / group_.size();
+        const int64_t width = bytes / count;
+        reduce(flat.scalar_type(), parts, op, begin, end, data + begin * width);
+        for (std::byte* part : parts) {
+          std::memcpy(part + begin * width, data + begin * width,
+                      (end - begin) * width);
+        }
+        group_.meet("all_reduce");
+        std::memcpy(data, parts[group_.rank()], begin * width);
+        std::memcpy(data + end * width, parts[group_.rank()] + end * width,
+                    bytes - end * width);
+      });
+}
+
+void SharedCollectives::all_gather(const at::Tensor& whole,
+                                   const at::Tensor& part) {
+  auto* const target = static_cast<std::byte*>(whole.data_ptr());
+  const auto part_bytes = static_cast<int64_t>(part.nbytes());
+  int64_t offset = 0;
+  in_pieces(part, SharedGroup::kPartBytes,
+            [&](std::byte* data, int64_t bytes, int64_t count) {
+              const auto& parts = group_.begin({kGather, count});
+              std::memcpy(parts[group_.rank()], data, bytes);
+              group_.meet("all_gather");
+              for (int rank = 0; rank < group_.size(); ++rank) {
+                std::memcpy(target + rank * part_bytes + offset, parts[rank],
+                            bytes);
+              }
+              offset += bytes;
+            });
+}
+
+void SharedCollectives::reduce_scatter(const at::Tensor& part,
+                                       const at::Tensor& whole) {
+  const auto* const source = static_cast<const std::byte*>(whole.data_ptr());
+  const auto part_bytes = static_cast<int64_t>(part.nbytes());
+  int64_t offset = 0;
+  in_pieces(part, SharedGroup::kPartBytes / group_.size() / 64 * 64,
+            [&](std::byte* data, int64_t bytes, int64_t count) {
+              const auto& parts = group_.begin({kScatter, count});
+              for (int rank = 0; rank < group_.size(); ++rank) {
+                std::memcpy(parts[group_.rank()] + rank * bytes,
+                            source + rank * part_bytes + offset, bytes);
+              }
+              group_.meet("reduce_scatter");
+              reduce(part.scalar_type(), parts, ReduceOp::kSum,
+                     group_.rank() * count, (group_.rank() + 1) * count, data);
+              offset += bytes;
+            });
+}
+
+void SharedCollectives::broadcast(const at::Tensor& flat, int root) {
+  in_pieces(flat, SharedGroup::kPartBytes,
+            [&](std::byte* data, int64_t bytes, int64_t count) {
+              const auto& parts = group_.begin({kBroadcast + root, count});
+              if (group_.rank() == root) std::memcpy(parts[root], data, bytes);
+              group_.meet("broadcast");
+              if (group_.rank() != root) std::memcpy(data, parts[root], bytes);
+            });
+}
+
+void SharedCollectives::barrier() {
+  group_.begin({kBarrier, 0});
+  group_.meet("barrier");
+}
+
+}  // namespace headroom
