@@ -103,7 +103,8 @@ std::vector<Knob> where_it_runs() {
   using C = RunConfig;
   return {
       {"device", &C::device, "",
-       "cpu, or empty for what is there. This build knows the CPU only."},
+       "cpu, or empty for what is there. Training knows the CPU only; headroom "
+       "plan also takes this machine's NVIDIA cards, as in 0 or 0,1."},
       {"processes", &C::processes, "processes",
        "Worker processes on this machine (under mpirun or srun: per slot). "
        "Left out: what layout asks for, otherwise 1.",

@@ -1,6 +1,7 @@
 # FindLibTorch: the CPU part of the PyPI wheel torch==2.11.0 as imported targets.
 #
 #   LibTorch::c10, LibTorch::cpu      compile and link against these
+#   LibTorch::cuda                    only where the CUDA half was unpacked too
 #   LIBTORCH_ROOT (cache, then environment variable)   the folder that holds torch/
 #
 # Why not find_package(Torch): it demands nvcc, edits CUDA flags, links the
@@ -65,5 +66,23 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   target_link_options(LibTorch::cpu INTERFACE LINKER:--disable-new-dtags
     LINKER:-rpath,${LibTorch_TORCH_DIR}/lib LINKER:-rpath,${_cudart_dir} LINKER:-rpath,${_cupti_dir}
     LINKER:-rpath-link,${_cudart_dir} LINKER:-rpath-link,${_cupti_dir})
+
+  find_library(LibTorch_CUDA_LIBRARY torch_cuda
+    PATHS "${LibTorch_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+  find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda
+    PATHS "${LibTorch_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+  mark_as_advanced(LibTorch_CUDA_LIBRARY LibTorch_C10_CUDA_LIBRARY)
+  if(LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
+    add_library(LibTorch::c10_cuda SHARED IMPORTED)
+    set_target_properties(LibTorch::c10_cuda PROPERTIES
+      IMPORTED_LOCATION "${LibTorch_C10_CUDA_LIBRARY}")
+    add_library(LibTorch::cuda SHARED IMPORTED)
+    set_target_properties(LibTorch::cuda PROPERTIES IMPORTED_LOCATION "${LibTorch_CUDA_LIBRARY}")
+    target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu LibTorch::c10_cuda)
+    # Its kernels register themselves, so it is needed even by who names none of
+    # its symbols. What it needs in turn may be missing where it is only linked.
+    target_link_options(LibTorch::cuda INTERFACE
+      LINKER:--no-as-needed LINKER:--allow-shlib-undefined)
+  endif()
 endif()
 mark_as_advanced(LibTorch_TORCH_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_CUDART LibTorch_CUPTI)

@@ -23,7 +23,7 @@ int plan_command(const CommandLine& given) {
     throw Error("command line", "--show " + show + ": there is no such drawing",
                 "use --show schedule");
   }
-  const std::optional<PlanMachines> machines = machines_of(given);
+  const std::optional<PlanMachines> machines = machines_of(given, Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
   const bool is_json = line.has("--json");
   // Before a refusal too: it speaks of a limit that follows from them.

@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/nvml/card_use.h"
 #include "parallel/plan/cluster.h"
 
 namespace headroom {
@@ -34,18 +35,46 @@ bool is_given(const CommandLine& line, const std::string& spelling) {
       [&](const FlagUse& use) { return use.spelling == spelling; });
 }
 
+// --device, where it names cards; "" otherwise.
+std::string cards_given(const CommandLine& line) {
+  std::string device;
+  for (const FlagUse& use : line.run_flags) {
+    if (use.spelling == "--device") device = use.values.front();
+  }
+  return device == "cpu" ? "" : device;
+}
+
+// Before anything of a run is on a card, all that is in use is others'.
+int64_t bytes_left(const Card& card) {
+  return card.total_bytes - card.reserved_bytes - bytes_of_others(card, {}, 0);
+}
+
 }  // namespace
 
-std::optional<PlanMachines> machines_of(const CommandLine& line) {
+std::optional<PlanMachines> machines_of(const CommandLine& line,
+                                        const Nvml& nvml) {
   const bool has_cluster = line.has("--cluster");
-  if (!has_cluster && !line.has("--gpu-memory")) return std::nullopt;
+  const std::string device = cards_given(line);
+  if (!has_cluster && !line.has("--gpu-memory") && device.empty()) {
+    return std::nullopt;
+  }
   if (has_cluster && line.has("--gpu-memory")) {
     throw Error("command line",
                 "--cluster names the GPUs, and --gpu-memory others",
                 "give one of them");
   }
+  if (!device.empty() && (has_cluster || line.has("--gpu-memory"))) {
+    throw Error("command line",
+                "--device " + device + " names this machine's GPUs, and " +
+                    (has_cluster ? "--cluster" : "--gpu-memory") + " others",
+                "give one of them");
+  }
   PlanMachines machines;
-  if (has_cluster) {
+  if (!device.empty()) {
+    machines.cards = cards_asked_for(device, nvml);
+    const auto left = std::ranges::min(machines.cards, {}, bytes_left);
+    machines.gpu_memory_bytes = bytes_left(left);
+  } else if (has_cluster) {
     const std::string given = line.value_of("--cluster", "");
     const size_t colon = given.rfind(':');
     machines.instance = find_instance(given.substr(0, colon));
@@ -68,29 +97,38 @@ std::optional<PlanMachines> machines_of(const CommandLine& line) {
                 "GPUs of " + format_bytes(machines.gpu_memory_bytes) +
                     " have nothing left beside the reserve of " +
                     format_bytes(kGpuReserveBytes),
-                "name larger ones");
+                machines.cards.empty() ? "name larger ones"
+                                       : "free some of it, or name others");
   }
   return machines;
 }
 
 CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
-  if (is_given(line, "--memory-limit")) {
+  const bool is_here = !machines.cards.empty();
+  if (is_given(line, "--memory-limit") && !is_here) {
     throw Error("command line",
                 "--memory-limit bounds the processes here, but the plan is for "
                 "GPUs that are not here",
                 "leave it out, or give --gpu-memory instead");
   }
-  if (machines.instance) {
+  if (machines.instance || is_here) {
     if (is_given(line, "--processes")) {
       throw Error("command line",
-                  "--processes is given, but --cluster has " +
+                  std::string("--processes is given, but ") +
+                      (is_here ? "--device" : "--cluster") + " has " +
                       number(machines.num_gpus()) +
                       " GPUs and runs a process on each",
                   "leave it out");
     }
     line.run_flags.push_back({"--processes", {number(machines.num_gpus())}});
   }
-  line.run_flags.push_back({"--memory-limit", {number(machines.budget_bytes)}});
+  // The plan is the same wherever its tensors will be.
+  std::erase_if(line.run_flags,
+                [](const FlagUse& use) { return use.spelling == "--device"; });
+  if (!is_given(line, "--memory-limit")) {
+    line.run_flags.push_back(
+        {"--memory-limit", {number(machines.budget_bytes)}});
+  }
   // This machine's cores are not theirs.
   if (!is_given(line, "--threads")) {
     line.run_flags.push_back({"--threads", {"1"}});
@@ -111,6 +149,11 @@ std::string machines_text(const PlanMachines& machines) {
     if (instance->network_gigabits_per_second > 0) {
       text += ", network " + number(instance->network_gigabits_per_second) +
               " Gbit/s";
+    }
+  } else if (!machines.cards.empty()) {
+    for (const Card& card : machines.cards) {
+      if (&card != machines.cards.data()) text += "\n             ";
+      text += card_text(card, bytes_of_others(card, {}, 0));
     }
   } else {
     text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);

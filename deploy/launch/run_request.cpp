@@ -15,6 +15,7 @@
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/nvml/card_use.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom {
@@ -91,6 +92,20 @@ void check_mpi(const RunConfig& config,
                   " processes, but no mpirun started this one",
               "use mpirun -np " + std::to_string(workers) +
                   " headroom ... --processes 1, or another --backend");
+}
+
+// Says what was found; what no configuration can know, check_run_config cannot.
+void check_device(const std::string& device) {
+  if (device.empty() || device == "cpu") return;
+  std::string found;
+  for (const Card& card : cards_asked_for(device, Nvml())) {
+    found += card_text(card, bytes_of_others(card, {}, 0)) + "; ";
+  }
+  throw Error("device",
+              "--device " + device + ": " + found +
+                  "but this version trains on the CPU only, not with CUDA",
+              "use --device cpu; headroom plan --device " + device +
+                  " says what would fit");
 }
 
 // What a step is, and which samples it uses.
@@ -186,6 +201,7 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
+  check_device(config.device);
   check_run_config(config);
   if (!only_plans) {
     check_run_sources(config);

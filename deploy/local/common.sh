@@ -33,6 +33,13 @@ has_nvidia_driver() {
   [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null
 }
 
+# CUDA 13's compiler, which LibTorch's CUDA half was built with.
+has_nvcc() {
+  local nvcc
+  nvcc="$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)"
+  [[ -x $nvcc ]] && "$nvcc" --version | grep -q 'release 13\.'
+}
+
 # Compilers of tensor code take up to 2 GB each.
 build_jobs() {
   local cores memory_kb by_memory

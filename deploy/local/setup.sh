@@ -62,6 +62,12 @@ unpack_libtorch() {
         unzip -q -o "$wheel" 'torch/include/*' torch/lib/libtorch_cpu.so \
           torch/lib/libc10.so torch/lib/libgomp.so.1 -d "$into"
         ;;
+      link:torch-*)
+        unzip -q -o "$wheel" 'torch/include/*' torch/lib/libtorch_cpu.so \
+          torch/lib/libc10.so torch/lib/libgomp.so.1 \
+          torch/lib/libtorch_cuda.so torch/lib/libc10_cuda.so \
+          torch/lib/libtorch_nvshmem.so -d "$into"
+        ;;
       cuda:torch-*)
         unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' -d "$into"
         ;;
@@ -84,12 +90,18 @@ fetch_libtorch() {
   if [[ $kind == cuda ]]; then
     check_free_disk 9000
     say "LibTorch: fetching torch $libtorch_version with its CUDA libraries (about 2.7 GB)"
+  elif [[ $kind == link ]]; then
+    check_free_disk 3000
+    say "LibTorch: nvcc but no NVIDIA driver here; fetching torch $libtorch_version for its CPU part and what the CUDA plugin links to (775 MB)"
   else
     check_free_disk 1600
     say "LibTorch: no NVIDIA driver here; fetching torch $libtorch_version for its CPU part (544 MB)"
   fi
   mkdir -p "$wheels" "$partial"
   fetch_wheels "$repository/deploy/local/libtorch.txt" "$wheels" --no-deps --require-hashes
+  if [[ $kind == link ]]; then
+    fetch_wheels "$repository/deploy/local/cuda_link.txt" "$wheels" --no-deps --require-hashes
+  fi
   if [[ $kind == cuda ]]; then
     cuda_requirements "$wheels" >"$wheels/cuda.txt"
     fetch_wheels "$wheels/cuda.txt" "$wheels"
@@ -103,7 +115,7 @@ fetch_libtorch() {
 }
 
 provide_libtorch() {
-  local kind=cpu found
+  local kind=cpu serves found
   if [[ -n ${HEADROOM_LIBTORCH:-} ]]; then
     found="$(version_of_libtorch "$HEADROOM_LIBTORCH")"
     [[ -n $found ]] || die "HEADROOM_LIBTORCH=$HEADROOM_LIBTORCH holds no torch/include/torch/headeronly/version.h: name the folder that holds torch/, or unset it"
@@ -111,9 +123,18 @@ provide_libtorch() {
     say "LibTorch: $found in $HEADROOM_LIBTORCH, as HEADROOM_LIBTORCH says"
     return
   fi
-  if has_nvidia_driver; then kind=cuda; fi
-  # The CUDA variant holds the CPU one, so it also serves without a driver.
-  if ! grep -qsE "^$libtorch_version ($kind|cuda)\$" "$dependencies/libtorch/COMPLETE"; then
+  if has_nvidia_driver; then
+    kind=cuda
+  elif has_nvcc; then
+    kind=link
+  fi
+  # Each variant holds the one before it, and serves in its place.
+  case $kind in
+    cpu) serves="cpu|link|cuda" ;;
+    link) serves="link|cuda" ;;
+    cuda) serves="cuda" ;;
+  esac
+  if ! grep -qsE "^$libtorch_version ($serves)\$" "$dependencies/libtorch/COMPLETE"; then
     fetch_libtorch "$kind"
   fi
   found="$(version_of_libtorch "$dependencies/libtorch")"

@@ -20,22 +20,19 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "parallel/activations/memory_timeline.h"
+#include "parallel/activations/memory_meter.h"
 #include "parallel/base/memory_category.h"
 
 namespace headroom {
 
-class CountingAllocator final : public c10::Allocator {
+class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   struct Account;
 
  public:
-  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
   static CountingAllocator& instance();
 
   // Makes it LibTorch's CPU allocator, and what counts memory from elsewhere
@@ -64,23 +61,18 @@ class CountingAllocator final : public c10::Allocator {
     Account* const before_;
   };
 
-  int64_t live_bytes() const { return account().live; }
-  // Since the last reset_peak(), which sets it to live_bytes().
-  int64_t peak_bytes() const { return account().peak; }
-  void reset_peak();
-  // The same per category (parallel/base/memory_category.h). Each has its peak
-  // at its own moment: their sum is at least peak_bytes().
-  CategoryBytes live_by_category() const;
-  CategoryBytes peak_by_category() const;
-  // What is taken and given back from now on goes there too; null: nowhere.
-  void set_timeline(MemoryTimeline* timeline) { account().timeline = timeline; }
-
-  // Allocations of more than 0 bytes since the start.
-  int64_t allocations() const { return account().allocations; }
-
-  // From now on no allocation may bring live_bytes() above this.
-  void set_limit(int64_t bytes) { account().limit = bytes; }
-  int64_t limit() const { return account().limit; }
+  int64_t live_bytes() const override { return account().live; }
+  int64_t peak_bytes() const override { return account().peak; }
+  void reset_peak() override;
+  CategoryBytes live_by_category() const override;
+  CategoryBytes peak_by_category() const override;
+  void set_timeline(MemoryTimeline* timeline) override {
+    account().timeline = timeline;
+  }
+  int64_t allocations() const override { return account().allocations; }
+  // Of live_bytes(), exactly.
+  void set_limit(int64_t bytes) override { account().limit = bytes; }
+  int64_t limit() const override { return account().limit; }
 
   // Fault injection: the calling thread's n-th allocation of more than 0 bytes
   // from now on (1: the next) throws, once; 0 disarms.

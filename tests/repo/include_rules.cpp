@@ -39,6 +39,15 @@ const std::vector<Rule>& rules() {
       {"parallel/spatial", mechanisms, {"torch"}},
       {"parallel/activations", mechanisms, {"torch", "system"}},
       {"parallel/pipeline", mechanisms, {"torch"}},
+      // No LibTorch: launchers ask too.
+      {"parallel/nvml", {"parallel/base"}, {"system"}},
+      {"parallel/devices",
+       with(mechanisms, {"parallel/activations"}),
+       {"torch", "system"}},
+      // The plugin: everything of CUDA, and nothing that needs it.
+      {"parallel/cuda",
+       with(mechanisms, {"parallel/activations", "parallel/devices"}),
+       {"torch", "cuda"}},
       {"parallel/zero", mechanisms, {"torch"}},
       {"proto", {"parallel/base", "parallel/plan"}, {"grpc", "json"}},
       {"worker/model",
@@ -62,8 +71,8 @@ const std::vector<Rule>& rules() {
        {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto"},
        {"grpc", "json", "xxhash", "system"}},
       {"deploy/launch",
-       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
-        "coordinator"},
+       {"configs", "configs/memory", "parallel/base", "parallel/plan",
+        "parallel/nvml", "proto", "coordinator"},
        {"grpc", "json", "system", "cli"}},
       {"deploy/local", {"parallel/base"}, {"images", "system", "cli"}},
   };
@@ -172,15 +181,16 @@ std::string library_of(const std::string& header) {
       {"jerror.h", "images"}, {"png.h", "images"},
       {"tiffio.h", "images"}, {"tiff.h", "images"},
       {"webp/", "images"},    {"gtest/", "test"},
-      {"gmock/", "test"},     {"benchmark/", "test"}};
+      {"gmock/", "test"},     {"benchmark/", "test"},
+      {"cuda", "cuda"},       {"nccl.h", "cuda"}};
   if (header.ends_with(".pb.h")) return "grpc";
   for (const auto& [prefix, library] : prefixes) {
     if (header.starts_with(prefix)) return library;
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h",  "fcntl.h", "ifaddrs.h", "malloc.h", "netdb.h", "poll.h",
-      "pthread.h", "sched.h", "signal.h",  "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",   "fcntl.h", "ifaddrs.h", "malloc.h", "netdb.h",
+      "poll.h",   "pthread.h", "sched.h", "signal.h",  "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||

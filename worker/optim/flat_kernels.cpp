@@ -33,21 +33,16 @@ template <typename T>
 void sgd_range(T* __restrict parameters, const T* __restrict gradients,
                T* __restrict buffer, int64_t size,
                const SgdCoefficients<T>& coefficients) {
-  const auto [lr, weight_decay, momentum, clip, first_step] = coefficients;
-  if (first_step) {
-    for (int64_t i = 0; i < size; ++i) {
-      const T g = clip * gradients[i] + weight_decay * parameters[i];
-      buffer[i] = g;
-      parameters[i] -= lr * (g + momentum * g);
-    }
+  // A copy, which the arrays cannot overlap; a loop for each case.
+  SgdCoefficients<T> c = coefficients;
+  if (c.first_step) {
+    for (int64_t i = 0; i < size; ++i)
+      sgd_element(parameters[i], gradients[i], buffer[i], c);
     return;
   }
-  for (int64_t i = 0; i < size; ++i) {
-    const T g = clip * gradients[i] + weight_decay * parameters[i];
-    const T updated = momentum * buffer[i] + g;
-    buffer[i] = updated;
-    parameters[i] -= lr * (g + momentum * updated);
-  }
+  c.first_step = false;
+  for (int64_t i = 0; i < size; ++i)
+    sgd_element(parameters[i], gradients[i], buffer[i], c);
 }
 
 template <typename T>
@@ -56,14 +51,8 @@ void adam_range(T* __restrict parameters, const T* __restrict gradients,
                 int64_t size, const AdamCoefficients<T>& coefficients) {
   const auto c = coefficients;
   for (int64_t i = 0; i < size; ++i) {
-    const T g = c.clip * gradients[i] + c.weight_decay * parameters[i];
-    const T m = first_moment[i] + c.one_minus_beta1 * (g - first_moment[i]);
-    const T v = c.beta2 * second_moment[i] + c.one_minus_beta2 * (g * g);
-    first_moment[i] = m;
-    second_moment[i] = v;
-    parameters[i] =
-        c.shrink * parameters[i] -
-        c.step_size * (m / (std::sqrt(v) / c.root_of_correction + c.epsilon));
+    adam_element(parameters[i], gradients[i], first_moment[i], second_moment[i],
+                 c);
   }
 }
 

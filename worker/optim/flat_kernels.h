@@ -10,31 +10,16 @@
 
 #include <cstdint>
 
+#include "parallel/base/element_math.h"
+
 namespace headroom {
 
-template <typename T>
-struct SgdCoefficients {
-  T lr, weight_decay, momentum, clip;
-  bool first_step;
-};
-
-// g = clip*gradient + weight_decay*p; buffer = g on the first step, else
-// momentum*buffer + g; p -= lr*(g + momentum*buffer).
+// sgd_element (parallel/base/element_math.h) over a range.
 template <typename T>
 void sgd_range(T* parameters, const T* gradients, T* buffer, int64_t size,
                const SgdCoefficients<T>& coefficients);
 
-template <typename T>
-struct AdamCoefficients {
-  T step_size = 0, root_of_correction = 1, one_minus_beta1 = 0, beta2 = 0,
-    one_minus_beta2 = 0, epsilon = 0, clip = 1;
-  T weight_decay = 0;  // added to the gradient
-  T shrink = 1;        // what the parameter is multiplied by first
-};
-
-// g = clip*gradient + weight_decay*p; p *= shrink; m += one_minus_beta1*(g -
-// m); v = beta2*v + one_minus_beta2*g^2; p -= step_size * m /
-// (sqrt(v)/root_of_correction + epsilon).
+// adam_element over a range.
 template <typename T>
 void adam_range(T* parameters, const T* gradients, T* first_moment,
                 T* second_moment, int64_t size,

@@ -1,0 +1,41 @@
+// MemoryMeter: what is counted of a device's tensors, and the bound on them.
+//
+// One interface for the CPU (counting_allocator.h) and for CUDA devices
+// (parallel/cuda/device_memory.h): what looks at memory does not ask where it
+// is.
+//
+// Threads: all methods from any thread.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "parallel/activations/memory_timeline.h"
+
+namespace headroom {
+
+class MemoryMeter {
+ public:
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+  virtual int64_t live_bytes() const = 0;
+  // Since the last reset_peak(), which sets it to live_bytes().
+  virtual int64_t peak_bytes() const = 0;
+  virtual void reset_peak() = 0;
+  // The same per category (parallel/base/memory_category.h). Each has its peak
+  // at its own moment: their sum is at least peak_bytes().
+  virtual CategoryBytes live_by_category() const = 0;
+  virtual CategoryBytes peak_by_category() const = 0;
+  // What is taken and given back from now on goes there too; null: nowhere.
+  virtual void set_timeline(MemoryTimeline* timeline) = 0;
+  // Allocations of more than 0 bytes since the start.
+  virtual int64_t allocations() const = 0;
+  // From now on no allocation may bring what is in use above this.
+  virtual void set_limit(int64_t bytes) = 0;
+  virtual int64_t limit() const = 0;
+
+ protected:
+  ~MemoryMeter() = default;  // nobody owns one through this
+};
+
+}  // namespace headroom

@@ -1,0 +1,155 @@
+#include "parallel/cuda/device_memory.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/cuda/discovery.h"
+#include "parallel/cuda/memory_account.h"
+
+namespace headroom {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+using allocator::TraceEntry;
+using c10::CachingAllocator::StatType;
+
+constexpr auto kAggregate = static_cast<size_t>(StatType::AGGREGATE);
+
+std::optional<DeviceMemory::HistoryEvent::Action> action_of(
+    TraceEntry::Action action) {
+  using Action = DeviceMemory::HistoryEvent::Action;
+  switch (action) {
+    case TraceEntry::ALLOC:
+      return Action::kAllocate;
+    case TraceEntry::FREE_COMPLETED:
+      return Action::kFree;
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+      return Action::kSegmentAllocate;
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP:
+      return Action::kSegmentFree;
+    case TraceEntry::OOM:
+      return Action::kFull;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The plugin's own scope, which is the inner one where there is one, else the
+// program's.
+MemoryCategory category_of(int64_t bytes, const HostServices& services) {
+  const MemoryCategory here = MemoryCategoryScope::of(bytes);
+  return here != MemoryCategory::kOther ? here : services.category_of(bytes);
+}
+
+class CudaDeviceMemory final : public DeviceMemory {
+ public:
+  CudaDeviceMemory(int device, int64_t total_bytes)
+      : device_(static_cast<c10::DeviceIndex>(device)),
+        total_bytes_(total_bytes) {}
+
+  int64_t live_bytes() const override { return account_.live_bytes(); }
+  int64_t peak_bytes() const override { return account_.peak_bytes(); }
+  void reset_peak() override {
+    account_.reset_peak();
+    allocator::resetPeakStats(device_);
+  }
+  CategoryBytes live_by_category() const override {
+    return account_.live_by_category();
+  }
+  CategoryBytes peak_by_category() const override {
+    return account_.peak_by_category();
+  }
+  void set_timeline(MemoryTimeline* timeline) override {
+    account_.set_timeline(timeline);
+  }
+  int64_t allocations() const override { return account_.allocations(); }
+
+  void set_limit(int64_t bytes) override {
+    HEADROOM_CHECK(bytes > 0, std::to_string(bytes) + " bytes");
+    limit_ = bytes;
+    const double part =
+        static_cast<double>(bytes) / static_cast<double>(total_bytes_);
+    allocator::setMemoryFraction(std::min(1.0, part), device_);
+  }
+  int64_t limit() const override { return limit_; }
+
+  int64_t reserved_bytes() const override {
+    return allocator::getDeviceStats(device_)
+        .reserved_bytes[kAggregate]
+        .current;
+  }
+  int64_t peak_reserved_bytes() const override {
+    return allocator::getDeviceStats(device_).reserved_bytes[kAggregate].peak;
+  }
+  int64_t retries() const override {
+    return allocator::getDeviceStats(device_).num_alloc_retries;
+  }
+  void release_caches() override { allocator::emptyCache(); }
+
+  void record_history(int64_t most_events) override {
+    allocator::recordHistory(most_events > 0, nullptr,
+                             static_cast<size_t>(most_events),
+                             c10::CachingDeviceAllocator::RecordContext::NEVER,
+                             /*clearHistory=*/true, {});
+  }
+
+  std::vector<HistoryEvent> history() const override {
+    const allocator::SnapshotInfo snapshot = allocator::snapshot();
+    std::vector<HistoryEvent> events;
+    const auto device = static_cast<size_t>(device_);
+    if (device >= snapshot.device_traces.size()) return events;
+    for (const TraceEntry& entry : snapshot.device_traces[device]) {
+      const auto action = action_of(entry.action_);
+      if (!action) continue;
+      events.push_back({*action, entry.addr_, static_cast<int64_t>(entry.size_),
+                        reinterpret_cast<uint64_t>(entry.stream_),
+                        entry.time_.t_});
+    }
+    return events;
+  }
+
+  // Under the allocator's lock.
+  void note(const TraceEntry& entry, const HostServices& services) {
+    if (entry.action_ == TraceEntry::ALLOC) {
+      const auto bytes = static_cast<int64_t>(entry.size_);
+      account_.take(entry.addr_, bytes, category_of(bytes, services));
+    } else if (entry.action_ == TraceEntry::FREE_COMPLETED) {
+      account_.give_back(entry.addr_);
+    }
+  }
+
+ private:
+  const c10::DeviceIndex device_;
+  const int64_t total_bytes_;
+  MemoryAccount account_;
+  std::atomic<int64_t> limit_{kNoLimit};
+};
+
+}  // namespace
+
+std::vector<DeviceMemory*> make_cuda_memories(const HostServices& services) {
+  static auto* const memories = new std::vector<CudaDeviceMemory*>;
+  const int count = cuda_device_count();
+  std::vector<DeviceMemory*> result;
+  if (count == 0) return result;
+  // The allocator knows its devices only after this.
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  for (int device = 0; device < count; ++device) {
+    memories->push_back(
+        new CudaDeviceMemory(device, describe_cuda_device(device).total_bytes));
+    result.push_back(memories->back());
+  }
+  allocator::attachAllocatorTraceTracker([services](const TraceEntry& entry) {
+    (*memories)[static_cast<size_t>(entry.device_)]->note(entry, services);
+  });
+  return result;
+}
+
+}  // namespace headroom

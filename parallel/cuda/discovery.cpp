@@ -1,0 +1,58 @@
+#include "parallel/cuda/discovery.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+int cuda_device_count() { return c10::cuda::device_count(); }
+
+void check_cuda_device(int device) {
+  const int count = cuda_device_count();
+  if (device >= 0 && device < count) return;
+  throw Error("device",
+              "CUDA device " + std::to_string(device) + " is asked for, but " +
+                  std::to_string(count) + (count == 1 ? " is" : " are") +
+                  " here",
+              count == 0 ? "use --device cpu"
+                         : "name one from 0 to " + std::to_string(count - 1));
+}
+
+std::string uuid_text(const char (&bytes)[16]) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+DeviceInfo describe_cuda_device(int device) {
+  check_cuda_device(device);
+  cudaDeviceProp properties;
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  DeviceInfo info;
+  info.index = device;
+  info.uuid = uuid_text(properties.uuid.bytes);
+  info.name = properties.name;
+  info.compute_capability = 10 * properties.major + properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  for (int other = 0; other < cuda_device_count(); ++other) {
+    if (other == device) continue;
+    int reaches = 0;
+    C10_CUDA_CHECK(cudaDeviceCanAccessPeer(&reaches, device, other));
+    if (reaches != 0) info.peers.push_back(other);
+  }
+  return info;
+}
+
+}  // namespace headroom

@@ -1,0 +1,55 @@
+// MemoryAccount: live and peak bytes of one device, by category, from the
+// caching allocator's events.
+//
+// The allocator knows sizes and addresses, not purposes: a block gets the
+// category that its thread had named when it asked (HostServices), and keeps it
+// until it is free again.
+//
+// Threads: take and give_back under one lock of the caller (the allocator's);
+// the rest from any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <unordered_map>
+
+#include "parallel/activations/memory_timeline.h"
+#include "parallel/base/memory_category.h"
+
+namespace headroom {
+
+class MemoryAccount {
+ public:
+  void take(uint64_t address, int64_t bytes, MemoryCategory category);
+  // Blocks that were there before this account are not known, and ignored.
+  void give_back(uint64_t address);
+
+  int64_t live_bytes() const { return all_.live; }
+  int64_t peak_bytes() const { return all_.peak; }
+  int64_t allocations() const { return allocations_; }
+  void reset_peak();
+  CategoryBytes live_by_category() const;
+  CategoryBytes peak_by_category() const;
+  void set_timeline(MemoryTimeline* timeline) { timeline_ = timeline; }
+
+ private:
+  struct Count {
+    std::atomic<int64_t> live{0};
+    std::atomic<int64_t> peak{0};
+    void add(int64_t bytes);
+  };
+  struct Block {
+    int64_t bytes;
+    MemoryCategory category;
+  };
+  void change(MemoryCategory category, int64_t bytes);
+
+  Count all_;
+  std::array<Count, kNumMemoryCategories> categories_;
+  std::atomic<int64_t> allocations_{0};
+  std::atomic<MemoryTimeline*> timeline_{nullptr};
+  std::unordered_map<uint64_t, Block> blocks_;  // by address
+};
+
+}  // namespace headroom

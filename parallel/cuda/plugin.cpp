@@ -1,0 +1,56 @@
+// headroom_device_api: the one symbol that libheadroom_cuda.so exports.
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <vector>
+
+#include "parallel/cuda/device_memory.h"
+#include "parallel/cuda/discovery.h"
+#include "parallel/devices/device_api.h"
+
+namespace headroom {
+namespace {
+
+class CudaDeviceApi final : public DeviceApi {
+ public:
+  explicit CudaDeviceApi(const HostServices& services) : services_(services) {}
+
+  int device_count() const override { return cuda_device_count(); }
+
+  DeviceInfo describe(int device) const override {
+    return describe_cuda_device(device);
+  }
+
+  int64_t free_bytes(int device) const override {
+    check_cuda_device(device);
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+    size_t free = 0;
+    size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<int64_t>(free);
+  }
+
+  DeviceMemory& memory(int device) override {
+    check_cuda_device(device);
+    std::call_once(counts_, [&] { memories_ = make_cuda_memories(services_); });
+    return *memories_[static_cast<size_t>(device)];
+  }
+
+ private:
+  const HostServices services_;
+  std::once_flag counts_;
+  std::vector<DeviceMemory*> memories_;
+};
+
+}  // namespace
+}  // namespace headroom
+
+extern "C" headroom::DeviceApi* headroom_device_api(
+    int version, const headroom::HostServices* services) {
+  if (version != headroom::kDeviceApiVersion) return nullptr;
+  static auto* const api = new headroom::CudaDeviceApi(*services);
+  return api;
+}

@@ -1,0 +1,99 @@
+// DeviceApi: what the program asks of CUDA devices, without CUDA's headers.
+//
+// All CUDA code lies in libheadroom_cuda.so, which is loaded at run time
+// (device_plugin.h); a program on a machine without it stays on the CPU. Both
+// sides include this file; tensors, communicators and errors cross it as they
+// are, because LibTorch is one library of the process and types are compared by
+// name.
+//
+// Ownership: the plugin owns the DeviceApi and its MemoryMeters, until the
+// process ends.
+// Threads: any, unless said otherwise.
+// Errors: Error for a device that does not exist; c10::Error from CUDA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/activations/memory_meter.h"
+#include "parallel/base/memory_category.h"
+
+namespace headroom {
+
+// Raised with every change of this file or of what it includes.
+inline constexpr int kDeviceApiVersion = 1;
+
+// What must not exist twice in the process: the plugin has its own copy of
+// every library of the project that it was linked with.
+struct HostServices {
+  // MemoryCategoryScope::of, with the program's scopes.
+  MemoryCategory (*category_of)(int64_t bytes);
+};
+
+struct DeviceInfo {
+  int index = 0;
+  std::string uuid;  // "GPU-f2b1c3…", as NVML and nvidia-smi write it
+  std::string name;
+  int compute_capability = 0;  // 9.0 as 90
+  int multiprocessors = 0;
+  int64_t total_bytes = 0;
+  std::vector<int> peers;  // devices whose memory it reads and writes directly
+};
+
+// The caching allocator of one device. Bytes are those asked for, rounded by
+// nobody; a block counts until it can be used again.
+class DeviceMemory : public MemoryMeter {
+ public:
+  // What the allocator holds of the device for this process: segments, their
+  // unused parts included. set_limit bounds this number, tested when a segment
+  // is added; context, libraries and NCCL are outside it.
+  virtual int64_t reserved_bytes() const = 0;
+  virtual int64_t peak_reserved_bytes() const = 0;
+  // How often it had to give everything unused back to find room.
+  virtual int64_t retries() const = 0;
+  // Gives unused segments back to the driver.
+  virtual void release_caches() = 0;
+
+  // One line of the allocator's history.
+  struct HistoryEvent {
+    enum class Action {
+      kAllocate,
+      kFree,
+      kSegmentAllocate,
+      kSegmentFree,
+      kFull
+    };
+    Action action = Action::kAllocate;
+    uint64_t address = 0;  // kFull: bytes that were free
+    int64_t bytes = 0;
+    uint64_t stream = 0;
+    int64_t microseconds = 0;
+  };
+  // From now on the last `most_events` are kept; 0 ends it.
+  virtual void record_history(int64_t most_events) = 0;
+  virtual std::vector<HistoryEvent> history() const = 0;
+
+ protected:
+  ~DeviceMemory() = default;
+};
+
+class DeviceApi {
+ public:
+  virtual ~DeviceApi() = default;
+
+  // 0 where there is no device or no driver.
+  virtual int device_count() const = 0;
+  // Creates no context.
+  virtual DeviceInfo describe(int device) const = 0;
+  // Free bytes of the device, others' use taken off. Creates the device's
+  // context in this process, hundreds of MB; NVML (parallel/nvml) does not.
+  virtual int64_t free_bytes(int device) const = 0;
+  virtual DeviceMemory& memory(int device) = 0;
+};
+
+// What the plugin exports: null where it was built for another version.
+using DeviceApiFactory = DeviceApi* (*)(int version, const HostServices*);
+inline constexpr const char* kDeviceApiFactory = "headroom_device_api";
+
+}  // namespace headroom

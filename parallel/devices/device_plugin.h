@@ -1,0 +1,26 @@
+// load_device_plugin: libheadroom_cuda.so into this process.
+//
+// It must come before LibTorch is first used: at::manual_seed or a backward
+// before it caches that there is no CUDA for ever. Loading takes about a second
+// and no device; so programs load it only when a device was asked for.
+//
+// Threads: the main thread, before any other.
+#pragma once
+
+#include <string>
+
+#include "parallel/devices/device_api.h"
+
+namespace headroom {
+
+struct DevicePlugin {
+  DeviceApi* api = nullptr;  // lives until the process ends
+  std::string reason;        // why there is none, in words
+};
+
+// Beside the running program, where the build puts it.
+std::string device_plugin_path();
+
+DevicePlugin load_device_plugin(const std::string& path);
+
+}  // namespace headroom

@@ -1,0 +1,75 @@
+// What needs a GPU: skipped by name elsewhere.
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include "tests/parallel/cuda/plugin.h"
+
+namespace headroom {
+namespace {
+
+at::Tensor bytes_on_device(int64_t bytes) {
+  return at::empty({bytes}, at::TensorOptions(at::kByte).device(at::kCUDA, 0));
+}
+
+TEST(CudaDevice, IsDescribed) {
+  HEADROOM_NEEDS_DEVICE();
+  const DeviceInfo info = plugin().api->describe(0);
+  EXPECT_EQ(info.uuid.size(), 40u) << info.uuid;
+  EXPECT_TRUE(info.uuid.starts_with("GPU-")) << info.uuid;
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_GE(info.compute_capability, 75);
+  EXPECT_GT(info.total_bytes, int64_t{1} << 30);
+  EXPECT_LT(plugin().api->free_bytes(0), info.total_bytes);
+}
+
+TEST(CudaDevice, CountsTensorsByCategory) {
+  HEADROOM_NEEDS_DEVICE();
+  DeviceMemory& memory = plugin().api->memory(0);
+  const int64_t before = memory.live_bytes();
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
+    const at::Tensor tensor = bytes_on_device(3 << 20);
+    EXPECT_EQ(memory.live_bytes() - before, 3 << 20);
+    EXPECT_EQ(
+        memory.live_by_category()[static_cast<size_t>(MemoryCategory::kLoss)],
+        3 << 20);
+    EXPECT_GE(memory.reserved_bytes(), 3 << 20);
+  }
+  EXPECT_EQ(memory.live_bytes(), before);
+  EXPECT_GE(memory.peak_bytes() - before, 3 << 20);
+  memory.reset_peak();
+  EXPECT_EQ(memory.peak_bytes(), before);
+}
+
+TEST(CudaDevice, LimitBoundsWhatIsReserved) {
+  HEADROOM_NEEDS_DEVICE();
+  DeviceMemory& memory = plugin().api->memory(0);
+  memory.release_caches();
+  memory.set_limit(int64_t{256} << 20);
+  EXPECT_THROW(bytes_on_device(int64_t{300} << 20), c10::OutOfMemoryError);
+  EXPECT_NO_THROW(bytes_on_device(int64_t{200} << 20));
+  EXPECT_LE(memory.peak_reserved_bytes(), int64_t{256} << 20);
+  memory.release_caches();
+  memory.set_limit(MemoryMeter::kNoLimit);
+}
+
+TEST(CudaDevice, HistoryTellsAllocations) {
+  HEADROOM_NEEDS_DEVICE();
+  using Event = DeviceMemory::HistoryEvent;
+  DeviceMemory& memory = plugin().api->memory(0);
+  memory.record_history(1000);
+  bytes_on_device(5 << 20);
+  int allocated = 0;
+  int freed = 0;
+  for (const Event& event : memory.history()) {
+    allocated +=
+        event.action == Event::Action::kAllocate && event.bytes == 5 << 20;
+    freed += event.action == Event::Action::kFree && event.bytes == 5 << 20;
+  }
+  EXPECT_EQ(allocated, 1);
+  EXPECT_EQ(freed, 1);
+  memory.record_history(0);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,36 @@
+// The built plugin, for tests: its file, and the DeviceApi that it gives.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "parallel/devices/device_plugin.h"
+
+namespace headroom {
+
+// "" where this build has none.
+inline const std::string kPluginFile = HEADROOM_CUDA_PLUGIN;
+
+// Loaded once per process: before LibTorch is used.
+inline const DevicePlugin& plugin() {
+  static const DevicePlugin loaded = load_device_plugin(kPluginFile);
+  return loaded;
+}
+
+}  // namespace headroom
+
+// Skips a test by name where it has nothing to look at.
+#define HEADROOM_NEEDS_PLUGIN_FILE()                                          \
+  if (::headroom::kPluginFile.empty())                                        \
+  GTEST_SKIP() << "this build has no CUDA plugin: no nvcc, NCCL or LibTorch " \
+                  "with CUDA was found"
+#define HEADROOM_NEEDS_PLUGIN()                       \
+  HEADROOM_NEEDS_PLUGIN_FILE();                       \
+  if (::headroom::plugin().api == nullptr)            \
+  GTEST_SKIP() << "the CUDA plugin cannot be loaded " \
+               << ::headroom::plugin().reason
+#define HEADROOM_NEEDS_DEVICE()                      \
+  HEADROOM_NEEDS_PLUGIN();                           \
+  if (::headroom::plugin().api->device_count() == 0) \
+  GTEST_SKIP() << "there is no CUDA device"

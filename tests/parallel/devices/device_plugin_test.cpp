@@ -1,0 +1,36 @@
+#include "parallel/devices/device_plugin.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace headroom {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+TEST(DevicePlugin, LiesBesideTheProgram) {
+  EXPECT_THAT(device_plugin_path(), EndsWith("/tests/libheadroom_cuda.so"));
+}
+
+TEST(DevicePlugin, SaysThatThereIsNone) {
+  const DevicePlugin plugin =
+      load_device_plugin("/nowhere/libheadroom_cuda.so");
+  EXPECT_EQ(plugin.api, nullptr);
+  EXPECT_EQ(plugin.reason,
+            "this build has no CUDA plugin: no /nowhere/libheadroom_cuda.so");
+}
+
+TEST(DevicePlugin, SaysWhyAFileCannotBeLoaded) {
+  // This source file is no library.
+  const DevicePlugin text = load_device_plugin(__FILE__);
+  EXPECT_EQ(text.api, nullptr);
+  EXPECT_THAT(text.reason, HasSubstr(__FILE__));
+  // The C++ library has no factory.
+  const DevicePlugin other = load_device_plugin(HEADROOM_OTHER_LIBRARY);
+  EXPECT_EQ(other.api, nullptr);
+  EXPECT_THAT(other.reason, HasSubstr(kDeviceApiFactory));
+}
+
+}  // namespace
+}  // namespace headroom

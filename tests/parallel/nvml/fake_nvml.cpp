@@ -1,0 +1,93 @@
+// A driver's library of two cards, for tests:
+//   0  80 GiB, 1 GiB reserved, 20 GiB in use: 12 by process 4001, 7 by 4002
+//   1  24 GiB, older: no reserved bytes, 1 GiB in use, processes' bytes unknown
+// Index 1 of three has fallen off the bus; fake_nvml_broken cannot start.
+#include <cstring>
+
+namespace {
+
+constexpr unsigned long long kGiB = 1ull << 30;
+constexpr int kNotFound = 6;
+constexpr int kInsufficientSize = 7;
+constexpr int kNotSupported = 3;
+
+struct Card {
+  const char* uuid;
+  const char* name;
+};
+Card cards[3] = {{"GPU-00000000-0000-0000-0000-000000000000", "Fake H80"},
+                 {"", ""},
+                 {"GPU-22222222-2222-2222-2222-222222222222", "Fake A24"}};
+
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+int copy(char* to, unsigned size, const char* text) {
+  if (std::strlen(text) >= size) return kInsufficientSize;
+  std::strcpy(to, text);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+#ifdef HEADROOM_FAKE_NVML_BROKEN
+  return 9;
+#else
+  return 0;
+#endif
+}
+int nvmlShutdown() { return 0; }
+const char* nvmlErrorString(int) { return "Driver Not Loaded"; }
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = 3;
+  return 0;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  if (index == 1) return kNotFound;
+  *device = &cards[index];
+  return 0;
+}
+int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
+  return copy(text, size, static_cast<Card*>(device)->uuid);
+}
+int nvmlDeviceGetName(void* device, char* text, unsigned size) {
+  return copy(text, size, static_cast<Card*>(device)->name);
+}
+int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
+  if (device != &cards[0]) return kNotSupported;
+  if (memory->version != (40u | 2u << 24)) return kNotSupported;
+  *memory = {memory->version, 80 * kGiB, kGiB, 59 * kGiB, 20 * kGiB};
+  return 0;
+}
+int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {
+  *memory = {24 * kGiB, 23 * kGiB, kGiB};
+  return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* size,
+                                            ProcessInfo* infos) {
+  if (device == &cards[0]) {
+    // More than a caller expects at first.
+    if (*size < 40) return kInsufficientSize;
+    infos[0] = {4001, 12 * kGiB, 0, 0};
+    infos[1] = {4002, 7 * kGiB, 0, 0};
+    *size = 2;
+    return 0;
+  }
+  infos[0] = {4003, ~0ull, 0, 0};
+  *size = 1;
+  return 0;
+}
+}

@@ -1,0 +1,123 @@
+#include "parallel/nvml/nvml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "parallel/nvml/card_use.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+Nvml fake() { return Nvml(HEADROOM_FAKE_NVML); }
+
+template <typename Function>
+std::string refusal(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Nvml, ReadsCardsAndTheirProcesses) {
+  const Nvml nvml = fake();
+  EXPECT_EQ(nvml.reason(), "");
+  const std::vector<Card> cards = nvml.cards();
+  ASSERT_EQ(cards.size(), 2u);  // the third does not answer
+  EXPECT_EQ(cards[0].index, 0);
+  EXPECT_EQ(cards[0].name, "Fake H80");
+  EXPECT_EQ(cards[0].uuid, "GPU-00000000-0000-0000-0000-000000000000");
+  EXPECT_EQ(cards[0].total_bytes, 80 * kGiB);
+  EXPECT_EQ(cards[0].reserved_bytes, kGiB);
+  EXPECT_EQ(cards[0].used_bytes(), 20 * kGiB);
+  ASSERT_EQ(cards[0].processes.size(), 2u);
+  EXPECT_EQ(cards[0].processes[1].pid, 4002);
+  EXPECT_EQ(cards[0].processes[1].used_bytes, 7 * kGiB);
+}
+
+TEST(Nvml, ReadsOlderDrivers) {
+  const Card card = fake().cards()[1];
+  EXPECT_EQ(card.index, 2);
+  EXPECT_EQ(card.total_bytes, 24 * kGiB);
+  EXPECT_EQ(card.reserved_bytes, 0);
+  EXPECT_EQ(card.used_bytes(), kGiB);
+  ASSERT_EQ(card.processes.size(), 1u);
+  EXPECT_EQ(card.processes[0].used_bytes, std::nullopt);
+}
+
+TEST(Nvml, SaysWhyThereIsNoCard) {
+  const Nvml absent("/nowhere/libnvidia-ml.so.1");
+  EXPECT_TRUE(absent.cards().empty());
+  EXPECT_EQ(absent.reason(),
+            "there is no NVIDIA driver, which CUDA needs: "
+            "/nowhere/libnvidia-ml.so.1 is not here");
+  const Nvml broken(HEADROOM_FAKE_NVML_BROKEN);
+  EXPECT_TRUE(broken.cards().empty());
+  EXPECT_EQ(broken.reason(),
+            "the NVIDIA driver does not answer: Driver Not Loaded");
+  const Nvml other(HEADROOM_OTHER_LIBRARY);
+  EXPECT_TRUE(other.cards().empty());
+  EXPECT_THAT(other.reason(), HasSubstr("lacks a function"));
+}
+
+TEST(CardUse, OthersAreWhoeverIsNotOurs) {
+  const Card card = fake().cards()[0];
+  EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
+  // 1 GiB in use belongs to no process: graphics, a crashed one.
+  EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001}, 0), 8 * kGiB);
+  EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001, 4002}, 99), kGiB);
+  // Another process namespace: nothing matches, and what we hold counts.
+  EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 5 * kGiB),
+            15 * kGiB);
+  EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 25 * kGiB), 0);
+  // Ours, but the driver does not tell its bytes.
+  const Card older = fake().cards()[1];
+  EXPECT_EQ(bytes_of_others(older, std::vector<int64_t>{4003}, kGiB / 2),
+            kGiB / 2);
+}
+
+TEST(CardUse, CardsAreNamedByNumber) {
+  for (const char* device : {"0", "cuda", "cuda:0"}) {
+    const std::vector<Card> cards = cards_asked_for(device, fake());
+    ASSERT_EQ(cards.size(), 1u) << device;
+    EXPECT_EQ(cards[0].index, 0);
+  }
+  const std::vector<Card> both = cards_asked_for("2,0", fake());
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].name, "Fake A24");
+}
+
+TEST(CardUse, RefusesWhatIsNotThere) {
+  const auto ask = [](const std::string& device, const Nvml& nvml) {
+    return refusal([&] { cards_asked_for(device, nvml); });
+  };
+  EXPECT_EQ(ask("1", fake()),
+            "[device] --device 1: there is no card 1; here is 0 (Fake H80), 2 "
+            "(Fake A24): name one of these");
+  EXPECT_EQ(ask("0,0", fake()),
+            "[device] --device 0,0: card 0 is named twice: name it once");
+  for (const char* device : {"gpu", "0,", "cuda:x", "-1", "0 1"}) {
+    EXPECT_THAT(ask(device, fake()), HasSubstr("write cpu, or cards by number"))
+        << device;
+  }
+  EXPECT_EQ(ask("0", Nvml("libnowhere.so")),
+            "[device] --device 0: there is no NVIDIA driver, which CUDA needs: "
+            "libnowhere.so is not here: use --device cpu");
+}
+
+TEST(CardUse, IsSaid) {
+  const Card card = fake().cards()[0];
+  EXPECT_EQ(card_text(card, 20 * kGiB),
+            "card 0: Fake H80, 80 GiB, others use 20 GiB of it");
+  EXPECT_EQ(card_text(card, 0),
+            "card 0: Fake H80, 80 GiB, nobody else uses it");
+}
+
+}  // namespace
+}  // namespace headroom
