@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "parallel/cuda/device_kernels.h"
 #include "parallel/cuda/device_memory.h"
 #include "parallel/cuda/discovery.h"
 #include "parallel/devices/device_api.h"
@@ -38,6 +39,8 @@ class CudaDeviceApi final : public DeviceApi {
     std::call_once(counts_, [&] { memories_ = make_cuda_memories(services_); });
     return *memories_[static_cast<size_t>(device)];
   }
+
+  DeviceKernels& kernels() override { return cuda_kernels(); }
 
  private:
   const HostServices services_;

@@ -78,6 +78,8 @@ class DeviceMemory : public MemoryMeter {
   ~DeviceMemory() = default;
 };
 
+class DeviceKernels;  // parallel/devices/device_kernels.h
+
 class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
@@ -90,6 +92,7 @@ class DeviceApi {
   // context in this process, hundreds of MB; NVML (parallel/nvml) does not.
   virtual int64_t free_bytes(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
+  virtual DeviceKernels& kernels() = 0;
 };
 
 // What the plugin exports: null where it was built for another version.

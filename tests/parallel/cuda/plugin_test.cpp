@@ -1,12 +1,17 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "tests/parallel/cuda/plugin.h"
@@ -49,6 +54,41 @@ TEST(CudaPlugin, ExportsItsFactoryAlone) {
     }
   }
   EXPECT_EQ(exported, std::set<std::string>{kDeviceApiFactory});
+}
+
+// Which GPUs' code is in the file: its fat binaries' entries say so, whatever
+// tools there are. Each fat binary is a header and a run of entries; kind 2 is
+// machine code, kind 1 is PTX.
+std::set<std::pair<int, uint32_t>> device_code(const std::string& bytes) {
+  const auto number = [&](size_t at, auto value) {
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    return value;
+  };
+  std::set<std::pair<int, uint32_t>> found;  // kind, architecture
+  const std::string magic = "\x50\xed\x55\xba\x01";
+  for (size_t at = bytes.find(magic); at != std::string::npos;
+       at = bytes.find(magic, at + 1)) {
+    const size_t header = number(at + 6, uint16_t{0});
+    const size_t end = at + header + number(at + 8, uint64_t{0});
+    for (size_t entry = at + header; entry + 32 <= end && end <= bytes.size();
+         entry +=
+         number(entry + 4, uint32_t{0}) + number(entry + 8, uint64_t{0})) {
+      found.insert(
+          {number(entry, uint16_t{0}), number(entry + 28, uint32_t{0})});
+      if (number(entry + 4, uint32_t{0}) == 0) break;
+    }
+  }
+  return found;
+}
+
+TEST(CudaPlugin, HoldsCodeForTheGpusItIsBuiltFor) {
+  HEADROOM_NEEDS_PLUGIN_FILE();
+  std::ifstream file(kPluginFile, std::ios::binary);
+  const auto code = device_code({std::istreambuf_iterator<char>(file), {}});
+  constexpr int kPtx = 1, kMachineCode = 2;
+  const std::set<std::pair<int, uint32_t>> wanted = {
+      {kMachineCode, 80}, {kMachineCode, 90}, {kPtx, 90}};
+  EXPECT_EQ(code, wanted);
 }
 
 TEST(CudaPlugin, LoadsWithoutADevice) {

@@ -1,0 +1,16 @@
+// The arena's kernel behind DeviceOptimizer.
+//
+// Ownership: holds the arena's pieces on the device.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "parallel/devices/device_kernels.h"
+
+namespace headroom {
+
+std::unique_ptr<DeviceOptimizer> make_cuda_optimizer(
+    int device, std::span<const ArenaRange> ranges, int64_t size);
+
+}  // namespace headroom

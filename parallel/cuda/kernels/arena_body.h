@@ -1,0 +1,82 @@
+// arena_body: optimizer, clipping and EMA over a flat arena in one pass, as
+// CUDA's threads run it, in plain C++; a test runs the same text on the CPU.
+//
+// The arena is cut into pieces that lie in one parameter group each; a block of
+// threads works on one piece. What belongs to no group (frozen rows, running
+// statistics, padding) is only averaged.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/base/element_math.h"
+
+namespace headroom {
+
+inline constexpr int kArenaGroups = 3;
+inline constexpr int kMostPieceElements = 4096;
+
+struct ArenaPiece {
+  int64_t offset = 0;  // in elements
+  int32_t size = 0;    // at most kMostPieceElements
+  int32_t group = -1;  // of the coefficients; -1: only averaged
+};
+
+enum class ArenaRule { kSgd, kAdam };
+
+// Arrays of the arena's elements, without overlap.
+template <typename T>
+struct ArenaArrays {
+  T* parameters = nullptr;
+  const T* gradients = nullptr;
+  T* first_moment = nullptr;   // SGD's momentum
+  T* second_moment = nullptr;  // Adam only
+  T* average = nullptr;        // null: there is none
+};
+
+template <typename T>
+struct ArenaCoefficients {
+  SgdCoefficients<T> sgd[kArenaGroups] = {};
+  AdamCoefficients<T> adam[kArenaGroups] = {};
+  T average_weight = 0;
+  // What the gradient is multiplied by, where only the device knows it: it
+  // takes the place of `clip` above. Null: `clip` counts.
+  const T* clip = nullptr;
+};
+
+// Elements first, first + step, ... of `piece`.
+template <ArenaRule kRule, typename T>
+HEADROOM_HD void update_piece(const ArenaArrays<T>& arrays,
+                              const ArenaCoefficients<T>& coefficients,
+                              const ArenaPiece& piece, int first, int step) {
+  const int group = piece.group < 0 ? 0 : piece.group;
+  SgdCoefficients<T> sgd = coefficients.sgd[group];
+  AdamCoefficients<T> adam = coefficients.adam[group];
+  if (coefficients.clip != nullptr) sgd.clip = adam.clip = *coefficients.clip;
+  for (int k = first; k < piece.size; k += step) {
+    const int64_t i = piece.offset + k;
+    T parameter = arrays.parameters[i];
+    if (piece.group >= 0) {
+      if constexpr (kRule == ArenaRule::kSgd) {
+        // What it held before the first step is not read.
+        T buffer = sgd.first_step ? T(0) : arrays.first_moment[i];
+        sgd_element(parameter, arrays.gradients[i], buffer, sgd);
+        arrays.first_moment[i] = buffer;
+      } else {
+        T first_moment = arrays.first_moment[i];
+        T second_moment = arrays.second_moment[i];
+        adam_element(parameter, arrays.gradients[i], first_moment,
+                     second_moment, adam);
+        arrays.first_moment[i] = first_moment;
+        arrays.second_moment[i] = second_moment;
+      }
+      arrays.parameters[i] = parameter;
+    }
+    if (arrays.average != nullptr) {
+      T average = arrays.average[i];
+      average_element(average, parameter, coefficients.average_weight);
+      arrays.average[i] = average;
+    }
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,37 @@
+#include "parallel/cuda/kernels/arena_pieces.h"
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+std::vector<ArenaPiece> arena_pieces(std::span<const ArenaRange> ranges,
+                                     int64_t size) {
+  std::vector<ArenaPiece> pieces;
+  int64_t done = 0;
+  const auto cut_to = [&](int64_t end, int group) {
+    for (; done < end; done += pieces.back().size) {
+      pieces.push_back({done,
+                        static_cast<int32_t>(
+                            std::min<int64_t>(kMostPieceElements, end - done)),
+                        group});
+    }
+  };
+  for (const ArenaRange& range : ranges) {
+    HEADROOM_CHECK(range.offset >= done && range.size >= 0 &&
+                       range.offset + range.size <= size,
+                   "range [" + std::to_string(range.offset) + ", +" +
+                       std::to_string(range.size) + ") after " +
+                       std::to_string(done) + " in " + std::to_string(size));
+    HEADROOM_CHECK(range.group >= 0 && range.group < kArenaGroups,
+                   "group " + std::to_string(range.group));
+    cut_to(range.offset, -1);
+    cut_to(range.offset + range.size, range.group);
+  }
+  cut_to(size, -1);
+  return pieces;
+}
+
+}  // namespace headroom

@@ -1,0 +1,161 @@
+// The kernels on a GPU against the CPU's implementation: skipped by name where
+// there is none.
+#include "parallel/devices/device_kernels.h"
+
+#include <ATen/Functions.h>
+
+#include <vector>
+
+#include "tests/parallel/cuda/plugin.h"
+#include "worker/model/kernels/grouped_batch_norm.h"
+#include "worker/optim/ema.h"
+#include "worker/optim/sgd.h"
+
+namespace headroom {
+namespace {
+
+// A map and all that belongs to it, in double on the CPU.
+struct Block {
+  at::Tensor y, dout, weight, bias;
+  GroupedBatchNorm norm;
+  std::vector<int64_t> begins;
+
+  Block(int64_t channels, int64_t side, std::vector<int64_t> group_sizes) {
+    at::manual_seed(5);
+    int64_t samples = 0;
+    begins = {0};
+    for (const int64_t size : group_sizes) {
+      norm.groups.push_back({samples, samples + size, size, true});
+      begins.push_back(samples += size);
+    }
+    const auto map = [&] {
+      return at::randn({samples, channels, side, side}, at::kDouble)
+          .contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    y = map() + 3;
+    dout = map();
+    weight = at::rand({channels}, at::kDouble) + 0.5;
+    bias = at::randn({channels}, at::kDouble);
+  }
+
+  int64_t pixels_of(size_t group) const {
+    return (begins[group + 1] - begins[group]) * y.size(2) * y.size(3);
+  }
+};
+
+double deviation(const at::Tensor& value, const at::Tensor& reference) {
+  return ((value.cpu().to(at::kDouble) - reference).abs().max() /
+          reference.abs().max())
+      .item<double>();
+}
+
+class DeviceBatchNorm : public ::testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(DeviceBatchNorm, EqualsTheCpus) {
+  HEADROOM_NEEDS_DEVICE();
+  DeviceKernels& kernels = plugin().api->kernels();
+  const at::ScalarType type = GetParam();
+  const at::ScalarType weights = type == at::kDouble ? at::kDouble : at::kFloat;
+  const double rounding = type == at::kDouble     ? 1e-12
+                          : type == at::kFloat    ? 2e-6
+                          : type == at::kBFloat16 ? 1e-2
+                                                  : 2e-3;
+  for (const int64_t channels : {3, 16, 80, 1024}) {
+    const Block block(channels, 21, {2, 1, 4});
+    const auto on_device = [&](const at::Tensor& map) {
+      return map.to(at::kCUDA, type).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    const at::Tensor y = on_device(block.y);
+    const at::Tensor dout = on_device(block.dout);
+    const at::Tensor weight = block.weight.to(at::kCUDA, weights);
+    const at::Tensor bias = block.bias.to(at::kCUDA, weights);
+    // The CPU sees what the device sees.
+    const at::Tensor y_cpu = y.cpu().to(at::kDouble);
+    const at::Tensor dout_cpu = dout.cpu().to(at::kDouble);
+    const auto groups = static_cast<int64_t>(block.norm.groups.size());
+
+    std::vector<double> running(2 * channels);
+    const at::Tensor statistics_cpu =
+        batch_statistics(y_cpu, block.norm, 1e-3, running);
+    const at::Tensor statistics = statistics_cpu.to(at::kCUDA);
+    const at::Tensor sums = at::empty(
+        {groups, 2, channels}, at::TensorOptions(at::kCUDA).dtype(at::kDouble));
+    kernels.channel_sums(y, block.begins, sums);
+    const at::Tensor sums_cpu = sums.cpu();
+    for (int64_t g = 0; g < groups; ++g) {
+      const at::Tensor mean =
+          sums_cpu[g][0] / block.pixels_of(static_cast<size_t>(g));
+      EXPECT_LE(deviation(mean, statistics_cpu[g][0]), 1e-5);
+    }
+
+    const at::Tensor out = at::empty_like(y);
+    kernels.normalise_and_activate(y, block.begins, statistics, weight, bias,
+                                   out);
+    EXPECT_LE(deviation(out, normalise_and_activate(y_cpu, statistics_cpu,
+                                                    block.weight, block.bias,
+                                                    block.norm)),
+              rounding);
+
+    kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
+                                     bias, sums);
+    at::Tensor means = sums.clone();
+    for (int64_t g = 0; g < groups; ++g) {
+      means[g] /= static_cast<double>(block.pixels_of(static_cast<size_t>(g)));
+    }
+    const at::Tensor dy = at::empty_like(y);
+    kernels.norm_gradient(y, dout, block.begins, statistics, weight, bias,
+                          means, dy);
+    const GroupedBatchNormGradients gradients = grouped_batch_norm_gradients(
+        dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu, statistics_cpu,
+        block.weight, block.bias, block.norm);
+    EXPECT_LE(deviation(dy, gradients.dy), rounding);
+    EXPECT_LE(deviation(sums.sum(0)[1], gradients.dnorm_weight), rounding);
+    EXPECT_LE(deviation(sums.sum(0)[0], gradients.dnorm_bias), rounding);
+
+    const at::Tensor again = at::empty_like(sums);
+    kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
+                                     bias, again);
+    EXPECT_TRUE(again.equal(sums)) << "not the same bits again";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
+                         ::testing::Values(at::kDouble, at::kFloat,
+                                           at::kBFloat16, at::kHalf));
+
+TEST(DeviceOptimizer, SgdEqualsTheCpus) {
+  HEADROOM_NEEDS_DEVICE();
+  constexpr int64_t kSize = 100000;
+  const std::vector<ArenaRange> ranges = {{0, 60001, 1}, {70000, 20000, 0}};
+  const std::vector<Segment> segments = {{0, 60001, 1}, {70000, 20000, 0}};
+  const AllGroupSettings groups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
+  at::manual_seed(9);
+  const at::Tensor parameters = at::randn({kSize});
+  const at::Tensor gradients = at::randn({kSize});
+  const at::Tensor momentum = at::zeros({kSize});
+  const at::Tensor average = parameters.clone();
+  const at::Tensor p = parameters.to(at::kCUDA);
+  const at::Tensor g = gradients.to(at::kCUDA);
+  const at::Tensor m = momentum.to(at::kCUDA);
+  const at::Tensor a = average.to(at::kCUDA);
+  const auto optimizer =
+      plugin().api->kernels().make_optimizer(0, ranges, kSize);
+  for (int64_t update = 1; update <= 3; ++update) {
+    sgd_step(parameters, gradients, momentum, segments, groups, 0.9, 0.5,
+             update == 1);
+    ema_update(average, parameters, update);
+    DeviceOptimizerStep step;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      step.sgd[i] = {groups[i].lr, groups[i].weight_decay, 0.9, 0.5,
+                     update == 1};
+    }
+    step.average_weight = 1 - ema_decay(update);
+    optimizer->step(step, p, g, m, at::Tensor(), a);
+  }
+  EXPECT_TRUE(p.cpu().allclose(parameters, 1e-5, 1e-6));
+  EXPECT_TRUE(m.cpu().allclose(momentum, 1e-5, 1e-6));
+  EXPECT_TRUE(a.cpu().allclose(average, 1e-5, 1e-6));
+}
+
+}  // namespace
+}  // namespace headroom
