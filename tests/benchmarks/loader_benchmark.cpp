@@ -1,0 +1,65 @@
+// Mosaic samples a second that one loader thread makes from a data set.
+//
+//   build/bin/benchmark_loader --data DATA.yaml [--img 640] [--samples 400]
+//
+// Prints one JSON line a window: the first reads and decodes, later ones meet
+// decoded images. tests/benchmarks/loader_ratio.py compares with OpenCV called
+// from Python.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "configs/data_config.h"
+#include "worker/data/dataset.h"
+#include "worker/data/loader.h"
+
+namespace headroom {
+namespace {
+
+struct Options {
+  std::string data;
+  int64_t image_size = 640;
+  int64_t samples = 400;
+  int64_t windows = 1;
+  int64_t host_memory_mib = 1024;
+};
+
+int run(const Options& options) {
+  const DataConfig config = load_data_config(options.data);
+  const IndexedDataset indexed = index_dataset(config, Split::kTrain);
+  LoaderOptions loading;
+  loading.dataset = &indexed.dataset;
+  loading.image_height = loading.image_width = options.image_size;
+  loading.global_batch_size = loading.micro_batch_size = 8;
+  loading.batch_norm_group_size = 8;
+  loading.host_memory_limit_bytes = options.host_memory_mib << 20;
+  Loader loader(loading);
+  for (int64_t window = 0; window < options.windows; ++window) {
+    const auto begin = std::chrono::steady_clock::now();
+    int64_t made = 0;
+    while (made < options.samples) made += loader.next().images.size(0);
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - begin;
+    std::printf("{\"samples_per_second\": %.3f}\n",
+                static_cast<double>(made) / seconds.count());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  headroom::Options options;
+  CLI::App app("mosaic samples a second of one loader thread");
+  app.add_option("--data", options.data)->required();
+  app.add_option("--img", options.image_size);
+  app.add_option("--samples", options.samples);
+  app.add_option("--windows", options.windows);
+  app.add_option("--host-memory-mib", options.host_memory_mib);
+  CLI11_PARSE(app, argc, argv);
+  return headroom::run(options);
+}
