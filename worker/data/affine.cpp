@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <opencv2/imgproc.hpp>
 
+#include "worker/data/row_kernels.h"
 #include "worker/data/warp_map.h"
 
 namespace headroom {
@@ -15,8 +15,6 @@ constexpr double kMinSidePixels = 2;
 constexpr double kMinAreaRatio = 0.1;
 constexpr double kMaxAspect = 100;
 constexpr double kEpsilon = 1e-16;
-// Of a map: it takes twice the memory of the pixels.
-constexpr int kRowsAtOnce = 16;
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180; }
 
@@ -105,25 +103,46 @@ PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
       .touched_rows(rows, picture.left, picture.top, picture.size);
 }
 
+PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
+                       ImageSize size) {
+  return rows_to_warp(warp, width, rows, {size, 0, 0, {0, size.height}});
+}
+
 cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
                   const Warp& warp, int width, PixelRows rows) {
-  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3,
-                 cv::Scalar::all(kFillGray));
-  if (pixels.empty()) return result;
+  const cv::Point origin(picture.left,
+                         picture.top + static_cast<int>(picture.held.begin));
+  return warp_tiles({{pixels, origin, {origin, pixels.size()}}}, warp, width,
+                    rows);
+}
+
+cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
+                   int width, PixelRows rows) {
+  std::vector<TileView> views;
+  for (const PlacedTile& tile : tiles) {
+    if (tile.seen.empty()) continue;
+    TileView view;
+    view.pixels = tile.pixels.ptr();
+    view.step = static_cast<ptrdiff_t>(tile.pixels.step);
+    view.left = tile.origin.x;
+    view.top = tile.origin.y;
+    view.begin_x = tile.seen.x;
+    view.end_x = tile.seen.x + tile.seen.width;
+    view.begin_y = tile.seen.y;
+    view.end_y = tile.seen.y + tile.seen.height;
+    views.push_back(view);
+  }
   const WarpMap map(warp.matrix, width);
-  const int top = picture.top + static_cast<int>(picture.held.begin);
-  cv::Mat places(kRowsAtOnce, width, CV_16SC2);
-  cv::Mat fractions(kRowsAtOnce, width, CV_16UC1);
-  for (int done = 0; done < result.rows; done += kRowsAtOnce) {
-    const cv::Range part(0, std::min(kRowsAtOnce, result.rows - done));
-    for (int i = 0; i < part.end; ++i) {
-      map.fill_row(rows.begin + done + i, picture.left, top,
-                   places.ptr<int16_t>(i), fractions.ptr<uint16_t>(i));
-    }
-    cv::Mat target = result.rowRange(done, done + part.end);
-    cv::remap(pixels, target, places.rowRange(part), fractions.rowRange(part),
-              cv::INTER_LINEAR, cv::BORDER_CONSTANT,
-              cv::Scalar::all(kFillGray));
+  const auto count = static_cast<size_t>(width);
+  std::vector<int> xs(count), ys(count), kinds(count);
+  std::vector<uint8_t> row(3 * count + 1);
+  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3);
+  for (int y = 0; y < result.rows; ++y) {
+    map.place_row(rows.begin + y, xs.data(), ys.data());
+    row_kernels().fetch(xs.data(), ys.data(), width, views.data(),
+                        static_cast<int>(views.size()), kFillGray, kinds.data(),
+                        row.data());
+    std::copy_n(row.data(), 3 * count, result.ptr<uint8_t>(y));
   }
   return result;
 }

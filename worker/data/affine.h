@@ -47,6 +47,15 @@ PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
 cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
                   const Warp& warp, int width, PixelRows rows);
 
+// The same of tiles that do not overlap, gray around them.
+// REQUIRES: what the rows are made from is in memory, as far as a tile has it.
+cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
+                   int width, PixelRows rows);
+
+// The rows of a picture of that size, tiles or not, that are touched.
+PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
+                       ImageSize size);
+
 // May return pixels shared with `image` when there is nothing to do.
 BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
                       ImageSize target);

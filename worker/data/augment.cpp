@@ -110,18 +110,17 @@ WarpedMosaic draw_warped_mosaic(int64_t sample, int64_t num_samples,
 BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
                               PixelRows rows, ImageSource& images,
                               std::vector<std::string>& faults) {
-  PlacedPicture canvas;
-  canvas.size = {2 * target.height, 2 * target.width};
-  canvas.held = {0, canvas.size.height};
-  if (rows.size() < target.height) {
-    canvas.held = rows_to_warp(mosaic.warp, target.width, rows, canvas);
-  }
+  const ImageSize canvas{2 * target.height, 2 * target.width};
+  const PixelRows touched =
+      rows.size() == target.height
+          ? PixelRows{0, canvas.height}
+          : rows_to_warp(mosaic.warp, target.width, rows, canvas);
   const LoadImage load = [&](int64_t sample) {
     return images.load(sample, {0, images.loaded_size(sample).height});
   };
-  const BoxedImage built = build_mosaic(
-      mosaic.plan, target.height, target.width, canvas.held, load, faults);
-  return {warp_rows(built.pixels, canvas, mosaic.warp, target.width, rows),
+  const Mosaic built = build_mosaic(mosaic.plan, target.height, target.width,
+                                    touched, load, faults);
+  return {warp_tiles(built.tiles, mosaic.warp, target.width, rows),
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 

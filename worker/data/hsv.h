@@ -1,5 +1,5 @@
-// HSV jitter: hue, saturation and value each times 1 + U(-1, 1) x gain, by
-// lookup tables on OpenCV's 8-bit HSV (hue in 0..179, modulo 180).
+// HSV jitter: hue, saturation and value each times 1 + U(-1, 1) x gain, on
+// 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
 #pragma once
 
 #include <array>

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <opencv2/core/mat.hpp>
+#include <opencv2/core/types.hpp>
 
 #include "worker/data/image.h"
 
@@ -53,6 +54,14 @@ struct PlacedPicture {
   PixelRows own_rows(PixelRows rows) const {
     return clamp_rows({rows.begin - top, rows.end - top}, size.height);
   }
+};
+
+// Pixels on a larger picture: the first of them at `origin`, of which what is
+// in `seen` is not covered by others. Both in pixels of the larger one.
+struct PlacedTile {
+  cv::Mat pixels;
+  cv::Point origin;
+  cv::Rect seen;
 };
 
 // All rows held.

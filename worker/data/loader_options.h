@@ -74,7 +74,7 @@ struct LoaderOptions {
 
   int64_t num_threads = 1;             // 0 counts as 1
   std::function<void()> begin_thread;  // on each of them, first; may be none
-  // Bounds prefetched batches, working canvases and cached images together;
+  // Bounds prefetched batches, tiles at work and cached images together;
   // one batch and one thread are always there. 0: 1 GiB over the ranks that
   // share an image.
   int64_t host_memory_limit_bytes = 0;

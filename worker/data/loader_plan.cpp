@@ -160,16 +160,16 @@ int64_t LoaderPlan::thread_bytes() const {
   const int64_t pixels = largest_pixels();
   // A warped picture, and one more where two are mixed.
   int64_t made = pixels * own_rows() / options_.image_height;
-  int64_t canvas = 0;
+  int64_t tiles = 0;  // of a mosaic
   if (options_.mode == LoaderMode::kTrainMosaic) {
     if (options_.hyp.mixup > 0) made *= 2;
     const int64_t rows =
         own_rows() == options_.image_height
             ? 2 * options_.image_height
             : rows_reached(options_.hyp, own_rows(), 2 * options_.image_height);
-    canvas = rows * 2 * options_.image_width;
+    tiles = rows * 2 * options_.image_width;
   }
-  return kChannels * (largest_source_pixels() + canvas + made);
+  return kChannels * (largest_source_pixels() + tiles + made);
 }
 
 LoaderBudget LoaderPlan::budget() const {

@@ -2,22 +2,23 @@
 
 #include <algorithm>
 #include <utility>
-
-#include "worker/data/letterbox.h"
-
 namespace headroom {
 namespace {
 
-// What of the tile is in rows `rows` of the canvas; `target` holds those.
-void copy_rows(const cv::Mat& image, const MosaicTile& tile, PixelRows rows,
-               cv::Mat& target) {
-  const cv::Rect kept(0, static_cast<int>(rows.begin), target.cols,
-                      target.rows);
-  const cv::Rect on_canvas = tile.canvas & kept;
-  if (on_canvas.empty()) return;
-  const cv::Point in_tile = on_canvas.tl() - tile.canvas.tl();
-  image(cv::Rect(tile.image.tl() + in_tile, on_canvas.size()))
-      .copyTo(target(on_canvas - kept.tl()));
+// What of the tile is in rows `rows` of the canvas. Pixels that are not needed
+// are let go of where rows are few: then memory is what counts.
+PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
+                      PixelRows rows, ImageSize canvas) {
+  const cv::Rect kept(0, static_cast<int>(rows.begin), canvas.width,
+                      static_cast<int>(rows.size()));
+  PlacedTile placed{image, tile.canvas.tl() - tile.image.tl(),
+                    tile.canvas & kept};
+  if (rows.size() == canvas.height) return placed;
+  placed.pixels = placed.seen.empty()
+                      ? cv::Mat()
+                      : image(placed.seen - placed.origin).clone();
+  placed.origin = placed.seen.tl();
+  return placed;
 }
 
 }  // namespace
@@ -58,31 +59,29 @@ MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
   return plan;
 }
 
-BoxedImage build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
-                        PixelRows rows, const LoadImage& load,
-                        std::vector<std::string>& faults) {
+Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
+                    PixelRows rows, const LoadImage& load,
+                    std::vector<std::string>& faults) {
   const ImageSize size{static_cast<int32_t>(2 * height),
                        static_cast<int32_t>(2 * width)};
-  BoxedImage canvas;
+  Mosaic mosaic;
   rows = clamp_rows(rows, size.height);
-  canvas.pixels = cv::Mat(static_cast<int>(rows.size()), size.width, CV_8UC3,
-                          cv::Scalar::all(kFillGray));
   for (int quarter = 0; quarter < 4; ++quarter) {
     const LoadedImage image = load(plan.samples[quarter]);
     if (!image.fault.empty()) faults.push_back(image.fault);
     const MosaicTile tile = mosaic_tile(
         quarter, plan.centre, {image.pixels.rows, image.pixels.cols}, size);
-    copy_rows(image.pixels, tile, rows, canvas.pixels);
+    mosaic.tiles.push_back(place_tile(image.pixels, tile, rows, size));
     const Placement placement{
         static_cast<double>(image.pixels.cols),
         static_cast<double>(image.pixels.rows),
         static_cast<double>(tile.canvas.x - tile.image.x),
         static_cast<double>(tile.canvas.y - tile.image.y)};
     const auto boxes = place_boxes(image.labels, placement);
-    canvas.boxes.insert(canvas.boxes.end(), boxes.begin(), boxes.end());
+    mosaic.boxes.insert(mosaic.boxes.end(), boxes.begin(), boxes.end());
   }
-  clip_boxes(canvas.boxes, size.width, size.height);
-  return canvas;
+  clip_boxes(mosaic.boxes, size.width, size.height);
+  return mosaic;
 }
 
 }  // namespace headroom

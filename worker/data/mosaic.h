@@ -12,8 +12,11 @@
 #include <array>
 #include <cstdint>
 #include <opencv2/core/types.hpp>
+#include <string>
+#include <vector>
 
 #include "worker/data/image.h"
+#include "worker/data/letterbox.h"
 #include "worker/data/loaded_image.h"
 #include "worker/data/pixel_box.h"
 #include "worker/data/random.h"
@@ -39,10 +42,16 @@ struct MosaicPlan {
 MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
                        int64_t width, RandomStream& draws);
 
-// Rows `rows` of the canvas, with all boxes, clipped to the whole of it. Faults
+// A mosaic: tiles side by side, and the boxes on it.
+struct Mosaic {
+  std::vector<PlacedTile> tiles;
+  std::vector<PixelBox> boxes;  // clipped to the canvas
+};
+
+// With what of its tiles lies in rows `rows` of the canvas; all boxes. Faults
 // of the images are appended.
-BoxedImage build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
-                        PixelRows rows, const LoadImage& load,
-                        std::vector<std::string>& faults);
+Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
+                    PixelRows rows, const LoadImage& load,
+                    std::vector<std::string>& faults);
 
 }  // namespace headroom

@@ -105,21 +105,6 @@ void WarpMap::place_row(int64_t y, int* xs, int* ys) const {
   }
 }
 
-void WarpMap::fill_row(int64_t y, int origin_x, int origin_y, int16_t* places,
-                       uint16_t* fractions) const {
-  std::vector<int> xs(static_cast<size_t>(width_));
-  std::vector<int> ys(static_cast<size_t>(width_));
-  place_row(y, xs.data(), ys.data());
-  for (int x = 0; x < width_; ++x) {
-    places[2 * x] =
-        cv::saturate_cast<int16_t>((xs[x] >> kPlaceBits) - origin_x);
-    places[2 * x + 1] =
-        cv::saturate_cast<int16_t>((ys[x] >> kPlaceBits) - origin_y);
-    fractions[x] = static_cast<uint16_t>((ys[x] & (kPlaces - 1)) * kPlaces +
-                                         (xs[x] & (kPlaces - 1)));
-  }
-}
-
 PixelRows WarpMap::touched_rows(PixelRows rows, int origin_x, int origin_y,
                                 ImageSize source) const {
   std::vector<int> xs(static_cast<size_t>(width_));

@@ -24,12 +24,9 @@ class WarpMap {
 
   int width() const { return width_; }
 
-  // Row `y` of the target. For each pixel the source pixel (x, y) left above
-  // its place, and what of it is beyond: 32 x (32nds in y) + (32nds in x).
-  // Source pixels come less `origin_x` and `origin_y`.
-  // REQUIRES: room for 2 x width() and width() numbers.
-  void fill_row(int64_t y, int origin_x, int origin_y, int16_t* places,
-                uint16_t* fractions) const;
+  // Row `y` of the target: for each pixel its place in the source, in 32nds of
+  // a pixel. REQUIRES: room for width() numbers of each.
+  void place_row(int64_t y, int* xs, int* ys) const;
 
   // The rows of a source picture of that size, its first pixel at
   // (origin_x, origin_y) of the map, that rows `rows` of the target touch.
@@ -37,8 +34,6 @@ class WarpMap {
                          ImageSize source) const;
 
  private:
-  // In 32nds of a source pixel. REQUIRES: room for width() of each.
-  void place_row(int64_t y, int* xs, int* ys) const;
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
 

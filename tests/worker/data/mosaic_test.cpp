@@ -7,11 +7,17 @@
 #include <set>
 
 #include "tests/worker/data/data_files.h"
+#include "worker/data/affine.h"
 
 namespace headroom {
 namespace {
 
 constexpr ImageSize kCanvas{200, 300};
+
+BoxedImage drawn(const Mosaic& mosaic, ImageSize size) {
+  return {warp_tiles(mosaic.tiles, Warp{}, size.width, {0, size.height}),
+          mosaic.boxes};
+}
 
 TEST(Mosaic, TilesTouchTheCentreAndAreCutAtTheCanvas) {
   const cv::Point centre(100, 120);
@@ -78,9 +84,8 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   plan.centre = {70, 50};
   plan.samples = {1, 2, 3, 0};
   std::vector<std::string> faults;
-  const BoxedImage canvas = build_mosaic(plan, 64, 80, kAllRows, load, faults);
-  EXPECT_EQ(canvas.pixels.rows, 128);
-  EXPECT_EQ(canvas.pixels.cols, 160);
+  const BoxedImage canvas =
+      drawn(build_mosaic(plan, 64, 80, kAllRows, load, faults), {128, 160});
   EXPECT_EQ(faults, std::vector<std::string>{"three is broken"});
   EXPECT_TRUE(
       same_pixels(canvas.pixels(cv::Rect(70, 50, 80, 60)).clone(), first));
@@ -90,6 +95,34 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(49, 70)[0], 20);
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(50, 69)[0], 30);
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(127, 159)[0], 114);
+}
+
+// Of some rows of the canvas a tile holds no more than those.
+TEST(Mosaic, SomeRowsOfTheCanvasAreThoseOfTheWhole) {
+  const LoadImage load = [&](int64_t sample) {
+    LoadedImage image;
+    image.source = {60, 80};
+    image.pixels = test_picture(60, 80, static_cast<int>(sample));
+    return image;
+  };
+  MosaicPlan plan;
+  plan.centre = {70, 50};
+  plan.samples = {1, 2, 3, 0};
+  std::vector<std::string> faults;
+  const cv::Mat whole =
+      drawn(build_mosaic(plan, 64, 80, kAllRows, load, faults), {128, 160})
+          .pixels;
+  for (const PixelRows rows : {PixelRows{0, 20}, PixelRows{40, 70},
+                               PixelRows{49, 51}, PixelRows{111, 128}}) {
+    const Mosaic part = build_mosaic(plan, 64, 80, rows, load, faults);
+    for (const PlacedTile& tile : part.tiles) {
+      EXPECT_LE(tile.pixels.rows, rows.size());
+    }
+    EXPECT_TRUE(same_pixels(
+        warp_tiles(part.tiles, Warp{}, 160, rows),
+        whole.rowRange(static_cast<int>(rows.begin), static_cast<int>(rows.end))
+            .clone()));
+  }
 }
 
 TEST(Mosaic, BoxesAreClippedToTheCanvas) {
@@ -104,7 +137,7 @@ TEST(Mosaic, BoxesAreClippedToTheCanvas) {
   MosaicPlan plan;
   plan.centre = {32, 32};
   std::vector<std::string> faults;
-  const BoxedImage canvas = build_mosaic(plan, 64, 64, kAllRows, load, faults);
+  const Mosaic canvas = build_mosaic(plan, 64, 64, kAllRows, load, faults);
   EXPECT_EQ(canvas.boxes[0], (PixelBox{0, 0, 0, 32, 32}));
   EXPECT_EQ(canvas.boxes[3], (PixelBox{0, 32, 32, 96, 96}));
 }

@@ -1,0 +1,317 @@
+// Compiled once per instruction set: HEADROOM_ROW_KERNELS names the function
+// that hands the result out.
+#include "worker/data/row_kernels.h"
+
+#include <cstring>
+
+#if defined(__SSSE3__)
+#include <tmmintrin.h>
+#endif
+
+namespace headroom {
+namespace {
+
+constexpr int kPlaceBits = 5;  // 32nds
+constexpr int kPlaces = 1 << kPlaceBits;
+constexpr int kRounding = kPlaces * kPlaces / 2;
+
+// What a place of a row is made from.
+enum Kind : int { kGray = 0, kBorder = -1 };  // k > 0: tile k - 1 alone
+
+// Choices without a branch: loops of them become vector instructions.
+inline int all_bits(bool condition) { return -static_cast<int>(condition); }
+inline int pick(int mask, int yes, int no) {
+  return (mask & yes) | (~mask & no);
+}
+// The place's pixel and the ones right of and below it.
+void find_kinds(const int* __restrict xs, const int* __restrict ys, int count,
+                const TileView* tiles, int num_tiles, int* __restrict kinds) {
+  for (int i = 0; i < count; ++i) kinds[i] = kGray;
+  for (int tile = 0; tile < num_tiles; ++tile) {
+    const TileView& view = tiles[tile];
+    const auto width = static_cast<unsigned>(view.end_x - view.begin_x);
+    const auto height = static_cast<unsigned>(view.end_y - view.begin_y);
+    if (width == 0 || height == 0) continue;
+    // Eight bytes are read from the left pixel on: it is not the last but one.
+    const unsigned inner_width = width > 2 ? width - 2 : 0;
+    const unsigned inner_height = height - 1;
+    const int number = tile + 1;
+    const int begin_x = view.begin_x, begin_y = view.begin_y;
+    for (int i = 0; i < count; ++i) {
+      const auto x = static_cast<unsigned>((xs[i] >> kPlaceBits) - begin_x);
+      const auto y = static_cast<unsigned>((ys[i] >> kPlaceBits) - begin_y);
+      const int inside = all_bits(x < inner_width) & all_bits(y < inner_height);
+      const int touched =
+          all_bits(x + 1 < width + 1) & all_bits(y + 1 < height + 1);
+      const int kind = pick(inside, number, kBorder);
+      kinds[i] = pick(touched, kind, kinds[i]);
+    }
+  }
+}
+
+const uint8_t* pixel_at(const TileView* tiles, int num_tiles, int x, int y) {
+  for (int i = 0; i < num_tiles; ++i) {
+    const TileView& tile = tiles[i];
+    if (x >= tile.begin_x && x < tile.end_x && y >= tile.begin_y &&
+        y < tile.end_y) {
+      return tile.pixels + (y - tile.top) * tile.step + 3 * (x - tile.left);
+    }
+  }
+  return nullptr;
+}
+
+void blend(const uint8_t* const around[4], int along_x, int along_y,
+           uint8_t gray, uint8_t* target) {
+  for (int channel = 0; channel < 3; ++channel) {
+    int value[4];
+    for (int i = 0; i < 4; ++i) {
+      value[i] = around[i] != nullptr ? around[i][channel] : gray;
+    }
+    const int left = value[0] * (kPlaces - along_y) + value[2] * along_y;
+    const int right = value[1] * (kPlaces - along_y) + value[3] * along_y;
+    target[channel] = static_cast<uint8_t>(
+        (left * (kPlaces - along_x) + right * along_x + kRounding) >>
+        (2 * kPlaceBits));
+  }
+}
+
+void fetch_border(int place_x, int place_y, const TileView* tiles,
+                  int num_tiles, uint8_t gray, uint8_t* target) {
+  const int x = place_x >> kPlaceBits, y = place_y >> kPlaceBits;
+  const uint8_t* const around[4] = {pixel_at(tiles, num_tiles, x, y),
+                                    pixel_at(tiles, num_tiles, x + 1, y),
+                                    pixel_at(tiles, num_tiles, x, y + 1),
+                                    pixel_at(tiles, num_tiles, x + 1, y + 1)};
+  blend(around, place_x & (kPlaces - 1), place_y & (kPlaces - 1), gray, target);
+}
+
+#if defined(__SSSE3__)
+// By 32nds: weights of the upper and lower row, byte by byte, and of the left
+// and right column, word by word.
+struct Weights {
+  alignas(16) int8_t rows[kPlaces][16];
+  alignas(16) int16_t columns[kPlaces][8];
+};
+constexpr Weights make_weights() {
+  Weights weights{};
+  for (int place = 0; place < kPlaces; ++place) {
+    for (int i = 0; i < 8; ++i) {
+      weights.rows[place][2 * i] = static_cast<int8_t>(kPlaces - place);
+      weights.rows[place][2 * i + 1] = static_cast<int8_t>(place);
+      weights.columns[place][i] =
+          static_cast<int16_t>(i % 2 == 0 ? kPlaces - place : place);
+    }
+  }
+  return weights;
+}
+constexpr Weights kWeights = make_weights();
+
+// Writes four bytes, the pixel's three first.
+inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
+                        int along_y, uint8_t* target) {
+  const auto load = [](const void* bytes) {
+    return _mm_loadl_epi64(static_cast<const __m128i*>(bytes));
+  };
+  const auto weights = [](const void* of_place) {
+    return _mm_load_si128(static_cast<const __m128i*>(of_place));
+  };
+  // r g b r' g' b' . .  of both rows, weighted: at most 32 * 255.
+  const __m128i columns =
+      _mm_maddubs_epi16(_mm_unpacklo_epi8(load(upper), load(lower)),
+                        weights(kWeights.rows[along_y]));
+  // r r' g g' b b' . .
+  const __m128i pairs = _mm_unpacklo_epi16(columns, _mm_srli_si128(columns, 6));
+  const __m128i sums =
+      _mm_madd_epi16(pairs, weights(kWeights.columns[along_x]));
+  const __m128i values = _mm_srli_epi32(
+      _mm_add_epi32(sums, _mm_set1_epi32(kRounding)), 2 * kPlaceBits);
+  const __m128i narrow = _mm_packs_epi32(values, values);
+  const int colour = _mm_cvtsi128_si32(_mm_packus_epi16(narrow, narrow));
+  std::memcpy(target, &colour, 4);
+}
+#else
+inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
+                        int along_y, uint8_t* target) {
+  const uint8_t* const around[4] = {upper, upper + 3, lower, lower + 3};
+  blend(around, along_x, along_y, 0, target);
+}
+#endif
+
+// Where all four pixels are in the tile. `offsets` is scratch memory.
+void fetch_inner_run(const int* __restrict xs, const int* __restrict ys,
+                     int begin, int end, const TileView& tile,
+                     int* __restrict offsets, uint8_t* target) {
+  const auto step = static_cast<int>(tile.step);
+  const int left = tile.left, top = tile.top;
+  for (int i = begin; i < end; ++i) {
+    offsets[i] = ((ys[i] >> kPlaceBits) - top) * step +
+                 3 * ((xs[i] >> kPlaceBits) - left);
+  }
+  const uint8_t* const pixels = tile.pixels;
+  for (int i = begin; i < end; ++i) {
+    const uint8_t* const upper = pixels + offsets[i];
+    fetch_inner(upper, upper + step, xs[i] & (kPlaces - 1),
+                ys[i] & (kPlaces - 1), target + 3 * i);
+  }
+}
+
+void fetch(const int* xs, const int* ys, int count, const TileView* tiles,
+           int num_tiles, uint8_t gray, int* kinds, uint8_t* target) {
+  find_kinds(xs, ys, count, tiles, num_tiles, kinds);
+  for (int begin = 0; begin < count;) {
+    const int kind = kinds[begin];
+    int end = begin + 1;
+    while (end < count && kinds[end] == kind) ++end;
+    if (kind > 0) {
+      fetch_inner_run(xs, ys, begin, end, tiles[kind - 1], kinds, target);
+    } else if (kind == kGray) {
+      std::memset(target + 3 * begin, gray,
+                  3 * static_cast<size_t>(end - begin));
+    } else {
+      for (int i = begin; i < end; ++i) {
+        fetch_border(xs[i], ys[i], tiles, num_tiles, gray, target + 3 * i);
+      }
+    }
+    begin = end;
+  }
+}
+
+// As many pixels as a vector register holds numbers.
+using Ints __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = int32_t;
+using Floats __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = float;
+constexpr int kLanes = HEADROOM_VECTOR_BYTES / 4;
+static_assert(kLanes <= kMaxLanes);
+
+Floats floats(Ints values) { return __builtin_convertvector(values, Floats); }
+Ints cut(Floats values) { return __builtin_convertvector(values, Ints); }
+template <typename Vector>
+Vector larger(Vector a, Vector b) {
+  return a < b ? b : a;
+}
+template <typename Vector>
+Vector smaller(Vector a, Vector b) {
+  return b < a ? b : a;
+}
+
+constexpr int kHues = 180;
+constexpr int kSixth = kHues / 6;
+
+// Less a turn, if it is one or more.
+Ints within_turn(Ints hue) { return hue - ((hue >= kHues) & kHues); }
+
+struct Hsv {
+  Ints hue, saturation, value;
+};
+
+// Rounded to the nearest, hue in [0, 180).
+Hsv to_hsv(Ints red, Ints green, Ints blue) {
+  const Ints value = larger(larger(red, green), blue);
+  const Ints spread = value - smaller(smaller(red, green), blue);
+  const Ints one = Ints{} + 1;
+  const Floats per_spread = float{kSixth} / floats(larger(spread, one));
+  const Ints is_red = value == red;
+  const Ints is_green = value == green;
+  const Ints third = is_red ? Ints{} : (is_green ? Ints{} + 2 : Ints{} + 4);
+  const Ints difference =
+      is_red ? green - blue : (is_green ? blue - red : red - green);
+  // A turn more, so that rounding is that of numbers above 0.
+  const Ints turned = cut(floats(difference) * per_spread +
+                          (floats(kHues + third * kSixth) + 0.5F));
+  const Floats saturation =
+      floats(spread) * 255.0F / floats(larger(value, one));
+  return {within_turn(turned), cut(saturation + 0.5F), value};
+}
+
+Ints jittered_hue(Ints hue, float factor) {
+  const Floats moved = floats(hue) * factor;
+  const Ints turns = cut(moved * (1.0F / kHues));
+  return within_turn(cut(moved - floats(turns * kHues)));
+}
+
+Ints jittered(Ints level, float factor) {
+  return cut(smaller(floats(level) * factor, Floats{} + 255.0F));
+}
+
+// V - V S m, m in [0, 1] by how far the hue is from the channel's; cut, as
+// OpenCV does. All whole numbers: 7650 = 255 * 30.
+Ints channel(const Hsv& colour, Floats value_saturation, int offset) {
+  const Ints turned = within_turn(colour.hue + offset);
+  const Ints distance = larger(
+      smaller(smaller(turned, 4 * kSixth - turned), Ints{} + kSixth), Ints{});
+  constexpr float kScale = 255.0F * kSixth;
+  // Rounded up, exactly: below 2^21, and half a unit is left.
+  const Ints taken =
+      cut((value_saturation * floats(distance) + (kScale - 0.5F)) *
+          (1.0F / kScale));
+  return colour.value - taken;
+}
+
+void jitter_colours(int32_t* colours, const HsvFactors& factors) {
+  Ints packed;
+  std::memcpy(&packed, colours, sizeof(packed));
+  Hsv colour = to_hsv(packed & 255, (packed >> 8) & 255, (packed >> 16) & 255);
+  colour.hue = jittered_hue(colour.hue, factors.hue);
+  colour.saturation = jittered(colour.saturation, factors.saturation);
+  colour.value = jittered(colour.value, factors.value);
+  const Floats product = floats(colour.value) * floats(colour.saturation);
+  packed = channel(colour, product, 5 * kSixth) |
+           (channel(colour, product, 3 * kSixth) << 8) |
+           (channel(colour, product, kSixth) << 16);
+  std::memcpy(colours, &packed, sizeof(packed));
+}
+
+// Three bytes a pixel to a number each, and back.
+void unpack(const uint8_t* pixels, int count, int32_t* colours) {
+  int i = 0;
+#if defined(__SSSE3__)
+  const __m128i spread =
+      _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1);
+  for (; i + 6 <= count; i += 4) {  // sixteen bytes are read
+    const __m128i four =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels + 3 * i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(colours + i),
+                     _mm_shuffle_epi8(four, spread));
+  }
+#endif
+  for (; i < count; ++i) {
+    colours[i] =
+        pixels[3 * i] | (pixels[3 * i + 1] << 8) | (pixels[3 * i + 2] << 16);
+  }
+}
+
+void pack(const int32_t* colours, int count, uint8_t* pixels) {
+  int i = 0;
+#if defined(__SSSE3__)
+  const __m128i close =
+      _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  for (; i + 6 <= count; i += 4) {  // sixteen bytes are written
+    const __m128i four =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(colours + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(pixels + 3 * i),
+                     _mm_shuffle_epi8(four, close));
+  }
+#endif
+  for (; i < count; ++i) {
+    for (int channel = 0; channel < 3; ++channel) {
+      pixels[3 * i + channel] =
+          static_cast<uint8_t>(colours[i] >> (8 * channel));
+    }
+  }
+}
+
+void jitter(uint8_t* pixels, int count, const HsvFactors& factors,
+            int32_t* colours) {
+  unpack(pixels, count, colours);
+  for (int i = 0; i < kLanes; ++i) colours[count + i] = 0;
+  for (int i = 0; i < count; i += kLanes) jitter_colours(colours + i, factors);
+  pack(colours, count, pixels);
+}
+
+}  // namespace
+
+const RowKernels& HEADROOM_ROW_KERNELS() {
+  static constexpr RowKernels kKernels{fetch, jitter};
+  return kKernels;
+}
+
+}  // namespace headroom
