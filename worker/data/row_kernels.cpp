@@ -5,7 +5,7 @@
 #include <cstring>
 
 #if defined(__SSSE3__)
-#include <tmmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace headroom {
