@@ -180,6 +180,11 @@ std::vector<Knob> where_it_runs() {
       {"synthetic_input", &C::synthetic_input, "",
        "For benchmarks: fixed random images with 8 boxes each, 80 classes, "
        "held in memory. An epoch is 1,000 steps, and data is ignored."},
+      {"label_counts", &C::label_counts, "",
+       "How many boxes the training images have, for the bytes of a plan: "
+       "'0x12 3x40' is 12 images without a box and 40 with three. Read from "
+       "the label files where memory_limit, a batch of -1 or headroom plan "
+       "needs it; empty assumes 100 boxes in every image."},
   };
 }
 

@@ -106,6 +106,8 @@ struct RunConfig {
                                   //   the loader's queues (0: 1 GiB) and of the
                                   //   offload file (0: the disk's room)
   bool synthetic_input = false;   // --synthetic-input: fixed random images
+  std::string label_counts;       // training images by boxes, for predicted
+                                  //   bytes; "": not known
 
   // What is written.
   std::string project;  // "": runs/train or runs/val

@@ -31,21 +31,29 @@ std::string exact_bytes(int64_t bytes) {
   return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
+enum class Effort {
+  kFastest,
+  kAdmissible,  // the same fits, but rows do not mix: whether, not how fast
+  kProposal     // nor do groups shrink
+};
+
+// Borrows what it is given.
 class Search {
  public:
   Search(const RunConfig& config, int world_size,
-         const std::vector<RowCost>& rows, const Planner& planner, bool chooses)
+         const std::vector<RowCost>& rows, const Planner& planner,
+         Effort effort)
       : config_(config),
         world_size_(world_size),
         rows_(rows),
         planner_(planner),
-        chooses_(chooses) {}
+        effort_(effort) {}
 
   // The preferred decision that fits; or nothing, and least() is the smallest
   // that was tried.
   std::optional<PlanDecision> run() {
     if (auto found = with_groups_as_they_are(config_)) return found;
-    if (!chooses_ || config_.batch_norm_group_size > 0 ||
+    if (effort_ == Effort::kProposal || config_.batch_norm_group_size > 0 ||
         config_.sync_batch_norm) {
       return std::nullopt;
     }
@@ -93,7 +101,7 @@ class Search {
         best = std::move(found);
       }
       // A later stage would only communicate more.
-      if (!chooses_ || keeps) break;
+      if (effort_ == Effort::kProposal || keeps) break;
     }
     return best;
   }
@@ -106,7 +114,9 @@ class Search {
       trial.activations = policy;
       auto found = with_micro_batches(trial);
       if (!found) continue;
-      if (!may_choose || !chooses_ || policy == "keep") return found;
+      if (!may_choose || effort_ != Effort::kFastest || policy == "keep") {
+        return found;
+      }
       return fastest_mixture(trial, std::move(*found));
     }
     return std::nullopt;
@@ -177,17 +187,27 @@ class Search {
 
   void say_bytes(PlanDecision& decision) const {
     decision.reason += ", " + format_bytes(bytes_of(decision)) + " of " +
-                       format_bytes(config_.memory_limit) + " needed";
+                       format_bytes(config_.memory_limit) + " needed with " +
+                       boxes_text(decision.plan->micro_batch_size);
     decision.plan->reason = decision.reason;
+  }
+
+  // Which bound of the labels the bytes are for.
+  std::string boxes_text(int64_t micro_batch) const {
+    const LabelBound labels = label_bound(config_);
+    if (!labels.statistics.is_known()) {
+      return std::to_string(labels.assumed_boxes_per_image) +
+             " boxes per image, as assumed";
+    }
+    return "at most " + std::to_string(most_boxes(labels, micro_batch).boxes) +
+           " boxes in a micro-batch, by the data set's labels";
   }
 
   const RunConfig& config_;
   const int world_size_;
   const std::vector<RowCost>& rows_;
   const Planner& planner_;
-  // Or only looks whether something would fit: then groups do not shrink and
-  // activations do not mix.
-  const bool chooses_;
+  const Effort effort_;
   std::optional<PlanDecision> least_, last_, refusal_;
 };
 
@@ -221,7 +241,7 @@ class Proposals {
   bool propose(const RunConfig& trial, int world_size,
                const std::string& words) {
     if (found_.size() == kMostProposals) return true;
-    Search search(trial, world_size, rows_, planner_, false);
+    Search search(trial, world_size, rows_, planner_, Effort::kProposal);
     const auto decision = search.run();
     if (!decision) return false;
     found_.push_back(words + " (" + format_bytes(bytes_of(*decision)) + ")");
@@ -237,7 +257,7 @@ class Proposals {
     }
     if (config_.micro_batch_size > 0) {
       trial.micro_batch_size = 0;
-      Search search(trial, world_size_, rows_, planner_, false);
+      Search search(trial, world_size_, rows_, planner_, Effort::kProposal);
       if (const auto decision = search.run()) {
         found_.push_back("--micro-batch " +
                          std::to_string(decision->plan->micro_batch_size) +
@@ -295,7 +315,8 @@ class Proposals {
     };
     while (fits + 1 < largest) {
       const int64_t middle = fits + (largest - fits) / 2;
-      Search search(image(middle), world_size_, rows_, planner_, false);
+      const RunConfig trial = image(middle);  // outlives the search
+      Search search(trial, world_size_, rows_, planner_, Effort::kProposal);
       (search.run() ? fits : largest) = middle;
     }
     if (fits > 1) {
@@ -315,8 +336,10 @@ class Proposals {
 
 PlanDecision fit_memory(const RunConfig& config, int world_size,
                         const std::vector<RowCost>& rows,
-                        const Planner& planner, bool with_proposals) {
-  Search search(config, world_size, rows, planner, true);
+                        const Planner& planner, PlanAnswer answer) {
+  Search search(config, world_size, rows, planner,
+                answer == PlanAnswer::kWhetherAdmissible ? Effort::kAdmissible
+                                                         : Effort::kFastest);
   if (auto found = search.run()) return *found;
   if (!search.least()) return *search.refusal();
   const PlanDecision& least = *search.least();
@@ -327,7 +350,7 @@ PlanDecision fit_memory(const RunConfig& config, int world_size,
       activations_text(least.plan->activation_policies) +
       " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
       ", but --memory-limit is " + exact_bytes(config.memory_limit);
-  if (with_proposals) {
+  if (answer == PlanAnswer::kAll) {
     refused.remedy = Proposals(config, world_size, rows, planner).text();
   }
   return refused;

@@ -36,6 +36,6 @@ using Planner = std::function<PlanDecision(const RunConfig&, int world_size,
 // REQUIRES: config.memory_limit > 0, rows.
 PlanDecision fit_memory(const RunConfig& config, int world_size,
                         const std::vector<RowCost>& rows,
-                        const Planner& planner, bool with_proposals);
+                        const Planner& planner, PlanAnswer answer);
 
 }  // namespace headroom

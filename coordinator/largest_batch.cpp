@@ -1,5 +1,7 @@
 #include "coordinator/largest_batch.h"
 
+#include <algorithm>
+
 #include "coordinator/plan_memory.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
@@ -22,13 +24,36 @@ class Search {
   }
 
   BatchChoice run() const {
-    int64_t fits = 0, too_large = kMostUsualGroups + 1;
+    const int64_t images = label_bound(config_).statistics.num_images();
+    if (images == 0) return largest(kUsualGroup * kMostUsualGroups);
+    if (images < data_) refuse_want_of_images(images);
+    const int64_t most_of_a_rank = images / data_;
+    BatchChoice choice = largest(most_of_a_rank);
+    const int64_t more = larger_share(choice.global_batch_size / data_);
+    if (more > most_of_a_rank && is_within(at_share(more))) {
+      choice.remark = "; the data set has no more than " +
+                      std::to_string(images) + " images";
+    }
+    return choice;
+  }
+
+ private:
+  // The next larger one that is tried.
+  static int64_t larger_share(int64_t share) {
+    return share < kUsualGroup ? 2 * share : share + kUsualGroup;
+  }
+
+  BatchChoice largest(int64_t most_of_a_rank) const {
+    int64_t fits = 0;
+    int64_t too_large =
+        std::min(kMostUsualGroups, most_of_a_rank / kUsualGroup) + 1;
     while (fits + 1 < too_large) {
       const int64_t middle = fits + (too_large - fits) / 2;
       (is_within(at_share(kUsualGroup * middle)) ? fits : too_large) = middle;
     }
     if (fits > 0) return at_share(kUsualGroup * fits);
     for (const int64_t share : {8, 4, 2, 1}) {
+      if (share > most_of_a_rank) continue;
       const BatchChoice choice = at_share(share);
       if (is_within(choice)) return choice;
       if (share == 1) refuse(choice);
@@ -36,7 +61,6 @@ class Search {
     HEADROOM_CHECK(false, "a share of one image was tried");
   }
 
- private:
   bool is_within(const BatchChoice& choice) const {
     return choice.bytes <= config_.memory_limit;
   }
@@ -47,7 +71,15 @@ class Search {
     trial.micro_batch_size = share;
     trial.memory_limit = 0;  // nothing gives way
     const Plan plan = plan_or_throw(trial, world_size_, rows_);
-    return {trial.global_batch_size, fullest_rank_bytes(plan)};
+    return {trial.global_batch_size, fullest_rank_bytes(plan), ""};
+  }
+
+  [[noreturn]] void refuse_want_of_images(int64_t images) const {
+    throw Error("plan",
+                "--batch -1: " + std::to_string(data_) +
+                    " processes share out each batch, but the data set has " +
+                    std::to_string(images) + " images",
+                "use --processes " + std::to_string(images) + " or less");
   }
 
   [[noreturn]] void refuse(const BatchChoice& one_image) const {

@@ -235,14 +235,13 @@ PlanDecision decide(const RunConfig& config, int world_size,
   if (config.layout.empty() && world_size > 1) {
     const auto fit = [&](const RunConfig& trial) {
       return fit_memory(trial, world_size, rows, plan_as_asked,
-                        /*with_proposals=*/false);
+                        PlanAnswer::kWithoutProposals);
     };
     if (auto found = choose_layout(config, world_size, rows, fit)) {
       return *found;
     }
   }
-  return fit_memory(config, world_size, rows, plan_as_asked,
-                    answer == PlanAnswer::kAll);
+  return fit_memory(config, world_size, rows, plan_as_asked, answer);
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ bool plan_needs_rows(const RunConfig& config);
 enum class PlanAnswer {
   kAll,
   kWithoutProposals,  // a refusal for want of memory proposes nothing
-  kWhetherAdmissible  // without predicted bytes where there is no limit
+  kWhetherAdmissible  // without predicted bytes where there is no limit; where
+                      // there is one, a plan that fits and is not the fastest
 };
 
 // Without rows the plan has no predicted bytes.

@@ -1,5 +1,6 @@
 // headroom-worker: the process that drives one device. Started by an agent,
-// never by hand; it does what the coordinator assigns.
+// never by hand; it does what the coordinator assigns. For a launcher that
+// plans it also reads a data set's labels (worker/label_statistics.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 
@@ -9,12 +10,14 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "worker/coordinator_client.h"
 #include "worker/generation_loop.h"
+#include "worker/label_statistics.h"
 #include "worker/model/kernels/heap.h"
 
 namespace {
@@ -28,6 +31,20 @@ struct CommandLine {
   headroom::WorkerOptions worker;
 };
 
+constexpr std::string_view kLabelStatistics = "label-statistics";
+
+// headroom-worker label-statistics DATA.YAML, of which `argv` has the end.
+int print_label_statistics(int argc, char** argv) {
+  headroom::LabelStatisticsRequest request;
+  CLI::App app("What a plan wants to know of a data set's labels");
+  app.add_option("data", request.data, "data.yaml")->required();
+  app.add_flag("--single-cls", request.single_cls, "all classes are one");
+  app.add_option("--threads", request.threads, "that read files");
+  CLI11_PARSE(app, argc, argv);
+  std::puts(headroom::label_statistics_json(request).c_str());
+  return 0;
+}
+
 int run(const CommandLine& line) {
   headroom::keep_freed_memory();
   headroom::CountingAllocator::install();
@@ -39,15 +56,7 @@ int run(const CommandLine& line) {
   return headroom::run_generations(*client, line.worker);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  c10::initLogging();  // else LibTorch's log level cannot be set from outside
-  // A terminal's Ctrl-C is the supervisor's business; it asks through the
-  // coordinator for a stop at a committed step.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
-
+int drive_device(int argc, char** argv) {
   CommandLine line;
   CLI::App app("Headroom's worker process; started by 'headroom agent'");
   app.add_option("--coordinator", line.coordinator, "HOST:PORT")->required();
@@ -58,9 +67,21 @@ int main(int argc, char** argv) {
   app.add_option("--advertise-host", line.worker.advertise_host,
                  "where other workers reach this one");
   CLI11_PARSE(app, argc, argv);
+  return run(line);
+}
 
+}  // namespace
+
+int main(int argc, char** argv) {
+  c10::initLogging();  // else LibTorch's log level cannot be set from outside
+  // A terminal's Ctrl-C is the supervisor's business; it asks through the
+  // coordinator for a stop at a committed step.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  const bool only_labels = argc > 1 && argv[1] == kLabelStatistics;
   try {
-    return run(line);
+    return only_labels ? print_label_statistics(argc - 1, argv + 1)
+                       : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
     std::fprintf(stderr, "headroom-worker: %s\n", error.what());
     return static_cast<int>(error.exit_code());

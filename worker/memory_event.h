@@ -12,8 +12,8 @@
 namespace headroom {
 
 struct StepEvent {
-  std::string kind;              // "out_of_memory", "activations", "fault" or
-                                 // "memory_prediction"
+  std::string kind;              // "out_of_memory", "activations", "fault",
+                                 // "label_bound" or "memory_prediction"
   std::string reason;            // in words
   std::string detail_json = "";  // further fields, an object; "" for none
 };

@@ -18,7 +18,7 @@
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
-#include "worker/label_bound.h"
+#include "worker/label_watch.h"
 #include "worker/memory_tracer.h"
 #include "worker/model/weights.h"
 #include "worker/parallelize.h"
@@ -79,28 +79,6 @@ struct TrainingRun::Implementation {
           {"data", committed(), assignment.rank, fault, "", true});
     }
   }
-  // What a step can need when its images are as crowded as any.
-  void report_label_bound() {
-    if (!inputs.training) return;
-    MemoryRequest request =
-        memory_request(config, assignment.plan, rows_of_model());
-    const int64_t most = inputs.training->max_labels_per_image();
-    request.boxes_per_image = most_boxes_of_a_sample(config, most);
-    const int64_t bytes = estimate_rank_memory(request, mesh->here).total();
-    const bool may_exceed =
-        config.memory_limit > 0 && bytes > config.memory_limit;
-    if (assignment.rank != 0 && !may_exceed) return;
-    client.report_event(
-        {"label_bound", committed(), assignment.rank,
-         "an image has up to " + std::to_string(most) +
-             " boxes, a sample up to " +
-             std::to_string(request.boxes_per_image) +
-             ": a step may need up to " + format_bytes(bytes) +
-             (may_exceed ? ", more than --memory-limit; what does not fit is "
-                           "tried again, leaner"
-                         : ""),
-         "", may_exceed});
-  }
   void end_trace() {
     if (assignment.rank == 0) {
       client.report_event(
@@ -111,7 +89,8 @@ struct TrainingRun::Implementation {
   void report(int64_t step, const StepEvent& event) {
     client.report_event(
         {event.kind, step, assignment.rank, event.reason, event.detail_json,
-         event.kind == "out_of_memory" || event.kind == "memory_prediction"});
+         event.kind == "out_of_memory" || event.kind == "memory_prediction" ||
+             event.kind == "label_bound"});
   }
   // Around something that --inject may let run out of memory.
   void begin_phase(Fault::Phase phase, int64_t step) {
@@ -166,6 +145,7 @@ struct TrainingRun::Implementation {
   bool stop_agreed = false;              // by the vote of the newest step
   std::set<std::string> faults_said;     // each is named once
   std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
+  LabelWatch labels{label_bound(config)};
 };
 
 void TrainingRun::Implementation::prepare(Communicator& communicator) {
@@ -249,7 +229,6 @@ void TrainingRun::Implementation::resume() {
     tracer = std::make_unique<MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank);
   }
-  report_label_bound();
   if (assignment.rank != 0) return;
   if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
@@ -323,6 +302,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
   const Batch batch = source.next();
+  if (const auto event = labels.look_at(batch)) report(batch.step, *event);
   const StepResult result = trainer.train_step(batch, client.stop_requested());
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const StepEvent& event : result.events) report(batch.step, event);

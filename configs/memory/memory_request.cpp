@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
 
 namespace headroom {
 namespace {
@@ -38,6 +41,27 @@ std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows) {
   return result;
 }
 
+LabelBound label_bound(const RunConfig& config) {
+  LabelBound labels;
+  if (config.synthetic_input) {
+    labels.assumed_boxes_per_image = kSyntheticBoxesPerImage;
+    return labels;
+  }
+  labels.assumed_boxes_per_image = kAssumedBoxesPerImage;
+  auto statistics = parse_label_statistics(config.label_counts);
+  if (!statistics) {
+    throw Error("config",
+                "label_counts is '" + config.label_counts +
+                    "', which is no list of BOXESxIMAGES by rising boxes",
+                "leave it out: it is read from the label files");
+  }
+  labels.statistics = std::move(*statistics);
+  if (config.rect) return labels;
+  labels.mosaic = config.hyp.mosaic;
+  labels.mixup = config.hyp.mixup;
+  return labels;
+}
+
 MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows) {
   const int64_t stride = largest_stride(rows);
@@ -56,8 +80,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
       kBoxFields;
   request.focal_loss = config.hyp.fl_gamma > 0;
   request.num_threads = std::max<int64_t>(1, config.threads);
-  request.boxes_per_image =
-      config.synthetic_input ? kSyntheticBoxesPerImage : kAssumedBoxesPerImage;
+  request.labels = label_bound(config);
   return request;
 }
 

@@ -12,18 +12,23 @@
 
 #include "configs/row_cost.h"
 #include "configs/run_config.h"
+#include "parallel/plan/label_bound.h"
 #include "parallel/plan/memory_model.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
 
-// Boxes per image where the labels are not looked at. More of them in an image
+// Boxes per image where the labels are not known. More of them in an image
 // take about 0.7 KiB per match of 80 classes more.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
 std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows);
 
-// REQUIRES: a plan that the planner accepted for `config`.
+// The run's labels, as far as they are known, and its augmentation. Throws
+// Error (exit 2) if config.label_counts is of no such form.
+LabelBound label_bound(const RunConfig& config);
+
+// The same throws. REQUIRES: a plan that the planner accepted for `config`.
 MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows);
 

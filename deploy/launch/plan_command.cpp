@@ -15,6 +15,14 @@ namespace {
 
 void say(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
+void say_notes(const CommandLine& line, const RunRequest& request) {
+  for (const std::vector<std::string>& notes : {line.notes, request.notes}) {
+    for (const std::string& note : notes) {
+      std::fprintf(stderr, "%s\n", note.c_str());
+    }
+  }
+}
+
 }  // namespace
 
 int plan_command(const CommandLine& given) {
@@ -29,15 +37,12 @@ int plan_command(const CommandLine& given) {
   // Before a refusal too: it speaks of a limit that follows from them.
   if (machines && !is_json) say(machines_text(*machines));
   const std::string sweep = line.value_of("--sweep", "");
+  // Planned below, once.
   const RunRequest request = make_run_request(
-      line, std::nullopt, usable_cores(), /*must_fit=*/sweep.empty());
-  for (const std::vector<std::string>& notes : {line.notes, request.notes}) {
-    for (const std::string& note : notes) {
-      std::fprintf(stderr, "%s\n", note.c_str());
-    }
-  }
+      line, std::nullopt, usable_cores(), measure_labels, /*must_fit=*/false);
   const int world_size = request.expected_workers();
   if (!sweep.empty()) {
+    say_notes(line, request);
     const auto cells = sweep_plans(request.config, world_size,
                                    parse_sweep(sweep, request.config));
     say(is_json ? sweep_json(cells) + "\n"
@@ -46,6 +51,7 @@ int plan_command(const CommandLine& given) {
   }
   const PlanReport report =
       make_plan_report(request.config, world_size, line.has("--show"));
+  say_notes(line, request);
   say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));
   return 0;
 }

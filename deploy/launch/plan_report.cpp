@@ -39,6 +39,12 @@ std::string millions(double value) {
   return text;
 }
 
+std::string decimals(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
 std::string percent(double part) {
   char text[32];
   std::snprintf(text, sizeof text, "%.0f %%", 100 * part);
@@ -227,6 +233,33 @@ std::string drawing(const PlanReport& report) {
       static_cast<int64_t>(report.parts.front().micro_batches.size()));
 }
 
+// What the bytes count on.
+Json labels_json(const PlanReport& report) {
+  const LabelBound labels = label_bound(report.config);
+  const BoxBound bound = most_boxes(labels, report.plan.micro_batch_size);
+  Json json;
+  switch (bound.kind) {
+    case BoxBound::Kind::kAssumed:
+      json = {{"bound", "assumed"},
+              {"assumed_boxes_per_image", labels.assumed_boxes_per_image}};
+      break;
+    case BoxBound::Kind::kCertain:
+      json = {{"bound", "certain"}};
+      break;
+    case BoxBound::Kind::kLikely:
+      json = {{"bound", "likely"},
+              {"probability_of_more", kMoreBoxesProbability}};
+      break;
+  }
+  json["boxes_per_micro_batch"] = bound.boxes;
+  if (labels.statistics.is_known()) {
+    json["images"] = labels.statistics.num_images();
+    json["most_boxes"] = labels.statistics.most_boxes();
+    json["mean"] = labels.statistics.mean();
+  }
+  return json;
+}
+
 Json range_json(const SampleRange& range) {
   return Json::array({range.begin, range.end});
 }
@@ -278,9 +311,18 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
 }
 
 std::string assumptions_text(const RunConfig& config) {
-  const auto classes = num_classes_of_run(config);
-  return "assumed      " + (classes ? "" : std::string("80 classes and ")) +
-         number(kAssumedBoxesPerImage) + " boxes per image\n";
+  const bool knows_classes = num_classes_of_run(config).has_value();
+  const LabelBound labels = label_bound(config);
+  const LabelStatistics& images = labels.statistics;
+  if (images.is_known()) {
+    return "labels       of " + number(images.num_images()) +
+           " images: up to " + number(images.most_boxes()) + " boxes, " +
+           decimals(images.mean()) + " on average\n" +
+           (knows_classes ? "" : "assumed      80 classes\n");
+  }
+  return "assumed      " +
+         (knows_classes ? "" : std::string("80 classes and ")) +
+         number(labels.assumed_boxes_per_image) + " boxes per image\n";
 }
 
 std::string plan_report_text(const PlanReport& report) {
@@ -298,7 +340,8 @@ std::string plan_report_text(const PlanReport& report) {
                      number(plan.zero_stage) + "\n" + "activations  " +
                      activations_text(plan.activation_policies) + "\n" +
                      "optimizer    " + config.optimizer + "\n\n";
-  text += "Predicted bytes of tensors of a rank, at the peak of a step\n" +
+  text += "Predicted bytes of tensors of a rank, at the peak of a step: " +
+          bound_text(label_bound(config), plan.micro_batch_size) + "\n" +
           memory_table(report) + "\n";
   text +=
       "Rows of the model, multiply-adds of one image's forward, and predicted "
@@ -327,7 +370,7 @@ std::string plan_report_json(const PlanReport& report) {
   json["world_size"] = report.plan.layout.world_size();
   json["model"] = report.model;
   json["num_classes"] = num_classes(report);
-  json["assumed_boxes_per_image"] = kAssumedBoxesPerImage;
+  json["labels"] = labels_json(report);
   json["image_height"] = image_height(report);
   json["image_width"] = image_width(report);
   json["global_batch_size"] = report.config.global_batch_size;

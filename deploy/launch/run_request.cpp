@@ -119,6 +119,14 @@ const std::set<std::string> kOfThePlan = {"processes",   "layout",
                                           "zero_stage",  "micro_batch_size",
                                           "activations", "memory_limit"};
 
+// Does what is to be decided depend on the labels, and are there any?
+bool wants_labels(const RunConfig& config, bool only_plans) {
+  return config.command == "train" && !config.synthetic_input &&
+         !config.data.empty() &&
+         (only_plans || config.memory_limit > 0 ||
+          config.global_batch_size == kLargestBatch);
+}
+
 // Settles --batch -1; a note that says so.
 std::string set_largest_batch(RunConfig& config, int world_size) {
   const BatchChoice choice =
@@ -126,7 +134,7 @@ std::string set_largest_batch(RunConfig& config, int world_size) {
   config.global_batch_size = choice.global_batch_size;
   return "--batch -1: " + std::to_string(choice.global_batch_size) +
          " images, " + format_bytes(choice.bytes) + " of " +
-         format_bytes(config.memory_limit);
+         format_bytes(config.memory_limit) + choice.remark;
 }
 
 }  // namespace
@@ -173,7 +181,8 @@ RunConfig resumed_config(const std::string& run_directory,
 
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores, bool must_fit) {
+                            int cores, const MeasureLabels& measure,
+                            bool must_fit) {
   RunRequest request;
   RunConfig& config = request.config;
   const bool only_plans = line.command == "plan";
@@ -213,6 +222,13 @@ RunRequest make_run_request(const CommandLine& line,
     const int workers_here =
         request.workers_per_agent * (place ? place->local_size : 1);
     config.threads = std::max(1, cores / workers_here);
+  }
+  // A resumed run keeps what it was planned with.
+  const bool knows_labels = is_resumed &&
+                            !keys_given(line.run_flags).contains("data") &&
+                            !config.label_counts.empty();
+  if (measure && wants_labels(config, only_plans) && !knows_labels) {
+    config.label_counts = measure(config);
   }
   if (config.global_batch_size == kLargestBatch) {
     request.notes.push_back(

@@ -160,7 +160,8 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
   if (line.has("--coordinator")) require_reachable(line);
-  const RunRequest request = make_run_request(line, place, usable_cores());
+  const RunRequest request =
+      make_run_request(line, place, usable_cores(), measure_labels);
   std::optional<RendezvousFolder> folder;
   if (place.size > 1 && !line.has("--coordinator")) {
     folder =
@@ -197,7 +198,7 @@ int train_command(const CommandLine& line) {
   if (!place) {
     if (line.has("--coordinator")) return join_run(line, terminal);
     const RunRequest request =
-        make_run_request(line, std::nullopt, usable_cores());
+        make_run_request(line, std::nullopt, usable_cores(), measure_labels);
     return run_with_coordinator(line, request, std::nullopt, std::nullopt,
                                 terminal);
   }

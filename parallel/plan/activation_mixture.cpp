@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
@@ -22,30 +23,85 @@ using Choice = MixtureRow::Choice;
 struct State {
   int64_t kept = 0;
   double seconds = 0;
-  size_t before = 0;  // of the states of the rows before
-  size_t choice = 0;  // of the last row
+  uint32_t before = 0;  // of the states of the rows before
+  uint32_t choice = 0;  // of the last row
 
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
 
-// Only what keeps less or is faster than all others; by rising kept bytes.
-std::vector<State> undominated(std::vector<State> states, int64_t bound) {
-  std::ranges::sort(states, [](const State& a, const State& b) {
-    return a.order() < b.order();
-  });
-  std::vector<State> best;
-  for (const State& state : states) {
-    if (best.empty() || state.seconds < best.back().seconds) {
-      best.push_back(state);
-    }
+// By rising kept bytes and falling seconds: who keeps no less than another and
+// is no faster is not among them.
+using Frontier = std::vector<State>;
+
+// What one choice for the next row makes of the states before it: they stay in
+// order.
+class Branch {
+ public:
+  Branch(const Frontier& before, const MixtureRow& row, size_t choice,
+         int64_t bound)
+      : before_(before), choice_(row.choices[choice]) {
+    state_.choice = static_cast<uint32_t>(choice);
+    const int64_t room =
+        bound - std::max(choice_.busy_bytes, choice_.kept_bytes);
+    while (end_ < before.size() && before[end_].kept <= room) ++end_;
+    set_state();
   }
-  if (best.size() <= kMostStates) return best;
-  std::vector<State> fewer = {best.front()};
+
+  bool is_empty() const { return state_.before == end_; }
+  const State& front() const { return state_; }
+  void pop() {
+    ++state_.before;
+    set_state();
+  }
+
+ private:
+  void set_state() {
+    if (is_empty()) return;
+    const State& before = before_[state_.before];
+    state_.kept = before.kept + choice_.kept_bytes;
+    state_.seconds = before.seconds + choice_.seconds;
+  }
+
+  const Frontier& before_;
+  const Choice& choice_;
+  State state_;
+  size_t end_ = 0;  // the first that does not fit
+};
+
+// All ways to choose for one row more, merged from its branches.
+void extend(const Frontier& before, const MixtureRow& row, int64_t bound,
+            Frontier& states) {
+  std::vector<Branch> branches;
+  for (size_t i = 0; i < row.choices.size(); ++i) {
+    branches.emplace_back(before, row, i, bound);
+  }
+  states.clear();
+  for (;;) {
+    Branch* next = nullptr;
+    for (Branch& branch : branches) {
+      if (branch.is_empty()) continue;
+      if (next == nullptr || branch.front().order() < next->front().order()) {
+        next = &branch;
+      }
+    }
+    if (next == nullptr) return;
+    if (states.empty() || next->front().seconds < states.back().seconds) {
+      states.push_back(next->front());
+    }
+    next->pop();
+  }
+}
+
+// At most kMostStates and the first: of more the fastest of each part of the
+// bound.
+Frontier thinned(const Frontier& states, int64_t bound) {
+  if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
-  for (size_t i = 1; i < best.size(); ++i) {
-    const bool is_last = i + 1 == best.size() ||
-                         best[i + 1].kept / width != best[i].kept / width;
-    if (is_last) fewer.push_back(best[i]);
+  Frontier fewer = {states.front()};
+  for (size_t i = 1; i < states.size(); ++i) {
+    const bool is_last = i + 1 == states.size() ||
+                         states[i + 1].kept / width != states[i].kept / width;
+    if (is_last) fewer.push_back(states[i]);
   }
   return fewer;
 }
@@ -150,21 +206,12 @@ class Search {
 
 std::optional<ActivationPolicies> fastest_within(
     const std::vector<MixtureRow>& rows, int64_t bound) {
-  std::vector<std::vector<State>> states = {{State()}};
+  std::vector<Frontier> states = {{State()}};
+  Frontier next;
   for (const MixtureRow& row : rows) {
-    std::vector<State> next;
-    for (size_t before = 0; before < states.back().size(); ++before) {
-      const State& state = states.back()[before];
-      for (size_t i = 0; i < row.choices.size(); ++i) {
-        const Choice& choice = row.choices[i];
-        if (state.kept + std::max(choice.busy_bytes, choice.kept_bytes) > bound)
-          continue;
-        next.push_back({state.kept + choice.kept_bytes,
-                        state.seconds + choice.seconds, before, i});
-      }
-    }
+    extend(states.back(), row, bound, next);
     if (next.empty()) return std::nullopt;
-    states.push_back(undominated(std::move(next), bound));
+    states.push_back(thinned(next, bound));
   }
   ActivationPolicies policies(rows.size());
   size_t place = states.back().size() - 1;  // the fastest

@@ -208,18 +208,18 @@ class Estimator {
     // All on the level with the largest map.
     result.matches.assign(levels, 0);
     result.matches.front() =
-        part_.micro_batches[micro_batch].size() * matches_per_image();
+        most_matches(part_.micro_batches[micro_batch].size());
     return result;
   }
-  int64_t matches_per_image() const {
-    return request_.boxes_per_image * kMatchesPerBoxAndLevel *
+  int64_t most_matches(int64_t samples) const {
+    return most_boxes(request_.labels, samples).boxes * kMatchesPerBoxAndLevel *
            static_cast<int64_t>(request_.rows.back().inputs.size());
   }
 
   void add_targets() {
     const int64_t bytes = kIndicesPerMatch * kDoubleBytes +
                           kElementsPerMatch * request_.element_bytes;
-    const int64_t bound = part_.local.size() * matches_per_image();
+    const int64_t bound = most_matches(part_.local.size());
     const int64_t matches =
         request_.step ? request_.step->batch_matches : bound;
     estimate_.targets = (matches + request_.prefetched_batches * bound) * bytes;

@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/plan/label_bound.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/memory/rows.h"
 #include "parallel/plan/memory/step.h"
@@ -47,7 +48,7 @@ struct MemoryRequest {
   int64_t element_bytes = 4;
   int64_t num_moments = 1;  // of the optimizer, per parameter
   int64_t num_classes = 80;
-  int64_t boxes_per_image = 100;
+  LabelBound labels;
   bool focal_loss = false;
   int64_t num_threads = 1;         // of an operator
   int64_t prefetched_batches = 0;  // whose targets are there already

@@ -95,6 +95,22 @@ TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
   EXPECT_THAT(decision.remedy, HasSubstr("--img "));
 }
 
+TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
+  RunConfig config = request(64, 2 * kGiB);
+  EXPECT_THAT(decide(config).reason,
+              HasSubstr("needed with 100 boxes per image, as assumed"));
+  config.label_counts = "0x5000 1x5000 2x5000 3x1000 4x500 5x100 6x50 40x1";
+  const PlanDecision decision = decide(config);
+  EXPECT_THAT(decision.reason,
+              HasSubstr(" boxes in a micro-batch, by the data set's labels"));
+  EXPECT_LE(bytes_of(decision), 2 * kGiB);
+  config.activations = "keep";
+  config.micro_batch_size = 64;
+  const PlanDecision refused = decide(config);
+  EXPECT_FALSE(refused.plan);
+  EXPECT_THAT(refused.remedy, HasSubstr("--img "));
+}
+
 TEST(FitMemory, NothingFitsInNothing) {
   const PlanDecision decision = decide(request(64, 1 << 20), 2);
   ASSERT_FALSE(decision.plan);

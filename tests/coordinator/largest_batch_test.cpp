@@ -76,6 +76,27 @@ TEST(LargestBatch, LittleMemoryMeansFewImages) {
   EXPECT_LE(choice.bytes, kGiB);
 }
 
+TEST(LargestBatch, NoMoreImagesThanTheDataSetHas) {
+  RunConfig config = request(16 * kGiB);
+  config.label_counts = "0x20 7x30";
+  EXPECT_EQ(choose(config).global_batch_size, 48);
+  EXPECT_EQ(choose(config).remark, "; the data set has no more than 50 images");
+  EXPECT_EQ(choose(config, 4).global_batch_size, 32) << "8 of each rank's 12";
+  config.label_counts = "0x3";
+  EXPECT_EQ(choose(config, 3).global_batch_size, 3);
+  config.memory_limit = kGiB / 2;
+  config.label_counts = "0x20000 7x30";
+  EXPECT_EQ(choose(config).remark, "") << "memory bounds it";
+  config.label_counts = "0x3";
+  try {
+    choose(config, 4);
+    FAIL() << "four processes share three images";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    EXPECT_THAT(error.what(), HasSubstr("use --processes 3 or less"));
+  }
+}
+
 TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
   RunConfig config = request(kGiB / 8);
   config.image_height = config.image_width = 1280;

@@ -35,7 +35,7 @@ zero         0
 activations  keep
 optimizer    SGD
 
-Predicted bytes of tensors of a rank, at the peak of a step
+Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
   stage  weights and their like  images    kept     at work   communication  rest      predicted
   0      660 KiB                 37.5 MiB  325 MiB  14.3 MiB  0 B            2.26 MiB  380 MiB
   1      35.3 MiB                0 B       239 MiB  60.2 MiB  0 B            2.26 MiB  337 MiB

@@ -84,6 +84,40 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
                                            HasSubstr("of 1 GiB needed"))));
 }
 
+// Where bytes decide; a resumed run keeps what it was planned with.
+TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
+  int asked = 0;
+  const MeasureLabels measure = [&](const RunConfig& config) {
+    EXPECT_EQ(config.data, data_.string());
+    ++asked;
+    return std::string("2x30");
+  };
+  const auto counts = [&](const std::vector<std::string>& flags) {
+    return make_run_request(line(flags), std::nullopt, 8, measure)
+        .config.label_counts;
+  };
+  EXPECT_EQ(counts({"--cfg", "yolov5n"}), "");
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(counts({"--cfg", "yolov5n", "--memory-limit", "4GiB"}), "2x30");
+  EXPECT_EQ(
+      counts({"--cfg", "yolov5n", "--memory-limit", "4GiB", "--batch", "-1"}),
+      "2x30");
+  EXPECT_EQ(counts({"--memory-limit", "4GiB", "--synthetic-input"}), "");
+  EXPECT_EQ(asked, 2);
+  RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.memory_limit = int64_t{4} << 30;
+  saved.label_counts = "9x9";
+  const fs::path run = save_run(saved);
+  EXPECT_EQ(counts({"--resume", run.string()}), "2x30") << "--data is given";
+  const CommandLine resumed =
+      parse_command_line({"train", "--resume", run.string()});
+  EXPECT_EQ(
+      make_run_request(resumed, std::nullopt, 8, measure).config.label_counts,
+      "9x9");
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(RunRequestTest, ProcessesShareTheCores) {
   const RunRequest run = request({"--cfg", "yolov5n", "--processes", "3"});
   EXPECT_EQ(run.expected_workers(), 3);

@@ -3,10 +3,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -20,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
-
 std::string split_name(Split split) {
   switch (split) {
     case Split::kTrain:
@@ -34,18 +30,6 @@ std::string split_name(Split split) {
   return "";
 }
 
-const std::vector<fs::path>& sources_of(const DataConfig& config, Split split) {
-  switch (split) {
-    case Split::kTrain:
-      return config.train;
-    case Split::kVal:
-      return config.val;
-    case Split::kTest:
-      break;
-  }
-  return config.test;
-}
-
 // What the threads find out about one image.
 struct Examined {
   ImageSizeResult size;
@@ -54,29 +38,6 @@ struct Examined {
   std::optional<DataFault> label_fault;  // the file as a whole
   fs::path label_file;
 };
-
-// The text of a label file; "" if there is none. Nothing if it cannot be read.
-std::optional<std::string> read_labels(const fs::path& file,
-                                       std::string& reason) {
-  std::error_code error;
-  if (!fs::exists(file, error)) return "";
-  const auto bytes = fs::file_size(file, error);
-  if (error) {
-    reason = error.message();
-    return std::nullopt;
-  }
-  if (static_cast<int64_t>(bytes) > kMaxLabelFileBytes) {
-    reason = format_bytes(static_cast<int64_t>(bytes)) + " of labels";
-    return std::nullopt;
-  }
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(bytes, '\0');
-  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    reason = "cannot be opened";
-    return std::nullopt;
-  }
-  return text;
-}
 
 Examined examine(const fs::path& image, int64_t num_classes,
                  const IndexOptions& options) {
@@ -87,7 +48,7 @@ Examined examine(const fs::path& image, int64_t num_classes,
   result.file_bytes = static_cast<int64_t>(fs::file_size(image, error));
   result.label_file = label_path(image);
   std::string reason;
-  const auto text = read_labels(result.label_file, reason);
+  const auto text = read_label_text(result.label_file, reason);
   if (text) {
     result.labels = parse_label_file(*text, result.label_file.string(),
                                      num_classes, options.single_cls);
@@ -236,26 +197,25 @@ std::span<const BoxLabel> Dataset::labels(int64_t index) const {
   return {labels_.data() + begin, label_offsets_[index + 1] - begin};
 }
 
-int64_t Dataset::max_labels_per_image() const {
-  uint64_t most = 0;
-  for (size_t i = 0; i + 1 < label_offsets_.size(); ++i) {
-    most = std::max(most, label_offsets_[i + 1] - label_offsets_[i]);
+const std::vector<fs::path>& split_sources(const DataConfig& config,
+                                           Split split) {
+  const std::vector<fs::path>& sources = split == Split::kTrain ? config.train
+                                         : split == Split::kVal ? config.val
+                                                                : config.test;
+  if (sources.empty()) {
+    const std::string name = split_name(split);
+    throw Error("data", config.file.string() + " names no images for " + name,
+                "add the key " + name, ExitCode::kData);
   }
-  return static_cast<int64_t>(most);
+  return sources;
 }
 
 IndexedDataset index_dataset(const DataConfig& config, Split split,
                              const IndexOptions& options) {
   IndexedDataset result;
   result.report.split = split_name(split);
-  if (sources_of(config, split).empty()) {
-    throw Error(
-        "data",
-        config.file.string() + " names no images for " + result.report.split,
-        "add the key " + result.report.split, ExitCode::kData);
-  }
   const std::vector<fs::path> images =
-      list_images(sources_of(config, split), result.report);
+      list_images(split_sources(config, split), result.report);
   std::vector<Examined> examined(images.size());
   const auto num_classes = static_cast<int64_t>(config.names.size());
   parallel_for(static_cast<int64_t>(images.size()), options.num_threads,

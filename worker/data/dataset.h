@@ -44,7 +44,6 @@ class Dataset {
   const std::vector<ImageSize>& image_sizes() const { return sizes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t num_labels() const { return static_cast<int64_t>(labels_.size()); }
-  int64_t max_labels_per_image() const;
   // Rows that were polygons and are kept as their bounding boxes.
   int64_t num_polygons() const { return num_polygons_; }
 
@@ -69,6 +68,11 @@ struct IndexedDataset {
   Dataset dataset;
   DataReport report;
 };
+
+// The data set's folders and lists for the split. Throws Error (exit 4) if it
+// names none.
+const std::vector<std::filesystem::path>& split_sources(
+    const DataConfig& config, Split split);
 
 // Throws Error with exit 4: the split is empty or unreadable, no image or no
 // box is left, or a label has a class beyond `names` (file:line).

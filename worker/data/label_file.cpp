@@ -5,13 +5,18 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
+
+#include "parallel/base/units.h"
 
 namespace headroom {
 namespace {
 
+constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
 // The largest class that is still exact and plainly not a typing error of
 // another column.
@@ -230,6 +235,28 @@ LabelFile parse_label_file(std::string_view text, std::string_view file,
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
+}
+
+std::optional<std::string> read_label_text(const std::filesystem::path& file,
+                                           std::string& reason) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return "";
+  const auto bytes = std::filesystem::file_size(file, error);
+  if (error) {
+    reason = error.message();
+    return std::nullopt;
+  }
+  if (static_cast<int64_t>(bytes) > kMaxLabelFileBytes) {
+    reason = format_bytes(static_cast<int64_t>(bytes)) + " of labels";
+    return std::nullopt;
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    reason = "cannot be opened";
+    return std::nullopt;
+  }
+  return text;
 }
 
 }  // namespace headroom

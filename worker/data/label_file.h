@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,5 +44,10 @@ struct LabelFile {
 // none is unknown.
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls);
+
+// The text of a label file, "" if there is no such file; nothing, and `reason`,
+// if it cannot be read or is beyond 64 MiB.
+std::optional<std::string> read_label_text(const std::filesystem::path& file,
+                                           std::string& reason);
 
 }  // namespace headroom

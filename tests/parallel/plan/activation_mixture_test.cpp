@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <random>
+#include <tuple>
+#include <utility>
 
 namespace headroom {
 namespace {
@@ -200,11 +203,12 @@ TEST(ActivationMixture, TheWholeModelHasTheLastWord) {
   EXPECT_GT(best_count, found_count * 8 / 10);
 }
 
-TEST(ActivationMixture, ManyRowsStayQuick) {
-  std::mt19937 random(10);
+// As a large model's: the rows, and the bytes of those that keep everything.
+std::pair<std::vector<MixtureRow>, int64_t> large_rows(std::mt19937& random,
+                                                       size_t count) {
   std::uniform_int_distribution<int64_t> bytes(1'000'000, 400'000'000);
   std::uniform_real_distribution<double> seconds(0, 1);
-  std::vector<MixtureRow> rows(60);
+  std::vector<MixtureRow> rows(count);
   int64_t all = 0;
   for (MixtureRow& row : rows) {
     const int64_t map = bytes(random);
@@ -214,6 +218,71 @@ TEST(ActivationMixture, ManyRowsStayQuick) {
                    {kRecompute, 5 * lean, map, 5 * map}};
     all += 4 * map;
   }
+  return {rows, all};
+}
+
+// fastest_within() in the simplest way: all states of a row, sorted.
+std::optional<ActivationPolicies> fastest_by_sorting(
+    const std::vector<MixtureRow>& rows, int64_t bound) {
+  using State = std::tuple<int64_t, double, size_t, size_t>;
+  constexpr size_t kMostStates = 4096;
+  std::vector<std::vector<State>> states = {{State()}};
+  for (const MixtureRow& row : rows) {
+    std::vector<State> next, best, fewer;
+    for (size_t before = 0; before < states.back().size(); ++before) {
+      const auto& [kept, seconds, from, last] = states.back()[before];
+      for (size_t i = 0; i < row.choices.size(); ++i) {
+        const Choice& choice = row.choices[i];
+        if (kept + std::max(choice.busy_bytes, choice.kept_bytes) > bound)
+          continue;
+        next.emplace_back(kept + choice.kept_bytes, seconds + choice.seconds,
+                          before, i);
+      }
+    }
+    if (next.empty()) return std::nullopt;
+    std::ranges::sort(next);
+    for (const State& state : next) {
+      if (best.empty() || std::get<1>(state) < std::get<1>(best.back()))
+        best.push_back(state);
+    }
+    const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
+    for (size_t i = 0; i < best.size(); ++i) {
+      if (best.size() <= kMostStates || i == 0 || i + 1 == best.size() ||
+          std::get<0>(best[i + 1]) / width != std::get<0>(best[i]) / width)
+        fewer.push_back(best[i]);
+    }
+    states.push_back(fewer);
+  }
+  ActivationPolicies policies(rows.size());
+  size_t place = states.back().size() - 1;
+  for (size_t row = rows.size(); row-- > 0;) {
+    const auto& [kept, seconds, before, choice] = states[row + 1][place];
+    policies[row] = rows[row].choices[choice].policy;
+    place = before;
+  }
+  return policies;
+}
+
+TEST(ActivationMixture, MergingChoosesWhatSortingDoes) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    const auto rows = random_rows(random, 1 + round % 30);
+    for (const int64_t bound : {40, 150, 400, 1000}) {
+      EXPECT_EQ(fastest_within(rows, bound), fastest_by_sorting(rows, bound))
+          << round << ", " << bound;
+    }
+  }
+  for (int round = 0; round < 4; ++round) {
+    const auto [rows, all] = large_rows(random, 40);
+    for (const int64_t bound : {all / 3, all / 2, all * 9 / 10}) {
+      EXPECT_EQ(fastest_within(rows, bound), fastest_by_sorting(rows, bound));
+    }
+  }
+}
+
+TEST(ActivationMixture, ManyRowsStayQuick) {
+  std::mt19937 random(10);
+  const auto [rows, all] = large_rows(random, 60);
   const int64_t bound = all / 2;
   const auto found = fastest_within(rows, bound);
   ASSERT_TRUE(found);

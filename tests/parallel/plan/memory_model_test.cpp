@@ -93,13 +93,15 @@ TEST(MemoryModel, ZeroThreeHoldsSlices) {
 // matches per box where the labels are not known.
 TEST(MemoryModel, MatchesAreBoundedUntilTheyAreKnown) {
   MemoryRequest request = small_request();
-  request.boxes_per_image = 100;
+  request.labels.assumed_boxes_per_image = 100;
   request.step->batch_matches = 7;
   EXPECT_EQ(estimate_rank_memory(request, {}).targets, 7 * 64);
   const int64_t known = estimate_rank_memory(request, {}).total();
   request.step.reset();
   EXPECT_EQ(estimate_rank_memory(request, {}).targets, 1500 * 64);
   EXPECT_GT(estimate_rank_memory(request, {}).total(), known);
+  request.labels.statistics = label_statistics({3, 8, 5});
+  EXPECT_EQ(estimate_rank_memory(request, {}).targets, 8 * 15 * 64);
 }
 
 TEST(MemoryModel, AMicroBatchOfARankIsTheModels) {

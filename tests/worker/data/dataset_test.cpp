@@ -44,7 +44,6 @@ TEST(Dataset, IndexesImagesAndLabels) {
   EXPECT_EQ(dataset.labels(0)[1], (BoxLabel{2, .5f, .5f, .4f, .4f}));
   EXPECT_TRUE(dataset.labels(1).empty());
   EXPECT_EQ(dataset.num_labels(), 2);
-  EXPECT_EQ(dataset.max_labels_per_image(), 2);
   EXPECT_EQ(
       indexed.report.lines(5),
       (std::vector<std::string>{"train: 2 images (1 without boxes), 2 boxes"}));

@@ -1,0 +1,49 @@
+#include "worker/data/box_counts.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Faulty lines cost their box, as in training; images are not opened.
+TEST(BoxCounts, CountsWhatTrainingKeeps) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", "no picture");
+  folder.write("labels/1.txt",
+               "0 .5 .5 .2 .2\n0 nan .5 .2 .2\n1 .5 .5 0 .2\n0 .5 .5 .2 .2\n"
+               "2 .1 .1 .1 .1\n");
+  folder.write("images/2.bmp", "no picture");
+  folder.write("images/3.bmp", "no picture");
+  folder.write("labels/3.txt", "1 .5 .5 .2 .2\n");
+  folder.write("images/4.bmp", "no picture");
+  fs::create_directories(folder.path() / "labels/4.txt");
+  const DataConfig config = data_config(folder, folder.path() / "images");
+  for (const int64_t threads : {1, 8}) {
+    IndexOptions options;
+    options.num_threads = threads;
+    EXPECT_EQ(count_boxes(config, Split::kTrain, options),
+              (std::vector<int64_t>{2, 0, 1}));
+  }
+}
+
+TEST(BoxCounts, NoImageIsRefused) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "images");
+  const DataConfig config = data_config(folder, folder.path() / "images");
+  try {
+    count_boxes(config, Split::kTrain, {});
+    FAIL() << "nothing to count";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kData);
+    EXPECT_NE(std::string(error.what()).find("no image to train on"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace headroom
