@@ -56,7 +56,7 @@ const std::vector<Rule>& rules() {
       {"worker/loss", kDetectorParts, {"torch"}},
       {"worker/data",
        kDetectorParts,
-       {"torch", "images", "json", "xxhash", "system"}},
+       {"torch", "images", "json", "xxhash", "system", "vector"}},
       {"worker/chart", {"parallel/base"}, {"images"}},
       {"worker/metrics", kDetectorParts, {"torch"}},
       {"worker/optim", kDetectorParts, {"torch"}},
