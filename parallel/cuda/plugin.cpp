@@ -4,12 +4,15 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "parallel/cuda/device_kernels.h"
 #include "parallel/cuda/device_memory.h"
 #include "parallel/cuda/discovery.h"
+#include "parallel/cuda/nccl_communicator.h"
 #include "parallel/devices/device_api.h"
 
 namespace headroom {
@@ -41,6 +44,12 @@ class CudaDeviceApi final : public DeviceApi {
   }
 
   DeviceKernels& kernels() override { return cuda_kernels(); }
+
+  std::unique_ptr<Communicator> make_communicator(
+      KeyValueStore& store, const std::string& prefix, int rank, int size,
+      const DeviceCommunicatorOptions& options) override {
+    return make_nccl_communicator(store, prefix, rank, size, options);
+  }
 
  private:
   const HostServices services_;

@@ -13,11 +13,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "parallel/activations/memory_meter.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/devices/device_communicator.h"
 
 namespace headroom {
 
@@ -93,6 +95,13 @@ class DeviceApi {
   virtual int64_t free_bytes(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
   virtual DeviceKernels& kernels() = 0;
+  // The communicator of all ranks of a generation, one device each, over NCCL.
+  // Collective. Keys are written below `prefix`, which no earlier group of the
+  // store may have used. Throws CommunicationError; Error where two ranks are
+  // on one device, unless that is allowed.
+  virtual std::unique_ptr<Communicator> make_communicator(
+      KeyValueStore& store, const std::string& prefix, int rank, int size,
+      const DeviceCommunicatorOptions& options) = 0;
 };
 
 // What the plugin exports: null where it was built for another version.

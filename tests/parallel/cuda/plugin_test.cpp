@@ -37,6 +37,9 @@ TEST(CudaPlugin, NeedsTheLibrariesThatRegisterCuda) {
   EXPECT_NE(dynamic.find("[libtorch_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libc10_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libcudart.so.13]"), std::string::npos) << dynamic;
+  EXPECT_NE(dynamic.find("[libnccl.so.2]"), std::string::npos) << dynamic;
+  // What others of the project's libraries need is not wanted.
+  EXPECT_EQ(dynamic.find("[libmpi"), std::string::npos) << dynamic;
 }
 
 TEST(CudaPlugin, ExportsItsFactoryAlone) {

@@ -1,0 +1,257 @@
+#include "parallel/cuda/nccl_communicator.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/collectives/operand_checks.h"
+#include "parallel/cuda/discovery.h"
+#include "parallel/cuda/nccl_connection.h"
+#include "parallel/cuda/shared_devices.h"
+
+namespace headroom {
+namespace {
+
+ncclDataType_t type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kLong:
+      return ncclInt64;
+    case at::kByte:
+      return ncclUint8;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kHalf:
+      return ncclFloat16;
+    default:
+      HEADROOM_CHECK(false, std::string("collectives do not take ") +
+                                c10::toString(tensor.scalar_type()));
+  }
+}
+
+size_t count_of(const at::Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel());
+}
+
+// A tensor as NCCL sees it: its elements in the order of their storage, on the
+// device.
+struct Operand {
+  at::Tensor given;
+  at::Tensor flat;
+
+  Operand(const at::Tensor& tensor, int device) : given(tensor.detach()) {
+    HEADROOM_CHECK(tensor.is_non_overlapping_and_dense(),
+                   "collectives take tensors without holes or overlap");
+    const at::Device here(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    HEADROOM_CHECK(tensor.is_cpu() || tensor.device() == here,
+                   "a tensor on another device");
+    flat = given.as_strided({given.numel()}, {1});
+    if (tensor.is_cpu()) flat = flat.to(here);
+  }
+
+  bool is_staged() const { return given.is_cpu(); }
+  void give_back() const { given.as_strided({given.numel()}, {1}).copy_(flat); }
+};
+
+class NcclWork final : public Work {
+ public:
+  // `result`: what a CPU tensor is filled with; `source` is only kept alive.
+  NcclWork(std::shared_ptr<NcclConnection> connection, const char* operation,
+           OperationEnd end, Operand result, at::Tensor source = {})
+      : connection_(std::move(connection)),
+        operation_(operation),
+        end_(std::move(end)),
+        result_(std::move(result)),
+        source_(std::move(source)) {}
+
+  // Memory that an operation still uses must not be given to the current
+  // stream's next tensors.
+  ~NcclWork() override {
+    if (!end_) return;
+    try {
+      connection_->order_behind(end_);
+    } catch (const std::exception&) {
+      // Whoever uses the communicator next is told.
+    }
+  }
+
+  void wait() override {
+    if (!end_) return;
+    const OperationEnd end = std::exchange(end_, nullptr);
+    connection_->order_behind(end);
+    if (!result_.is_staged()) return;
+    connection_->wait_on_host(end, operation_);
+    result_.give_back();
+  }
+
+ private:
+  const std::shared_ptr<NcclConnection> connection_;
+  const char* const operation_;
+  OperationEnd end_;
+  const Operand result_;
+  const at::Tensor source_;
+};
+
+class DoneWork final : public Work {
+ public:
+  void wait() override {}
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  explicit NcclCommunicator(std::shared_ptr<NcclConnection> connection)
+      : connection_(std::move(connection)) {}
+
+  int rank() const override { return connection_->place().rank; }
+  int size() const override { return connection_->place().size; }
+
+  std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
+                                         ReduceOp op) override {
+    if (tensor.numel() == 0) return std::make_unique<DoneWork>();
+    Operand whole = operand(tensor);
+    return begin(
+        "all_reduce", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
+          return ncclAllReduce(
+              whole.flat.const_data_ptr(), whole.flat.mutable_data_ptr(),
+              count_of(whole.flat), type_of(whole.flat),
+              op == ReduceOp::kSum ? ncclSum : ncclMax, ranks, stream);
+        });
+  }
+
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    all_gather_async(output, input)->wait();
+  }
+
+  std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
+                                         const at::Tensor& input) override {
+    check_multiple(output, input, size());
+    if (input.numel() == 0) return std::make_unique<DoneWork>();
+    Operand whole = operand(output);
+    Operand part = operand(input);
+    return begin("all_gather", whole, part.flat,
+                 [&](ncclComm_t ranks, cudaStream_t stream) {
+                   return ncclAllGather(part.flat.const_data_ptr(),
+                                        whole.flat.mutable_data_ptr(),
+                                        count_of(part.flat), type_of(part.flat),
+                                        ranks, stream);
+                 });
+  }
+  bool gathers_in_background() const override { return true; }
+
+  void reduce_scatter(const at::Tensor& output,
+                      const at::Tensor& input) override {
+    check_multiple(input, output, size());
+    if (output.numel() == 0) return;
+    Operand whole = operand(input);
+    Operand part = operand(output);
+    begin("reduce_scatter", part, whole.flat,
+          [&](ncclComm_t ranks, cudaStream_t stream) {
+            return ncclReduceScatter(whole.flat.const_data_ptr(),
+                                     part.flat.mutable_data_ptr(),
+                                     count_of(part.flat), type_of(part.flat),
+                                     ncclSum, ranks, stream);
+          })
+        ->wait();
+  }
+
+  void broadcast(const at::Tensor& tensor, int root) override {
+    check_rank(root, size());
+    if (tensor.numel() == 0) return;
+    Operand whole = operand(tensor);
+    begin("broadcast", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
+      return ncclBroadcast(whole.flat.const_data_ptr(),
+                           whole.flat.mutable_data_ptr(), count_of(whole.flat),
+                           type_of(whole.flat), root, ranks, stream);
+    })->wait();
+  }
+
+  std::unique_ptr<Work> send_async(const at::Tensor&, int) override {
+    refuse_messages();
+  }
+  std::unique_ptr<Work> recv_async(const at::Tensor&, int) override {
+    refuse_messages();
+  }
+
+  void barrier() override {
+    // On the host's side too: a tensor of the CPU.
+    all_reduce(at::zeros({1}, at::kLong));
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
+                                   "; NCCL takes none below 0");
+    return std::make_unique<NcclCommunicator>(connection_->split(color, key));
+  }
+
+ private:
+  [[noreturn]] static void refuse_messages() {
+    throw Error("nccl",
+                "messages between two ranks, which pipeline and spatial "
+                "layouts need, do not go over NCCL in this version",
+                "use --layout data=N, or --backend gloo");
+  }
+
+  Operand operand(const at::Tensor& tensor) const {
+    return Operand(tensor, connection_->place().device);
+  }
+
+  template <typename Call>
+  std::unique_ptr<Work> begin(const char* operation, const Operand& result,
+                              const at::Tensor& source, const Call& call) {
+    return std::make_unique<NcclWork>(connection_, operation,
+                                      connection_->issue(operation, call),
+                                      result, source);
+  }
+
+  const std::shared_ptr<NcclConnection> connection_;
+};
+
+std::string text_of(const ncclUniqueId& id) {
+  return {id.internal, sizeof(id.internal)};
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(
+    KeyValueStore& store, const std::string& prefix, int rank, int size,
+    const DeviceCommunicatorOptions& options) {
+  check_rank(rank, size);
+  check_cuda_device(options.device);
+  if (!options.may_share_devices) {
+    refuse_shared_devices(store, prefix, rank, size,
+                          describe_cuda_device(options.device).uuid,
+                          options.timeout);
+  }
+  // The process that makes an id listens for the others until they connect.
+  ncclUniqueId id = {};
+  if (rank == 0) {
+    const ncclResult_t made = ncclGetUniqueId(&id);
+    if (made != ncclSuccess) {
+      throw CommunicationError(std::string("rank 0 makes NCCL's id: ") +
+                               ncclGetLastError(nullptr));
+    }
+    store.set(prefix + "/id", text_of(id));
+  } else {
+    const std::string text = store.get(prefix + "/id", options.timeout);
+    HEADROOM_CHECK(text.size() == sizeof(id.internal),
+                   "an id of " + std::to_string(text.size()) + " bytes");
+    std::memcpy(id.internal, text.data(), text.size());
+  }
+  NcclConnection::Place place;
+  place.device = options.device;
+  place.rank = rank;
+  place.size = size;
+  place.timeout = options.timeout;
+  return std::make_unique<NcclCommunicator>(std::make_shared<NcclConnection>(
+      place, [&](ncclConfig_t* config, ncclComm_t* made) {
+        return ncclCommInitRankConfig(made, size, id, rank, config);
+      }));
+}
+
+}  // namespace headroom

@@ -1,0 +1,45 @@
+// OperationWatch: which operations of one stream are under way, and which takes
+// too long. Pure: whether one has begun or ended, and the time, are told.
+//
+// An operation's time starts when the device comes to it, not when it is
+// issued: it may wait behind minutes of computing.
+//
+// Threads: none of its own; callers hold a lock.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace headroom {
+
+class OperationWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Operation {
+    std::string name;
+    std::function<bool()> has_begun;
+    std::function<bool()> has_ended;
+  };
+
+  explicit OperationWatch(std::chrono::milliseconds timeout)
+      : timeout_(timeout) {}
+
+  // In the order of the stream.
+  void add(Operation operation);
+
+  // Forgets what has ended; the name of the operation that is under way for
+  // longer than the time limit, if there is one.
+  std::optional<std::string> overdue(Time now);
+
+  bool is_idle() const { return under_way_.empty(); }
+
+ private:
+  const std::chrono::milliseconds timeout_;
+  std::deque<Operation> under_way_;  // the first one alone can have begun
+  std::optional<Time> first_begun_;
+};
+
+}  // namespace headroom

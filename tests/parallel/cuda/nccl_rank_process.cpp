@@ -1,0 +1,69 @@
+// One rank over NCCL as a process:
+//
+//   nccl_rank_process PLUGIN RANK SIZE FOLDER MODE
+//
+// All on device 0. MODE check runs the checks; in die and hang the last rank
+// misbehaves in the middle. Exits with 0, or prints one line and exits with 7
+// on CommunicationError and 1 on anything else.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/devices/device_plugin.h"
+#include "tests/parallel/cuda/nccl_checks.h"
+#include "tests/support/folder_store.h"
+
+namespace headroom {
+namespace {
+
+void run(DeviceApi& api, const std::vector<std::string>& words) {
+  const int rank = std::stoi(words.at(1));
+  const int size = std::stoi(words.at(2));
+  const std::string mode = words.at(4);
+  FolderStore store(words.at(3));
+  DeviceCommunicatorOptions options;
+  options.may_share_devices = true;
+  options.timeout = std::chrono::seconds(mode == "hang" ? 5 : 60);
+  const auto ranks = api.make_communicator(store, "test", rank, size, options);
+  if (mode == "check") {
+    check_nccl(*ranks);
+    return;
+  }
+  const at::Tensor tensor = at::ones({1000000}, at::Device(at::kCUDA, 0));
+  ranks->all_reduce(tensor);
+  ranks->barrier();
+  if (rank == size - 1) {
+    if (mode == "die") raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::minutes(1));
+  }
+  for (int i = 0; i < 100; ++i) {
+    ranks->all_reduce(tensor);
+    ranks->barrier();
+  }
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const headroom::DevicePlugin plugin =
+      headroom::load_device_plugin(words.at(0));
+  try {
+    if (plugin.api == nullptr) throw std::runtime_error(plugin.reason);
+    headroom::run(*plugin.api, words);
+    return 0;
+  } catch (const headroom::CommunicationError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 7;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
