@@ -44,18 +44,20 @@ TEST(Nccl, ADeviceThatIsNotThereIsRefused) {
                Error);
 }
 
+// Beside the test, on whatever machine.
+std::string rank_process() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+         "nccl_rank_process";
+}
+
 // Exit codes of two ranks on device 0, -SIGNAL for a signal's.
 std::vector<int> run_two(const std::string& mode, std::chrono::seconds limit) {
   std::string folder = testing::TempDir() + "nccl-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {};
   std::vector<pid_t> processes;
   for (int rank = 0; rank < 2; ++rank) {
-    std::vector<std::string> words = {HEADROOM_NCCL_RANK_PROCESS,
-                                      kPluginFile,
-                                      std::to_string(rank),
-                                      "2",
-                                      folder,
-                                      mode};
+    std::vector<std::string> words = {
+        rank_process(), kPluginFile, std::to_string(rank), "2", folder, mode};
     std::vector<std::string> variables = {
         "NCCL_HOSTID=rank" + std::to_string(rank), "NCCL_SOCKET_IFNAME=lo",
         "NCCL_NET=Socket", "NCCL_IB_DISABLE=1", "NCCL_RAS_ENABLE=0"};
