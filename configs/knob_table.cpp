@@ -46,7 +46,7 @@ std::vector<Knob> how_to_train() {
       {"global_batch_size", &C::global_batch_size, "images",
        "Images per step over all processes together, as YOLOv5's --batch. "
        "Changing the number of processes does not change it. -1: the most "
-       "that fit into memory_limit at once.",
+       "that fit into memory_limit at once, and no more than there are.",
        1, 1'000'000},
       {"epochs", &C::epochs, "epochs", "Passes over the training images.", 1,
        1'000'000'000},

@@ -90,7 +90,7 @@ struct TrainingRun::Implementation {
     client.report_event(
         {event.kind, step, assignment.rank, event.reason, event.detail_json,
          event.kind == "out_of_memory" || event.kind == "memory_prediction" ||
-             event.kind == "label_bound"});
+             (event.kind == "label_bound" && config.memory_limit > 0)});
   }
   // Around something that --inject may let run out of memory.
   void begin_phase(Fault::Phase phase, int64_t step) {

@@ -31,6 +31,9 @@ constexpr double kMostOverInMedian = 1.02;
 
 class Table {
  public:
+  explicit Table(double most_over_in_median = kMostOverInMedian)
+      : most_over_in_median_(most_over_in_median) {}
+
   // Of a cell the worst measurement of each rank is shown.
   void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
     std::map<int, FitMeasurement> highest, lowest;
@@ -60,7 +63,7 @@ class Table {
     const auto middle =
         ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
     std::ranges::nth_element(ratios_, middle);
-    EXPECT_LE(*middle, kMostOverInMedian);
+    EXPECT_LE(*middle, most_over_in_median_);
     std::printf(
         "%d cells, predicted / measured: median %.4f, from %.4f to "
         "%.4f\n",
@@ -69,6 +72,7 @@ class Table {
   }
 
  private:
+  const double most_over_in_median_;
   int num_cells_ = 0;
   std::vector<double> ratios_;
 };
@@ -89,6 +93,27 @@ TEST(Fit, SmallCells) {
       {"yolov5n", 320, 1, "mixed", "spatial", 300},
       {"yolov5n", 320, 2, "recompute", "spatial", 0}};
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
+}
+
+// Four levels and a largest stride of 64. Of smaller images the bound of a
+// convolution's reordered weights is more than 5 % of all.
+TEST(Fit, ModelsForLargeImages) {
+  Table table;
+  const std::vector<FitCell> cells = {
+      {"yolov5n6", 256, 1, "keep", "one", 0},
+      {"yolov5n6", 128, 2, "lean", "pipeline", 300},
+      {"yolov5n6", 320, 1, "recompute", "spatial", 300},
+      {"yolov5s6", 128, 2, "mixed", "data", 0}};
+  for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
+}
+
+// As there, the images are too small for a median of 2 %.
+TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
+  Table table(kMostOver);
+  for (const std::string model : {"yolov5m6", "yolov5l6", "yolov5x6"}) {
+    const FitCell cell = {model, 128, 1, "keep", "one", 0};
+    table.add(cell, measure(cell, 2));
+  }
 }
 
 std::string group_of(const FitCell& cell) {
