@@ -3,12 +3,19 @@
 // counting allocator, which throws where the limit is met.
 //
 //   benchmark_largest_image [--limit-mib N] [--cfg MODEL] [--only NAME]…
+//                           [--probe SIDE]
 //
 // plain autograd is LibTorch's operators; the others are Headroom under one
 // policy, under what the planner chooses for the limit, and under spatial 2,
 // where each of two ranks has the limit. --only: those whose name contains it;
 // ratios need plain autograd among them. Exits with 1 when Headroom's largest
 // without offload and on one process is below 1.7 times plain autograd's.
+//
+// spatial 2, recompute takes minutes a step, and its threads' heaps keep what
+// earlier images left: it starts at the largest side that the memory model lets
+// pass, goes up from there, and each side is a process of its own (--probe: one
+// side, of the contender that --only names; prints its bytes), which has no
+// more address space than its ranks may need.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -16,10 +23,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "configs/model_table.h"
+#include "configs/row_cost.h"
+#include "coordinator/plan_memory.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -50,6 +62,8 @@ struct Request {
            });
   }
 };
+
+constexpr const char* kInProcesses = "spatial 2, recompute";
 
 struct Attempt {
   bool fits = false;
@@ -204,13 +218,101 @@ Largest find_largest(const Contender& contender, int64_t limit) {
   }
 }
 
+// The largest side that is predicted to fit; the fullest rank counts.
+int64_t predicted_side(const RunConfig& base, int64_t limit) {
+  const auto rows = row_costs(load_model_table(base.cfg));
+  const auto fits = [&](int64_t blocks) {
+    RunConfig config = base;
+    config.image_height = config.image_width = blocks * kStride;
+    const Plan plan = plan_of_synthetic_run(config);
+    return fullest_rank_bytes(plan) <= limit;
+  };
+  int64_t most = 1, too_many = 1;
+  while (fits(too_many)) too_many *= 2;
+  while (most + 1 < too_many) {
+    const int64_t middle = (most + too_many) / 2;
+    (fits(middle) ? most : too_many) = middle;
+  }
+  return most * kStride;
+}
+
+// The fullest rank's bytes on images of `side`, from a process of its own whose
+// address space is what its ranks' limits come to, as much again for what is no
+// tensor, and the libraries.
+int64_t probed_bytes(const Request& request, int64_t side) {
+  constexpr int64_t kLibraries = int64_t{4} << 30;
+  const int64_t most = 4 * request.limit + kLibraries;
+  const std::string command =
+      "ulimit -v " + std::to_string(most >> 10) + "; exec " +
+      std::filesystem::read_symlink("/proc/self/exe").string() + " --cfg " +
+      request.model + " --limit-mib " + std::to_string(request.limit >> 20) +
+      " --only '" + kInProcesses + "' --probe " + std::to_string(side);
+  FILE* output = popen(command.c_str(), "r");
+  HEADROOM_CHECK(output != nullptr, command);
+  long bytes = 0;
+  const bool is_read = std::fscanf(output, "%ld", &bytes) == 1;
+  HEADROOM_CHECK(pclose(output) == 0 && is_read,
+                 "the probe of " + std::to_string(side) + " px failed");
+  std::printf("  %ld px: %ld bytes\n", static_cast<long>(side), bytes);
+  std::fflush(stdout);
+  return bytes;
+}
+
+// Up from what is predicted, by what was measured last; down only if that was
+// too much.
+Largest find_in_processes(const Request& request) {
+  RunConfig config = config_of(request, kFirstSide);
+  config.layout = "spatial=2";
+  config.activations = "recompute";
+  int64_t side = predicted_side(config, request.limit);
+  std::printf("%s: predicted %ld px\n", kInProcesses, static_cast<long>(side));
+  Largest largest;
+  largest.attempt.plan = "recompute";
+  int64_t too_large = 0;  // 0: not known yet
+  while (too_large - largest.side != kStride) {
+    const int64_t bytes = probed_bytes(request, side);
+    if (bytes <= request.limit) {
+      largest.side = side;
+      largest.attempt.peak_bytes = bytes;
+      const double guess = static_cast<double>(side) *
+                           std::sqrt(static_cast<double>(request.limit) /
+                                     static_cast<double>(bytes));
+      side = std::max(side + kStride,
+                      static_cast<int64_t>(guess) / kStride * kStride);
+      if (too_large > 0) side = std::min(side, too_large - kStride);
+    } else {
+      too_large = side;
+      side -= kStride;
+    }
+  }
+  return largest;
+}
+
+// One side in this process: its bytes. The limit is half as large again, so
+// that a step that needs more than the real one is measured and not tried once
+// more.
+int probe(const Request& request, int64_t side) {
+  for (const Contender& contender : contenders(request)) {
+    if (!request.wants(contender.name)) continue;
+    const Attempt attempt =
+        contender.attempt(side, request.limit + request.limit / 2);
+    if (attempt.fits) {
+      std::printf("%ld\n", static_cast<long>(attempt.peak_bytes));
+    }
+    return attempt.fits ? 0 : 1;
+  }
+  HEADROOM_CHECK(false, "--probe without a contender");
+}
+
 int run(const Request& request) {
   std::printf("%s, one image a step, %ld MiB of tensors\n",
               request.model.c_str(), static_cast<long>(request.limit >> 20));
   int64_t plain = 0, best = 0;
   for (const Contender& contender : contenders(request)) {
     if (!request.wants(contender.name)) continue;
-    const Largest largest = find_largest(contender, request.limit);
+    const Largest largest = contender.name == kInProcesses
+                                ? find_in_processes(request)
+                                : find_largest(contender, request.limit);
     if (contender.name == kPlain) plain = largest.side;
     const double ratio = plain == 0 ? 0
                                     : static_cast<double>(largest.side) /
@@ -243,9 +345,12 @@ int main(int argc, char** argv) {
       [&request](int64_t mebibytes) { request.limit = mebibytes << 20; });
   app.add_option("--cfg", request.model);
   app.add_option("--only", request.only)->take_all();
+  int64_t probed = 0;
+  app.add_option("--probe", probed);
   CLI11_PARSE(app, argc, argv);
   try {
-    return headroom::run(request);
+    return probed > 0 ? headroom::probe(request, probed)
+                      : headroom::run(request);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
