@@ -1,19 +1,7 @@
-// DeviceKernels: the project's own kernels on a CUDA device, over tensors.
+// DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
+// passes of batch norm + SiLU (parallel/base/map_kernels.h), and the optimizer.
 //
-// Batch norm + SiLU: maps [N, C, H, W] channels-last of float32, float64,
-// bfloat16 or float16; groups are runs of samples, group_begins [groups + 1]
-// from 0 to N. Weight, bias [C]: float32, float64 for a float64 map. Sums,
-// statistics and means are [groups, 2, C] double on the device: statistics mean
-// and inverse deviation. With n the normalised value, z = n * weight + bias and
-// dz the gradient of z, the four calls are the passes of
-// worker/model/kernels/batch_norm_silu.h.
-//
-// Everything is put on the device's current stream; nothing waits for it, and
-// no tensor that the caller can reach is made but where said.
-//
-// Ownership: tensors stay the caller's.
-// Threads: any; of one tensor as with LibTorch's own operators.
-// Errors: HEADROOM_CHECK for shapes, types and devices; c10::Error from CUDA.
+// Ownership, threads, errors: as MapKernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +12,7 @@
 #include <span>
 
 #include "parallel/base/element_math.h"
+#include "parallel/base/map_kernels.h"
 
 namespace headroom {
 
@@ -58,41 +47,9 @@ class DeviceOptimizer {
                     const at::Tensor& average) = 0;
 };
 
-class DeviceKernels {
+class DeviceKernels : public MapKernels {
  public:
   virtual ~DeviceKernels() = default;
-
-  // Fills `sums` with those of y and of its square.
-  virtual void channel_sums(const at::Tensor& y,
-                            std::span<const int64_t> group_begins,
-                            const at::Tensor& sums) = 0;
-
-  // out = z * sigmoid(z); may be y.
-  virtual void normalise_and_activate(const at::Tensor& y,
-                                      std::span<const int64_t> group_begins,
-                                      const at::Tensor& statistics,
-                                      const at::Tensor& weight,
-                                      const at::Tensor& bias,
-                                      const at::Tensor& out) = 0;
-
-  // Fills `sums` with those of dz and of dz * n. `dout` may be a slice of the
-  // channels of a wider channels-last map.
-  virtual void activation_gradient_sums(const at::Tensor& y,
-                                        const at::Tensor& dout,
-                                        std::span<const int64_t> group_begins,
-                                        const at::Tensor& statistics,
-                                        const at::Tensor& weight,
-                                        const at::Tensor& bias,
-                                        const at::Tensor& sums) = 0;
-
-  // dy = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_n), with dz
-  // derived again from y and dout. `means` are the whole groups', or zeros for
-  // fixed statistics. dy may be dout.
-  virtual void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                             std::span<const int64_t> group_begins,
-                             const at::Tensor& statistics,
-                             const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& means, const at::Tensor& dy) = 0;
 
   // REQUIRES: ranges in ascending order without overlap, inside [0, size).
   virtual std::unique_ptr<DeviceOptimizer> make_optimizer(

@@ -3,7 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,9 +52,9 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   return plan;
 }
 
-// This layer's slice of the step's sums; empty where they are not wanted.
-std::span<double> sums_slice(const ConvBlockArguments& arguments,
-                             const StepContext& context) {
+// This layer's slice of the step's sums; undefined where they are not wanted.
+at::Tensor sums_slice(const ConvBlockArguments& arguments,
+                      const StepContext& context) {
   if (!context.batch_norm_sums.defined()) return {};
   const int64_t size = 2 * arguments.weight.size(0);
   HEADROOM_CHECK(
@@ -63,8 +62,7 @@ std::span<double> sums_slice(const ConvBlockArguments& arguments,
       "batch_norm_sums has " + std::to_string(context.batch_norm_sums.numel()) +
           " elements, but this layer's slice ends at " +
           std::to_string(arguments.sums_offset + size));
-  return {context.batch_norm_sums.data_ptr<double>() + arguments.sums_offset,
-          static_cast<size_t>(size)};
+  return context.batch_norm_sums.narrow(0, arguments.sums_offset, size);
 }
 
 // Statistics of the step's groups; those of the first pass where the row is run

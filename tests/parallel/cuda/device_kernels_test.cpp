@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tests/parallel/cuda/plugin.h"
+#include "tests/worker/model/conv_block_fixture.h"
+#include "worker/model/kernels/device_batch_norm.h"
 #include "worker/model/kernels/grouped_batch_norm.h"
 #include "worker/optim/ema.h"
 #include "worker/optim/sgd.h"
@@ -74,7 +76,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor dout_cpu = dout.cpu().to(at::kDouble);
     const auto groups = static_cast<int64_t>(block.norm.groups.size());
 
-    std::vector<double> running(2 * channels);
+    const at::Tensor running = at::zeros({2 * channels}, at::kDouble);
     const at::Tensor statistics_cpu =
         batch_statistics(y_cpu, block.norm, 1e-3, running);
     const at::Tensor statistics = statistics_cpu.to(at::kCUDA);
@@ -122,6 +124,38 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
                          ::testing::Values(at::kDouble, at::kFloat,
                                            at::kBFloat16, at::kHalf));
+
+// The whole block, with LibTorch's convolution, on the device and on the CPU.
+TEST(DeviceBlock, EqualsTheCpus) {
+  HEADROOM_NEEDS_DEVICE();
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const BlockCase block{8, 24, 3, 2, 1, 20, 16, {4, 1, 3}, type};
+    // TensorFloat-32 is not what is tested.
+    at::globalContext().setAllowTF32CuDNN(false);
+    BlockTensors cpu = random_tensors(block, 7);
+    BlockTensors device = cpu;
+    for (at::Tensor* leaf_tensor :
+         {&device.x, &device.weight, &device.norm_weight, &device.norm_bias}) {
+      *leaf_tensor = leaf(leaf_tensor->to(at::kCUDA));
+    }
+    const at::Tensor out =
+        conv_block(arguments_of(block, cpu), training_context(block));
+    out.backward(cpu.dout);
+    set_map_kernels(at::kCUDA, &plugin().api->kernels());
+    const at::Tensor device_out =
+        conv_block(arguments_of(block, device), training_context(block));
+    device_out.backward(device.dout.to(at::kCUDA));
+    set_map_kernels(at::kCUDA, nullptr);
+    const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
+    EXPECT_LE(relative_error(device_out.cpu(), out), tolerance);
+    for (size_t i = 0; i < cpu.leaves().size(); ++i) {
+      EXPECT_LE(relative_error(device.leaves()[i].grad().cpu(),
+                               cpu.leaves()[i].grad()),
+                tolerance)
+          << "leaf " << i;
+    }
+  }
+}
 
 TEST(DeviceOptimizer, SgdEqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();

@@ -23,7 +23,8 @@ constexpr int64_t kLeastPixels = 200;
 
 bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
                         const ConvolutionShape& shape) {
-  return x.scalar_type() == at::kFloat && x.size(0) < kLeastBatch &&
+  return x.is_cpu() && x.scalar_type() == at::kFloat &&
+         x.size(0) < kLeastBatch &&
          x.size(0) * x.size(2) * x.size(3) >= kLeastPixels &&
          weight.size(2) == 1 && weight.size(3) == 1 && shape.stride == 1 &&
          shape.padding_height == 0 && shape.padding_width == 0;

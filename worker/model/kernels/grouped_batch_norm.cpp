@@ -2,13 +2,17 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/stack.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/model/kernels/batch_norm_silu.h"
+#include "worker/model/kernels/device_batch_norm.h"
 #include "worker/model/kernels/gradient_buffers.h"
 
 namespace headroom {
@@ -97,13 +101,6 @@ struct GroupPixels {
   }
 };
 
-double values_per_channel(const GroupedBatchNorm& norm, size_t group,
-                          const at::Tensor& map) {
-  const int64_t rows = norm.global_rows > 0 ? norm.global_rows : map.size(2);
-  return static_cast<double>(norm.groups[group].global_samples * rows *
-                             map.size(3));
-}
-
 void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
   int64_t next = 0;
   for (const BatchNormGroup& group : groups) {
@@ -161,10 +158,28 @@ void to_group_means(const GroupedBatchNorm& norm, const at::Tensor& y,
 
 }  // namespace
 
+double values_per_channel(const GroupedBatchNorm& norm, size_t group,
+                          const at::Tensor& map) {
+  const int64_t rows = norm.global_rows > 0 ? norm.global_rows : map.size(2);
+  return static_cast<double>(norm.groups[group].global_samples * rows *
+                             map.size(3));
+}
+
 at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
-                            double epsilon, std::span<double> batch_norm_sums) {
+                            double epsilon, const at::Tensor& batch_norm_sums) {
   check_groups(norm.groups, y.size(0));
   const int64_t channels = y.size(1);
+  HEADROOM_CHECK(
+      !batch_norm_sums.defined() || (batch_norm_sums.numel() == 2 * channels &&
+                                     batch_norm_sums.is_contiguous()),
+      "sums of another map than one of " + std::to_string(channels) +
+          " channels");
+  if (MapKernels* const kernels = map_kernels_for(y)) {
+    return device_batch_statistics(*kernels, y, norm, epsilon, batch_norm_sums);
+  }
+  double* const running = batch_norm_sums.defined()
+                              ? batch_norm_sums.mutable_data_ptr<double>()
+                              : nullptr;
   GroupSums sums(norm.groups.size(), channels);
   with_element_type(y, [&](auto zero) {
     using T = decltype(zero);
@@ -191,9 +206,9 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
       const double centred = squares < 0 ? 0 : squares;
       rows.first(g)[c] = mean;
       rows.second(g)[c] = 1 / std::sqrt(centred / n + epsilon);
-      if (!batch_norm_sums.empty() && norm.groups[g].counts_here) {
-        batch_norm_sums[c] += mean;
-        batch_norm_sums[channels + c] += centred / (n - 1);
+      if (running != nullptr && norm.groups[g].counts_here) {
+        running[c] += mean;
+        running[channels + c] += centred / (n - 1);
       }
     }
   }
@@ -202,6 +217,11 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
 
 at::Tensor running_statistics(const at::Tensor& running_mean,
                               const at::Tensor& running_var, double epsilon) {
+  if (map_kernels_for(running_mean) != nullptr) {
+    return at::stack({running_mean.to(at::kDouble),
+                      at::rsqrt(running_var.to(at::kDouble) + epsilon)})
+        .unsqueeze(0);
+  }
   const std::vector<double> mean = to_doubles(running_mean);
   const std::vector<double> variance = to_doubles(running_var);
   const int64_t channels = running_mean.size(0);
@@ -219,6 +239,10 @@ at::Tensor normalise_and_activate(const at::Tensor& y,
                                   const at::Tensor& norm_weight,
                                   const at::Tensor& norm_bias,
                                   const GroupedBatchNorm& norm) {
+  if (MapKernels* const kernels = map_kernels_for(y)) {
+    return device_normalise_and_activate(*kernels, y, statistics, norm_weight,
+                                         norm_bias, norm);
+  }
   at::Tensor out = at::empty_like(y);
   const GroupNorms norms(statistics, norm_weight, norm_bias);
   with_element_type(y, [&](auto zero) {
@@ -237,6 +261,10 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
     at::Tensor dout, const at::Tensor& y, const at::Tensor& statistics,
     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
     const GroupedBatchNorm& norm) {
+  if (MapKernels* const kernels = map_kernels_for(y)) {
+    return device_batch_norm_gradients(*kernels, std::move(dout), y, statistics,
+                                       norm_weight, norm_bias, norm);
+  }
   const int64_t channels = y.size(1);
   GradientBuffers gradient(std::move(dout));
   const GroupNorms norms(statistics, norm_weight, norm_bias);

@@ -7,7 +7,8 @@
 // gradient of z. Sums and statistics are in double.
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0; statistics [groups, 2,
-// C], double: mean and inverse deviation.
+// C], double: mean and inverse deviation. A map on a device, and all that
+// belongs to it there, goes through device_batch_norm.h.
 // Threads: reentrant; uses ATen's thread pool.
 // Errors: HEADROOM_CHECK for groups that do not tile the samples, for fewer
 // than two values per channel, and for element types other than float32 and
@@ -16,7 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <span>
+#include <cstddef>
 #include <vector>
 
 #include "worker/model/step_context.h"
@@ -34,10 +35,14 @@ struct GroupedBatchNorm {
   int64_t global_rows = 0;
 };
 
-// Statistics of y's samples. Where `batch_norm_sums` [2 * C] is not empty, adds
-// mean and unbiased variance of every group that counts here to it.
+// Values of each channel in a whole group: over all ranks and rows.
+double values_per_channel(const GroupedBatchNorm& norm, size_t group,
+                          const at::Tensor& map);
+
+// Statistics of y's samples. Where `batch_norm_sums` [2 * C] double is defined,
+// adds mean and unbiased variance of every group that counts here to it.
 at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
-                            double epsilon, std::span<double> batch_norm_sums);
+                            double epsilon, const at::Tensor& batch_norm_sums);
 
 // The same from running statistics, as of one group.
 at::Tensor running_statistics(const at::Tensor& running_mean,
