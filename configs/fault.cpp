@@ -91,7 +91,7 @@ Fault read_fault(const std::string& part) {
   const bool is_ballast = fault.kind == Fault::Kind::kBallast;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
-    if (name == "phase" && is_oom) {
+    if (name == "phase" && (is_oom || is_ballast)) {
       fault.phase = phase_of(part, value);
       continue;
     }
@@ -125,16 +125,11 @@ std::vector<Fault> parse_faults(const std::string& text) {
 std::string to_string(const Fault& fault) {
   const std::string place = "@rank=" + std::to_string(fault.rank) +
                             ",step=" + std::to_string(fault.step);
-  switch (fault.kind) {
-    case Fault::Kind::kNotANumber:
-      return "nan" + place;
-    case Fault::Kind::kBallast:
-      return "ballast" + place + ",bytes=" + std::to_string(fault.bytes);
-    case Fault::Kind::kOutOfMemory:
-      break;
-  }
+  if (fault.kind == Fault::Kind::kNotANumber) return "nan" + place;
   std::string text =
-      "oom" + place + ",allocation=" + std::to_string(fault.allocation);
+      fault.kind == Fault::Kind::kBallast
+          ? "ballast" + place + ",bytes=" + std::to_string(fault.bytes)
+          : "oom" + place + ",allocation=" + std::to_string(fault.allocation);
   for (const PhaseName& entry : kPhases) {
     if (entry.phase == fault.phase && fault.phase != Fault::Phase::kStep) {
       text += std::string(",phase=") + entry.name;

@@ -13,8 +13,9 @@
 //     validation, checkpoint  after that many committed steps
 //   nan@rank=0,step=4                 that step's gradient is not finite
 //   ballast@rank=0,step=5,bytes=8388608
-//                                     so much is allocated before that step and
-//                                     held to the end of the run
+//                                     so much is allocated before that step, or
+//                                     before another phase, and held to the end
+//                                     of the process
 //
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.

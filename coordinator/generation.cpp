@@ -15,6 +15,7 @@ const RankedMember* Generation::find(const std::string& worker_id) const {
 
 Generation next_generation(const Generation& previous,
                            std::vector<RankedMember> members, const Plan& plan,
+                           const ResumePoint& begin,
                            const std::string& reason) {
   HEADROOM_CHECK(
       members.size() == static_cast<size_t>(plan.layout.world_size()),
@@ -24,6 +25,7 @@ Generation next_generation(const Generation& previous,
   next.number = previous.number + 1;
   next.members = std::move(members);
   next.plan = plan;
+  next.begin = begin;
   next.reason = reason;
   return next;
 }

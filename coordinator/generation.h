@@ -1,5 +1,5 @@
-// Generation: one membership with its ranks and its plan, under a number that
-// only rises.
+// Generation: one membership with its ranks, its plan and the state it starts
+// from, under a number that only rises.
 //
 // The number is the fence: a message of another generation, or of another run,
 // is refused by number before anything looks at its content.
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/rank_assignment.h"
+#include "coordinator/reforming.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
@@ -21,6 +22,7 @@ struct Generation {
   uint64_t number = 0;                // 0: none yet
   std::vector<RankedMember> members;  // in the order of their ranks
   Plan plan;
+  ResumePoint begin;
   std::string reason;  // in words
 
   // Null if the worker is no member.
@@ -30,7 +32,7 @@ struct Generation {
 // REQUIRES: members.size() == plan.layout.world_size().
 Generation next_generation(const Generation& previous,
                            std::vector<RankedMember> members, const Plan& plan,
-                           const std::string& reason);
+                           const ResumePoint& begin, const std::string& reason);
 
 // Nothing if a message stamped with `generation` and `run_digest` belongs to
 // the current generation of this run, else why not, with both numbers.

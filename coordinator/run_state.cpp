@@ -24,6 +24,8 @@ std::string to_string(RunPhase phase) {
       return "waiting";
     case RunPhase::kRunning:
       return "running";
+    case RunPhase::kReforming:
+      return "reforming";
     case RunPhase::kStopping:
       return "stopping";
     case RunPhase::kFinished:
@@ -129,7 +131,10 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     end(now, RunPhase::kFailed, exit_code, message);
     return;
   }
-  if (peer_lost && phase_ == RunPhase::kRunning) begin_stopping(now);
+  if (peer_lost &&
+      (phase_ == RunPhase::kRunning || phase_ == RunPhase::kReforming)) {
+    begin_stopping(now);
+  }
   if (ending_.first_complaint.empty()) ending_.first_complaint = message;
   if (!peer_lost) {
     Loss loss = loss_of(worker_id, "stopped: " + message);
@@ -142,6 +147,36 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     if (!peer_lost) entry->can_save = false;
   }
   advance(now);
+}
+
+std::optional<std::string> RunState::generation_left(
+    TimePoint now, const std::string& worker_id, const Leaving& leaving) {
+  if (over()) return std::nullopt;
+  if (rank_of(worker_id) < 0) {
+    return "worker " + worker_id + " is no member of generation " +
+           std::to_string(generation_.number);
+  }
+  membership_.heartbeat_worker(now, worker_id);
+  progress_.step = std::max(progress_.step, leaving.from.committed_steps);
+  if (rank_of(worker_id) == 0) result_json_ = leaving.result_json;
+  if (phase_ == RunPhase::kRunning) {
+    phase_ = RunPhase::kReforming;
+    reforming_ = {now, {}};
+  }
+  if (phase_ == RunPhase::kReforming) {
+    reforming_.left[worker_id] = leaving;
+  } else if (Survivor* entry = survivor(worker_id)) {
+    note_left(*entry, leaving.from);
+  }
+  advance(now);
+  return std::nullopt;
+}
+
+// Its state is in a checkpoint: there is nothing more to save.
+void RunState::note_left(Survivor& survivor, const ResumePoint& from) {
+  survivor.committed_steps = from.committed_steps;
+  survivor.state = {true, from.committed_steps};
+  ending_.saved_step = from.committed_steps;
 }
 
 void RunState::committed(int64_t step,
@@ -181,7 +216,8 @@ void RunState::drain(TimePoint now, const std::string& reason) {
   if (phase_ == RunPhase::kWaiting) {
     end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
         "interrupted before the run began: " + reason);
-  } else if (phase_ == RunPhase::kRunning && !stop_requested_) {
+  } else if ((phase_ == RunPhase::kRunning || phase_ == RunPhase::kReforming) &&
+             !stop_requested_) {
     stop_requested_ = true;
     emit("drain", -1, "the run ends at the next committed step: " + reason);
   }

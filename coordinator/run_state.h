@@ -2,6 +2,11 @@
 // machine without clock, network or thread.
 //
 //   waiting --all joined--> running --rank 0 finishes--> finished | failed
+//      |                     |   ^                            ^
+//      |      a worker leaves|   |all have left, there is     |
+//      |       its generation|   |another plan: the next      |
+//      |                     v   |generation       there is none
+//      |                  reforming --------------------------+
 //      |                       |
 //      +------ a worker is lost, or complains of a peer ------+
 //                              v
@@ -11,8 +16,9 @@
 // about it is read out with take_orders() and take_events(). The table of all
 // transitions is in coordinator/README.md.
 //
-// The seam for re-forming generations: where this version enters `stopping`, a
-// later one goes back to `waiting` under the next generation.
+// Generations are formed again from a committed checkpoint, with the members
+// that there are (form_generation). The seam for re-forming after a loss: where
+// this version enters `stopping`, a later one enters `reforming`.
 //
 // Ownership: a value.
 // Threads: none of its own; the service guards it.
@@ -34,6 +40,7 @@
 #include "coordinator/generation.h"
 #include "coordinator/membership.h"
 #include "coordinator/quorum.h"
+#include "coordinator/reforming.h"
 #include "coordinator/run_ending.h"
 #include "coordinator/run_status.h"
 
@@ -45,12 +52,21 @@ struct RunOptions {
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
   std::vector<RowCost> rows;  // of the model, where the plan needs them
+  // Of the first generation; none: the request's.
+  std::optional<Plan> plan = {};
 };
 
 // For how long a coordinator stays to tell everybody that the run is over.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 
-enum class RunPhase { kWaiting, kRunning, kStopping, kFinished, kFailed };
+enum class RunPhase {
+  kWaiting,
+  kRunning,
+  kReforming,
+  kStopping,
+  kFinished,
+  kFailed
+};
 std::string to_string(RunPhase phase);
 
 // What a worker is told over its stream of assignments.
@@ -88,6 +104,10 @@ class RunState {
   void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
                      const std::string& message, int64_t committed_steps,
                      bool peer_lost, const SurvivorState& state = {});
+  // The worker has let go of its generation at a committed step.
+  std::optional<std::string> generation_left(TimePoint now,
+                                             const std::string& worker_id,
+                                             const Leaving& leaving);
   void committed(int64_t step, const std::optional<RunProgress>& progress);
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     int exit_code, const std::string& reason,
@@ -120,8 +140,13 @@ class RunState {
  private:
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
+  void advance_reforming(TimePoint now);
   void advance_stopping(TimePoint now);
-  void form_generation(TimePoint now, const QuorumDecision& decision);
+  void form_first_generation(TimePoint now, const QuorumDecision& decision);
+  void replan(TimePoint now);
+  // The next generation, of everybody who is there.
+  void form_generation(const Plan& plan, const ResumePoint& begin,
+                       const std::string& reason);
   void lose(TimePoint now, Loss loss);
   void begin_stopping(TimePoint now);
   void settle(TimePoint now);
@@ -133,6 +158,7 @@ class RunState {
             bool warning = false, const std::string& detail_json = "");
   int rank_of(const std::string& worker_id) const;  // -1: none
   Survivor* survivor(const std::string& worker_id);
+  void note_left(Survivor& survivor, const ResumePoint& from);
   Loss loss_of(const std::string& worker_id, const std::string& how) const;
 
   const RunOptions options_;
@@ -142,6 +168,7 @@ class RunState {
   std::string reason_;
   int exit_code_ = 0;
   Generation generation_;
+  Reforming reforming_;                     // while kReforming
   RunEnding ending_;                        // from kStopping on
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;

@@ -57,7 +57,8 @@ struct RunStatus {
   std::string version;
   std::string run_digest;
   uint64_t generation = 0;
-  std::string state;   // "waiting", "running", "stopping", "finished", "failed"
+  // "waiting", "running", "reforming", "stopping", "finished", "failed"
+  std::string state;
   std::string reason;  // why it is so, in words
   int exit_code = 0;   // once finished or failed
   std::string run_directory;

@@ -2,7 +2,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "configs/shell_word.h"
 #include "coordinator/planner.h"
+#include "coordinator/replan.h"
 #include "coordinator/run_state.h"
 #include "parallel/base/check.h"
 #include "proto/plan_json.h"
@@ -46,6 +48,7 @@ void RunState::tick(TimePoint now) {
 
 void RunState::advance(TimePoint now) {
   if (phase_ == RunPhase::kWaiting) advance_waiting(now);
+  if (phase_ == RunPhase::kReforming) advance_reforming(now);
   if (phase_ == RunPhase::kStopping) advance_stopping(now);
 }
 
@@ -55,14 +58,19 @@ void RunState::advance_waiting(TimePoint now) {
       now, *waiting_since_, membership_.members(), options_.quorum);
   reason_ = decision.reason;
   if (!decision.members.empty()) {
-    form_generation(now, decision);
+    form_first_generation(now, decision);
   } else if (decision.timed_out) {
     end(now, RunPhase::kFailed, static_cast<int>(ExitCode::kResource),
         decision.reason);
   }
 }
 
-void RunState::form_generation(TimePoint now, const QuorumDecision& decision) {
+void RunState::form_first_generation(TimePoint now,
+                                     const QuorumDecision& decision) {
+  if (options_.plan) {
+    form_generation(*options_.plan, {}, decision.reason);
+    return;
+  }
   const PlanDecision planned = choose_plan(
       config_, static_cast<int>(decision.members.size()), options_.rows);
   if (!planned.plan) {
@@ -70,14 +78,72 @@ void RunState::form_generation(TimePoint now, const QuorumDecision& decision) {
         planned.reason + ": " + planned.remedy);
     return;
   }
-  generation_ = next_generation(generation_, assign_ranks(decision.members),
-                                *planned.plan, decision.reason);
+  form_generation(*planned.plan, {}, decision.reason);
+}
+
+// A hung worker speaks, but does not leave.
+void RunState::advance_reforming(TimePoint now) {
+  const std::vector<RankedMember> waited_for =
+      still_to_leave(reforming_, generation_.members);
+  if (waited_for.empty()) {
+    replan(now);
+    return;
+  }
+  reason_ = std::to_string(reforming_.left.size()) + " of " +
+            std::to_string(generation_.members.size()) +
+            " workers have left generation " +
+            std::to_string(generation_.number);
+  if (now - reforming_.begin < options_.ending.report_timeout) return;
+  const std::string worker_id = waited_for.front().worker_id;
+  given_up_.insert(worker_id);
+  membership_.leave(worker_id);
+  Loss loss = loss_of(worker_id, "did not leave its generation");
+  loss.explained = true;
+  lose(now, std::move(loss));
+}
+
+void RunState::replan(TimePoint now) {
+  const ResumePoint from =
+      reforming_.left.at(generation_.members[0].worker_id).from;
+  const std::string resume =
+      "headroom train --resume " + shell_word(options_.run_directory);
+  const std::string saved = "; the state after " +
+                            count_steps(from.committed_steps) +
+                            " is saved, continue with: " + resume;
+  if (stop_requested_) {
+    end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
+        "interrupted between two generations" + saved);
+    return;
+  }
+  const MemoryShortage shortage = shortage_of(reforming_, generation_.members);
+  const Replan next =
+      plan_after_shortage(config_, generation_.plan, shortage, options_.rows);
+  if (!next.plan) {
+    end(now, RunPhase::kFailed, static_cast<int>(ExitCode::kResource),
+        describe(shortage) + "; " + next.reason + saved +
+            (next.resume_flags.empty() ? "" : " " + next.resume_flags));
+    return;
+  }
+  form_generation(*next.plan, from, describe(shortage));
+}
+
+void RunState::form_generation(const Plan& plan, const ResumePoint& begin,
+                               const std::string& reason) {
+  std::vector<Member> members;
+  for (const Member& member : membership_.members()) {
+    if (member.state == MemberState::kJoined) members.push_back(member);
+  }
+  generation_ = next_generation(generation_, assign_ranks(std::move(members)),
+                                plan, begin, reason);
   phase_ = RunPhase::kRunning;
-  reason_ = decision.reason;
+  reason_ = reason;
 
   nlohmann::ordered_json detail;
   detail["generation"] = generation_.number;
   detail["world_size"] = generation_.members.size();
+  if (!begin.checkpoint.empty()) {
+    detail["checkpoint"] = valid_utf8(begin.checkpoint);
+  }
   for (const RankedMember& member : generation_.members) {
     detail["workers"].push_back(
         {{"rank", member.rank},
@@ -86,13 +152,12 @@ void RunState::form_generation(TimePoint now, const QuorumDecision& decision) {
           valid_utf8(membership_.find(member.worker_id)->hostname)}});
   }
   emit("generation", -1,
-       "generation " + std::to_string(generation_.number) + ": " +
-           decision.reason,
+       "generation " + std::to_string(generation_.number) + ": " + reason,
        false, detail.dump());
   emit("plan", -1, generation_.plan.reason, false,
        "{\"plan\":" + plan_to_compact_json(generation_.plan) + "}");
   for (const RankedMember& member : generation_.members) {
-    order(Order::Kind::kRun, member.worker_id, decision.reason);
+    order(Order::Kind::kRun, member.worker_id, reason);
   }
 }
 
@@ -126,6 +191,7 @@ void RunState::lose(TimePoint now, Loss loss) {
 }
 
 void RunState::begin_stopping(TimePoint now) {
+  const bool reformed = phase_ == RunPhase::kReforming;
   phase_ = RunPhase::kStopping;
   ending_.begin = now;
   ending_.known_steps = progress_.step;
@@ -133,6 +199,10 @@ void RunState::begin_stopping(TimePoint now) {
     Survivor entry;
     entry.worker_id = member.worker_id;
     entry.rank = member.rank;
+    if (reformed) {
+      const auto left = reforming_.left.find(member.worker_id);
+      if (left != reforming_.left.end()) note_left(entry, left->second.from);
+    }
     ending_.survivors.push_back(entry);
   }
 }

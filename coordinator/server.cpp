@@ -12,6 +12,7 @@
 #include "coordinator/listen_address.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
+#include "coordinator/saved_plan.h"
 #include "coordinator/service.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -51,11 +52,10 @@ RunOptions run_options(const ServerOptions& options,
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(const ServerOptions& options, const std::vector<RowCost>& rows,
+  GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock)
       : listen_(parse_listen_address(options.listen)),
-        service_(identify(options), run_options(options, rows), options.config,
-                 clock) {
+        service_(identify(options), run, options.config, clock) {
     refuse_open_network(options.insecure_network);
     listen();
     ticker_ = std::thread([this] {
@@ -156,8 +156,21 @@ std::unique_ptr<Server> Server::start(const ServerOptions& options,
                 "use --processes 1 or more");
   }
   const std::vector<RowCost> rows = rows_for_plan(options.config);
-  plan_or_throw(options.config, options.expected_workers, rows);
-  return std::make_unique<GrpcServer>(options, rows,
+  RunOptions run = run_options(options, rows);
+  if (options.saved_plan) {
+    const SavedPlan saved = read_saved_plan(
+        options.run_directory, options.config, options.expected_workers, rows);
+    if (!saved.plan) {
+      throw Error("resume",
+                  options.run_directory + "/plan.json is no plan for this run" +
+                      (saved.why_not.empty() ? "" : ": " + saved.why_not),
+                  "give --processes, so that one is chosen");
+    }
+    run.plan = saved.plan;
+  } else {
+    plan_or_throw(options.config, options.expected_workers, rows);
+  }
+  return std::make_unique<GrpcServer>(options, run,
                                       clock == nullptr ? system_clock : *clock);
 }
 

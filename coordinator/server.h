@@ -35,6 +35,8 @@ struct ServerOptions {
   std::string run_directory;
   // A checkpoint folder that the workers start from; "" from the start.
   std::string resume_checkpoint;
+  // Go on under the plan that the run directory holds (saved_plan.h).
+  bool saved_plan = false;
   // All agents' slots together; membership is fixed.
   int expected_workers = 1;
   // Plain control traffic beyond loopback, logged as a warning.

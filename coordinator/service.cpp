@@ -246,6 +246,25 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
       });
 }
 
+ServerUnaryReactor* CoordinatorService::LeaveGeneration(
+    CallbackServerContext* context, const wire::LeaveGenerationRequest* request,
+    wire::LeaveGenerationResponse*) {
+  return answer(
+      context, request->ByteSizeLong(), kMaxReportBytes, [&](TimePoint now) {
+        const Status fresh = check_stamp(request->stamp(), false);
+        if (!fresh.ok()) return fresh;
+        Leaving leaving;
+        leaving.from = {request->committed_steps(), request->checkpoint()};
+        leaving.shortage = {request->committed_steps(), request->failed_rank(),
+                            request->asked_bytes(),     request->free_bytes(),
+                            request->limit_bytes(),     request->room_bytes()};
+        leaving.result_json = request->result_json();
+        const auto why =
+            state_.generation_left(now, request->worker_id(), leaving);
+        return why ? refused(*why) : Status::OK;
+      });
+}
+
 ServerUnaryReactor* CoordinatorService::ReportExit(
     CallbackServerContext* context, const wire::ReportExitRequest* request,
     wire::ReportExitResponse*) {

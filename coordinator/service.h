@@ -75,6 +75,10 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
       grpc::CallbackServerContext* context,
       const wire::ReportFailureRequest* request,
       wire::ReportFailureResponse* response) override;
+  grpc::ServerUnaryReactor* LeaveGeneration(
+      grpc::CallbackServerContext* context,
+      const wire::LeaveGenerationRequest* request,
+      wire::LeaveGenerationResponse* response) override;
   grpc::ServerUnaryReactor* ReportExit(
       grpc::CallbackServerContext* context,
       const wire::ReportExitRequest* request,

@@ -112,7 +112,10 @@ wire::Assignment CoordinatorService::assignment_for(const Order& order) const {
   *message.mutable_plan() = to_wire(generation.plan);
   message.set_run_config_yaml(identity_.run_config_yaml);
   message.set_run_directory(identity_.run_directory);
-  message.set_resume_checkpoint(identity_.resume_checkpoint);
+  const bool begins_anew = generation.begin.checkpoint.empty();
+  message.set_resume_checkpoint(begins_anew ? identity_.resume_checkpoint
+                                            : generation.begin.checkpoint);
+  message.set_resume_steps(generation.begin.committed_steps);
   return message;
 }
 

@@ -26,6 +26,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
+constexpr milliseconds kNewsOnTheWay{1000};
 // Until the coordinator is given up: at first it may not be there yet.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kReconnect{10000};
@@ -77,6 +78,7 @@ Assignment to_assignment(const wire::Assignment& message) {
   assignment.run_config_yaml = message.run_config_yaml();
   assignment.run_directory = message.run_directory();
   assignment.resume_checkpoint = message.resume_checkpoint();
+  assignment.resume_steps = message.resume_steps();
   return assignment;
 }
 
@@ -245,6 +247,25 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     });
   }
 
+  void leave_generation(const LeftGeneration& left) override {
+    flush(kCallTimeout);  // of this generation nothing is taken after this
+    wire::LeaveGenerationRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_committed_steps(left.committed_steps);
+    request.set_checkpoint(left.checkpoint);
+    request.set_result_json(valid_utf8(left.result_json));
+    request.set_failed_rank(left.failed_rank);
+    request.set_asked_bytes(left.asked_bytes);
+    request.set_free_bytes(left.free_bytes);
+    request.set_limit_bytes(left.limit_bytes);
+    request.set_room_bytes(left.room_bytes);
+    wire::LeaveGenerationResponse response;
+    call("leaving the generation at ", [&](grpc::ClientContext& context) {
+      return stub_->LeaveGeneration(&context, request, &response);
+    });
+  }
+
   void finish(int exit_code, const std::string& reason,
               const std::string& result_json, int64_t step) override {
     flush(kCallTimeout);
@@ -362,6 +383,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // --- heartbeats: a thread of its own ---------------------------------------
   void send_heartbeats() {
     std::unique_lock lock(mutex_);
+    SteadyClock::time_point refused_since = SteadyClock::now();
     while (!ending_) {
       wire::HeartbeatRequest request;
       *request.mutable_stamp() = stamp_;
@@ -377,9 +399,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (status.ok() && response.stop_requested()) stop_requested_ = true;
       lock.lock();
       if (!status.ok()) log::debug("heartbeat: " + status.error_message());
-      // Refused though nothing newer has come: this worker was given up.
-      if (status.error_code() == grpc::StatusCode::ABORTED && !failure_ &&
-          request.stamp().generation() == stamp_.generation()) {
+      // Refused though nothing newer comes: this worker was given up. The news
+      // of the next generation may be on its way.
+      const bool refused = status.error_code() == grpc::StatusCode::ABORTED &&
+                           request.stamp().generation() == stamp_.generation();
+      if (!refused) {
+        refused_since = SteadyClock::now();
+      } else if (!failure_ &&
+                 SteadyClock::now() - refused_since >= kNewsOnTheWay) {
         failure_ = std::make_exception_ptr(
             Error("coordinator", status.error_message(),
                   "resume the run with headroom train --resume",

@@ -32,7 +32,10 @@ struct Assignment {
   Plan plan;
   std::string run_config_yaml;
   std::string run_directory;
+  // A checkpoint of the run directory to go on from, and the steps that it has;
+  // "": as the configuration says.
   std::string resume_checkpoint;
+  int64_t resume_steps = 0;
   std::string reason;
 };
 
@@ -69,6 +72,18 @@ struct WorkerFailure {
   int64_t checkpoint_steps = 0;
 };
 
+// A step ran out of memory where nothing leaner was left. This worker has let
+// go of its generation, whose committed state is in a checkpoint.
+struct LeftGeneration {
+  int64_t committed_steps = 0;
+  std::string checkpoint;   // its folder
+  std::string result_json;  // of rank 0: summary.json's content
+  int failed_rank = 0;      // the lowest that had nothing leaner left
+  // What this worker was last refused (worker/memory_event.h).
+  int64_t asked_bytes = 0, free_bytes = 0, limit_bytes = 0;
+  int64_t room_bytes = 0;  // for tensors, now; 0: not known
+};
+
 class CoordinatorClient {
  public:
   // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
@@ -93,6 +108,8 @@ class CoordinatorClient {
                       const ProgressReport& progress) = 0;
   virtual void report_event(const RunEvent& event) = 0;
   virtual void report_failure(const WorkerFailure& failure) = 0;
+  // The next assignment says how the run goes on.
+  virtual void leave_generation(const LeftGeneration& left) = 0;
   virtual void finish(int exit_code, const std::string& reason,
                       const std::string& result_json, int64_t step) = 0;
 };

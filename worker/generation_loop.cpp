@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -9,10 +10,14 @@
 #include <string>
 #include <utility>
 
+#include "configs/fault.h"
 #include "configs/run_config.h"
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
+#include "worker/fault_injection.h"
+#include "worker/model/kernels/heap.h"
 #include "worker/training_run.h"
 #include "worker/validation_run.h"
 
@@ -33,6 +38,17 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
   return make_communicator(assignment.plan.backend,
                            client.rendezvous(assignment.generation), "ranks",
                            assignment.rank, assignment.world_size, gloo);
+}
+
+// The connections end with the call.
+RunOutcome run_connected(const Assignment& assignment,
+                         CoordinatorClient& client,
+                         const WorkerOptions& options, TrainingRun* training) {
+  const std::unique_ptr<Communicator> communicator =
+      connect_ranks(assignment, client, options);
+  return training != nullptr
+             ? training->run(*communicator)
+             : run_validation(assignment, client, *communicator);
 }
 
 void finish(CoordinatorClient& client, const Assignment& assignment,
@@ -100,10 +116,25 @@ bool saved_alone(CoordinatorClient& client, TrainingRun& training,
   }
 }
 
+// Everything of the generation is let go of, so that the room for the next can
+// be measured.
+void leave_generation(CoordinatorClient& client, LeftGeneration left,
+                      std::unique_ptr<TrainingRun>& training) {
+  training.reset();
+  release_freed_memory();
+  const CountingAllocator& memory = CountingAllocator::instance();
+  if (memory.limit() != CountingAllocator::kNoLimit) {
+    left.room_bytes =
+        std::max<int64_t>(1, memory.limit() - memory.live_bytes());
+  }
+  client.leave_generation(left);
+}
+
 }  // namespace
 
 int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
-  std::unique_ptr<TrainingRun> training;  // outlives a lost peer
+  std::unique_ptr<TrainingRun> training;   // outlives a lost peer
+  std::unique_ptr<FaultInjection> faults;  // outlives generations
   for (;;) {
     const Assignment assignment = client.next_assignment();
     if (assignment.action == Action::kExit) return 0;
@@ -124,13 +155,18 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       const RunConfig config =
           parse_run_config(assignment.run_config_yaml, "run.yaml");
       if (config.command == "train") {
-        training = std::make_unique<TrainingRun>(assignment, client);
+        if (!faults) {
+          faults = std::make_unique<FaultInjection>(parse_faults(config.inject),
+                                                    assignment.rank);
+        }
+        training = std::make_unique<TrainingRun>(assignment, client, *faults);
       }
-      const std::unique_ptr<Communicator> communicator =
-          connect_ranks(assignment, client, options);
       const RunOutcome end =
-          training ? training->run(*communicator)
-                   : run_validation(assignment, client, *communicator);
+          run_connected(assignment, client, options, training.get());
+      if (end.left) {
+        leave_generation(client, *end.left, training);
+        continue;
+      }
       finish(client, assignment, end, committed());
     } catch (const CommunicationError& error) {
       log::debug(error.what());

@@ -1,5 +1,9 @@
 // The life of a worker: join, get an assignment, do it, until told to leave.
 //
+// A generation that ends for want of memory is left: its tensors and
+// connections are let go of, and the next assignment goes on from its
+// checkpoint under another plan.
+//
 // The only place that catches a lost peer: the uncommitted step is dropped, the
 // coordinator is told how far this worker has committed, and the next
 // assignment says what to do with that state.

@@ -14,22 +14,30 @@ int64_t free_bytes_of_machine() {
 
 }  // namespace
 
-StepEvent out_of_memory_event(
-    const std::string& phase, const std::string& failure,
-    const std::optional<CountingAllocator::Refusal>& refusal,
-    const std::string& change) {
+MemoryShortfall memory_shortfall(
+    const std::optional<CountingAllocator::Refusal>& refusal) {
+  MemoryShortfall shortfall;
+  shortfall.free_bytes = free_bytes_of_machine();
+  if (!refusal) return shortfall;
+  shortfall.asked_bytes = refusal->asked_bytes;
+  if (refusal->limit_bytes != CountingAllocator::kNoLimit) {
+    shortfall.free_bytes = refusal->limit_bytes - refusal->live_bytes;
+    shortfall.limit_bytes = refusal->limit_bytes;
+  }
+  return shortfall;
+}
+
+StepEvent out_of_memory_event(const std::string& phase,
+                              const std::string& failure,
+                              const MemoryShortfall& shortfall,
+                              const std::string& change) {
   nlohmann::ordered_json detail = {{"phase", phase},
                                    {"asked_bytes", nullptr},
-                                   {"free_bytes", free_bytes_of_machine()},
+                                   {"free_bytes", shortfall.free_bytes},
                                    {"limit_bytes", nullptr},
                                    {"change", change}};
-  if (refusal) {
-    detail["asked_bytes"] = refusal->asked_bytes;
-    if (refusal->limit_bytes != CountingAllocator::kNoLimit) {
-      detail["free_bytes"] = refusal->limit_bytes - refusal->live_bytes;
-      detail["limit_bytes"] = refusal->limit_bytes;
-    }
-  }
+  if (shortfall.asked_bytes > 0) detail["asked_bytes"] = shortfall.asked_bytes;
+  if (shortfall.limit_bytes > 0) detail["limit_bytes"] = shortfall.limit_bytes;
   return {"out_of_memory", phase + ": " + failure + "; " + change,
           detail.dump()};
 }

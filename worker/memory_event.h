@@ -18,13 +18,29 @@ struct StepEvent {
   std::string detail_json = "";  // further fields, an object; "" for none
 };
 
+// What an allocation that failed was short of.
+struct MemoryShortfall {
+  int64_t asked_bytes = 0;  // 0: the C++ heap refused
+  int64_t free_bytes = 0;   // below the limit; of the machine without one
+  int64_t limit_bytes = 0;  // 0: none
+};
+
+// `refusal`: of the allocator; none where the C++ heap refused.
+MemoryShortfall memory_shortfall(
+    const std::optional<CountingAllocator::Refusal>& refusal);
+
 // `phase`: "forward", "backward", "validation", "loader", "checkpoint".
-// `refusal`: of the allocator; none where the C++ heap refused. `change`: what
-// is done about it. Fields: phase, asked_bytes, free_bytes (below the limit, or
-// in the machine where there is none), limit_bytes, change; null: not known.
-StepEvent out_of_memory_event(
+// `change`: what is done about it. Fields: phase, asked_bytes, free_bytes,
+// limit_bytes, change; null: not known, or none.
+StepEvent out_of_memory_event(const std::string& phase,
+                              const std::string& failure,
+                              const MemoryShortfall& shortfall,
+                              const std::string& change);
+inline StepEvent out_of_memory_event(
     const std::string& phase, const std::string& failure,
     const std::optional<CountingAllocator::Refusal>& refusal,
-    const std::string& change);
+    const std::string& change) {
+  return out_of_memory_event(phase, failure, memory_shortfall(refusal), change);
+}
 
 }  // namespace headroom

@@ -23,6 +23,10 @@ double steady_seconds() {
 
 }  // namespace
 
+bool continues_run(const RunConfig& config, const Assignment& assignment) {
+  return !config.resume.empty() || !assignment.resume_checkpoint.empty();
+}
+
 RunRecorder::RunRecorder(const Subject& subject, CoordinatorClient& client)
     : subject_(subject),
       client_(client),
@@ -43,15 +47,16 @@ void RunRecorder::open() {
     open_files();
   } catch (const Error& error) {
     // Before the first step there is nothing to resume: the request is wrong.
+    const bool is_begun = !subject_.assignment.resume_checkpoint.empty();
+    const bool is_wrong = error.exit_code() == ExitCode::kResource && !is_begun;
     throw Error(error.tag(), error.text(), error.remedy(),
-                error.exit_code() == ExitCode::kResource ? ExitCode::kRequest
-                                                         : error.exit_code());
+                is_wrong ? ExitCode::kRequest : error.exit_code());
   }
 }
 
 void RunRecorder::open_files() {
   const RunConfig& config = subject_.config;
-  const bool resumed = !config.resume.empty();
+  const bool resumed = continues_run(config, subject_.assignment);
   // A resumed run replaces checkpoints that are there already.
   const int64_t needed = (resumed ? 1 : config.keep_checkpoints + 1) *
                          checkpoint_bytes(subject_.state);
@@ -62,7 +67,8 @@ void RunRecorder::open_files() {
   directory_.write_text("plan.json", plan_to_json(subject_.assignment.plan));
   if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;
-  report_data();
+  // An earlier generation has said it.
+  if (subject_.assignment.resume_checkpoint.empty()) report_data();
   const int64_t first_step = subject_.state.counters.committed_steps;
   step_log_ =
       std::make_unique<StepLog>(directory_.root() / "steps.jsonl", first_step);
@@ -127,14 +133,16 @@ void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
                        weights_metadata(subject_.inputs, epoch), retry_);
 }
 
-void RunRecorder::save_checkpoint() {
+std::filesystem::path RunRecorder::save_checkpoint() {
   const std::filesystem::path folder =
       headroom::save_checkpoint(directory_.checkpoints(), subject_.state, mesh_,
                                 plan_to_json(subject_.assignment.plan),
                                 subject_.config.keep_checkpoints, retry_);
-  if (!records_) return;
-  client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
-                        0, "saved " + folder.string(), "", false});
+  if (records_) {
+    client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
+                          0, "saved " + folder.string(), "", false});
+  }
+  return folder;
 }
 
 std::string RunRecorder::record_end(const std::string& reason) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,10 @@
 #include "worker/training_state.h"
 
 namespace headroom {
+
+// Whether the run goes on from a checkpoint: of an earlier start, or of an
+// earlier generation of this one.
+bool continues_run(const RunConfig& config, const Assignment& assignment);
 
 class RunRecorder {
  public:
@@ -45,7 +50,8 @@ class RunRecorder {
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far.
   void record_epoch(const EpochRecord& record, bool is_best);
-  void save_checkpoint();
+  // Returns its folder.
+  std::filesystem::path save_checkpoint();
   // The last word on the run; returns summary.json's content.
   std::string record_end(const std::string& reason);
 

@@ -243,8 +243,9 @@ Outcome Trainer::make_room(const std::string& phase, const std::string& failure,
                            StepResult& result) {
   const LadderDecision decision = after_failure(rungs_, ladder_);
   ladder_ = decision.state;
-  result.events.push_back(out_of_memory_event(
-      phase, failure, CountingAllocator::take_refusal(), decision.reason));
+  result.shortfall = memory_shortfall(CountingAllocator::take_refusal());
+  result.events.push_back(
+      out_of_memory_event(phase, failure, result.shortfall, decision.reason));
   release_freed_memory();
   switch (decision.move) {
     case LadderMove::kLeanerPolicy:

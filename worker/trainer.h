@@ -40,7 +40,8 @@
 
 namespace headroom {
 
-// What a step left behind, but for `events` the same on every rank.
+// What a step left behind, but for `events` and `shortfall` the same on every
+// rank.
 struct StepResult {
   Verdict verdict;
   bool committed = false;
@@ -55,6 +56,8 @@ struct StepResult {
   // and what else lives between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
+  // Of this rank's newest attempt that did not fit.
+  MemoryShortfall shortfall;
   // What happened on this rank: attempts that did not fit, a rung taken back,
   // injected faults, more memory than predicted; each in words.
   std::vector<StepEvent> events;

@@ -40,11 +40,14 @@ constexpr int64_t kMaxValidationBatch = 32;
 }  // namespace
 
 struct TrainingRun::Implementation {
-  Implementation(const Assignment& given, CoordinatorClient& coordinator)
+  Implementation(const Assignment& given, CoordinatorClient& coordinator,
+                 FaultInjection& injected)
       : assignment(given),
         client(coordinator),
         config(parse_run_config(given.run_config_yaml, "run.yaml")),
-        inputs(read_inputs(config)) {}
+        inputs(read_inputs(config)),
+        faults(injected),
+        checkpoint_steps(given.resume_steps) {}
 
   // --- before the first step ---
   void prepare(Communicator& communicator);
@@ -64,6 +67,8 @@ struct TrainingRun::Implementation {
   std::optional<RunOutcome> end_epoch();
   ValidationResult validate_average();
   RunOutcome refuse_step(const StepResult& result, const Batch& batch);
+  RunOutcome leave_for_memory(const StepResult& result,
+                              const std::string& where);
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunOutcome end(ExitCode exit_code, const std::string& reason);
 
@@ -94,11 +99,10 @@ struct TrainingRun::Implementation {
   }
   // Around something that --inject may let run out of memory.
   void begin_phase(Fault::Phase phase, int64_t step) {
-    if (faults) faults->begin(phase, step);
+    faults.begin(phase, step);
   }
   void end_phase(int64_t step) {
-    if (!faults) return;
-    if (const auto fault = faults->end()) {
+    if (const auto fault = faults.end()) {
       report(step, {"fault", describe(*fault)});
     }
   }
@@ -106,12 +110,13 @@ struct TrainingRun::Implementation {
     return {phase,
             [this](const StepEvent& event) { report(committed(), event); }};
   }
-  void checkpoint() {
+  std::filesystem::path checkpoint() {
     show_phase("checkpoint");
     begin_phase(Fault::Phase::kCheckpoint, committed());
-    recorder->save_checkpoint();
+    const std::filesystem::path folder = recorder->save_checkpoint();
     end_phase(committed());
     checkpoint_steps = committed();
+    return folder;
   }
   int64_t committed() const { return state->counters.committed_steps; }
   bool epoch_is_unrecorded() const {
@@ -131,17 +136,17 @@ struct TrainingRun::Implementation {
   CoordinatorClient& client;
   RunConfig config;
   RunInputs inputs;
+  FaultInjection& faults;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
   PassLists pass_lists;
-  std::unique_ptr<FaultInjection> faults;
   LossGains gains;
   ScheduleOptions schedule;
   ProgressReport progress;
   StepRecord newest;                     // on every rank: rank 0 may be lost
-  int64_t checkpoint_steps = 0;          // of the newest checkpoint
+  int64_t checkpoint_steps;              // of the newest checkpoint
   bool stop_agreed = false;              // by the vote of the newest step
   std::set<std::string> faults_said;     // each is named once
   std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
@@ -198,7 +203,7 @@ void TrainingRun::Implementation::prepare(Communicator& communicator) {
 // Weights to start from: read by rank 0, the same on every rank.
 void TrainingRun::Implementation::fill_model(Communicator& communicator,
                                              LayerGraph& model) {
-  if (assignment.rank == 0 && config.resume.empty() &&
+  if (assignment.rank == 0 && !continues_run(config, assignment) &&
       !config.weights.empty()) {
     const LoadReport report =
         load_weights(config.weights, model, {LoadMode::kTransfer, true});
@@ -210,7 +215,7 @@ void TrainingRun::Implementation::fill_model(Communicator& communicator,
 
 // The checkpoint; then the run directory, last of all checks.
 void TrainingRun::Implementation::resume() {
-  if (!config.resume.empty()) {
+  if (continues_run(config, assignment)) {
     const LoadedCheckpoint loaded = load_newest_checkpoint(
         RunDirectory(assignment.run_directory).checkpoints(), *state,
         mesh.get());
@@ -225,7 +230,8 @@ void TrainingRun::Implementation::resume() {
                            false});
     }
   }
-  if (!config.memory_trace.empty()) {
+  // Of a run's first steps: a later generation would write over them.
+  if (!config.memory_trace.empty() && assignment.resume_checkpoint.empty()) {
     tracer = std::make_unique<MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank);
   }
@@ -276,10 +282,8 @@ PassLists TrainingRun::Implementation::record_exchanges() const {
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   pass_lists = record_exchanges();
-  faults = std::make_unique<FaultInjection>(parse_faults(config.inject),
-                                            assignment.rank);
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
-                   pass_lists, faults.get(), config.host_memory_limit,
+                   pass_lists, &faults, config.host_memory_limit,
                    loader_options(config, state->model()).assign,
                    memory_request(config, assignment.plan, rows_of_model())},
                   *state, *mesh);
@@ -366,20 +370,38 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
 RunOutcome TrainingRun::Implementation::refuse_step(const StepResult& result,
                                                     const Batch& batch) {
   const Verdict& verdict = result.verdict;
-  const bool memory = verdict.outcome == Outcome::kMemoryExhausted;
-  const std::string reason =
-      "step " + std::to_string(batch.step) + ", rank " +
-      std::to_string(verdict.rank) + ": " +
-      (memory ? "out of memory with the leanest activations; use a smaller "
-                "--micro-batch, --batch or --img, or more processes"
-              : "the loss or the gradient is not finite; lower hyp.lr0, or "
-                "--set skip_non_finite=true");
+  const std::string where = "step " + std::to_string(batch.step) + ", rank " +
+                            std::to_string(verdict.rank) + ": ";
+  if (verdict.outcome == Outcome::kMemoryExhausted) {
+    return leave_for_memory(result, where);
+  }
+  const std::string reason = where +
+                             "the loss or the gradient is not finite; lower "
+                             "hyp.lr0, or --set skip_non_finite=true";
   if (assignment.rank == 0) {
-    client.report_event({memory ? "out_of_memory" : "non_finite", batch.step,
-                         verdict.rank, reason, "", true});
+    client.report_event(
+        {"non_finite", batch.step, verdict.rank, reason, "", true});
   }
   checkpoint();
   return end(ExitCode::kResource, reason + "; " + resume_hint());
+}
+
+// The last rung of the ladder: another plan, which the coordinator chooses.
+RunOutcome TrainingRun::Implementation::leave_for_memory(
+    const StepResult& result, const std::string& where) {
+  LeftGeneration left;
+  left.checkpoint = checkpoint();
+  left.committed_steps = committed();
+  left.failed_rank = result.verdict.rank;
+  left.asked_bytes = result.shortfall.asked_bytes;
+  left.free_bytes = result.shortfall.free_bytes;
+  left.limit_bytes = result.shortfall.limit_bytes;
+  RunOutcome outcome =
+      end(ExitCode::kResource,
+          where + "out of memory with the leanest activations");
+  left.result_json = outcome.result_json;
+  outcome.left = std::move(left);
+  return outcome;
 }
 
 // Validation, results, weights and checkpoint of a finished epoch.
@@ -466,8 +488,9 @@ RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
 }
 
 TrainingRun::TrainingRun(const Assignment& assignment,
-                         CoordinatorClient& client)
-    : implementation_(std::make_unique<Implementation>(assignment, client)) {}
+                         CoordinatorClient& client, FaultInjection& faults)
+    : implementation_(
+          std::make_unique<Implementation>(assignment, client, faults)) {}
 
 TrainingRun::~TrainingRun() = default;
 

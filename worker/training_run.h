@@ -4,7 +4,8 @@
 //   prepare   data set, model, weights or checkpoint, run directory
 //   epochs    steps, validation, results, weights, checkpoint
 //   end       all epochs, --max-steps, patience, Ctrl-C, or a step that cannot
-//             be committed; always at a committed step
+//             be committed; always at a committed step. Where memory is short
+//             the run may go on under another plan, from its checkpoint.
 //
 // Rank 0 writes; every rank takes the same decisions from the same numbers.
 //
@@ -16,9 +17,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "worker/coordinator_client.h"
+#include "worker/fault_injection.h"
 
 namespace headroom {
 
@@ -29,13 +32,17 @@ struct RunOutcome {
   int exit_code = 0;
   std::string reason;
   std::string result_json;
+  // Only this generation ended, for want of memory; without room_bytes.
+  std::optional<LeftGeneration> left = {};
 };
 
 class TrainingRun {
  public:
   // Reads the data set's index: before ranks are connected, since nodes may
-  // differ in how long that takes.
-  TrainingRun(const Assignment& assignment, CoordinatorClient& client);
+  // differ in how long that takes. `faults` outlives generations: each fires
+  // once.
+  TrainingRun(const Assignment& assignment, CoordinatorClient& client,
+              FaultInjection& faults);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;

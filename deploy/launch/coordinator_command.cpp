@@ -65,6 +65,7 @@ int coordinator_command(const CommandLine& line) {
   options.insecure_network = line.has("--insecure-network");
   options.run_directory = line.value_of(
       "--run-directory", new_run_directory(options.config).string());
+  options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
 
   const std::unique_ptr<Server> server = Server::start(options);

@@ -70,6 +70,7 @@ const std::vector<LaunchFlag>& launch_flags() {
       {"--config-fd", "FD", {"coordinator"}, ""},
       {"--report-fd", "FD", {"coordinator"}, ""},
       {"--run-directory", "DIR", {"coordinator"}, ""},
+      {"--saved-plan", "", {"coordinator"}, ""},
       {"--supervised", "", {"agent"}, ""},
   };
   return all;

@@ -12,6 +12,7 @@
 #include "coordinator/largest_batch.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
+#include "coordinator/saved_plan.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
@@ -127,6 +128,25 @@ bool wants_labels(const RunConfig& config, bool only_plans) {
           config.global_batch_size == kLargestBatch);
 }
 
+bool chooses_plan(const std::vector<FlagUse>& uses) {
+  const std::set<std::string> given = keys_given(uses);
+  return std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
+                     [&](const auto& key) { return given.contains(key); });
+}
+
+void use_saved_plan(RunRequest& request) {
+  const SavedPlan saved = read_saved_plan(request.run_directory, request.config,
+                                          request.expected_workers(),
+                                          rows_for_plan(request.config));
+  request.saved_plan = saved.plan.has_value();
+  if (saved.plan) {
+    request.notes.push_back("plan: as saved: " + saved.plan->reason);
+  } else if (!saved.why_not.empty()) {
+    request.notes.push_back("plan: chosen anew, the saved one is not used: " +
+                            saved.why_not);
+  }
+}
+
 // Settles --batch -1; a note that says so.
 std::string set_largest_batch(RunConfig& config, int world_size) {
   const BatchChoice choice =
@@ -148,8 +168,7 @@ RunConfig resumed_config(const std::string& run_directory,
   RunConfig base = saved;
   base.inject.clear();  // a fault is of the start that asked for it
   const std::set<std::string> given = keys_given(uses);
-  if (std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
-                  [&](const auto& key) { return given.contains(key); })) {
+  if (chooses_plan(uses)) {
     for (const std::string& key : kOfThePlan) {
       const Knob& knob = *find_knob(key);
       set_from_text(base, knob, default_text(knob));
@@ -234,7 +253,10 @@ RunRequest make_run_request(const CommandLine& line,
     request.notes.push_back(
         set_largest_batch(config, request.expected_workers()));
   }
-  if (must_fit) {
+  if (is_resumed && !only_plans && !chooses_plan(line.run_flags)) {
+    use_saved_plan(request);
+  }
+  if (must_fit && !request.saved_plan) {
     const Plan plan = plan_or_throw(config, request.expected_workers(),
                                     rows_for_plan(config));
     if (line.command == "train" && config.memory_limit > 0) {

@@ -24,6 +24,8 @@ struct RunRequest {
   std::string run_directory;  // absolute
   int num_agents = 1;
   int workers_per_agent = 1;
+  // Goes on under the plan of its run directory (coordinator/saved_plan.h).
+  bool saved_plan = false;
   std::vector<std::string> notes;  // lines to say to the user
 
   int expected_workers() const { return num_agents * workers_per_agent; }

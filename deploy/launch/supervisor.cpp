@@ -115,6 +115,7 @@ class Supervisor {
       if (options_.insecure_network) {
         child.command.push_back("--insecure-network");
       }
+      if (request.saved_plan) child.command.push_back("--saved-plan");
       child.passed_fds = {config->get(), writing.get()};
       coordinator_ = std::make_unique<ChildProcess>(std::move(child));
     }

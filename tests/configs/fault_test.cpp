@@ -28,10 +28,12 @@ TEST(Fault, PhasesAndBallast) {
       "oom@rank=1,step=1,allocation=1,phase=commit;"
       "oom@rank=1,step=1,allocation=3,phase=loader;"
       "oom@rank=1,step=1,allocation=3,phase=checkpoint;"
-      "ballast@rank=0,step=5,bytes=8388608";
+      "ballast@rank=0,step=5,bytes=8388608;"
+      "ballast@rank=1,step=5,bytes=4096,phase=validation";
   const auto faults = parse_faults(text);
-  ASSERT_EQ(faults.size(), 6u);
+  ASSERT_EQ(faults.size(), 7u);
   EXPECT_EQ(faults[0].phase, Fault::Phase::kValidation);
+  EXPECT_EQ(faults[6].phase, Fault::Phase::kValidation);
   EXPECT_EQ(faults[5].kind, Fault::Kind::kBallast);
   EXPECT_EQ(faults[5].bytes, 8388608);
   std::string written;

@@ -23,20 +23,22 @@ Plan plan_for(int data) {
 
 TEST(Generation, TheNumberRisesByOneFromOne) {
   const Generation first =
-      next_generation(Generation(), two_members(), plan_for(2), "start");
+      next_generation(Generation(), two_members(), plan_for(2), {}, "start");
   EXPECT_EQ(first.number, 1u);
   EXPECT_EQ(first.reason, "start");
-  EXPECT_EQ(next_generation(first, two_members(), plan_for(2), "").number, 2u);
+  EXPECT_EQ(next_generation(first, two_members(), plan_for(2), {}, "").number,
+            2u);
 }
 
 TEST(Generation, MembersAndPlanAgree) {
-  EXPECT_THROW(next_generation(Generation(), two_members(), plan_for(3), ""),
-               CheckFailure);
+  EXPECT_THROW(
+      next_generation(Generation(), two_members(), plan_for(3), {}, ""),
+      CheckFailure);
 }
 
 TEST(Generation, FindsItsMembers) {
   const Generation generation =
-      next_generation(Generation(), two_members(), plan_for(2), "");
+      next_generation(Generation(), two_members(), plan_for(2), {}, "");
   EXPECT_EQ(generation.find("b")->rank, 1);
   EXPECT_EQ(generation.find("c"), nullptr);
 }

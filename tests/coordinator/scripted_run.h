@@ -12,8 +12,10 @@ namespace headroom {
 class ScriptedRun {
  public:
   // Workers w0, w1, ... under agent n on host h; global batch 16.
-  explicit ScriptedRun(int workers)
-      : workers_(workers), state(options(workers), config(), now) {}
+  explicit ScriptedRun(int workers) : ScriptedRun(options(workers), config()) {}
+  ScriptedRun(const RunOptions& options, const RunConfig& config)
+      : workers_(options.quorum.expected_workers),
+        state(options, config, now) {}
 
   static RunOptions options(int workers) {
     RunOptions options;

@@ -1,0 +1,198 @@
+// The last rung of the memory ladder, in real processes: where nothing leaner
+// is left, the run goes on from its committed step under another plan, with the
+// losses of an undisturbed one and each sample once; or it ends there and says
+// what forbids another plan.
+//
+// The suites named Slow run with the label `slow`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/integration/run_comparison.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kFailingStep = 2;
+
+// Yolov5n, 96 px, float64, batches of 8, one thread per process.
+std::vector<std::string> command_of(const std::vector<std::string>& more) {
+  std::vector<std::string> words = train_fp64("8");
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+fs::path run_directory(const fs::path& folder) {
+  return folder / "runs/train/exp";
+}
+
+const std::vector<Json>& undisturbed() {
+  static const std::vector<Json> steps =
+      train_in(fresh_folder() / "undisturbed", command_of({}),
+               {"--processes", "2", "--max-steps", "5"});
+  return steps;
+}
+
+// As often as the ladder has rungs, and once more.
+std::string every_rung_fails(int rank, int rungs) {
+  std::string faults;
+  for (int failure = 0; failure < rungs; ++failure) {
+    faults += (failure == 0 ? "" : ";") + std::string("oom@rank=") +
+              std::to_string(rank) + ",step=" + std::to_string(kFailingStep) +
+              ",allocation=" + std::to_string(60 + 40 * failure);
+  }
+  return faults;
+}
+
+std::vector<Json> events_named(const fs::path& folder,
+                               const std::string& name) {
+  std::vector<Json> events = read_lines(run_directory(folder) / "events.jsonl");
+  std::erase_if(events,
+                [&](const Json& event) { return event.at("event") != name; });
+  return events;
+}
+
+TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
+  const fs::path folder = fresh_folder();
+  const std::vector<Json> steps =
+      train_in(folder, command_of({}),
+               {"--processes", "2", "--max-steps", "4", "--inject",
+                every_rung_fails(1, 5)});
+  EXPECT_EQ(steps.size(), 4u);
+  const Json plan = read_json(run_directory(folder) / "plan.json");
+  const ProgramResult resumed =
+      run_program({program("headroom"), "train", "--resume",
+                   run_directory(folder).string(), "--max-steps", "5"},
+                  folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  std::vector<Json> all = read_lines(run_directory(folder) / "steps.jsonl");
+  ASSERT_EQ(all.size(), 5u);
+  const Json again = read_json(run_directory(folder) / "plan.json");
+  for (const char* key : {"layout", "zero_stage", "micro_batch_size",
+                          "activation_policies", "reason"}) {
+    EXPECT_EQ(plan.at(key), again.at(key)) << key;
+  }
+  const std::vector<Json> generations = events_named(folder, "generation");
+  ASSERT_EQ(generations.size(), 3u);
+  const std::string why = generations[1].at("reason");
+  EXPECT_NE(why.find("generation 2: step 2, rank 1: out of memory"),
+            std::string::npos)
+      << why;
+  const std::string reason = plan.at("reason");
+  EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
+  // The resumed run counts its generations anew.
+  for (const size_t step : {2, 3}) EXPECT_EQ(all[step].at("generation"), 2);
+  EXPECT_EQ(all[4].at("generation"), 1);
+  expect_equivalent(undisturbed(), all);
+}
+
+// The realistic case: what took the memory keeps it. Larger images than
+// elsewhere, so that a step and not the start is what needs most.
+TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
+  const std::vector<std::string> command =
+      command_of({"--img", "192", "--processes", "2", "--max-steps", "5"});
+  const std::vector<Json> calm = train_in(fresh_folder() / "calm", command, {});
+  const int64_t peak = measured_peaks(calm).at(1);
+  const int64_t limit = 2 * peak;
+  const int64_t room = peak * 2 / 3;
+  const fs::path folder = fresh_folder() / "ballast";
+  const std::vector<Json> steps =
+      train_in(folder, command,
+               {"--memory-limit", std::to_string(limit), "--inject",
+                "ballast@rank=1,step=2,bytes=" + std::to_string(limit - room)});
+  expect_equivalent(calm, steps);
+  for (size_t step = 0; step < steps.size(); ++step) {
+    EXPECT_EQ(steps[step].at("step"), step);
+    EXPECT_EQ(steps[step].at("generation"), step < kFailingStep ? 1 : 2);
+    EXPECT_EQ(steps[step].at("attempt"), 1) << "it really fits";
+  }
+  for (const int64_t bytes : measured_peaks(steps)) EXPECT_LE(bytes, limit);
+
+  const std::vector<Json> generations = events_named(folder, "generation");
+  ASSERT_EQ(generations.size(), 2u);
+  const std::string why = generations[1].at("reason");
+  EXPECT_NE(why.find("generation 2: step 2, rank 1: out of memory with the "
+                     "leanest activations: asked for"),
+            std::string::npos)
+      << why;
+  const std::vector<Json> plans = events_named(folder, "plan");
+  ASSERT_EQ(plans.size(), 2u);
+  const std::string reason = plans[1].at("reason");
+  EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
+  std::printf("%s\n", reason.c_str());
+  for (const Json& bytes : plans[1].at("plan").at("predicted_peak_bytes")) {
+    EXPECT_LE(bytes, room);
+  }
+  const Json summary = read_json(run_directory(folder) / "summary.json");
+  EXPECT_EQ(summary.at("steps"), 5);
+  EXPECT_EQ(summary.at("generations"), 2);
+}
+
+TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult result =
+      run_program(command_of({"--layout", "pipeline=2", "--max-steps", "5",
+                              "--inject", every_rung_fails(1, 6)}),
+                  folder);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  const auto steps = read_lines(run_directory(folder) / "steps.jsonl");
+  EXPECT_EQ(steps.size(), static_cast<size_t>(kFailingStep));
+  const std::vector<Json> over = events_named(folder, "run_over");
+  ASSERT_EQ(over.size(), 1u);
+  const std::string reason = over[0].at("reason");
+  std::printf("%s\n", reason.c_str());
+  for (const char* part :
+       {"step 2, rank 1: out of memory with the leanest activations",
+        "--layout pipeline=2 forbids another plan",
+        "the state after 2 steps is saved, continue with: headroom train "
+        "--resume",
+        "--layout data="}) {
+    EXPECT_NE(reason.find(part), std::string::npos) << part << ": " << reason;
+  }
+  EXPECT_EQ(reason.find('\n'), std::string::npos);
+  EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
+  EXPECT_TRUE(fs::exists(run_directory(folder) / "checkpoints/step-2" /
+                         "MANIFEST.json"));
+}
+
+// Memory runs out where no step can be tried again: its peer does not wait for
+// the rank until an operation's time limit, but saves the committed state.
+TEST(Slow, ARankWithoutMemoryOutsideAStepEndsTheRunOfAll) {
+  constexpr double kOperationTimeout = 120;  // worker/generation_loop.cpp
+  const std::vector<Json>& calm = undisturbed();
+  const int64_t limit = 2 * measured_peaks(calm).at(1);
+  const int64_t live = calm.back().at("memory").at(1).at("live_bytes");
+  const fs::path folder = fresh_folder();
+  std::vector<std::string> command =
+      command_of({"--processes", "2", "--max-steps", "10", "--memory-limit",
+                  std::to_string(limit), "--inject",
+                  "ballast@rank=1,step=5,phase=validation,bytes=" +
+                      std::to_string(limit - live - (1 << 18))});
+  std::erase(command, "--noval");
+  const ProgramResult result = run_program(command, folder);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_LT(result.seconds, kOperationTimeout / 2);
+  EXPECT_EQ(read_lines(run_directory(folder) / "steps.jsonl").size(), 5u);
+  const std::vector<Json> over = events_named(folder, "run_over");
+  ASSERT_EQ(over.size(), 1u);
+  const std::string reason = over[0].at("reason");
+  std::printf("%s\n", reason.c_str());
+  EXPECT_EQ(reason.find("rank 1 "), 0u) << reason;
+  EXPECT_NE(reason.find("memory limit"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("the state after 5 steps is saved, continue with: "
+                        "headroom train --resume"),
+            std::string::npos)
+      << reason;
+  EXPECT_EQ(reason.find('\n'), std::string::npos);
+  EXPECT_TRUE(fs::exists(run_directory(folder) / "checkpoints/step-5" /
+                         "MANIFEST.json"))
+      << result.err;
+}
+
+}  // namespace
+}  // namespace headroom::testing
