@@ -74,21 +74,31 @@ NcclConnection::~NcclConnection() {
   if (!finalize()) ncclCommAbort(communicator_);
 }
 
-// An operation without its end may wait for a peer for ever, and after an
-// exception peers must not: false, and the caller aborts, which frees both.
+// False: the caller aborts. After an exception peers must not wait for what
+// will not come, and an operation that does not end waits for a lost one.
 bool NcclConnection::finalize() {
+  if (std::uncaught_exceptions() > 0) return false;
+  const Clock::time_point deadline = Clock::now() + place_.timeout;
+  const auto wait_while = [&](const auto& is_open) {
+    while (is_open() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kPollEvery);
+    }
+  };
   try {
-    operations_.overdue(Clock::now());
+    wait_while([&] {
+      operations_.overdue(Clock::now());
+      return !operations_.is_idle();
+    });
   } catch (const std::exception&) {  // of the device: nothing ends any more
     return false;
   }
-  if (!operations_.is_idle() || std::uncaught_exceptions() > 0) return false;
+  if (!operations_.is_idle()) return false;
   ncclResult_t state = ncclCommFinalize(communicator_);
-  const Clock::time_point deadline = Clock::now() + place_.timeout;
-  while (state == ncclInProgress && Clock::now() < deadline &&
-         ncclCommGetAsyncError(communicator_, &state) == ncclSuccess) {
-    std::this_thread::sleep_for(kPollEvery);
-  }
+  wait_while([&] {
+    return state == ncclInProgress &&
+           ncclCommGetAsyncError(communicator_, &state) == ncclSuccess &&
+           state == ncclInProgress;
+  });
   return state == ncclSuccess && ncclCommDestroy(communicator_) == ncclSuccess;
 }
 
