@@ -94,8 +94,9 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
 // The realistic case: what took the memory keeps it. Larger images than
 // elsewhere, so that a step and not the start is what needs most.
 TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
-  const std::vector<std::string> command =
-      command_of({"--img", "192", "--processes", "2", "--max-steps", "5"});
+  std::vector<std::string> command =
+      command_of({"--processes", "2", "--max-steps", "5"});
+  *(std::ranges::find(command, "--img") + 1) = "192";
   const std::vector<Json> calm = train_in(fresh_folder() / "calm", command, {});
   const int64_t peak = measured_peaks(calm).at(1);
   const int64_t limit = 2 * peak;
