@@ -71,7 +71,7 @@ class Search {
     trial.micro_batch_size = share;
     trial.memory_limit = 0;  // nothing gives way
     const Plan plan = plan_or_throw(trial, world_size_, rows_);
-    return {trial.global_batch_size, fullest_rank_bytes(plan), ""};
+    return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
   }
 
   [[noreturn]] void refuse_want_of_images(int64_t images) const {

@@ -71,8 +71,7 @@ double mix_activations(const RunConfig& config,
     time += mixture->seconds;
   }
   plan.activation_policies = std::move(whole.plan.activation_policies);
-  whole.plan.activation_policies = plan.activation_policies;
-  plan.predicted_peak_bytes = predicted_peak_bytes(whole);
+  predict_memory(config, rows, plan);
   return time;
 }
 

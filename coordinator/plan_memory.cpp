@@ -1,14 +1,18 @@
 #include "coordinator/plan_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
+#include "configs/memory/host_memory.h"
+#include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/plan/phase_memory.h"
 
 namespace headroom {
 
-std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
+std::vector<PhaseBytes> predicted_phase_bytes(const MemoryRequest& request) {
   // Ranks with equal shares need equally much.
   const ParallelLayout& layout = request.plan.layout;
   const auto samples = [&](const MeshCoordinates& at) {
@@ -24,20 +28,77 @@ std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
                     at.spatial_rank)
         .size();
   };
-  std::map<std::tuple<int, int64_t, int64_t>, int64_t> known;
-  std::vector<int64_t> bytes;
+  // The first part of an image joins the heads, and rank 0 writes files.
+  using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
+  std::map<Kind, PhaseBytes> known;
+  std::vector<PhaseBytes> bytes;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
     const MeshCoordinates at = coordinates_of(layout, rank);
     const auto [place, is_new] =
-        known.try_emplace({at.pipeline_stage, samples(at), image_rows(at)}, 0);
-    if (is_new) place->second = estimate_rank_memory(request, at).total();
+        known.try_emplace({at.pipeline_stage, samples(at), image_rows(at),
+                           at.spatial_rank == 0, rank == 0});
+    if (is_new) place->second = estimate_phases(request, at);
     bytes.push_back(place->second);
   }
   return bytes;
 }
 
+std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request) {
+  std::vector<int64_t> bytes;
+  for (const PhaseBytes& rank : predicted_phase_bytes(request))
+    bytes.push_back(rank.peak());
+  return bytes;
+}
+
+void predict_memory(const RunConfig& config, const std::vector<RowCost>& rows,
+                    Plan& plan) {
+  MemoryRequest request = memory_request(config, plan, rows);
+  const int64_t limit = config.memory_limit > 0
+                            ? config.memory_limit
+                            : std::numeric_limits<int64_t>::max();
+  const int64_t most = validation_batch_size(config);
+  plan.validation_images =
+      most == 0 ? 0 : most_validation_images(request, most, limit);
+  request.plan.validation_images = plan.validation_images;
+  plan.predicted_phase_bytes = predicted_phase_bytes(request);
+  plan.predicted_peak_bytes.clear();
+  for (size_t rank = 0; rank < plan.predicted_phase_bytes.size(); ++rank) {
+    PhaseBytes& bytes = plan.predicted_phase_bytes[rank];
+    const MeshCoordinates at =
+        coordinates_of(plan.layout, static_cast<int>(rank));
+    bytes.host = host_memory(config, plan, rows, at).total_bytes();
+    plan.predicted_peak_bytes.push_back(bytes.peak());
+  }
+}
+
+std::optional<HostShortage> host_shortage(const RunConfig& config,
+                                          const std::vector<RowCost>& rows,
+                                          const Plan& plan) {
+  // Rank 0 has the first, so the largest, part of everything, and the files.
+  const int64_t least = host_memory(config, plan, rows, {}).least_bytes();
+  if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
+    return std::nullopt;
+  }
+  return HostShortage{
+      "a process's loaders need " + format_bytes(least) + " (" +
+          std::to_string(least) +
+          " bytes) of the host's memory for a batch of each, but "
+          "--host-memory-limit is " +
+          format_bytes(config.host_memory_limit) + " (" +
+          std::to_string(config.host_memory_limit) + " bytes)",
+      "use --host-memory-limit " + std::to_string(least) +
+          " or more, or a smaller --batch or --img"};
+}
+
 int64_t fullest_rank_bytes(const Plan& plan) {
   return *std::ranges::max_element(plan.predicted_peak_bytes);
+}
+
+int64_t fullest_rank_training_bytes(const Plan& plan) {
+  int64_t most = 0;
+  for (const PhaseBytes& rank : plan.predicted_phase_bytes)
+    most = std::max({most, rank.start_up, rank.training, rank.checkpoint});
+  return most;
 }
 
 }  // namespace headroom

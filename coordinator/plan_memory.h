@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "configs/memory/memory_request.h"
@@ -12,9 +14,27 @@
 namespace headroom {
 
 // Per rank of the plan's layout.
+std::vector<PhaseBytes> predicted_phase_bytes(const MemoryRequest& request);
 std::vector<int64_t> predicted_peak_bytes(const MemoryRequest& request);
+
+// What is said of its memory in a plan whose rows, batches and policies are
+// decided: how many images of a validation batch go through at once, as many as
+// fit, and what each rank needs.
+void predict_memory(const RunConfig& config, const std::vector<RowCost>& rows,
+                    Plan& plan);
+
+// Why --host-memory-limit does not suffice, however little the loader makes do
+// with; nothing if it does, or there is none.
+struct HostShortage {
+  std::string reason, remedy;
+};
+std::optional<HostShortage> host_shortage(const RunConfig& config,
+                                          const std::vector<RowCost>& rows,
+                                          const Plan& plan);
 
 // Of the rank that needs most. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const Plan& plan);
+// The same of what no smaller validation would change.
+int64_t fullest_rank_training_bytes(const Plan& plan);
 
 }  // namespace headroom

@@ -219,8 +219,11 @@ PlanDecision plan_as_asked(const RunConfig& config, int world_size,
                            const std::vector<RowCost>& rows) {
   PlanDecision decision = plan_without_bytes(config, world_size, rows);
   if (decision.plan && config.command == "train" && !rows.empty()) {
-    decision.plan->predicted_peak_bytes =
-        predicted_peak_bytes(memory_request(config, *decision.plan, rows));
+    if (const auto shortage = host_shortage(config, rows, *decision.plan)) {
+      return {std::nullopt, shortage->reason, shortage->remedy,
+              ExitCode::kNoPlan};
+    }
+    predict_memory(config, rows, *decision.plan);
   }
   return decision;
 }

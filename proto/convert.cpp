@@ -31,15 +31,26 @@ int64_t checked_samples(const std::string& field, int64_t value) {
   return value;
 }
 
+void check_size(const std::string& field, int64_t bytes) {
+  if (bytes < 0) throw bad_field(field, bytes, "a size");
+}
+
 void check_predictions(const Plan& plan) {
-  const auto count = static_cast<int64_t>(plan.predicted_peak_bytes.size());
-  if (count != 0 && count != plan.layout.world_size()) {
-    throw bad_field("predicted_peak_bytes", count,
+  const auto check_count = [&](const std::string& field, size_t size) {
+    const auto count = static_cast<int64_t>(size);
+    if (count == 0 || count == plan.layout.world_size()) return;
+    throw bad_field(field, count,
                     "the plan's layout " + to_string(plan.layout) + " has " +
                         std::to_string(plan.layout.world_size()) + " ranks");
-  }
+  };
+  check_count("predicted_peak_bytes", plan.predicted_peak_bytes.size());
+  check_count("predicted_phase_bytes", plan.predicted_phase_bytes.size());
   for (const int64_t bytes : plan.predicted_peak_bytes)
-    if (bytes < 0) throw bad_field("predicted_peak_bytes", bytes, "a size");
+    check_size("predicted_peak_bytes", bytes);
+  for (const PhaseBytes& rank : plan.predicted_phase_bytes)
+    for (const int64_t bytes : {rank.start_up, rank.training, rank.validation,
+                                rank.checkpoint, rank.host})
+      check_size("predicted_phase_bytes", bytes);
 }
 
 }  // namespace
@@ -127,6 +138,15 @@ wire::Plan to_wire(const Plan& plan) {
   }
   for (const int64_t bytes : plan.predicted_peak_bytes)
     message.add_predicted_peak_bytes(bytes);
+  message.set_validation_images(plan.validation_images);
+  for (const PhaseBytes& rank : plan.predicted_phase_bytes) {
+    wire::PhaseBytes* bytes = message.add_predicted_phase_bytes();
+    bytes->set_start_up(rank.start_up);
+    bytes->set_training(rank.training);
+    bytes->set_validation(rank.validation);
+    bytes->set_checkpoint(rank.checkpoint);
+    bytes->set_host(rank.host);
+  }
   return message;
 }
 
@@ -164,7 +184,16 @@ Plan from_wire(const wire::Plan& message) {
   }
   plan.predicted_peak_bytes.assign(message.predicted_peak_bytes().begin(),
                                    message.predicted_peak_bytes().end());
+  for (const wire::PhaseBytes& rank : message.predicted_phase_bytes()) {
+    plan.predicted_phase_bytes.push_back({rank.start_up(), rank.training(),
+                                          rank.validation(), rank.checkpoint(),
+                                          rank.host()});
+  }
   check_predictions(plan);
+  if (message.validation_images() != 0) {
+    plan.validation_images =
+        checked_samples("validation_images", message.validation_images());
+  }
   if (message.activation_policies_size() > kMaxRows) {
     throw bad_field(
         "activation_policies", message.activation_policies_size(),

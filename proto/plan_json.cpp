@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int64_t kMaxSamples = int64_t{1} << 31;
+
 Error bad_plan(const std::string& file, const std::string& what) {
   return Error("plan", file + ": " + what,
                "take a plan.json that Headroom wrote");
@@ -41,6 +43,24 @@ int64_t whole(const ordered_json& value, const std::string& name,
 int64_t positive(const ordered_json& object, const std::string& name,
                  int64_t largest, const std::string& file) {
   return whole(member(object, name, file), name, 1, largest, file);
+}
+
+void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
+  const auto ranks = static_cast<size_t>(plan.layout.world_size());
+  if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
+    throw bad_plan(file, "'predicted_phase_bytes' is " + all.dump() +
+                             ", not a list of " + std::to_string(ranks) +
+                             " objects");
+  }
+  for (const ordered_json& rank : all) {
+    const auto bytes = [&](const std::string& name) {
+      return whole(rank.is_object() ? member(rank, name, file) : rank, name, 0,
+                   std::numeric_limits<int64_t>::max(), file);
+    };
+    plan.predicted_phase_bytes.push_back({bytes("start_up"), bytes("training"),
+                                          bytes("validation"),
+                                          bytes("checkpoint"), bytes("host")});
+  }
 }
 
 // The members that plans have since they know more than a data axis; a plan
@@ -80,6 +100,13 @@ void read_later_members(const ordered_json& object, const std::string& file,
           whole(bytes, "predicted_peak_bytes", 0,
                 std::numeric_limits<int64_t>::max(), file));
     }
+  }
+  if (object.contains("validation_images")) {
+    plan.validation_images = whole(object["validation_images"],
+                                   "validation_images", 0, kMaxSamples, file);
+  }
+  if (object.contains("predicted_phase_bytes")) {
+    read_phases(object["predicted_phase_bytes"], file, plan);
   }
   if (!object.contains("activation_policies")) return;
   const ordered_json& policies = object["activation_policies"];
@@ -124,7 +151,16 @@ ordered_json to_object(const Plan& plan) {
   for (const ActivationPolicy policy : plan.activation_policies) {
     object["activation_policies"].push_back(to_string(policy));
   }
+  object["validation_images"] = plan.validation_images;
   object["predicted_peak_bytes"] = plan.predicted_peak_bytes;
+  object["predicted_phase_bytes"] = ordered_json::array();
+  for (const PhaseBytes& rank : plan.predicted_phase_bytes) {
+    object["predicted_phase_bytes"].push_back({{"start_up", rank.start_up},
+                                               {"training", rank.training},
+                                               {"validation", rank.validation},
+                                               {"checkpoint", rank.checkpoint},
+                                               {"host", rank.host}});
+  }
   object["reason"] = plan.reason;
   return object;
 }
@@ -164,7 +200,6 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
   if (!layout.is_object()) throw bad_plan(file, "'layout' is not an object");
   // A plan's product of axes must fit in an int; 1024 ranks an axis do.
   constexpr int64_t kMaxAxis = 1024;
-  constexpr int64_t kMaxSamples = int64_t{1} << 31;
   Plan plan;
   plan.layout.pipeline_parallel_size = static_cast<int>(
       positive(layout, "pipeline_parallel_size", kMaxAxis, file));

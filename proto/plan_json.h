@@ -20,8 +20,8 @@ std::string plan_to_json(const Plan& plan);
 std::string plan_to_compact_json(const Plan& plan);
 
 // `text` is the content of `file`. Every member of the first version is
-// required; zero_stage, stage_begins, activation_policies and
-// predicted_peak_bytes have their defaults where a plan of an earlier version
+// required; zero_stage, stage_begins, activation_policies, validation_images
+// and what is predicted have their defaults where a plan of an earlier version
 // lacks them. Members that this build does not know are ignored, since a plan
 // grows by estimates. Throws Error naming the file, the member and the value.
 Plan plan_from_json(const std::string& text, const std::string& file);

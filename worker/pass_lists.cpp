@@ -111,7 +111,7 @@ PassLists record_pass_lists(const ModelTable& table, int64_t num_classes,
   LayerGraph::RowMaps received;
   for (const auto& [row, shape] : border.received) {
     received[row] = zero_map(shape.channels, block / shape.stride, scalar_type)
-                        .requires_grad_();
+                        .requires_grad_(freeze < rows.begin);
   }
   PassLists lists;
   const std::vector<at::Tensor> outputs = graph.forward_rows(

@@ -68,6 +68,16 @@ Json metrics_json(const ValidationResult& result) {
           {"val_labels", result.labels}};
 }
 
+Json ranks_json(const std::vector<PhaseMemory::Rank>& ranks) {
+  Json all = Json::array();
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    all.push_back({{"rank", rank},
+                   {"predicted_peak_bytes", ranks[rank].predicted_peak_bytes},
+                   {"measured_peak_bytes", ranks[rank].measured_peak_bytes}});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string describe(const EpochRecord& record, int64_t num_epochs) {
@@ -83,11 +93,17 @@ std::string describe(const EpochRecord& record, int64_t num_epochs) {
 
 std::string to_event_json(const EpochRecord& record) {
   const ValidationResult& v = *record.validation;
-  return Json{{"epoch", record.epoch}, {"precision", v.precision},
-              {"recall", v.recall},    {"map50", v.map50},
-              {"map", v.map},          {"val_box", v.box},
-              {"val_obj", v.obj},      {"val_cls", v.cls},
-              {"images", v.images},    {"seconds", v.seconds}}
+  return Json{{"epoch", record.epoch},
+              {"precision", v.precision},
+              {"recall", v.recall},
+              {"map50", v.map50},
+              {"map", v.map},
+              {"val_box", v.box},
+              {"val_obj", v.obj},
+              {"val_cls", v.cls},
+              {"images", v.images},
+              {"seconds", v.seconds},
+              {"memory", ranks_json(record.validation_memory)}}
       .dump();
 }
 
@@ -139,6 +155,10 @@ std::string to_json(const RunSummary& summary) {
   json["retries"] = summary.retries;
   json["wall_seconds"] = summary.wall_seconds;
   json["peak_bytes"] = summary.peak_bytes;
+  json["memory"] = Json::object();
+  for (const PhaseMemory& phase : summary.memory) {
+    json["memory"][phase.phase] = ranks_json(phase.ranks);
+  }
   json["ended"] = summary.ended;
   return json.dump(2);
 }
@@ -153,7 +173,7 @@ RunSummary read_summary(const fs::path& path) {
   summary.retries = json.value("retries", int64_t{0});
   for (const char* key :
        {"best_epoch", "steps", "epochs", "images", "generations", "retries",
-        "wall_seconds", "peak_bytes", "ended"}) {
+        "wall_seconds", "peak_bytes", "memory", "ended"}) {
     json.erase(key);
   }
   if (!json["map50"].is_null()) summary.best_metrics_json = json.dump();

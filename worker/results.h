@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/memory_comparison.h"
 #include "worker/tensorboard.h"
 #include "worker/validate.h"
 
@@ -23,6 +24,7 @@ struct EpochRecord {
   double box = 0, obj = 0, cls = 0;  // means over the epoch
   std::array<double, 3> lr = {};     // per parameter group
   std::optional<ValidationResult> validation;
+  std::vector<PhaseMemory::Rank> validation_memory;  // of each rank
 };
 
 // One line for people: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
@@ -50,7 +52,8 @@ struct RunSummary {
   uint64_t generations = 1;
   int64_t retries = 0;
   double wall_seconds = 0;          // over all sessions of the run
-  std::vector<int64_t> peak_bytes;  // per rank
+  std::vector<int64_t> peak_bytes;  // per rank, in steps
+  std::vector<PhaseMemory> memory;  // outside of steps; the most of each rank
   std::string ended;                // why, in words
 };
 std::string to_json(const RunSummary& summary);

@@ -145,6 +145,24 @@ std::filesystem::path RunRecorder::save_checkpoint() {
   return folder;
 }
 
+void RunRecorder::record_memory(const PhaseMemory& memory) {
+  if (!records_) return;
+  const auto known =
+      std::ranges::find(summary_.memory, memory.phase, &PhaseMemory::phase);
+  if (known == summary_.memory.end()) {
+    summary_.memory.push_back(memory);
+    return;
+  }
+  for (size_t rank = 0; rank < memory.ranks.size(); ++rank) {
+    PhaseMemory::Rank& most = known->ranks.at(rank);
+    const PhaseMemory::Rank& newest = memory.ranks[rank];
+    most.predicted_peak_bytes =
+        std::max(most.predicted_peak_bytes, newest.predicted_peak_bytes);
+    most.measured_peak_bytes =
+        std::max(most.measured_peak_bytes, newest.measured_peak_bytes);
+  }
+}
+
 std::string RunRecorder::record_end(const std::string& reason) {
   if (!records_) return "";
   write_summary(reason);

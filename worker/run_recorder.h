@@ -52,6 +52,8 @@ class RunRecorder {
   void record_epoch(const EpochRecord& record, bool is_best);
   // Returns its folder.
   std::filesystem::path save_checkpoint();
+  // Of a phase beside the steps.
+  void record_memory(const PhaseMemory& memory);
   // The last word on the run; returns summary.json's content.
   std::string record_end(const std::string& reason);
 

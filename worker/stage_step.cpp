@@ -21,6 +21,9 @@ StageStep::StageStep(const Parts& parts) : parts_(parts) {
 std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
                                            std::vector<at::Tensor> received) {
   begin_pass({Kind::kForward, micro_batch});
+  if (!parts_.state.has_learners_before()) {
+    for (at::Tensor& map : received) map = map.detach();
+  }
   const SampleRange& part = samples_of(micro_batch);
   const StepContext context =
       parts_.context.training(part, parts_.state.batch_norm_sums());

@@ -1,9 +1,6 @@
 // StepPrediction: the bytes that this rank needs for a step, predicted from
 // the step's own shapes before it runs, and a warning where it needed more.
 //
-// What was measured beyond the prediction is blamed on the item that grew most
-// over its own: the allocator knows what its bytes were for.
-//
 // Threads: one.
 #pragma once
 
@@ -13,23 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "parallel/activations/memory_timeline.h"
 #include "parallel/plan/memory_model.h"
-#include "worker/memory_event.h"
+#include "worker/memory_comparison.h"
 #include "worker/step_shape.h"
 
 namespace headroom {
-
-// One kind of bytes, both ways.
-struct MemoryItem {
-  std::string name;
-  int64_t predicted = 0;
-  int64_t measured = 0;  // at most, at a moment of its own
-};
-
-// The one that exceeds its prediction by most.
-MemoryItem item_to_blame(const MemoryEstimate& estimate,
-                         const CategoryBytes& peaks);
 
 class StepPrediction {
  public:

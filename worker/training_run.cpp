@@ -14,6 +14,8 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/plan/phase_memory.h"
+#include "worker/average_validation.h"
 #include "worker/checkpoint.h"
 #include "worker/data/loader.h"
 #include "worker/data/sampler.h"
@@ -26,18 +28,13 @@
 #include "worker/rank_context.h"
 #include "worker/replicate.h"
 #include "worker/run_inputs.h"
+#include "worker/run_loaders.h"
 #include "worker/run_recorder.h"
 #include "worker/stage_forward.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
 
 namespace headroom {
-namespace {
-
-// A validation batch needs no memory for backward, but one rank takes it alone.
-constexpr int64_t kMaxValidationBatch = 32;
-
-}  // namespace
 
 struct TrainingRun::Implementation {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
@@ -46,6 +43,7 @@ struct TrainingRun::Implementation {
         client(coordinator),
         config(parse_run_config(given.run_config_yaml, "run.yaml")),
         inputs(read_inputs(config)),
+        memory(memory_request(config, given.plan, rows_of_model())),
         faults(injected),
         checkpoint_steps(given.resume_steps) {}
 
@@ -53,6 +51,7 @@ struct TrainingRun::Implementation {
   void prepare(Communicator& communicator);
   void fill_model(Communicator& communicator, LayerGraph& model);
   void resume();
+  void share_host_memory();
   std::unique_ptr<BatchSource> make_source();
   PassLists record_exchanges() const;
   std::vector<RowCost> rows_of_model() const {
@@ -65,7 +64,8 @@ struct TrainingRun::Implementation {
   RunOutcome run(Communicator& communicator);
   std::optional<RunOutcome> step(BatchSource& source, Trainer& trainer);
   std::optional<RunOutcome> end_epoch();
-  ValidationResult validate_average();
+  ValidationResult validate_average(EpochRecord& record);
+  PhaseMemory note_memory(const MemoryComparison& comparison);
   RunOutcome refuse_step(const StepResult& result, const Batch& batch);
   RunOutcome leave_for_memory(const StepResult& result,
                               const std::string& where);
@@ -113,9 +113,11 @@ struct TrainingRun::Implementation {
   std::filesystem::path checkpoint() {
     show_phase("checkpoint");
     begin_phase(Fault::Phase::kCheckpoint, committed());
+    const PhaseWatch watch("checkpoint");
     const std::filesystem::path folder = recorder->save_checkpoint();
     end_phase(committed());
     checkpoint_steps = committed();
+    note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
     return folder;
   }
   int64_t committed() const { return state->counters.committed_steps; }
@@ -136,12 +138,16 @@ struct TrainingRun::Implementation {
   CoordinatorClient& client;
   RunConfig config;
   RunInputs inputs;
+  MemoryRequest memory;  // the run's question to the memory model
   FaultInjection& faults;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
   PassLists pass_lists;
+  HostShares host;                 // of the loaders
+  std::set<std::string> exceeded;  // phases that needed more than predicted
+  bool has_peers = true;           // until one is lost
   LossGains gains;
   ScheduleOptions schedule;
   ProgressReport progress;
@@ -235,6 +241,7 @@ void TrainingRun::Implementation::resume() {
     tracer = std::make_unique<MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank);
   }
+  share_host_memory();
   if (assignment.rank != 0) return;
   if (committed() >= num_steps() && !epoch_is_unrecorded()) {
     throw Error("resume",
@@ -246,19 +253,22 @@ void TrainingRun::Implementation::resume() {
   recorder->open();
 }
 
+void TrainingRun::Implementation::share_host_memory() {
+  if (!inputs.training) return;
+  const HostMemory needed = host_memory_of(
+      config, assignment.plan, inputs, state->model(), *mesh, rows_of_model());
+  host = host_shares(config.host_memory_limit, needed);
+  if (assignment.rank != 0) return;
+  client.report_event(
+      {"host_memory", committed(), 0, describe(needed), "", false});
+}
+
 std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
-  LoaderOptions options = loader_options(config, state->model());
-  options.mode =
-      config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
+  LoaderOptions options =
+      training_options(config, assignment.plan, inputs, state->model(), *mesh);
   options.first_step = committed();
-  options.global_batch_size = config.global_batch_size;
-  options.data_parallel_size = assignment.plan.layout.data_parallel_size;
-  options.data_parallel_rank = mesh->here.data_parallel_rank;
-  options.micro_batch_size = assignment.plan.micro_batch_size;
-  options.batch_norm_group_size = assignment.plan.batch_norm_group_size;
-  options.own_rows = own_rows(*mesh, options.stride);
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
-  options.dataset = &*inputs.training;
+  options.host_memory_limit_bytes = host.training;
   options.hooks.targets_begin = [this](int64_t step) {
     begin_phase(Fault::Phase::kLoader, step);
   };
@@ -280,13 +290,15 @@ PassLists TrainingRun::Implementation::record_exchanges() const {
 }
 
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
+  const PhaseWatch start_up("start-up");
   prepare(communicator);
+  memory.fetches_ahead = mesh->data->gathers_in_background();
   pass_lists = record_exchanges();
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
                    pass_lists, &faults, config.host_memory_limit,
-                   loader_options(config, state->model()).assign,
-                   memory_request(config, assignment.plan, rows_of_model())},
+                   loader_options(config, state->model()).assign, memory},
                   *state, *mesh);
+  note_memory(start_up.compare(estimate_start_up(memory, mesh->here)));
   const std::unique_ptr<BatchSource> source = make_source();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
@@ -419,7 +431,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   if (inputs.validation && (!config.noval || last)) {
     show_phase("validate");
     begin_phase(Fault::Phase::kValidation, committed());
-    record.validation = validate_average();
+    record.validation = validate_average(record);
     end_phase(committed());
     const double fitness = record.validation->fitness();
     // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
@@ -454,32 +466,26 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   return std::nullopt;
 }
 
-ValidationResult TrainingRun::Implementation::validate_average() {
-  LoaderOptions options = loader_options(config, state->model());
-  options.mode = LoaderMode::kValidation;
-  options.dataset = &*inputs.validation;
-  options.global_batch_size =
-      std::min(config.global_batch_size, kMaxValidationBatch);
-  options.micro_batch_size = options.global_batch_size;
-  options.data_parallel_size = mesh->layout.data_parallel_size;
-  options.data_parallel_rank = mesh->here.data_parallel_rank;
-  options.own_rows = own_rows(*mesh, options.stride);
-  Loader loader(options);
-  LayerGraph& model = state->average_model();
-  RankContext context(assignment.plan, config.global_batch_size, options.stride,
-                      *mesh, &pass_lists, state->scalar_type(),
-                      state->average_row_runner());
-  const std::unique_ptr<StageForward> network = retry("validation").run([&] {
-    return std::make_unique<StageForward>(
-        model,
-        routes_of_stage(model, assignment.plan, mesh->here.pipeline_stage),
-        *mesh, context, state->scalar_type(), state->average_row_runner());
-  });
-  network->set_retry(retry("validation"));
-  return validate(*network, loader, mesh->world,
-                  {config.confidence_threshold, config.nms_iou_threshold,
-                   config.max_detections, gains, inputs.class_names,
-                   state->scalar_type(), retry("validation")});
+ValidationResult TrainingRun::Implementation::validate_average(
+    EpochRecord& record) {
+  const ValidatedAverage validated = headroom::validate_average(
+      {config, memory, *inputs.validation, inputs.class_names, gains,
+       pass_lists, *state, *mesh, retry("validation"), host.validation});
+  record.validation_memory = note_memory(validated.memory).ranks;
+  return validated.result;
+}
+
+// Of all ranks, where there are any; each phase that needed too much is named
+// once.
+PhaseMemory TrainingRun::Implementation::note_memory(
+    const MemoryComparison& comparison) {
+  if (comparison.is_more() && exceeded.insert(comparison.phase).second) {
+    report(committed(), memory_prediction_event(comparison));
+  }
+  if (!has_peers) return {};
+  const PhaseMemory all = gather_memory(mesh->world, comparison);
+  recorder->record_memory(all);
+  return all;
 }
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
@@ -502,6 +508,7 @@ RunOutcome TrainingRun::save_committed() {
   Implementation& run = *implementation_;
   HEADROOM_CHECK(holds_whole_state(), "a part of a state is no state");
   run.recorder->set_mesh(nullptr);
+  run.has_peers = false;
   run.recorder->take_over(run.newest);
   run.checkpoint();
   return run.end(ExitCode::kResource, "stopped after step " +

@@ -121,6 +121,12 @@ class TrainingState {
   // The EMA starts as a copy of the weights.
   void reset_average();
 
+  // Does a row of an earlier pipeline stage learn? Else nobody wants the
+  // gradients of the maps that come from there.
+  bool has_learners_before() const {
+    return options_.freeze < model_->kept_rows().begin;
+  }
+
   TrainingCounters counters;
 
   // A buffer of the state, for checkpoints.

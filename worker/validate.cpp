@@ -11,6 +11,7 @@
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/nms.h"
 #include "worker/validation_findings.h"
+#include "worker/validation_parts.h"
 
 namespace headroom {
 namespace {
@@ -38,22 +39,15 @@ SourceMapping letterbox_of(const Batch::Geometry& geometry) {
           geometry.pad_y};
 }
 
-GlobalCounts counts_of(const Batch& batch) {
-  GlobalCounts counts{batch.images.size(0), {}};
-  for (const LevelTargets& level : batch.targets.at(0)) {
-    counts.matches.push_back(level.size());
-  }
-  return counts;
-}
-
 BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
-                      const Batch& batch, const ValidationOptions& options) {
+                      const Batch& batch, const GlobalCounts& counts,
+                      const ValidationOptions& options) {
   const BatchDetections detections =
       detect(model, std::move(heads), batch, options);
   BatchFindings findings;
   findings.images = batch.images.size(0);
   const Loss loss = detection_loss(detections.heads, batch.targets.at(0),
-                                   counts_of(batch), options.gains);
+                                   counts, options.gains);
   const double* items = loss.items.const_data_ptr<double>();
   findings.box = items[0];
   findings.obj = items[1];
@@ -74,8 +68,17 @@ BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
     append(findings.coco_records,
            coco_match_records(detections.images[image], labels));
   }
-  findings.faults = batch.faults;
   return findings;
+}
+
+BatchFindings examine_part(StageForward& network, const Batch& part,
+                           const GlobalCounts& counts,
+                           const ValidationOptions& options) {
+  if (options.before_part) options.before_part(part);
+  const std::vector<at::Tensor> heads = network.run(part);
+  if (!network.holds_heads()) return {};
+  return options.retry.run(
+      [&] { return examine(network.model(), heads, part, counts, options); });
 }
 
 ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
@@ -136,15 +139,20 @@ ValidationResult validate(StageForward& network, BatchSource& source,
   world.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
                    ReduceOp::kMax);
   std::vector<BatchFindings> mine;
-  for (int64_t i = 0; i < num_batches; ++i) {
-    const Batch batch = source.next();
-    std::vector<at::Tensor> heads = network.run(batch);
-    if (!network.holds_heads()) continue;
-    mine.push_back(options.retry.run(
-        [&] { return examine(network.model(), heads, batch, options); }));
-  }
-  for (int64_t i = num_batches; i < most_batches; ++i) {
-    network.skip();
+  for (int64_t i = 0; i < most_batches; ++i) {
+    int64_t passes = 0;
+    if (i < num_batches) {
+      const Batch batch = source.next();
+      const GlobalCounts counts = counts_of(batch);
+      BatchFindings findings;
+      for (const Batch& part : parts_of(batch)) {
+        findings.add(examine_part(network, part, counts, options));
+        ++passes;
+      }
+      findings.faults = batch.faults;
+      if (network.holds_heads()) mine.push_back(std::move(findings));
+    }
+    for (; passes < options.passes_per_batch; ++passes) network.skip();
   }
   const std::vector<BatchFindings> all = gather_findings(world, mine);
   BatchFindings pooled;

@@ -11,6 +11,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,11 @@ struct ValidationOptions {
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
   MemoryRetry retry = {};  // of what follows the network
+  // How often the network runs for a full batch, a micro-batch at a time: the
+  // same on all ranks.
+  int64_t passes_per_batch = 1;
+  // Is told what goes through next; may be none.
+  std::function<void(const Batch&)> before_part = {};
 };
 
 // What the network sees in the images of a batch: boxes in the source images'
@@ -67,7 +73,7 @@ BatchDetections detect(const LayerGraph& model, std::vector<at::Tensor> heads,
                        const Batch& batch, const ValidationOptions& options);
 
 // `source` yields the share of the split (LoaderMode::kValidation) that this
-// rank's replica takes.
+// rank's replica takes, in the micro-batches that go through at once.
 ValidationResult validate(StageForward& network, BatchSource& source,
                           Communicator& world,
                           const ValidationOptions& options);

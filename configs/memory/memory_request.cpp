@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kAnchorsPerLevel = 3;
 constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
 constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
+// It needs no memory for a backward, but one data rank takes it alone.
+constexpr int64_t kMostValidationImages = 32;
 
 }  // namespace
 
@@ -62,6 +64,11 @@ LabelBound label_bound(const RunConfig& config) {
   return labels;
 }
 
+int64_t validation_batch_size(const RunConfig& config) {
+  if (config.synthetic_input) return 0;
+  return std::min(config.global_batch_size, kMostValidationImages);
+}
+
 MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                              const std::vector<RowCost>& rows) {
   const int64_t stride = largest_stride(rows);
@@ -78,6 +85,8 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
       detect.channels /
           (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
       kBoxFields;
+  request.num_frozen_rows = config.freeze;
+  request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;
   request.num_threads = std::max<int64_t>(1, config.threads);
   request.labels = label_bound(config);

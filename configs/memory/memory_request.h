@@ -24,6 +24,10 @@ inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
 std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows);
 
+// Images of a validation batch; fewer go through the network at once where
+// memory asks for it (Plan::validation_images). 0: nothing is validated.
+int64_t validation_batch_size(const RunConfig& config);
+
 // The run's labels, as far as they are known, and its augmentation. Throws
 // Error (exit 2) if config.label_counts is of no such form.
 LabelBound label_bound(const RunConfig& config);

@@ -11,6 +11,7 @@
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/plan/activation_policies.h"
+#include "parallel/plan/phase_memory.h"
 #include "proto/plan_json.h"
 
 namespace headroom {
@@ -156,6 +157,13 @@ std::string samples_table(const PlanReport& report) {
       });
 }
 
+const PhaseBytes& phases_of_stage(const PlanReport& report, size_t stage) {
+  MeshCoordinates first;
+  first.pipeline_stage = static_cast<int>(stage);
+  return report.plan.predicted_phase_bytes.at(
+      static_cast<size_t>(rank_of(report.plan.layout, first)));
+}
+
 // The items that matter to a reader; the JSON document has them all.
 std::string memory_table(const PlanReport& report) {
   return cut_table({"stage", "weights and their like", "images", "kept",
@@ -176,6 +184,18 @@ std::string memory_table(const PlanReport& report) {
                              format_bytes(rest),
                              format_bytes(memory.total())};
                    });
+}
+
+// What each part of a run takes, of the first rank of each stage.
+std::string phases_table(const PlanReport& report) {
+  return cut_table(
+      {"stage", "start-up", "training", "validation", "checkpoint", "host"},
+      report.memory.size(), [&](size_t i) -> std::vector<std::string> {
+        const PhaseBytes& bytes = phases_of_stage(report, i);
+        return {number(static_cast<int64_t>(i)), format_bytes(bytes.start_up),
+                format_bytes(bytes.training),    format_bytes(bytes.validation),
+                format_bytes(bytes.checkpoint),  format_bytes(bytes.host)};
+      });
 }
 
 // What the rank would need if the pipeline were one stage.
@@ -201,6 +221,16 @@ Json memory_json(const MemoryEstimate& memory) {
           {"targets", memory.targets},
           {"workspace", memory.workspace},
           {"total", memory.total()}};
+}
+
+Json other_phases_json(const PlanReport& report, size_t stage) {
+  const MemoryRequest request =
+      memory_request(report.config, report.plan, report.rows);
+  MeshCoordinates first;
+  first.pipeline_stage = static_cast<int>(stage);
+  return {{"start_up", memory_json(estimate_start_up(request, first))},
+          {"validation", memory_json(estimate_validation(request, first))},
+          {"checkpoint", memory_json(estimate_checkpoint(request, first))}};
 }
 
 // Stages overlap only where there are several micro-batches.
@@ -343,6 +373,13 @@ std::string plan_report_text(const PlanReport& report) {
   text += "Predicted bytes of tensors of a rank, at the peak of a step: " +
           bound_text(label_bound(config), plan.micro_batch_size) + "\n" +
           memory_table(report) + "\n";
+  text += "In each part of a run" +
+          (plan.validation_images == 0
+               ? std::string()
+               : ", " + number(plan.validation_images) + " of " +
+                     number(validation_batch_size(config)) +
+                     " images of a validation batch at once") +
+          "; host: of the loader and of files\n" + phases_table(report) + "\n";
   text +=
       "Rows of the model, multiply-adds of one image's forward, and predicted "
       "memory of a rank\n" +
@@ -384,6 +421,7 @@ std::string plan_report_json(const PlanReport& report) {
          {"share", stage.multiply_adds_per_pixel / all_work(report)},
          {"predicted_peak_bytes", stage.modelled_bytes},
          {"memory", memory_json(report.memory[i])},
+         {"memory_of_other_phases", other_phases_json(report, i)},
          {"part_of_one_stage", stage.part_of_one_stage}});
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {

@@ -9,7 +9,8 @@
 //   beside          targets of the labels, slices under ZeRO
 //
 // The sum is at least what the counting allocator measures, and little more:
-// tests/integration/fit_test.cpp.
+// tests/integration/fit_test.cpp. What a rank needs outside its steps:
+// phase_memory.h.
 //
 // Threads: a pure function.
 #pragma once
@@ -38,6 +39,14 @@ struct StepShape {
   int64_t batch_matches = 0;
 };
 
+// The same of the images of a validation batch that go through at once.
+struct ValidationShape {
+  int64_t samples = 0;
+  int64_t image_height = 0;
+  int64_t image_width = 0;
+  std::vector<int64_t> matches;  // per level, of whole images
+};
+
 struct MemoryRequest {
   std::vector<memory::ModelRow> rows;
   Plan plan;
@@ -52,7 +61,13 @@ struct MemoryRequest {
   bool focal_loss = false;
   int64_t num_threads = 1;         // of an operator
   int64_t prefetched_batches = 0;  // whose targets are there already
+  int64_t num_frozen_rows = 0;     // rows [0, n) do not learn
+  // ZeRO 3 between hosts: a row's parameters are gathered while the one before
+  // it runs.
+  bool fetches_ahead = false;
+  bool resumes = false;  // from a checkpoint
   std::optional<StepShape> step;
+  std::optional<ValidationShape> validation;
 };
 
 struct MemoryEstimate {
@@ -78,8 +93,8 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-// REQUIRES: a plan whose batch split holds (why_groups_do_not_fit), image sizes
-// in multiples of the largest stride.
+// Of a step. REQUIRES: a plan whose batch split holds (why_groups_do_not_fit),
+// image sizes in multiples of the largest stride.
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const MeshCoordinates& rank);
 

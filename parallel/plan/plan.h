@@ -7,6 +7,7 @@
 // Threads: a value.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,22 @@ enum class Backend { kAuto, kGloo, kMpi };
 // device's memory. A policy changes no result, so every rank may have its own.
 enum class ActivationPolicy { kKeep, kLean, kRecompute, kOffload };
 
+// The most bytes that a rank is expected to need in each part of a run: of
+// tensors, but for `host`, which is the loader's and what goes to files.
+struct PhaseBytes {
+  int64_t start_up = 0;
+  int64_t training = 0;
+  int64_t validation = 0;
+  int64_t checkpoint = 0;
+  int64_t host = 0;
+
+  // Of tensors, at any time.
+  int64_t peak() const {
+    return std::max({start_up, training, validation, checkpoint});
+  }
+  bool operator==(const PhaseBytes&) const = default;
+};
+
 struct Plan {
   ParallelLayout layout;
   Backend backend = Backend::kGloo;
@@ -40,10 +57,15 @@ struct Plan {
   std::vector<int64_t> stage_begins = {0};
   // One per row of the model; empty: every row keeps.
   std::vector<ActivationPolicy> activation_policies;
+  // Images of a validation batch that go through the network at once; 0: all
+  // of them. The batches, and with them the results, are the same whatever it
+  // is.
+  int64_t validation_images = 0;
   // What each rank is expected to need at most, in bytes of tensors
-  // (memory_model.h); empty: not known.
+  // (phase_memory.h): the largest of its phases; empty: not known.
   std::vector<int64_t> predicted_peak_bytes;
-  std::string reason;  // why this plan, in words
+  std::vector<PhaseBytes> predicted_phase_bytes;  // of the same ranks
+  std::string reason;                             // why this plan, in words
 
   bool operator==(const Plan&) const = default;
 };

@@ -117,5 +117,45 @@ TEST(FitMemory, NothingFitsInNothing) {
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
 }
 
+// Validation shares its batch out where memory asks for it, and nothing else
+// changes.
+TEST(FitMemory, AValidationTakesSoManyImagesAsFit) {
+  const PlanDecision free = decide(request(32, 64 * kGiB));
+  EXPECT_EQ(free.plan->validation_images, 32);
+  const PlanDecision tight = decide(request(32, kGiB / 2));
+  ASSERT_TRUE(tight.plan);
+  EXPECT_GE(tight.plan->validation_images, 1);
+  EXPECT_LT(tight.plan->validation_images, 32);
+  for (const PhaseBytes& rank : tight.plan->predicted_phase_bytes) {
+    EXPECT_GT(rank.validation, 0);
+    EXPECT_LE(rank.validation, kGiB / 2);
+    EXPECT_LE(rank.start_up, kGiB / 2);
+  }
+}
+
+TEST(FitMemory, SyntheticInputIsNotValidated) {
+  RunConfig config = request(16, 64 * kGiB);
+  config.synthetic_input = true;
+  EXPECT_EQ(decide(config).plan->validation_images, 0);
+}
+
+TEST(FitMemory, TheHostsMemoryMustHoldABatchOfEachLoader) {
+  RunConfig config = request(16, 64 * kGiB);
+  config.host_memory_limit = 10 << 20;
+  const PlanDecision decision = decide(config);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(decision.reason,
+              HasSubstr("--host-memory-limit is 10 MiB (10485760 bytes)"));
+  EXPECT_THAT(decision.remedy, HasSubstr("use --host-memory-limit "));
+  const std::string least =
+      decision.remedy.substr(std::string("use --host-memory-limit ").size());
+  config.host_memory_limit = std::stoll(least);
+  const PlanDecision fits = decide(config);
+  ASSERT_TRUE(fits.plan) << fits.reason;
+  EXPECT_LE(fits.plan->predicted_phase_bytes.front().host,
+            config.host_memory_limit);
+}
+
 }  // namespace
 }  // namespace headroom

@@ -38,12 +38,17 @@ optimizer    SGD
 Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
   stage  weights and their like  images    kept     at work   communication  rest      predicted
   0      660 KiB                 37.5 MiB  325 MiB  14.3 MiB  0 B            2.26 MiB  380 MiB
-  1      35.3 MiB                0 B       239 MiB  60.2 MiB  0 B            2.26 MiB  337 MiB
+  1      35.3 MiB                0 B       239 MiB  49.8 MiB  0 B            2.26 MiB  327 MiB
+
+In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
+  stage  start-up  training  validation  checkpoint  host
+  0      9.03 MiB  380 MiB   359 MiB     2.9 MiB     1.18 GiB
+  1      53 MiB    327 MiB   324 MiB     37.5 MiB    1.18 GiB
 
 Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-3   0.03 M      530.84 M       24 %   380 MiB  74 %          0-1
-  1      4-24  1.84 M      1703.22 M      76 %   337 MiB  66 %          2-3
+  0      0-3   0.03 M      530.84 M       24 %   380 MiB  76 %          0-1
+  1      4-24  1.84 M      1703.22 M      76 %   327 MiB  65 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks

@@ -9,6 +9,8 @@
 #include "coordinator/planner.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/plan/phase_memory.h"
+#include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
 
@@ -25,7 +27,17 @@ std::vector<RowCost> rows_of(const FitCell& cell) {
 }
 
 MemoryRequest request_of(const FitCell& cell, const Plan& plan) {
-  return memory_request(cell.config(), plan, rows_of(cell));
+  MemoryRequest request = memory_request(cell.config(), plan, rows_of(cell));
+  request.fetches_ahead = cell.between_hosts;
+  return request;
+}
+
+RankOptions options_of(const FitCell& cell) {
+  RankOptions options;
+  if (cell.between_hosts) options.backend = RankBackend::kGloo;
+  options.operation_timeout = std::chrono::seconds(300);
+  options.time_limit = std::chrono::seconds(900);
+  return options;
 }
 
 }  // namespace
@@ -33,7 +45,9 @@ MemoryRequest request_of(const FitCell& cell, const Plan& plan) {
 std::string FitCell::name() const {
   return model + " " + std::to_string(image_size) + " x" +
          std::to_string(micro_batch) + " " + policy + " " + layout +
-         (more_boxes > 0 ? " crowded" : "");
+         (more_boxes > 0 ? " crowded" : "") +
+         (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
+         (between_hosts ? " between hosts" : "");
 }
 
 RunConfig FitCell::config() const {
@@ -46,6 +60,7 @@ RunConfig FitCell::config() const {
   const bool is_whole = layout == "one" || layout == "spatial";
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
   config.activations = policy == "mixed" ? "keep" : policy;
+  config.freeze = freeze;
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
     config.layout = (layout == "zero3" ? "data" : layout) + "=2";
@@ -79,9 +94,6 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   const MemoryRequest known = request_of(cell, plan);
   std::mutex mutex;
   std::vector<FitMeasurement> all;
-  RankOptions options;
-  options.operation_timeout = std::chrono::seconds(300);
-  options.time_limit = std::chrono::seconds(900);
   run_ranks(
       cell.world_size(),
       [&](int rank, Communicator& world) {
@@ -99,7 +111,40 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
           all.push_back({rank, step, estimate.total(), measured});
         }
       },
-      options);
+      options_of(cell));
+  return all;
+}
+
+std::vector<PhaseMeasurement> measure_phases(
+    const FitCell& cell, int64_t validation_images,
+    const std::filesystem::path& folder) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  Plan plan = plan_of(cell);
+  plan.validation_images = validation_images;
+  const MemoryRequest request = request_of(cell, plan);
+  const Dataset images =
+      gray_images(folder, 2 * cell.config().global_batch_size, cell.image_size,
+                  8 + cell.more_boxes, kSyntheticClasses);
+  std::mutex mutex;
+  std::vector<PhaseMeasurement> all;
+  run_ranks(
+      cell.world_size(),
+      [&](int rank, Communicator& world) {
+        const auto note = [&](const MemoryComparison& one) {
+          const std::scoped_lock lock(mutex);
+          all.push_back(
+              {{rank, 0, one.predicted.total(), one.measured}, one.phase});
+        };
+        const MeshCoordinates here = coordinates_of(plan.layout, rank);
+        const PhaseWatch start_up("start-up");
+        RankTraining training(cell.config(), plan, world, cell.more_boxes);
+        note(start_up.compare(estimate_start_up(request, here)));
+        training.step();
+        note(training.validate(request, images).memory);
+        note(training.save(request, folder / "checkpoints"));
+      },
+      options_of(cell));
   return all;
 }
 

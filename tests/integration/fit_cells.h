@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct FitCell {
   std::string policy = "keep";  // or "mixed": another one for every row
   std::string layout = "one";   // "data", "zero3", "pipeline", "spatial"
   int64_t more_boxes = 0;       // per image
+  int64_t freeze = 0;           // rows that do not learn
+  bool between_hosts = false;   // over sockets, as between machines
 
   std::string name() const;
   RunConfig config() const;
@@ -41,6 +44,16 @@ struct FitMeasurement {
   }
 };
 std::vector<FitMeasurement> measure(const FitCell& cell, int steps);
+
+// The same outside of steps: start-up, after a step a validation of two batches
+// with so many images at once, and a checkpoint, in this order for each rank.
+// `step` is 0. Files are written to `folder`.
+struct PhaseMeasurement : FitMeasurement {
+  std::string phase;
+};
+std::vector<PhaseMeasurement> measure_phases(
+    const FitCell& cell, int64_t validation_images,
+    const std::filesystem::path& folder);
 
 // Every model, size and micro-batch under every policy, with the layouts taken
 // in turn; then small models under all layouts. Those that need more than

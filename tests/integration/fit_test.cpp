@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -113,6 +114,79 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   for (const std::string model : {"yolov5m6", "yolov5l6", "yolov5x6"}) {
     const FitCell cell = {model, 128, 1, "keep", "one", 0};
     table.add(cell, measure(cell, 2));
+  }
+}
+
+// Rows that do not learn keep nothing, and nothing goes back to them.
+TEST(Fit, FrozenRows) {
+  Table table;
+  for (const FitCell& cell :
+       std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0, 10},
+                            {"yolov5n", 320, 2, "mixed", "one", 0, 5},
+                            {"yolov5n", 320, 1, "recompute", "zero3", 0, 10},
+                            {"yolov5n", 320, 2, "lean", "pipeline", 0, 10},
+                            {"yolov5n", 320, 2, "keep", "spatial", 0, 24}}) {
+    table.add(cell, measure(cell, 2));
+  }
+}
+
+// A row's weights come while the one before it runs.
+TEST(Fit, WeightsAreFetchedAheadBetweenHosts) {
+  Table table;
+  for (const std::string policy : {"keep", "recompute"}) {
+    FitCell cell = {"yolov5n", 320, 1, policy, "zero3", 0};
+    cell.between_hosts = true;
+    table.add(cell, measure(cell, 2));
+  }
+}
+
+class PhaseTable {
+ public:
+  PhaseTable() : folder_(testing::TempDir() + "headroom_phases") {}
+  ~PhaseTable() { std::filesystem::remove_all(folder_); }
+
+  void add(const FitCell& cell, int64_t validation_images) {
+    std::filesystem::remove_all(folder_);
+    for (const PhaseMeasurement& one :
+         measure_phases(cell, validation_images, folder_)) {
+      EXPECT_GE(one.predicted, one.measured)
+          << cell.name() << ", rank " << one.rank << ", " << one.phase;
+      if (one.phase == "validation") {
+        EXPECT_LE(one.ratio(), kMostOver) << cell.name();
+      }
+      std::printf("| %-30s | %d at once | %d | %-10s | %10s | %10s | %.4f |\n",
+                  cell.name().c_str(), static_cast<int>(validation_images),
+                  one.rank, one.phase.c_str(),
+                  format_bytes(one.predicted).c_str(),
+                  format_bytes(one.measured).c_str(), one.ratio());
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  const std::string folder_;
+};
+
+TEST(Fit, PhasesBesideTheSteps) {
+  PhaseTable table;
+  table.add({"yolov5n", 320, 4, "keep", "one", 300}, 4);
+  table.add({"yolov5n", 320, 4, "recompute", "one", 0}, 3);
+  table.add({"yolov5n", 320, 2, "keep", "data", 0}, 4);
+  table.add({"yolov5n", 320, 2, "keep", "zero3", 0}, 4);
+  table.add({"yolov5n", 320, 2, "keep", "pipeline", 0}, 2);
+  table.add({"yolov5n", 320, 2, "keep", "spatial", 300}, 2);
+}
+
+TEST(MatrixOfPhases, BesideTheSteps) {
+  PhaseTable table;
+  for (const std::string model : {"yolov5n", "yolov5s"}) {
+    for (const std::string layout :
+         {"one", "data", "zero3", "pipeline", "spatial"}) {
+      for (const int64_t images : {1, 8}) {
+        table.add({model, 640, 4, "recompute", layout, images == 8 ? 300 : 0},
+                  images);
+      }
+    }
   }
 }
 

@@ -17,9 +17,10 @@ namespace fs = std::filesystem;
 constexpr double kMostOver = 1.05;
 
 // The run's folder.
-fs::path train(const std::vector<std::string>& more) {
+fs::path train(const std::vector<std::string>& more,
+               const std::string& batch = "6") {
   const fs::path folder = fresh_folder();
-  const ProgramResult result = run_program(train_shapes("6", more), folder);
+  const ProgramResult result = run_program(train_shapes(batch, more), folder);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return folder / "runs/train/exp";
 }
@@ -48,6 +49,53 @@ TEST(MemoryPrediction, HoldsOnEveryStep) {
     expect_predicted(
         train({"--processes", "2", "--layout", layout, "--max-steps", "3"}), 3,
         2);
+  }
+}
+
+// The shapes' validation set has fewer images than a batch.
+TEST(MemoryPrediction, HoldsBesideTheSteps) {
+  for (const std::string layout : {"data=2", "pipeline=2"}) {
+    SCOPED_TRACE(layout);
+    const fs::path run =
+        train({"--processes", "2", "--layout", layout, "--zero",
+               layout == "data=2" ? "3" : "0", "--epochs", "1"});
+    const Json summary = read_json(run / "summary.json");
+    for (const std::string phase : {"start-up", "validation", "checkpoint"}) {
+      const Json& ranks = summary.at("memory").at(phase);
+      ASSERT_EQ(ranks.size(), 2U);
+      for (const Json& rank : ranks) {
+        EXPECT_GE(rank.at("predicted_peak_bytes").get<int64_t>(),
+                  rank.at("measured_peak_bytes").get<int64_t>())
+            << phase << rank;
+        EXPECT_GT(rank.at("measured_peak_bytes").get<int64_t>(), 0);
+      }
+    }
+    for (const Json& event : read_lines(run / "events.jsonl")) {
+      EXPECT_NE(event.at("event"), "memory_prediction") << event;
+      if (event.at("event") != "validation") continue;
+      EXPECT_EQ(event.at("memory").size(), 2U);
+    }
+  }
+}
+
+// Under a limit the validation goes through in parts from the start.
+TEST(MemoryPrediction, AValidationIsPlannedWithWhatFits) {
+  const auto metrics = [](const fs::path& run) {
+    const Json summary = read_json(run / "summary.json");
+    return std::vector<Json>{summary.at("map50"), summary.at("map"),
+                             summary.at("precision"), summary.at("recall")};
+  };
+  const std::vector<std::string> once = {
+      "--epochs", "1", "--micro-batch", "2", "--bn-group", "2"};
+  const fs::path free = train(once, "24");
+  std::vector<std::string> bounded = once;
+  bounded.insert(bounded.end(), {"--memory-limit", "48MiB"});
+  const fs::path tight = train(bounded, "24");
+  const Json plan = read_json(tight / "plan.json");
+  EXPECT_LT(plan.at("validation_images").get<int64_t>(), 24);
+  EXPECT_EQ(metrics(tight), metrics(free));
+  for (const Json& event : read_lines(tight / "events.jsonl")) {
+    EXPECT_NE(event.at("event"), "out_of_memory") << event;
   }
 }
 

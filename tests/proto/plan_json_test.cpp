@@ -47,7 +47,9 @@ TEST(PlanJson, TheDocumentIsThis) {
     0
   ],
   "activation_policies": [],
+  "validation_images": 0,
   "predicted_peak_bytes": [],
+  "predicted_phase_bytes": [],
   "reason": "asked"
 }
 )");
@@ -69,6 +71,10 @@ TEST(PlanJson, TheLaterMembersComeBackToo) {
                               ActivationPolicy::kOffload};
   plan.predicted_peak_bytes.assign(
       static_cast<size_t>(plan.layout.world_size()), int64_t{5} << 30);
+  plan.predicted_phase_bytes.assign(
+      static_cast<size_t>(plan.layout.world_size()),
+      {int64_t{1} << 30, int64_t{5} << 30, 3, 4, 5});
+  plan.validation_images = 7;
   EXPECT_EQ(plan_from_json(plan_to_json(plan), "plan.json"), plan);
 }
 
@@ -77,7 +83,9 @@ TEST(PlanJson, APlanOfAnEarlierVersionHasDefaults) {
     plan.erase("zero_stage");
     plan.erase("stage_begins");
     plan.erase("activation_policies");
+    plan.erase("validation_images");
     plan.erase("predicted_peak_bytes");
+    plan.erase("predicted_phase_bytes");
   });
   EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
 }

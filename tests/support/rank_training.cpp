@@ -8,6 +8,8 @@
 #include "configs/row_cost.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/phase_memory.h"
+#include "worker/checkpoint.h"
 #include "worker/data/micro_batch_targets.h"
 #include "worker/parallelize.h"
 #include "worker/pass_lists.h"
@@ -38,11 +40,14 @@ Plan plan_of_synthetic_run(const RunConfig& config) {
 
 RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
                            Communicator& world, int64_t more_boxes_per_image)
-    : more_boxes_per_image_(more_boxes_per_image), mesh_(world, plan.layout) {
+    : config_(config),
+      more_boxes_per_image_(more_boxes_per_image),
+      mesh_(world, plan.layout) {
   const ModelTable table = load_model_table(config.cfg);
   TrainingStateOptions options;
   options.num_classes = kSyntheticClasses;
   options.scalar_type = scalar_type_of(config.precision);
+  options.freeze = config.freeze;
   options.optimizer = parse_optimizer(config.optimizer);
   options.zero_stage = plan.zero_stage;
   options.mesh = &mesh_;
@@ -57,15 +62,17 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   Trainer::Options training;
   training.schedule = {config.hyp, config.epochs, kSyntheticStepsPerEpoch,
                        config.global_batch_size, config.cos_lr};
-  training.gains = scale_gains(
+  gains_ = scale_gains(
       config.hyp, static_cast<int64_t>(state_->model().levels().size()),
       kSyntheticClasses, std::max(config.image_height, config.image_width),
       config.label_smoothing);
+  training.gains = gains_;
   training.plan = plan;
   if (mesh_.replicas->size() > 1) {
-    training.pass_lists = record_pass_lists(
+    pass_lists_ = record_pass_lists(
         table, kSyntheticClasses, state_->scalar_type(),
-        state_->model().kept_rows(), /*freeze=*/0, mesh_.spatial->size() > 1);
+        state_->model().kept_rows(), config.freeze, mesh_.spatial->size() > 1);
+    training.pass_lists = pass_lists_;
   }
   trainer_ = std::make_unique<Trainer>(training, *state_, mesh_);
 }
@@ -99,6 +106,28 @@ StepResult RankTraining::step() {
   StepResult result = trainer_->train_step(batch, false);
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
   return result;
+}
+
+ValidatedAverage RankTraining::validate(const MemoryRequest& memory,
+                                        const Dataset& dataset) {
+  RunConfig config = config_;
+  config.synthetic_input = false;
+  return validate_average({config,
+                           memory,
+                           dataset,
+                           dataset.class_names(),
+                           gains_,
+                           pass_lists_,
+                           *state_,
+                           mesh_,
+                           {}});
+}
+
+MemoryComparison RankTraining::save(const MemoryRequest& memory,
+                                    const std::filesystem::path& checkpoints) {
+  const PhaseWatch watch("checkpoint");
+  save_checkpoint(checkpoints, *state_, &mesh_, "{}", /*keep=*/1, {});
+  return watch.compare(estimate_checkpoint(memory, mesh_.here));
 }
 
 }  // namespace headroom

@@ -5,11 +5,13 @@
 // Threads: the rank's.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/plan.h"
+#include "worker/average_validation.h"
 #include "worker/data/synthetic.h"
 #include "worker/step_shape.h"
 #include "worker/trainer.h"
@@ -30,6 +32,13 @@ class RankTraining {
   // Throws Error if the step does not commit.
   StepResult step();
 
+  // The averaged weights on a data set of synthetic input's classes.
+  ValidatedAverage validate(const MemoryRequest& memory,
+                            const Dataset& dataset);
+  // The bytes that a checkpoint takes.
+  MemoryComparison save(const MemoryRequest& memory,
+                        const std::filesystem::path& checkpoints);
+
   TrainingState& state() { return *state_; }
   // Of the newest step.
   const StepShape& shape() const { return shape_; }
@@ -37,8 +46,11 @@ class RankTraining {
  private:
   void add_boxes(Batch& batch) const;
 
+  const RunConfig config_;
   const int64_t more_boxes_per_image_;
   Mesh mesh_;
+  LossGains gains_;
+  PassLists pass_lists_;
   AssignTargets assign_;
   StepShape shape_;
   std::unique_ptr<TrainingState> state_;

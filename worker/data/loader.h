@@ -10,7 +10,8 @@
 //                (sampler.h); this rank makes share_of() of them
 //   validation   batches of fixed composition (rect_batches.h); batch b
 //                belongs to rank b % data_parallel_size; `local_begin` is 0
-//                and `global_size` the batch's own size
+//                and `global_size` the batch's own size; micro_batch_size
+//                images of it go through the network at once
 //
 // An image that cannot be decoded (it was readable when indexed) becomes gray,
 // without boxes, and is named in Batch::faults each time it is met: the run

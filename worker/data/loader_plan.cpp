@@ -1,7 +1,6 @@
 #include "worker/data/loader_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -10,27 +9,6 @@
 
 namespace headroom {
 namespace {
-
-constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
-// More batches ready than this never help: threads make them in order.
-constexpr int64_t kMaxQueueDepth = 8;
-// Images are split because memory is short, and then a step takes far longer
-// than making the next batch beside it.
-constexpr int64_t kMaxSplitQueueDepth = 1;
-constexpr int64_t kChannels = 3;
-
-// At most that many rows of a picture of that height make `rows` of the warped
-// one. Turned pictures reach as far as they are wide: all of it, for short.
-int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
-  if (hyp.degrees != 0 || hyp.shear != 0 || hyp.perspective != 0 ||
-      hyp.scale >= 1) {
-    return height;
-  }
-  constexpr int64_t kNeighbours = 3;  // that are blended in, and rounding
-  const auto reached = static_cast<int64_t>(
-      std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
-  return std::min(height, reached + kNeighbours);
-}
 
 void check_options(const LoaderOptions& options) {
   HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
@@ -109,7 +87,13 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   plan.rows = options_.rows_of(plan.height);
   const SampleRange all{0, plan.global_size};
   if (is_validation()) {
-    plan.part = {all, {all}};
+    plan.part = {all, {}};
+    for (int64_t begin = 0; begin < plan.global_size;
+         begin += options_.micro_batch_size) {
+      plan.part.micro_batches.push_back(
+          {begin,
+           std::min(plan.global_size, begin + options_.micro_batch_size)});
+    }
     plan.samples = std::move(plan.global_samples);
     plan.global_samples.clear();
     return plan;
@@ -156,52 +140,19 @@ int64_t LoaderPlan::largest_source_pixels() const {
   return largest;
 }
 
-int64_t LoaderPlan::thread_bytes() const {
-  const int64_t pixels = largest_pixels();
-  // A warped picture, and one more where two are mixed.
-  int64_t made = pixels * own_rows() / options_.image_height;
-  int64_t tiles = 0;  // of a mosaic
-  if (options_.mode == LoaderMode::kTrainMosaic) {
-    if (options_.hyp.mixup > 0) made *= 2;
-    const int64_t rows =
-        own_rows() == options_.image_height
-            ? 2 * options_.image_height
-            : rows_reached(options_.hyp, own_rows(), 2 * options_.image_height);
-    tiles = rows * 2 * options_.image_width;
-  }
-  return kChannels * (largest_source_pixels() + tiles + made);
-}
-
 LoaderBudget LoaderPlan::budget() const {
-  const int64_t height = options_.image_height;
-  const bool is_split = own_rows() < height;
-  // Who splits an image splits what is held ready of it.
-  const auto part_of_images = [&](int64_t bytes) {
-    return (bytes * own_rows() + height - 1) / height;
-  };
-  const int64_t limit = options_.host_memory_limit_bytes > 0
-                            ? options_.host_memory_limit_bytes
-                            : part_of_images(kDefaultHostMemory);
   const int64_t ranks = is_validation() ? 1 : options_.data_parallel_size;
-  const int64_t batch_bytes =
-      part_of_images(kChannels * largest_pixels()) *
-      ((options_.global_batch_size + ranks - 1) / ranks);
-  const int64_t working_bytes = thread_bytes();
-
-  LoaderBudget budget;
-  budget.num_threads = std::clamp<int64_t>(
-      limit / 2 / working_bytes, 1, std::max<int64_t>(options_.num_threads, 1));
-  const int64_t rest =
-      std::max<int64_t>(0, limit - budget.num_threads * working_bytes);
-  budget.queue_depth =
-      std::clamp<int64_t>(rest / 2 / batch_bytes, 1,
-                          is_split ? kMaxSplitQueueDepth : kMaxQueueDepth);
-  // Validation meets each image once.
-  if (!is_validation()) {
-    budget.cache_bytes =
-        std::max<int64_t>(0, rest - budget.queue_depth * batch_bytes);
-  }
-  return budget;
+  LoaderShape shape;
+  shape.validation = is_validation();
+  shape.mosaic = options_.mode == LoaderMode::kTrainMosaic;
+  shape.image_height = options_.image_height;
+  shape.image_width = options_.image_width;
+  shape.own_rows = own_rows();
+  shape.largest_pixels = largest_pixels();
+  shape.source_pixels = largest_source_pixels();
+  shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
+  shape.most_threads = options_.num_threads;
+  return loader_budget(shape, options_.hyp, options_.host_memory_limit_bytes);
 }
 
 }  // namespace headroom

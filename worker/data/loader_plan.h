@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "configs/loader_memory.h"
 #include "worker/data/dataset.h"
 #include "worker/data/loader_options.h"
 #include "worker/data/rect_batches.h"
@@ -23,13 +24,6 @@ struct BatchPlan {
   SampleRange rows;                     // of the images, for this rank
 };
 
-// How the host memory is shared out.
-struct LoaderBudget {
-  int64_t num_threads = 1;
-  int64_t queue_depth = 1;  // batches that are ready or being made
-  int64_t cache_bytes = 0;
-};
-
 class LoaderPlan {
  public:
   // Throws Error (exit 2): impossible options.
@@ -42,6 +36,7 @@ class LoaderPlan {
   // REQUIRES: index < batches_per_epoch().
   BatchPlan batch(int64_t index) const;
 
+  // How the host memory is shared out.
   LoaderBudget budget() const;
 
  private:
@@ -52,7 +47,6 @@ class LoaderPlan {
   int64_t own_rows() const;               // of an image of the network's size
   int64_t largest_pixels() const;         // of whole samples
   int64_t largest_source_pixels() const;  // held at once while one is made
-  int64_t thread_bytes() const;           // of a thread that makes a sample
 
   LoaderOptions options_;
   RectBatches rect_;  // empty in mosaic mode

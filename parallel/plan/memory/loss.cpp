@@ -9,8 +9,9 @@ namespace headroom::memory {
 namespace {
 
 constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
-// A focal loss has this many more maps of what it weighs.
+// The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
+constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
 
 struct Level {
   int64_t cells_bytes = 0;    // of the objectness map
@@ -19,11 +20,12 @@ struct Level {
   int64_t more_maps = 0;
 };
 
-// softplus, and its sum's copy in double.
-void touch_entropy_sum(const Pass& pass, int64_t bytes, int64_t more_maps) {
+// A map of values, made with others beside it, then summed from its copy in
+// double.
+void touch_entropy_sum(const Pass& pass, int64_t bytes, int64_t maps) {
   const int64_t in_double = bytes / pass.extents.element_bytes * kDoubleBytes;
-  pass.tape.touch((1 + more_maps) * bytes +
-                  (pass.extents.element_bytes == kDoubleBytes ? 0 : in_double));
+  const bool is_double = pass.extents.element_bytes == kDoubleBytes;
+  pass.tape.touch(std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
 
 Graph::Outcome backward(Tape& tape, const Level& level) {
@@ -49,16 +51,17 @@ void run_level(const Pass& pass, const Map& head, int64_t matches,
   const Memory objectness = tape.allocate(level.cells_bytes);
   const Memory overlap = tape.allocate(matches * kDoubleBytes);
   const Memory box_gradient = tape.allocate(4 * matches * kDoubleBytes);
-  touch_entropy_sum(pass, level.cells_bytes, level.more_maps);
+  touch_entropy_sum(pass, level.cells_bytes, shape.focal ? kMostMaps : 1);
   const Memory targets = tape.allocate(matches * kDoubleBytes);
   tape.touch(level.cells_bytes / element * kDoubleBytes);
   const Memory classes = tape.allocate(level.classes_bytes);
-  touch_entropy_sum(pass, level.classes_bytes, 2 + level.more_maps);
+  // Label smoothing adds the other side's map.
+  touch_entropy_sum(pass, level.classes_bytes, kMostMaps);
 
   const int node =
       pass.add({head}, {objectness, classes, box_gradient, targets}, 0, false,
                [&tape, level](Gradient) { return backward(tape, level); });
-  pass.graph.at(node).is_root = true;
+  if (node != Graph::kNobody) pass.graph.at(node).is_root = true;
 }
 
 }  // namespace

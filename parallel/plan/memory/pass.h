@@ -4,6 +4,7 @@
 // Threads: one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -85,6 +86,7 @@ struct Pass {
   SavePolicy* policy = nullptr;  // null: what is saved is held
   Derive derive = Derive::kNothing;
   Replay* replay = nullptr;  // null: the row runs once
+  bool learns = true;        // the row's parameters want gradients
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
     return tape.allocate(extents.map_bytes(channels, stride));
@@ -103,10 +105,17 @@ struct Pass {
     }
     return result;
   }
-  // The map that a node has made; its number.
+  // Does autograd record an operation on these maps?
+  bool is_recorded(const std::vector<Map>& inputs, bool has_parameters) const {
+    return (has_parameters && learns) ||
+           std::ranges::any_of(inputs, &Map::wants_gradient);
+  }
+  // The map that a node has made; its number, or nobody's where autograd
+  // records nothing.
   int add(const std::vector<Map>& inputs, const std::vector<Memory>& saved,
           int64_t output_bytes, bool has_parameters,
           Graph::Backward backward) const {
+    if (!is_recorded(inputs, has_parameters)) return Graph::kNobody;
     Graph::Node node;
     node.row = row;
     node.output_bytes = output_bytes;

@@ -66,8 +66,8 @@ class Segment final : public SavePolicy,
     std::vector<Memory> outputs;
     {
       Graph nobodys(pass_.tape);
-      Pass again = {pass_.extents, pass_.tape,     nobodys,      pass_.row,
-                    &capture,      Derive::kNoted, replay_.get()};
+      Pass again = {pass_.extents, pass_.tape,     nobodys,       pass_.row,
+                    &capture,      Derive::kNoted, replay_.get(), pass_.learns};
       replay_->start();
       std::vector<Map> inputs = places_;
       for (size_t i = 0; i < inputs.size(); ++i)

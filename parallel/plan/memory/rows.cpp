@@ -49,8 +49,11 @@ Graph::Outcome head_backward(const Pass& pass, const ConvolutionShape& shape,
                              const Map& x) {
   Tape& tape = pass.tape;
   Graph::Outcome outcome;
-  outcome.inputs = {{pass.allocate_map(x.channels, x.stride), false}};
-  tape.touch(input_gradient_scratch(shape, pass.extents));
+  outcome.inputs.resize(1);
+  if (x.wants_gradient()) {
+    outcome.inputs.front().memory = pass.allocate_map(x.channels, x.stride);
+    tape.touch(input_gradient_scratch(shape, pass.extents));
+  }
   outcome.parameters = {
       tape.allocate(shape.out_channels * pass.extents.element_bytes)};
   tape.touch(weight_gradient_bytes(shape, pass.extents));

@@ -74,14 +74,19 @@ int64_t MicroBatch::row_bytes(int64_t row) const {
          stage_.num_shards;
 }
 
-std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
+std::vector<Map> MicroBatch::evaluate(std::vector<Memory> received) {
+  HEADROOM_CHECK(stage_.num_frozen_rows >= stage_.end, "a row learns");
+  Map images;
+  return run(std::move(received), images);
+}
+
+std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
   const std::vector<int> rows = stage_.received();
   received_gradients_.resize(rows.size());
   std::map<int, Map> maps;
   for (size_t i = 0; i < rows.size(); ++i)
     maps[rows[i]] = received_map(rows[i], std::move(received[i]), i);
   received.clear();
-  Map images;
   if (stage_.begin == 0) {
     tape_.set_row(0);
     images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
@@ -89,7 +94,12 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
     if (extents_.element_bytes != kFloatBytes)
       tape_.touch(image_bytes() / extents_.element_bytes * kFloatBytes);
   }
-  const std::vector<Map> outputs = run_rows(std::move(maps), images);
+  return run_rows(std::move(maps), images);
+}
+
+std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
+  Map images;
+  const std::vector<Map> outputs = run(std::move(received), images);
   std::vector<Memory> sent;
   if (stage_.has_head()) {
     Pass pass = {extents_, tape_, graph_, stage_.end - 1};
@@ -99,6 +109,7 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   sent_gradients_.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     sent.push_back(outputs[i].memory);
+    if (!outputs[i].wants_gradient()) continue;
     Graph::Node end;
     end.row = stage_.end - 1;
     end.inputs = {outputs[i].node};
@@ -114,6 +125,8 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
 }
 
 Map MicroBatch::received_map(int row, Memory memory, size_t index) {
+  if (!stage_.has_learners_before())
+    return {std::move(memory), row_at(row).channels, row_at(row).stride};
   Graph::Node node;
   node.row = stage_.begin;
   node.output_bytes = memory->bytes;
@@ -142,7 +155,7 @@ std::vector<Map> MicroBatch::run_rows(std::map<int, Map> maps,
     tape_.set_row(i);
     if (before_row) before_row(i);
     if (shards_values() && row_at(i).parameters > 0)
-      values_[i] = tape_.allocate(row_bytes(i));
+      provide_values(i, /*backwards=*/false);
     std::vector<Map> outputs = run_with_policy(i, inputs);
     values_.erase(i);
     for (Map& output : outputs) add_use_again(i, output);
@@ -159,13 +172,13 @@ std::vector<Map> MicroBatch::run_rows(std::map<int, Map> maps,
 std::vector<Map> MicroBatch::run_with_policy(int64_t row,
                                              const std::vector<Map>& inputs) {
   Pass pass = {extents_, tape_, graph_, row};
+  pass.learns = stage_.learns(row);
   switch (policy_at(stage_, row)) {
     case ActivationPolicy::kKeep:
       if (derives_) pass.derive = Derive::kNoted;
       break;
     case ActivationPolicy::kRecompute:
-      if (!row_at(row).saves_only_inputs())
-        return run_recomputed(pass, inputs);
+      if (!row_at(row).saves_only_inputs()) return run_recomputed(pass, inputs);
       [[fallthrough]];
     case ActivationPolicy::kLean:
       pass.policy = &lean_;
@@ -195,13 +208,15 @@ std::vector<Map> MicroBatch::run_recomputed(const Pass& pass,
 
 // The row's parameters come back before its backward.
 void MicroBatch::add_use_again(int64_t row, Map& output) {
-  if (!shards_values() || row_at(row).parameters == 0) return;
+  if (!shards_values() || row_at(row).parameters == 0 ||
+      !output.wants_gradient())
+    return;
   Graph::Node node;
   node.row = row;
   node.output_bytes = output.memory->bytes;
   node.inputs = {output.node};
   node.backward = [this, row](Gradient gradient) {
-    if (!values_.contains(row)) values_[row] = tape_.allocate(row_bytes(row));
+    provide_values(row, /*backwards=*/true);
     Graph::Outcome outcome;
     outcome.inputs = {std::move(gradient)};
     return outcome;
@@ -209,11 +224,31 @@ void MicroBatch::add_use_again(int64_t row, Map& output) {
   output.node = graph_.add(std::move(node));
 }
 
+void MicroBatch::provide_values(int64_t row, bool backwards) {
+  if (!values_.contains(row)) values_[row] = tape_.allocate(row_bytes(row));
+  if (!stage_.fetches_ahead) return;
+  const int64_t step = backwards ? -1 : 1;
+  for (int64_t next = row + step; next >= stage_.begin && next < stage_.end;
+       next += step) {
+    if (row_at(next).parameters == 0) continue;
+    // Only rows that learn are gathered for their backward.
+    if (!backwards || stage_.learns(next))
+      if (!values_.contains(next))
+        values_[next] = tape_.allocate(row_bytes(next));
+    return;
+  }
+}
+
 std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
   sent_gradients_ = std::move(sent);
   num_missing_ = graph_.parameter_nodes();
   graph_.run_backward([this](int64_t row) { after_parameters(row); },
                       before_row);
+  // Of maps that nothing learns from, zeros are sent.
+  const std::vector<int> rows = stage_.received();
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (received_gradients_[i] == nullptr)
+      received_gradients_[i] = tape_.allocate(map_bytes(rows[i]));
   return std::move(received_gradients_);
 }
 

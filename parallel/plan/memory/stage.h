@@ -32,7 +32,16 @@ struct Stage {
   std::vector<ActivationPolicy> policies;
   int zero_stage = 0;
   int num_shards = 1;  // ranks that share a row under ZeRO
+  // ZeRO 3: the next row's parameters come while a row runs.
+  bool fetches_ahead = false;
   int64_t image_channels = 3;
+  // Rows [0, num_frozen_rows) do not learn; all of them: the network is only
+  // evaluated.
+  int64_t num_frozen_rows = 0;
+
+  bool learns(int64_t row) const { return row >= num_frozen_rows; }
+  // Does a row of an earlier stage learn?
+  bool has_learners_before() const { return begin > num_frozen_rows; }
 
   // Earlier stages' rows that are read here, ascending.
   std::vector<int> received() const;
@@ -54,6 +63,9 @@ class MicroBatch {
   std::vector<Memory> forward(std::vector<Memory> received);
   // Gradients of the maps sent, and of those received.
   std::vector<Memory> backward(std::vector<Memory> sent);
+  // Without a loss: maps in the order of stage.sent(), or the heads. REQUIRES:
+  // no row learns.
+  std::vector<Map> evaluate(std::vector<Memory> received);
 
   int64_t image_bytes() const {
     return extents_.map_bytes(stage_.image_channels, 1);
@@ -65,6 +77,8 @@ class MicroBatch {
   std::function<void(int64_t row)> before_row;
 
  private:
+  // `images` are there as long as the caller keeps them.
+  std::vector<Map> run(std::vector<Memory> received, Map& images);
   Map received_map(int row, Memory memory, size_t index);
   std::vector<Map> run_rows(std::map<int, Map> maps, const Map& images);
   std::vector<Map> run_with_policy(int64_t row, const std::vector<Map>& inputs);
@@ -72,6 +86,8 @@ class MicroBatch {
                                   const std::vector<Map>& inputs);
   void add_use_again(int64_t row, Map& output);
   void after_parameters(int64_t row);
+  // The row's parameters, and, ahead of time, those that come after them.
+  void provide_values(int64_t row, bool backwards);
   bool shards_values() const { return stage_.zero_stage >= 3; }
   int64_t row_bytes(int64_t row) const;
   const ModelRow& row_at(int64_t row) const {

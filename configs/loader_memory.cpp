@@ -1,0 +1,75 @@
+#include "configs/loader_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kChannels = 3;
+// More batches ready than this never help: threads make them in order.
+constexpr int64_t kMaxQueueDepth = 8;
+// Images are split because memory is short, and then a step takes far longer
+// than making the next batch beside it.
+constexpr int64_t kMaxSplitQueueDepth = 1;
+
+int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
+  // A warped picture, and one more where two are mixed.
+  int64_t made = shape.largest_pixels * shape.own_rows / shape.image_height;
+  int64_t tiles = 0;  // of a mosaic
+  if (!shape.validation && shape.mosaic) {
+    if (hyp.mixup > 0) made *= 2;
+    const int64_t rows =
+        shape.own_rows == shape.image_height
+            ? 2 * shape.image_height
+            : rows_reached(hyp, shape.own_rows, 2 * shape.image_height);
+    tiles = rows * 2 * shape.image_width;
+  }
+  return kChannels * (shape.source_pixels + tiles + made);
+}
+
+}  // namespace
+
+int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
+  if (hyp.degrees != 0 || hyp.shear != 0 || hyp.perspective != 0 ||
+      hyp.scale >= 1) {
+    return height;
+  }
+  constexpr int64_t kNeighbours = 3;  // that are blended in, and rounding
+  const auto reached = static_cast<int64_t>(
+      std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
+  return std::min(height, reached + kNeighbours);
+}
+
+LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
+                           int64_t limit) {
+  const int64_t height = shape.image_height;
+  const bool is_split = shape.own_rows < height;
+  // Who splits an image splits what is held ready of it.
+  const auto part_of_images = [&](int64_t bytes) {
+    return (bytes * shape.own_rows + height - 1) / height;
+  };
+  if (limit == 0) limit = part_of_images(kDefaultHostMemory);
+  LoaderBudget budget;
+  budget.thread_bytes = thread_bytes(shape, hyp);
+  budget.batch_bytes = part_of_images(kChannels * shape.largest_pixels) *
+                       shape.images_of_a_batch;
+  // A batch comes before a second thread.
+  const int64_t for_threads = std::min(limit / 2, limit - budget.batch_bytes);
+  budget.num_threads =
+      std::clamp<int64_t>(for_threads / budget.thread_bytes, 1,
+                          std::max<int64_t>(shape.most_threads, 1));
+  const int64_t rest =
+      std::max<int64_t>(0, limit - budget.num_threads * budget.thread_bytes);
+  budget.queue_depth =
+      std::clamp<int64_t>(rest / 2 / std::max<int64_t>(budget.batch_bytes, 1),
+                          1, is_split ? kMaxSplitQueueDepth : kMaxQueueDepth);
+  // Validation meets each image once.
+  if (!shape.validation) {
+    budget.cache_bytes =
+        std::max<int64_t>(0, rest - budget.queue_depth * budget.batch_bytes);
+  }
+  return budget;
+}
+
+}  // namespace headroom

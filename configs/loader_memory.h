@@ -1,0 +1,61 @@
+// loader_memory: how the host memory that a loader may take is shared out
+// between batches that wait, threads that make samples, and images that are
+// remembered.
+//
+// The loader asks with the data set's own image sizes; the planner, which sees
+// no data set, with source images as large as the network's input.
+//
+//   a thread   the source pictures that it holds, a mosaic's tiles, the
+//              samples that it makes
+//   a batch    this rank's rows of its share of the images, 8 bits a channel
+//
+// One batch and one thread are always there, whatever the limit.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "configs/run_config.h"
+
+namespace headroom {
+
+// Where --host-memory-limit is not given: over the ranks that share an image.
+inline constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
+
+struct LoaderShape {
+  bool validation = false;
+  bool mosaic = true;          // in training
+  int64_t image_height = 640;  // of the network's input, in training
+  int64_t image_width = 640;
+  int64_t own_rows = 640;         // of image_height
+  int64_t largest_pixels = 0;     // of a whole sample
+  int64_t source_pixels = 0;      // of a picture that a thread holds
+  int64_t images_of_a_batch = 1;  // of this rank
+  int64_t most_threads = 1;
+};
+
+struct LoaderBudget {
+  int64_t num_threads = 1;
+  int64_t queue_depth = 1;  // batches that are ready or being made
+  int64_t cache_bytes = 0;  // of images that are remembered
+  int64_t thread_bytes = 0;
+  int64_t batch_bytes = 0;
+
+  // With the caches full.
+  int64_t total_bytes() const {
+    return num_threads * thread_bytes + queue_depth * batch_bytes + cache_bytes;
+  }
+  // What no limit makes smaller.
+  int64_t least_bytes() const { return thread_bytes + batch_bytes; }
+};
+
+// At most that many rows of a picture of that height make `rows` of the warped
+// one. Turned pictures reach as far as they are wide: all of it, for short.
+int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
+
+// `limit` in bytes; 0: the default.
+LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
+                           int64_t limit);
+
+}  // namespace headroom

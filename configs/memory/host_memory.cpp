@@ -1,0 +1,82 @@
+#include "configs/memory/host_memory.h"
+
+#include <algorithm>
+
+#include "configs/memory/memory_request.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/memory/stage.h"
+
+namespace headroom {
+namespace {
+
+// The row as it came, and its largest tensor in the file's order.
+constexpr int64_t kCopiesOfARow = 2;
+
+}  // namespace
+
+int64_t HostMemory::total_bytes() const {
+  return training.total_bytes() + std::max(validation.total_bytes(), files);
+}
+
+int64_t HostMemory::least_bytes() const {
+  return training.least_bytes() + std::max(validation.least_bytes(), files);
+}
+
+int64_t file_bytes(const std::vector<RowCost>& rows, Precision precision) {
+  const int64_t element = precision == Precision::kFp64 ? 8 : 4;
+  int64_t largest = 0;
+  for (const memory::ModelRow& row : memory_rows(rows)) {
+    largest = std::max(largest, memory::flat_bytes(row, element));
+  }
+  return kCopiesOfARow * largest;
+}
+
+HostShares host_shares(int64_t limit, const HostMemory& least) {
+  if (limit == 0) return {};
+  const int64_t between = std::max(least.validation.least_bytes(), least.files);
+  const int64_t most = std::max(between, limit - least.training.least_bytes());
+  const int64_t validation = std::min(std::max(limit / 4, between), most);
+  return {std::max<int64_t>(1, limit - validation), validation};
+}
+
+HostMemory host_memory(const RunConfig& config, const Plan& plan,
+                       const std::vector<RowCost>& rows,
+                       const MeshCoordinates& rank) {
+  HostMemory memory;
+  if (rank_of(plan.layout, rank) == 0) {
+    memory.files = file_bytes(rows, config.precision);
+  }
+  if (config.synthetic_input) return memory;
+  const int64_t stride = largest_stride(rows);
+  LoaderShape shape;
+  shape.mosaic = !config.rect;
+  shape.image_height = rounded_image_size(config.image_height, stride);
+  shape.image_width = rounded_image_size(config.image_width, stride);
+  shape.own_rows =
+      share_of(shape.image_height / stride, plan.layout.spatial_parallel_size,
+               rank.spatial_rank)
+          .size() *
+      stride;
+  shape.largest_pixels = shape.source_pixels =
+      shape.image_height * shape.image_width;
+  const int64_t ranks = plan.layout.data_parallel_size;
+  shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
+  shape.most_threads = config.loader_threads;
+  LoaderShape validation = shape;
+  validation.validation = true;
+  validation.largest_pixels =
+      (shape.image_height + stride) * (shape.image_width + stride);
+  validation.images_of_a_batch = validation_batch_size(config);
+  const auto share_out = [&](const HostShares& shares) {
+    memory.training = loader_budget(shape, config.hyp, shares.training);
+    memory.validation =
+        loader_budget(validation, config.hyp, shares.validation);
+  };
+  share_out({});
+  if (config.host_memory_limit > 0) {
+    share_out(host_shares(config.host_memory_limit, memory));
+  }
+  return memory;
+}
+
+}  // namespace headroom

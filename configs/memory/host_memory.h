@@ -1,0 +1,46 @@
+// host_memory: bytes of the host's memory that a worker of a run takes beside
+// its tensors: the loader's, the validation's loader's, and rows of the state
+// on their way to a file. --host-memory-limit bounds their sum.
+//
+// The planner sees no data set: source images are taken to be as large as the
+// network's input. Every worker looks again, with the data set's own sizes. The
+// offload file is not counted: it lies on a disk, under a bound of its own.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "configs/loader_memory.h"
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// The validation's loader and files take turns.
+struct HostMemory {
+  LoaderBudget training, validation;
+  int64_t files = 0;
+
+  int64_t total_bytes() const;
+  // Below which not even one batch fits.
+  int64_t least_bytes() const;
+};
+
+// Rows that are on their way to a file, on the rank that writes.
+int64_t file_bytes(const std::vector<RowCost>& rows, Precision precision);
+
+// Where the sum is bounded. The training's loader gets what is left: at least
+// what it needs, and at most three quarters.
+struct HostShares {
+  int64_t training = 0;  // 0: not bounded
+  int64_t validation = 0;
+};
+HostShares host_shares(int64_t limit, const HostMemory& least);
+
+HostMemory host_memory(const RunConfig& config, const Plan& plan,
+                       const std::vector<RowCost>& rows,
+                       const MeshCoordinates& rank);
+
+}  // namespace headroom

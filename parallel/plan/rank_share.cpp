@@ -1,0 +1,193 @@
+#include "parallel/plan/rank_share.h"
+
+#include <algorithm>
+
+namespace headroom {
+namespace {
+
+using memory::ModelRow;
+
+constexpr int64_t kDoubleBytes = 8;
+// A box matches at most 3 anchors on a level, and of each the cell and, when
+// its centre lies on a border, all four neighbours.
+constexpr int64_t kMatchesPerBoxAndLevel = 15;
+// Index of 5, box of 4 and anchor of 2 elements, of a match.
+constexpr int64_t kIndicesPerMatch = 5;
+constexpr int64_t kElementsPerMatch = 6;
+// Votes, reports, counters, anchors, single values.
+constexpr int64_t kSmallBytes = 64 << 10;
+
+memory::Stage stage_of(const MemoryRequest& request,
+                       const MeshCoordinates& rank) {
+  const Plan& plan = request.plan;
+  const std::vector<int64_t>& begins = plan.stage_begins;
+  const auto at = static_cast<size_t>(rank.pipeline_stage);
+  memory::Stage stage;
+  stage.rows = request.rows;
+  stage.begin = begins[at];
+  stage.end = at + 1 < begins.size()
+                  ? begins[at + 1]
+                  : static_cast<int64_t>(request.rows.size());
+  stage.policies = plan.activation_policies;
+  stage.num_shards = plan.layout.data_parallel_size;
+  stage.zero_stage = stage.num_shards > 1 ? plan.zero_stage : 0;
+  stage.fetches_ahead = request.fetches_ahead && stage.zero_stage == 3;
+  stage.image_channels = request.image_channels;
+  stage.num_frozen_rows = request.num_frozen_rows;
+  return stage;
+}
+
+template <typename Number>
+int64_t sum_of_rows(const memory::Stage& stage, const Number& of_row) {
+  int64_t total = 0;
+  for (int64_t row = stage.begin; row < stage.end; ++row)
+    total += of_row(stage.rows[static_cast<size_t>(row)]);
+  return total;
+}
+
+}  // namespace
+
+RankShare::RankShare(const MemoryRequest& request, const MeshCoordinates& rank)
+    : request_(request),
+      rank_(rank),
+      stage_(stage_of(request, rank)),
+      cut_{request.global_batch_size, plan().layout.data_parallel_size,
+           plan().micro_batch_size, plan().batch_norm_group_size} {
+  for (const ModelRow& row : request.rows)
+    largest_stride_ = std::max(largest_stride_, row.stride);
+  part_ = part_of(cut_, samples(), smallest_map_elements(),
+                  rank.data_parallel_rank);
+}
+
+int64_t RankShare::samples() const {
+  return request_.step ? request_.step->global_size
+                       : request_.global_batch_size;
+}
+int64_t RankShare::height() const {
+  return request_.step ? request_.step->image_height : request_.image_height;
+}
+int64_t RankShare::width() const {
+  return request_.step ? request_.step->image_width : request_.image_width;
+}
+int64_t RankShare::smallest_map_elements() const {
+  return height() / largest_stride_ * (width() / largest_stride_);
+}
+int64_t RankShare::own_rows(int64_t height) const {
+  return share_of(height / largest_stride_, plan().layout.spatial_parallel_size,
+                  rank_.spatial_rank)
+             .size() *
+         largest_stride_;
+}
+
+memory::Extents RankShare::extents(int64_t samples, int64_t groups,
+                                   int64_t height, int64_t width) const {
+  memory::Extents result;
+  result.samples = samples;
+  result.groups = groups;
+  result.image_height = own_rows(height);
+  result.image_width = width;
+  result.neighbours =
+      std::min<int64_t>(plan().layout.spatial_parallel_size - 1, 2);
+  result.element_bytes = request_.element_bytes;
+  result.num_threads = request_.num_threads;
+  return result;
+}
+
+memory::Extents RankShare::micro_batch(size_t index) const {
+  const SampleRange& range = part_.micro_batches[index];
+  return extents(range.size(), num_groups(range), height(), width());
+}
+
+bool RankShare::groups_span_ranks() const {
+  return headroom::groups_span_ranks(cut_, samples(), smallest_map_elements());
+}
+
+// Where a group sits on several ranks, all of them list all groups.
+int64_t RankShare::num_groups(const SampleRange& micro_batch) const {
+  const auto groups = batch_norm_groups(samples(), cut_.batch_norm_group_size,
+                                        smallest_map_elements());
+  if (groups_span_ranks()) return static_cast<int64_t>(groups.size());
+  return std::ranges::count_if(groups, [&](const SampleRange& group) {
+    return group.begin < micro_batch.end && group.end > micro_batch.begin;
+  });
+}
+
+MemoryEstimate RankShare::resident() const {
+  const auto slice_of = [&](const ModelRow& row) {
+    return memory::slice_bytes(row, request_.element_bytes, stage_.num_shards);
+  };
+  const int64_t shard = sum_of_rows(stage_, slice_of);
+  const int zero = stage_.zero_stage;
+  // Flat, over the rank's rows.
+  const int64_t whole =
+      zero > 0 ? stage_.num_shards * shard
+               : sum_of_rows(stage_, [&](const ModelRow& row) {
+                   return memory::flat_bytes(row, request_.element_bytes);
+                 });
+  const int64_t own = zero >= 1 ? shard : whole;
+  MemoryEstimate estimate;
+  estimate.parameters = zero >= 3 ? own : whole;
+  estimate.gradients = zero >= 2 ? own : whole;
+  estimate.accumulated_gradients = own;
+  estimate.moments = request_.num_moments * own;
+  estimate.average = own;
+  const int64_t largest_slice = largest_gathered_row() / stage_.num_shards;
+  // What a gather of new weights sends; what a scatter of gradients receives.
+  if (zero == 1 || zero == 2) estimate.communication += largest_slice;
+  if (zero >= 2) estimate.communication += largest_slice;
+  const int64_t norms = sum_of_rows(
+      stage_, [](const ModelRow& row) { return row.norm_channels; });
+  int64_t all_norms = 0;
+  for (const ModelRow& row : stage_.rows) all_norms += row.norm_channels;
+  // Mean and variance: the model's, their average; the step's sums, which
+  // every stage has of all rows.
+  estimate.statistics =
+      2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
+  estimate.workspace = kSmallBytes;
+  return estimate;
+}
+
+int64_t RankShare::largest_gathered_row() const {
+  int64_t largest = 0;
+  for (int64_t row = stage_.begin; row < stage_.end; ++row)
+    largest = std::max(largest, memory::slice_bytes(
+                                    stage_.rows[static_cast<size_t>(row)],
+                                    request_.element_bytes, stage_.num_shards));
+  return largest * stage_.num_shards;
+}
+
+int64_t RankShare::exchange_bytes(const memory::Extents& extents) const {
+  int64_t largest = 0;
+  for (int64_t i = stage_.begin; i < stage_.end; ++i) {
+    const ModelRow& row = stage_.rows[static_cast<size_t>(i)];
+    largest =
+        std::max(largest, 2 * extents.groups * row.channels * kDoubleBytes);
+    if (!extents.is_split()) continue;
+    const int64_t stride =
+        row.kind == ModelRow::Kind::kDetect ? largest_stride_ : row.stride;
+    const int64_t reach = row.kind == ModelRow::Kind::kSppf ? 6 : 1;
+    const int64_t rows = std::min(reach, extents.image_height / stride);
+    largest =
+        std::max(largest, extents.rows_bytes(rows, row.channels / 2, stride));
+    // A strided convolution reads rows of the finer map before it.
+    if (row.kind == ModelRow::Kind::kConv)
+      largest = std::max(
+          largest,
+          extents.rows_bytes(row.kernel > 3 ? 2 : 1,
+                             i == 0 ? request_.image_channels : row.channels,
+                             std::max<int64_t>(stride / 2, 1)));
+  }
+  return 2 * largest;
+}
+
+int64_t RankShare::most_matches(int64_t samples) const {
+  return most_boxes(request_.labels, samples).boxes * kMatchesPerBoxAndLevel *
+         static_cast<int64_t>(request_.rows.back().inputs.size());
+}
+
+int64_t RankShare::target_bytes(int64_t matches) const {
+  return matches * (kIndicesPerMatch * kDoubleBytes +
+                    kElementsPerMatch * request_.element_bytes);
+}
+
+}  // namespace headroom

@@ -1,0 +1,57 @@
+#include "configs/memory/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "configs/model_table.h"
+
+namespace headroom {
+namespace {
+
+HostMemory memory_of(const RunConfig& config, int rank = 0, int ranks = 1) {
+  Plan plan;
+  plan.layout.data_parallel_size = ranks;
+  MeshCoordinates at;
+  at.data_parallel_rank = rank;
+  return host_memory(config, plan, row_costs(load_model_table("yolov5n")), at);
+}
+
+TEST(HostMemory, AllLoadersTogetherKeepTheLimit) {
+  RunConfig config;
+  const int64_t least = memory_of(config).least_bytes();
+  for (const int64_t limit : {least, least * 3 / 2, 4 * least, 40 * least}) {
+    config.host_memory_limit = limit;
+    EXPECT_LE(memory_of(config).total_bytes(), limit);
+  }
+}
+
+TEST(HostMemory, ABatchOfEachLoaderIsTheLeast) {
+  RunConfig config;
+  const HostMemory memory = memory_of(config);
+  constexpr int64_t kSample = 640 * 640 * 3;
+  constexpr int64_t kPadded = 672 * 672 * 3;
+  EXPECT_EQ(memory.training.batch_bytes, 16 * kSample);
+  EXPECT_EQ(memory.validation.batch_bytes, 16 * kPadded);
+  EXPECT_EQ(memory.training.thread_bytes, (1 + 4 + 1) * kSample);
+  EXPECT_GE(memory.least_bytes(), 16 * (kSample + kPadded));
+}
+
+TEST(HostMemory, OnlyTheRankThatWritesHoldsRowsForFiles) {
+  EXPECT_GT(memory_of({}, 0, 2).files, 0);
+  EXPECT_EQ(memory_of({}, 1, 2).files, 0);
+}
+
+TEST(HostMemory, SyntheticInputHasNoLoaders) {
+  RunConfig config;
+  config.synthetic_input = true;
+  const HostMemory memory = memory_of(config);
+  EXPECT_EQ(memory.total_bytes(), memory.training.total_bytes() + memory.files);
+  EXPECT_EQ(memory.training.total_bytes(), 0);
+}
+
+TEST(HostShares, WithoutALimitNobodyIsBounded) {
+  EXPECT_EQ(host_shares(0, {}).training, 0);
+  EXPECT_EQ(host_shares(0, {}).validation, 0);
+}
+
+}  // namespace
+}  // namespace headroom

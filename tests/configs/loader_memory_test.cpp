@@ -1,0 +1,52 @@
+#include "configs/loader_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom {
+namespace {
+
+LoaderShape small_shape() {
+  LoaderShape shape;
+  shape.image_height = shape.image_width = shape.own_rows = 100;
+  shape.largest_pixels = shape.source_pixels = 100 * 100;
+  shape.images_of_a_batch = 4;
+  shape.most_threads = 2;
+  return shape;
+}
+constexpr int64_t kPicture = 100 * 100 * 3;
+
+// A source picture, a canvas of twice the sides, and the sample.
+TEST(LoaderMemory, ItemsOfAMosaic) {
+  const LoaderBudget budget = loader_budget(small_shape(), {}, 0);
+  EXPECT_EQ(budget.thread_bytes, (1 + 4 + 1) * kPicture);
+  EXPECT_EQ(budget.batch_bytes, 4 * kPicture);
+  EXPECT_EQ(budget.num_threads, 2);
+  EXPECT_EQ(budget.queue_depth, 8);
+  EXPECT_EQ(budget.total_bytes(), kDefaultHostMemory);
+}
+
+TEST(LoaderMemory, ValidationRemembersNoImages) {
+  LoaderShape shape = small_shape();
+  shape.validation = true;
+  const LoaderBudget budget = loader_budget(shape, {}, 0);
+  EXPECT_EQ(budget.cache_bytes, 0);
+  EXPECT_EQ(budget.thread_bytes, 2 * kPicture);
+  EXPECT_EQ(budget.total_bytes(), 2 * 2 * kPicture + 8 * 4 * kPicture);
+}
+
+TEST(LoaderMemory, OneBatchAndOneThreadAreAlwaysThere) {
+  const LoaderBudget budget = loader_budget(small_shape(), {}, 1);
+  EXPECT_EQ(budget.total_bytes(), budget.least_bytes());
+  EXPECT_EQ(budget.least_bytes(), (6 + 4) * kPicture);
+}
+
+TEST(LoaderMemory, ALimitIsKept) {
+  for (const int64_t pictures : {20, 33, 64, 200}) {
+    const LoaderBudget budget =
+        loader_budget(small_shape(), {}, pictures * kPicture);
+    EXPECT_LE(budget.total_bytes(), pictures * kPicture) << pictures;
+  }
+}
+
+}  // namespace
+}  // namespace headroom

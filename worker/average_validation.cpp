@@ -1,0 +1,89 @@
+#include "worker/average_validation.h"
+
+#include <memory>
+
+#include "parallel/plan/phase_memory.h"
+#include "worker/data/loader.h"
+#include "worker/parallelize.h"
+#include "worker/rank_context.h"
+#include "worker/run_loaders.h"
+#include "worker/stage_forward.h"
+
+namespace headroom {
+namespace {
+
+// The largest of what is asked for.
+class Prediction {
+ public:
+  Prediction(MemoryRequest request, const MeshCoordinates& rank)
+      : request_(std::move(request)), rank_(rank) {
+    request_.step.reset();
+    add({});
+  }
+  void add(ValidationShape shape) {
+    request_.validation = std::move(shape);
+    const MemoryEstimate estimate = estimate_validation(request_, rank_);
+    if (estimate.total() > most_.total()) most_ = estimate;
+  }
+  const MemoryEstimate& most() const { return most_; }
+
+ private:
+  MemoryRequest request_;
+  const MeshCoordinates rank_;
+  MemoryEstimate most_;
+};
+
+}  // namespace
+
+ValidationShape validation_shape(const Batch& part) {
+  ValidationShape shape;
+  shape.samples = part.images.size(0);
+  shape.image_height = part.image_height;
+  shape.image_width = part.image_width;
+  for (const LevelTargets& level : part.targets.front()) {
+    shape.matches.push_back(level.size());
+  }
+  return shape;
+}
+
+ValidatedAverage validate_average(const AverageValidation& of) {
+  const PhaseWatch watch("validation");
+  LoaderOptions input = validation_options(
+      of.config, of.memory.plan, of.dataset, of.state.model(), of.mesh);
+  input.host_memory_limit_bytes = of.host_memory_limit;
+  Loader loader(input);
+  LayerGraph& model = of.state.average_model();
+  GatherRowRunner* const rows = of.state.average_row_runner();
+  const Plan& plan = of.memory.plan;
+  const at::ScalarType type = of.state.scalar_type();
+  RankContext context(plan, of.config.global_batch_size, input.stride, of.mesh,
+                      &of.pass_lists, type, rows);
+  const std::unique_ptr<StageForward> network = of.retry.run([&] {
+    return std::make_unique<StageForward>(
+        model, routes_of_stage(model, plan, of.mesh.here.pipeline_stage),
+        of.mesh, context, type, rows);
+  });
+  network->set_retry(of.retry);
+
+  Prediction prediction(of.memory, of.mesh.here);
+  ValidationOptions options;
+  options.confidence_threshold = of.config.confidence_threshold;
+  options.nms_iou_threshold = of.config.nms_iou_threshold;
+  options.max_detections = of.config.max_detections;
+  options.gains = of.gains;
+  options.class_names = of.class_names;
+  options.scalar_type = type;
+  options.retry = of.retry;
+  options.passes_per_batch =
+      (input.global_batch_size + input.micro_batch_size - 1) /
+      input.micro_batch_size;
+  options.before_part = [&](const Batch& part) {
+    prediction.add(validation_shape(part));
+  };
+  ValidatedAverage validated;
+  validated.result = validate(*network, loader, of.mesh.world, options);
+  validated.memory = watch.compare(prediction.most());
+  return validated;
+}
+
+}  // namespace headroom

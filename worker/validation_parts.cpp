@@ -1,0 +1,39 @@
+#include "worker/validation_parts.h"
+
+#include "worker/data/micro_batch_targets.h"
+
+namespace headroom {
+
+GlobalCounts counts_of(const Batch& batch) {
+  GlobalCounts counts{batch.images.size(0), {}};
+  counts.matches.resize(batch.targets.front().size());
+  for (const std::vector<LevelTargets>& part : batch.targets) {
+    for (size_t level = 0; level < part.size(); ++level) {
+      counts.matches[level] += part[level].size();
+    }
+  }
+  return counts;
+}
+
+std::vector<Batch> parts_of(const Batch& batch) {
+  std::vector<Batch> parts;
+  for (size_t i = 0; i < batch.micro_batches.size(); ++i) {
+    const SampleRange& range = batch.micro_batches[i];
+    Batch part;
+    part.global_size = range.size();
+    part.micro_batches = {{0, range.size()}};
+    part.images = batch.images.narrow(0, range.begin, range.size());
+    part.image_height = batch.image_height;
+    part.image_width = batch.image_width;
+    part.labels = labels_of(batch, range);
+    part.samples.assign(batch.samples.begin() + range.begin,
+                        batch.samples.begin() + range.end);
+    part.geometry.assign(batch.geometry.begin() + range.begin,
+                         batch.geometry.begin() + range.end);
+    part.targets = {batch.targets[i]};
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace headroom
