@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/memory/plan_match.h"
 #include "coordinator/choose_layout.h"
 #include "coordinator/fit_memory.h"
 #include "coordinator/plan_memory.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/memory/plan_match.h"
 #include "coordinator/plan_memory.h"
 #include "coordinator/planner.h"
 #include "coordinator/stage_cut.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel/plan/plan.h"
+#include "proto/event_file.h"
 
 namespace headroom {
 
@@ -27,21 +28,6 @@ struct RunProgress {
   int64_t image_height = 0, image_width = 0;
   std::string phase;  // "start", "train", "validate", "checkpoint"
 };
-
-// One line of events.jsonl.
-struct EventRecord {
-  int64_t sequence = 0;  // rises by one from 1; set by the coordinator
-  std::string event;     // "generation", "checkpoint", "loss_of_process", ...
-  int64_t step = 0;
-  int rank = -1;            // -1: not one rank's
-  std::string reason;       // one line for people
-  std::string detail_json;  // an object with further fields; "" for none
-  bool warning = false;
-  std::string time;  // UTC, "2026-11-21T08:23:00.123Z"; set by the coordinator
-};
-
-// The last event of every run; its detail_json holds "exit_code" and "state".
-inline constexpr const char* kRunOverEvent = "run_over";
 
 struct MemberStatus {
   std::string worker_id;

@@ -1,46 +1,15 @@
 #include "coordinator/saved_plan.h"
 
 #include <filesystem>
+#include <utility>
 
+#include "configs/memory/plan_match.h"
 #include "configs/strict_yaml.h"
 #include "coordinator/plan_memory.h"
-#include "coordinator/stage_cut.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
-#include "parallel/plan/stage_begins.h"
 #include "proto/plan_json.h"
 
 namespace headroom {
-namespace {
-
-std::string why_not(const RunConfig& config, const Plan& plan, int world_size,
-                    const std::vector<RowCost>& rows) {
-  if (plan.layout.world_size() != world_size) {
-    return to_string(plan.layout) + " is for " +
-           std::to_string(plan.layout.world_size()) +
-           " processes, and there are " + std::to_string(world_size);
-  }
-  if (const auto why = why_groups_do_not_fit(batch_cut(config, plan))) {
-    return *why;
-  }
-  if (const auto why = why_not_stages(plan.stage_begins,
-                                      plan.layout.pipeline_parallel_size)) {
-    return *why;
-  }
-  if (rows.empty()) return "";
-  const auto num_rows = static_cast<int64_t>(rows.size());
-  const bool has_all_rows =
-      plan.stage_begins.back() < num_rows &&
-      (plan.activation_policies.empty() ||
-       static_cast<int64_t>(plan.activation_policies.size()) == num_rows);
-  if (!has_all_rows) {
-    return "it is for a model of another number of rows than " +
-           std::to_string(num_rows);
-  }
-  return "";
-}
-
-}  // namespace
 
 SavedPlan read_saved_plan(const std::string& run_directory,
                           const RunConfig& config, int world_size,
@@ -50,7 +19,8 @@ SavedPlan read_saved_plan(const std::string& run_directory,
   if (!std::filesystem::exists(file)) return saved;
   Plan plan = plan_from_json(read_config_file(file, "resume"), file);
   plan.backend = config.backend == "mpi" ? Backend::kMpi : Backend::kGloo;
-  saved.why_not = why_not(config, plan, world_size, rows);
+  saved.why_not =
+      why_plan_does_not_match(config, plan, world_size, rows.size());
   if (!saved.why_not.empty()) return saved;
   if (!rows.empty()) {  // the images may have another size by now
     plan.predicted_peak_bytes =

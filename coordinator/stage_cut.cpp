@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "configs/memory/plan_match.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -111,11 +112,6 @@ int64_t stage_bytes(const PartitionRequest& request, int64_t begin, int64_t end,
 }
 
 }  // namespace
-
-BatchCut batch_cut(const RunConfig& config, const Plan& plan) {
-  return {config.global_batch_size, plan.layout.data_parallel_size,
-          plan.micro_batch_size, plan.batch_norm_group_size};
-}
 
 // A share's micro-batches do not depend on the image: a full batch leaves no
 // remainder that the smallest map could join.

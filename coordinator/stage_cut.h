@@ -19,13 +19,10 @@
 
 #include "configs/row_cost.h"
 #include "configs/run_config.h"
-#include "parallel/plan/batch_split.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/stage_partition.h"
 
 namespace headroom {
-
-BatchCut batch_cut(const RunConfig& config, const Plan& plan);
 
 // A full batch's, of a rank. REQUIRES: layout, micro-batch and groups are set.
 int64_t num_micro_batches(const RunConfig& config, const Plan& plan);

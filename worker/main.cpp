@@ -1,6 +1,7 @@
-// headroom-worker: the process that drives one device. Started by an agent,
-// never by hand; it does what the coordinator assigns. For a launcher that
-// plans it also reads a data set's labels (worker/label_statistics.h).
+// headroom-worker: the process that drives one device. An agent starts it, and
+// it does what the coordinator assigns; with --standalone it runs on its own
+// (worker/standalone.h). For a launcher that plans it also reads a data set's
+// labels (worker/label_statistics.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 
@@ -19,6 +20,8 @@
 #include "worker/generation_loop.h"
 #include "worker/label_statistics.h"
 #include "worker/model/kernels/heap.h"
+#include "worker/standalone.h"
+#include "worker/stop_signals.h"
 
 namespace {
 
@@ -32,6 +35,7 @@ struct CommandLine {
 };
 
 constexpr std::string_view kLabelStatistics = "label-statistics";
+constexpr std::string_view kStandalone = "--standalone";
 
 // headroom-worker label-statistics DATA.YAML, of which `argv` has the end.
 int print_label_statistics(int argc, char** argv) {
@@ -45,15 +49,45 @@ int print_label_statistics(int argc, char** argv) {
   return 0;
 }
 
-int run(const CommandLine& line) {
+void prepare_process(int threads) {
   headroom::keep_freed_memory();
   headroom::CountingAllocator::install();
   headroom::install_saved_tensor_policies();
-  at::set_num_threads(line.threads);
+  at::set_num_threads(threads);
+}
+
+int run(const CommandLine& line) {
+  prepare_process(line.threads);
   const auto client = headroom::CoordinatorClient::connect(
       line.coordinator, line.node_id, line.worker_id,
       line.worker.advertise_host);
   return headroom::run_generations(*client, line.worker);
+}
+
+// headroom-worker --standalone RUN.YAML, of which `argv` has the end. The
+// result goes to standard output.
+int run_standalone(int argc, char** argv) {
+  headroom::StandaloneRequest request;
+  CLI::App app("Runs run.yaml in this one process, without a coordinator",
+               "headroom-worker --standalone");
+  app.add_option("run", request.run_yaml, "RUN.YAML")->required();
+  app.add_option("--plan", request.plan_json,
+                 "plan.json; default: the one beside RUN.YAML");
+  app.add_option("--run-directory", request.run_directory,
+                 "where the results of a new run go");
+  app.add_flag("--resume", request.resume,
+               "go on with the run whose folder RUN.YAML lies in");
+  CLI11_PARSE(app, argc, argv);
+  headroom::stop_signals::install();
+  const headroom::StandaloneRun run = headroom::read_standalone(request);
+  prepare_process(run.threads);
+  const auto control = headroom::StandaloneControl::make(
+      run.assignment, headroom::stop_signals::requested);
+  headroom::run_generations(*control, {});
+  const headroom::StandaloneEnd end = control->end();
+  if (!end.result_json.empty()) std::puts(end.result_json.c_str());
+  std::fprintf(stderr, "headroom-worker: %s\n", end.reason.c_str());
+  return end.exit_code;
 }
 
 int drive_device(int argc, char** argv) {
@@ -74,14 +108,16 @@ int drive_device(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
-  // A terminal's Ctrl-C is the supervisor's business; it asks through the
-  // coordinator for a stop at a committed step.
-  std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  const bool only_labels = argc > 1 && argv[1] == kLabelStatistics;
+  const std::string_view first = argc > 1 ? argv[1] : "";
   try {
-    return only_labels ? print_label_statistics(argc - 1, argv + 1)
-                       : drive_device(argc, argv);
+    if (first == kStandalone) return run_standalone(argc - 1, argv + 1);
+    // A terminal's Ctrl-C is the supervisor's business; it asks through the
+    // coordinator for a stop at a committed step.
+    std::signal(SIGINT, SIG_IGN);
+    return first == kLabelStatistics
+               ? print_label_statistics(argc - 1, argv + 1)
+               : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
     std::fprintf(stderr, "headroom-worker: %s\n", error.what());
     return static_cast<int>(error.exit_code());

@@ -59,6 +59,11 @@ const std::vector<LaunchFlag>& launch_flags() {
        "A table of plans over image sizes and batches: img=416,640,1280 "
        "batch=8..64 (doubling from 8).",
        2},
+      {"--write",
+       "DIR",
+       {"plan"},
+       "Also write run.yaml and plan.json into this folder, for a worker "
+       "without a coordinator: headroom-worker --standalone DIR/run.yaml."},
       {"--watch",
        "",
        {"status"},

@@ -4,6 +4,7 @@
 
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
+#include "deploy/launch/plan_files.h"
 #include "deploy/launch/plan_machines.h"
 #include "deploy/launch/plan_report.h"
 #include "deploy/launch/plan_sweep.h"
@@ -37,6 +38,11 @@ int plan_command(const CommandLine& given) {
   // Before a refusal too: it speaks of a limit that follows from them.
   if (machines && !is_json) say(machines_text(*machines));
   const std::string sweep = line.value_of("--sweep", "");
+  const std::string folder = line.value_of("--write", "");
+  if (!sweep.empty() && !folder.empty()) {
+    throw Error("command line", "--write writes one plan, --sweep makes many",
+                "leave one of them out");
+  }
   // Planned below, once.
   const RunRequest request = make_run_request(
       line, std::nullopt, usable_cores(), measure_labels, /*must_fit=*/false);
@@ -51,6 +57,7 @@ int plan_command(const CommandLine& given) {
   }
   const PlanReport report =
       make_plan_report(request.config, world_size, line.has("--show"));
+  if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
   say_notes(line, request);
   say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));
   return 0;

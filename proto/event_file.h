@@ -1,0 +1,58 @@
+// EventRecord: what happened in a run, in words; EventFile: all of a run's
+// events, in its directory, a line each.
+//
+// A run has one writer of events.jsonl: the coordinator, or the worker where
+// there is none. Events that happen before the run directory exists are kept
+// and written when it appears.
+//
+// Threads: none of their own; a file is used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace headroom {
+
+// One line of events.jsonl.
+struct EventRecord {
+  int64_t sequence = 0;  // rises by one from 1; set by its writer
+  std::string event;     // "generation", "checkpoint", "loss_of_process", ...
+  int64_t step = 0;
+  int rank = -1;            // -1: not one rank's
+  std::string reason;       // one line for people
+  std::string detail_json;  // an object with further fields; "" for none
+  bool warning = false;
+  std::string time;  // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
+};
+
+// The last event of every run; its detail_json holds "exit_code" and "state".
+inline constexpr const char* kRunOverEvent = "run_over";
+
+// A line of events.jsonl without its line feed. Members of detail_json stand
+// beside the fixed ones, which they cannot replace; what is no object becomes
+// "detail".
+std::string to_json_line(const EventRecord& record);
+
+// Now, in UTC: "2026-11-21T08:23:00.123Z".
+std::string utc_now();
+
+class EventFile {
+ public:
+  // `run_directory` may be "": nothing is ever written.
+  explicit EventFile(std::string run_directory)
+      : run_directory_(std::move(run_directory)) {}
+
+  void add(std::vector<std::string> lines);
+  // Appends what is pending, if the folder exists. The first failure is logged
+  // and ends the writing: the run goes on without.
+  void write();
+
+ private:
+  std::string run_directory_;
+  std::vector<std::string> pending_;
+  bool failed_ = false;
+};
+
+}  // namespace headroom

@@ -1,0 +1,173 @@
+// A worker on its own is the run of `headroom train --processes 1`, bit for
+// bit, without a coordinator, an agent or a socket.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// `headroom plan` with the flags of train_shapes(), written into folder/asked.
+void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> command = train_shapes("8", more);
+  command[1] = "plan";
+  command.insert(command.end(), {"--write", (folder / "asked").string()});
+  const ProgramResult planned = run_program(command, folder);
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+}
+
+std::vector<std::string> standalone(const std::vector<std::string>& more) {
+  std::vector<std::string> command = {program("headroom-worker"),
+                                      "--standalone"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+std::vector<std::string> events_of(const fs::path& run) {
+  std::vector<std::string> names;
+  for (const Json& line : read_lines(run / "events.jsonl")) {
+    names.push_back(line.at("event"));
+  }
+  return names;
+}
+
+void expect_same_run(const fs::path& a, const fs::path& b) {
+  const std::vector<Json> one = read_lines(a / "steps.jsonl");
+  const std::vector<Json> other = read_lines(b / "steps.jsonl");
+  ASSERT_EQ(one.size(), other.size());
+  for (size_t step = 0; step < one.size(); ++step) {
+    for (const char* key : {"step", "epoch", "loss", "box", "obj", "cls",
+                            "grad_norm", "lr", "samples"}) {
+      EXPECT_EQ(one[step].at(key).dump(), other[step].at(key).dump())
+          << key << " of step " << step;
+    }
+  }
+  for (const char* file : {"best.safetensors", "last.safetensors"}) {
+    EXPECT_EQ(bytes_of(a / "weights" / file), bytes_of(b / "weights" / file))
+        << file;
+    EXPECT_FALSE(bytes_of(a / "weights" / file).empty()) << file;
+  }
+}
+
+TEST(Standalone, IsTheSupervisedRunBitForBit) {
+  const fs::path folder = fresh_folder();
+  // 37 images in batches of 8: 5 steps an epoch, validated at its end.
+  const std::vector<std::string> flags = {"--epochs", "2", "--processes", "1"};
+  const ProgramResult supervised =
+      run_program(train_shapes("8", flags), folder);
+  ASSERT_EQ(supervised.exit_code, 0) << supervised.err;
+  write_plan(folder, flags);
+
+  const fs::path run = folder / "alone";
+  const ProgramResult alone =
+      run_program(standalone({(folder / "asked/run.yaml").string(),
+                              "--run-directory", run.string()}),
+                  folder);
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  expect_same_run(folder / "runs/train/exp", run);
+  const Json said = Json::parse(alone.out);
+  EXPECT_EQ(said.at("map50"),
+            read_json(folder / "runs/train/exp/summary.json").at("map50"));
+  EXPECT_EQ(said, read_json(run / "summary.json"));
+  const std::vector<std::string> events = events_of(run);
+  EXPECT_EQ(events.front(), "generation");
+  EXPECT_EQ(events.back(), "run_over");
+  EXPECT_THAT(events, ::testing::Contains("validation").Times(2));
+}
+
+TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
+  const fs::path folder = fresh_folder();
+  write_plan(folder, {"--epochs", "2", "--processes", "1"});
+  const std::string asked = (folder / "asked/run.yaml").string();
+  const fs::path whole = folder / "whole", parts = folder / "parts";
+  ASSERT_EQ(run_program(standalone({asked, "--run-directory", whole.string()}),
+                        folder)
+                .exit_code,
+            0);
+
+  Program stopped(standalone({asked, "--run-directory", parts.string()}),
+                  folder);
+  ASSERT_TRUE(wait_for_lines(parts / "steps.jsonl", 1, 60));
+  stopped.signal(SIGTERM);
+  const ProgramResult end = stopped.join();
+  EXPECT_EQ(end.exit_code, 130) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("continue with: headroom train --resume"));
+  EXPECT_LT(read_lines(parts / "steps.jsonl").size(), 10u);
+
+  const ProgramResult resumed = run_program(
+      standalone({(parts / "run.yaml").string(), "--resume"}), folder);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_run(whole, parts);
+}
+
+TEST(Standalone, JudgesWeights) {
+  const fs::path folder = fresh_folder();
+  write_plan(folder, {"--max-steps", "5", "--processes", "1"});
+  const fs::path run = folder / "run";
+  ASSERT_EQ(run_program(standalone({(folder / "asked/run.yaml").string(),
+                                    "--run-directory", run.string()}),
+                        folder)
+                .exit_code,
+            0);
+  std::ofstream(folder / "val.yaml")
+      << "command: val\nimage_height: 96\nimage_width: 96\ndata: "
+      << shapes_data()
+      << "\nweights: " << (run / "weights/last.safetensors").string() << "\n";
+  const fs::path judged = folder / "judged";
+  const ProgramResult val = run_program(
+      standalone({"val.yaml", "--run-directory", judged.string()}), folder);
+  ASSERT_EQ(val.exit_code, 0) << val.err;
+  EXPECT_EQ(Json::parse(val.out), read_json(judged / "results.json"));
+}
+
+TEST(Standalone, RefusesWhatItCannotDo) {
+  const fs::path folder = fresh_folder();
+  const auto refused = [&](const std::vector<std::string>& words,
+                           const std::string& why) {
+    const ProgramResult result = run_program(standalone(words), folder);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(why));
+    EXPECT_FALSE(fs::exists(folder / "new"));
+  };
+  refused({"none.yaml", "--run-directory", "new"}, "none.yaml");
+
+  write_plan(folder, {"--max-steps", "1", "--processes", "2"});
+  refused({"asked/run.yaml", "--run-directory", "new"},
+          "is for 2 processes, and there are 1");
+  refused({"asked/run.yaml"}, "--run-directory");
+  refused({"asked/run.yaml", "--run-directory", "asked"}, "is there already");
+  refused({"asked/run.yaml", "--resume"}, "has no checkpoints");
+  fs::remove(folder / "asked/plan.json");
+  refused({"asked/run.yaml", "--run-directory", "new"}, "there is no plan");
+}
+
+TEST(Standalone, APlanIsWrittenOnce) {
+  const fs::path folder = fresh_folder();
+  write_plan(folder, {"--max-steps", "1"});
+  const std::string before = bytes_of(folder / "asked/run.yaml");
+  std::vector<std::string> again = train_shapes("4", {"--write", "asked"});
+  again[1] = "plan";
+  const ProgramResult refused = run_program(again, folder);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("run.yaml is there already"));
+  EXPECT_EQ(bytes_of(folder / "asked/run.yaml"), before);
+}
+
+}  // namespace
+}  // namespace headroom::testing
