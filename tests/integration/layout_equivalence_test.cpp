@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "parallel/base/units.h"
 #include "tests/support/layout_run.h"
@@ -21,13 +22,24 @@
 namespace headroom {
 namespace {
 
-const LayoutRun& one_process(int64_t group) {
-  static std::map<int64_t, LayoutRun> runs;
-  LayoutRun& run = runs[group];
-  if (run.loss.empty()) {
+struct Row {
+  LayoutCase layout;
+  int64_t group = 2;
+  int64_t freeze = 0;
+
+  LayoutRunOptions options() const {
     LayoutRunOptions options;
     options.batch_norm_group_size = group;
-    run = run_layout(layout_case("one", "data=1", 0), options);
+    options.freeze = freeze;
+    return options;
+  }
+};
+
+const LayoutRun& one_process(const Row& row) {
+  static std::map<std::pair<int64_t, int64_t>, LayoutRun> runs;
+  LayoutRun& run = runs[{row.group, row.freeze}];
+  if (run.loss.empty()) {
+    run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
   return run;
 }
@@ -54,11 +66,6 @@ Largest largest_deviations(const LayoutRun& one, const LayoutRun& other) {
   }
   return largest;
 }
-
-struct Row {
-  LayoutCase layout;
-  int64_t group = 2;
-};
 
 class Layouts : public testing::TestWithParam<Row> {};
 
@@ -88,10 +95,8 @@ void print_row(const Row& row, const LayoutRun& one, const LayoutRun& run,
 
 TEST_P(Layouts, EqualOneProcess) {
   const Row& row = GetParam();
-  LayoutRunOptions options;
-  options.batch_norm_group_size = row.group;
-  const LayoutRun& one = one_process(row.group);
-  const LayoutRun run = run_layout(row.layout, options);
+  const LayoutRun& one = one_process(row);
+  const LayoutRun run = run_layout(row.layout, row.options());
   ASSERT_EQ(run.loss.size(), one.loss.size());
   EXPECT_EQ(run.optimizer_steps, 20) << "warm-up steps at every commit";
   const Largest largest = largest_deviations(one, run);
@@ -118,8 +123,9 @@ TEST_P(Layouts, EqualOneProcess) {
 
 std::vector<Row> rows() {
   std::vector<Row> all;
-  const auto add = [&all](const LayoutCase& layout, int64_t group = 2) {
-    all.push_back({layout, group});
+  const auto add = [&all](const LayoutCase& layout, int64_t group = 2,
+                          int64_t freeze = 0) {
+    all.push_back({layout, group, freeze});
   };
   add(layout_case("data2", "data=2", 0));
   add(layout_case("data3", "data=3", 0));
@@ -143,6 +149,13 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
                   ActivationPolicy::kRecompute));
+  // The first stage's last rows learn; none of its rows does, and the second's
+  // first does not.
+  add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),
+      2, 5);
+  add(layout_case("data2_pipeline2_zero3_freeze10_recompute",
+                  "data=2,pipeline=2", 2, 3, ActivationPolicy::kRecompute),
+      2, 10);
   for (const int64_t group : {1, 2, 4}) {
     for (const int64_t micro : {1, 2, 4}) {
       if (micro % group != 0) continue;

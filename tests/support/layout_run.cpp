@@ -115,6 +115,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         TrainingStateOptions state_options;
         state_options.num_classes = kClasses;
         state_options.scalar_type = at::kDouble;
+        state_options.freeze = options.freeze;
         state_options.optimizer = parse_optimizer(layout.optimizer);
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
@@ -143,7 +144,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         if (mesh.replicas->size() > 1) {
           training.pass_lists = record_pass_lists(
               table, kClasses, at::kDouble, state.model().kept_rows(),
-              /*freeze=*/0, mesh.spatial->size() > 1);
+              options.freeze, mesh.spatial->size() > 1);
         }
         Trainer trainer(training, state, mesh);
         for (int step = 0; step < options.steps; ++step) {

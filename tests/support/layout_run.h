@@ -34,7 +34,8 @@ struct LayoutRunOptions {
   int64_t short_size = 5;   // samples of every third batch,
   int64_t short_every = 3;  // or of every so many
   int steps = 20;
-  bool calm = false;  // no warm-up, a constant and tiny learning rate
+  int64_t freeze = 0;  // rows that do not learn
+  bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<ModelTable> table;  // none: yolov5n
 };
 
