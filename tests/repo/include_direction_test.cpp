@@ -51,6 +51,8 @@ TEST(IncludeDirection, UpwardIncludesAreFound) {
            {"coordinator/x.cpp", "<boost/asio.hpp>"},
            {"parallel/x.h", "<torch/torch.h>"},
            {"tests/parallel/plan/x.cpp", "\"configs/run_config.h\""},
+           {"tests/parallel/plan/x.cpp", "\"tests/support/run_ranks.h\""},
+           {"tests/parallel/plan/x.cpp", "\"tests/parallel/planets/y.h\""},
            {"newcomer/x.cpp", "<vector>"}}) {
     EXPECT_EQ(forbidden(path, "#include " + header).size(), 1u)
         << path << " " << header;
@@ -66,6 +68,7 @@ TEST(IncludeDirection, DownwardIncludesAreNot) {
            {"worker/coordinator_client.cpp", "<grpcpp/grpcpp.h>"},
            {"deploy/launch/x.cpp", "\"coordinator/server.h\""},
            {"tests/x.cpp", "\"worker/trainer.h\""},
+           {"tests/parallel/plan/x.cpp", "\"tests/parallel/plan/y/z.h\""},
            {"parallel/plan/x.h", "<vector>"}}) {
     EXPECT_THAT(forbidden(path, "#include " + header), IsEmpty());
   }

@@ -69,7 +69,8 @@ TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
   request.stage.begin = 0;
   request.stage.end = 1;
   const int64_t image = 64 * 64 * 3 * 4;
-  EXPECT_EQ(evaluation_peak_bytes(request), image + kMapBytes + 32 * 32 * 27 * 4);
+  EXPECT_EQ(evaluation_peak_bytes(request),
+            image + kMapBytes + 32 * 32 * 27 * 4);
 }
 
 // Averages are gathered row by row from ZeRO 1 on.
