@@ -1,0 +1,48 @@
+#!/bin/sh
+# Starts the program of this name with the bundle's libraries and with LibTorch:
+# HEADROOM_LIBTORCH names the folder that holds torch/ 2.11.0, for a pip
+# installation its site-packages.
+set -eu
+
+name="$(basename "$0")"
+here="$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)"
+die() {
+  echo "[bundle] $*" >&2
+  exit 2
+}
+
+# headroom alone needs no LibTorch unless it starts workers.
+needs_libtorch() {
+  case "$name ${1:-}" in
+    headroom-worker*) return 0 ;;
+    "headroom train" | "headroom val" | "headroom agent") return 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+libraries="$here/lib"
+root="${HEADROOM_LIBTORCH:-}"
+if [ -n "$root" ]; then
+  [ -f "$root/torch/lib/libtorch_cpu.so" ] ||
+    die "HEADROOM_LIBTORCH=$root holds no torch/lib/libtorch_cpu.so: name the folder that holds torch/"
+  header="$root/torch/include/torch/headeronly/version.h"
+  if [ -f "$header" ]; then
+    version=""
+    while read -r define key value; do
+      case "$define $key" in
+        "#define TORCH_VERSION_MAJOR") version="$value" ;;
+        "#define TORCH_VERSION_MINOR") version="$version.$value" ;;
+      esac
+    done <"$header"
+    [ "$version" = 2.11 ] ||
+      die "HEADROOM_LIBTORCH=$root is LibTorch $version, but 2.11 is needed: install torch==2.11.0"
+  fi
+  libraries="$libraries:$root/torch/lib"
+  for folder in "$root"/nvidia/*/lib; do
+    [ ! -d "$folder" ] || libraries="$libraries:$folder"
+  done
+elif needs_libtorch "$@"; then
+  die "HEADROOM_LIBTORCH is not set: name the folder that holds torch/ 2.11.0"
+fi
+export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+exec "$here/libexec/$name" "$@"
