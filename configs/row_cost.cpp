@@ -69,7 +69,6 @@ class Counter {
     add_block(input_channels(), h, 1);
     add_block(4 * h, cost_.channels, 1);
     keep(8 * h + 2 * cost_.channels);
-    cost_.kept_indices_per_pixel = static_cast<double>(3 * h) / cells_area();
   }
 
   void count_upsample() {

@@ -41,8 +41,6 @@ struct RowCost {
   //   Conv 2c · C3 4c + 2nc · Upsample, Concat c · Detect its outputs ·
   //   SPPF, h of its input: 8h + 2c
   double kept_elements_per_pixel = 0;
-  // 8-byte indices beside them: SPPF's three poolings, 3h per cell.
-  double kept_indices_per_pixel = 0;
 };
 
 std::vector<RowCost> row_costs(const ModelTable& table);

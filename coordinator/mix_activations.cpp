@@ -41,7 +41,7 @@ double mix_activations(const RunConfig& config,
   HEADROOM_CHECK(plan.activation_policies.size() == rows.size(),
                  "a plan that does not say what rows keep");
   MemoryRequest whole = memory_request(config, plan, rows);
-  const std::vector<StageShare> stages = stage_shares(config, plan, rows);
+  const std::vector<StageShare> stages = stage_shares(plan, rows);
   double time = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto begin = static_cast<size_t>(stages[stage].begin);

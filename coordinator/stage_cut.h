@@ -1,15 +1,13 @@
-// stage_cut: between which rows a pipeline is cut, and what its stages cost.
+// stage_cut: between which rows a pipeline is cut, and what its stages compute.
 //
 // A pipeline is asked for to save memory. So among the cuts whose fullest stage
 // needs at most 5 % more than the least that any cut can do, the one whose
 // slowest stage is fastest is taken (parallel/plan/stage_partition.h).
 //
-// The memory is modelled from the table's rows (configs/row_cost.h):
-//   weights, gradients, moments, average   once, split as ZeRO splits them
-//   maps kept for backward                 per micro-batch in flight; of a
-//                                          row's inputs only if recomputed
-// It leaves out what comes and goes inside a row, gradients of maps, the loss:
-// good enough to compare cuts, no promise of a peak.
+// A row's memory is what the memory model says of it in the undivided model
+// (parallel/plan/memory/row_costs.h): exact for every cut would be a step of
+// the model for each pair of rows. So it compares cuts; the peak of the stages
+// that come of it is memory_model.h's.
 //
 // Threads: pure functions.
 #pragma once
@@ -37,10 +35,8 @@ struct StageShare {
   int64_t end = 0;
   int64_t parameters = 0;
   double multiply_adds_per_pixel = 0;
-  int64_t modelled_bytes = 0;    // of one of its ranks
-  double part_of_one_stage = 0;  // of what the rank would need undivided
 };
-std::vector<StageShare> stage_shares(const RunConfig& config, const Plan& plan,
+std::vector<StageShare> stage_shares(const Plan& plan,
                                      const std::vector<RowCost>& rows);
 
 }  // namespace headroom

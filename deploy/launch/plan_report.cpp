@@ -76,6 +76,11 @@ double all_work(const PlanReport& report) {
   return work;
 }
 
+double part_of_one_stage(const PlanReport& report, size_t stage) {
+  return static_cast<double>(report.memory[stage].total()) /
+         static_cast<double>(report.one_stage_bytes);
+}
+
 // The ranks whose coordinates satisfy `belongs`, as ranges: "0-1, 4-5".
 template <typename Predicate>
 std::string ranks_text(const ParallelLayout& layout, const Predicate& belongs) {
@@ -134,8 +139,8 @@ std::string stages_table(const PlanReport& report) {
                 millions(static_cast<double>(stage.parameters)),
                 millions(stage.multiply_adds_per_pixel * pixels(report)),
                 percent(stage.multiply_adds_per_pixel / all_work(report)),
-                format_bytes(stage.modelled_bytes),
-                percent(stage.part_of_one_stage),
+                format_bytes(report.memory[i].total()),
+                percent(part_of_one_stage(report, i)),
                 ranks_text(report.plan.layout, [&](const MeshCoordinates& at) {
                   return at.pipeline_stage == static_cast<int>(i);
                 })};
@@ -303,16 +308,10 @@ PlanReport make_plan_report(const RunConfig& config, int world_size,
   report.model = std::filesystem::path(model_of_run(config)).stem().string();
   report.rows = model_rows(config);
   report.plan = plan_or_throw(config, world_size, report.rows);
-  report.stages = stage_shares(config, report.plan, report.rows);
+  report.stages = stage_shares(report.plan, report.rows);
   report.memory =
       estimate_memory(memory_request(config, report.plan, report.rows));
-  const auto one_stage = static_cast<double>(bytes_of_one_stage(report));
-  for (size_t i = 0; i < report.stages.size(); ++i) {
-    StageShare& stage = report.stages[i];
-    stage.modelled_bytes = report.memory[i].total();
-    stage.part_of_one_stage =
-        static_cast<double>(stage.modelled_bytes) / one_stage;
-  }
+  report.one_stage_bytes = bytes_of_one_stage(report);
 
   const Plan& plan = report.plan;
   const int64_t batch = config.global_batch_size;
@@ -419,10 +418,10 @@ std::string plan_report_json(const PlanReport& report) {
          {"parameters", stage.parameters},
          {"multiply_adds", stage.multiply_adds_per_pixel * pixels(report)},
          {"share", stage.multiply_adds_per_pixel / all_work(report)},
-         {"predicted_peak_bytes", stage.modelled_bytes},
+         {"predicted_peak_bytes", report.memory[i].total()},
          {"memory", memory_json(report.memory[i])},
          {"memory_of_other_phases", other_phases_json(report, i)},
-         {"part_of_one_stage", stage.part_of_one_stage}});
+         {"part_of_one_stage", part_of_one_stage(report, i)}});
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
     const MeshCoordinates at = coordinates_of(report.plan.layout, rank);

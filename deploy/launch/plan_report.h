@@ -32,9 +32,10 @@ struct PlanReport {
   std::vector<RowCost> rows;
   std::vector<StageShare> stages;
   std::vector<MemoryEstimate> memory;  // of each stage's ranks
-  std::vector<BatchPart> parts;        // of a full batch, of the first 256 data
-                                       // ranks
-  std::vector<SampleRange> groups;     // of a full batch
+  int64_t one_stage_bytes = 0;      // of a rank if the pipeline were one stage
+  std::vector<BatchPart> parts;     // of a full batch, of the first 256 data
+                                    // ranks
+  std::vector<SampleRange> groups;  // of a full batch
   std::vector<LayoutAnswer> others;
   std::string schedule;  // drawn, if it was asked for
 };

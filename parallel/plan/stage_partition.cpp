@@ -17,8 +17,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Part {
   double cost = 0;
   int64_t fixed_bytes = 0;
-  int64_t bytes_in_flight = 0;  // per micro-batch, received maps included
-  int64_t received_bytes = 0;   // per micro-batch
+  int64_t bytes_in_flight = 0;   // per micro-batch, received maps included
+  int64_t activation_bytes = 0;  // per micro-batch, without them
+  int64_t busy_bytes = 0;        // at the fullest row, activations included
+  int64_t received_bytes = 0;    // per micro-batch
   bool has_parameters = false;
 };
 
@@ -68,7 +70,8 @@ class Partitioner {
   int64_t bytes(int stage, int begin, int end) const {
     const Part& rows = part(begin, end);
     return rows.fixed_bytes +
-           request_.in_flight[at(stage)] * rows.bytes_in_flight;
+           request_.in_flight[at(stage)] * rows.bytes_in_flight +
+           (rows.busy_bytes - rows.activation_bytes);
   }
 
   // The least that the fullest stage of any partition needs.
@@ -101,11 +104,16 @@ class Partitioner {
       const PartitionRow& added = request_.rows[at(row)];
       HEADROOM_CHECK(std::isfinite(added.cost) && added.cost >= 0 &&
                          added.fixed_bytes >= 0 &&
-                         added.activation_bytes >= 0 && added.map_bytes >= 0,
+                         added.activation_bytes >= 0 && added.busy_bytes >= 0 &&
+                         added.map_bytes >= 0,
                      "row " + std::to_string(row) + " has a negative cost");
       sum.cost += added.cost;
       sum.fixed_bytes += added.fixed_bytes;
       sum.bytes_in_flight += added.activation_bytes;
+      sum.busy_bytes =
+          std::max(sum.busy_bytes, sum.activation_bytes + added.busy_bytes);
+      sum.activation_bytes += added.activation_bytes;
+      sum.busy_bytes = std::max(sum.busy_bytes, sum.activation_bytes);
       sum.has_parameters |= added.has_parameters;
       for (const int input : added.inputs) {
         HEADROOM_CHECK(input >= -1 && input < row,

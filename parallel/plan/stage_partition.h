@@ -6,8 +6,9 @@
 // pace of its slowest stage; among equals the one with the fewest bytes between
 // stages, then the one that cuts earliest.
 //
-// A stage's bytes: its rows' fixed bytes once, and for every micro-batch in
-// flight its rows' activations and the maps it receives.
+// A stage's bytes: its rows' fixed bytes once; for every micro-batch in flight
+// its rows' activations and the maps it receives; and what the fullest row
+// needs beyond that while it runs.
 //
 // Exact, by dynamic programming over (stage, first row): num_stages x rows^2.
 //
@@ -26,7 +27,10 @@ struct PartitionRow {
   double cost = 0;               // seconds, or any measure that adds up
   int64_t fixed_bytes = 0;       // parameters and all that has their size
   int64_t activation_bytes = 0;  // kept for backward, per micro-batch
-  int64_t map_bytes = 0;         // of its output, per micro-batch
+  // While the row runs, forward or backward, its activation_bytes included;
+  // beside what the rows before it keep.
+  int64_t busy_bytes = 0;
+  int64_t map_bytes = 0;  // of its output, per micro-batch
   bool has_parameters = true;
   std::vector<int> inputs;  // rows it reads; -1 for the images
 };

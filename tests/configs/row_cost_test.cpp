@@ -103,11 +103,9 @@ TEST(RowCost, KeptElementsByHand) {
   EXPECT_EQ(rows[0].kept_elements_per_pixel, 2 * 16 / 4.0);
   EXPECT_EQ(rows[2].kept_elements_per_pixel, (4 * 32 + 2 * 32) / 16.0);
   EXPECT_EQ(rows[9].kept_elements_per_pixel, (8 * 128 + 2 * 256) / 1024.0);
-  EXPECT_EQ(rows[9].kept_indices_per_pixel, 3 * 128 / 1024.0);
   EXPECT_EQ(rows[11].kept_elements_per_pixel, 128 / 256.0);
   EXPECT_EQ(rows[24].kept_elements_per_pixel,
             255 / 64.0 + 255 / 256.0 + 255 / 1024.0);
-  EXPECT_EQ(rows[0].kept_indices_per_pixel, 0);
 }
 
 TEST(RowCost, WhatCannotBeCountedIsRefusedByPlace) {

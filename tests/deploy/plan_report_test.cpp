@@ -27,7 +27,7 @@ TEST(PlanReport, TellsPeopleTheWholePlan) {
       make_plan_report(config_of("data=2,pipeline=2", 4), 4, true);
   EXPECT_EQ(
       plan_report_text(report),
-      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 4
+      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 3
 model        yolov5n, 80 classes, 640 x 640 pixels
 assumed      80 classes and 100 boxes per image
 layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
@@ -37,18 +37,18 @@ optimizer    SGD
 
 Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
   stage  weights and their like  images    kept     at work   communication  rest      predicted
-  0      660 KiB                 37.5 MiB  325 MiB  14.3 MiB  0 B            2.26 MiB  380 MiB
-  1      35.3 MiB                0 B       239 MiB  49.8 MiB  0 B            2.26 MiB  327 MiB
+  0      297 KiB                 37.5 MiB  300 MiB  25 MiB    0 B            2.26 MiB  365 MiB
+  1      35.6 MiB                0 B       258 MiB  56.1 MiB  0 B            2.26 MiB  352 MiB
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
   stage  start-up  training  validation  checkpoint  host
-  0      9.03 MiB  380 MiB   359 MiB     2.9 MiB     1.18 GiB
-  1      53 MiB    327 MiB   324 MiB     37.5 MiB    1.18 GiB
+  0      8.67 MiB  365 MiB   359 MiB     2.55 MiB    1.18 GiB
+  1      53.6 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
 
 Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-3   0.03 M      530.84 M       24 %   380 MiB  76 %          0-1
-  1      4-24  1.84 M      1703.22 M      76 %   327 MiB  65 %          2-3
+  0      0-2   0.01 M      412.88 M       18 %   365 MiB  73 %          0-1
+  1      3-24  1.86 M      1821.18 M      82 %   352 MiB  70 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks

@@ -10,7 +10,6 @@ constexpr std::array kPolicies = {
     ActivationPolicy::kKeep, ActivationPolicy::kLean,
     ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
 
-// All rows under one policy.
 class Walk {
  public:
   Walk(const Stage& stage, const Extents& extents, const LossShape& loss)
@@ -71,12 +70,18 @@ class Walk {
 
 }  // namespace
 
+std::vector<RowCost> planned_row_costs(const Stage& stage,
+                                       const Extents& extents,
+                                       const LossShape& loss) {
+  return Walk(stage, extents, loss).run();
+}
+
 std::vector<RowCosts> row_costs(Stage stage, const Extents& extents,
                                 const LossShape& loss) {
   std::vector<RowCosts> result(static_cast<size_t>(stage.end - stage.begin));
   for (const ActivationPolicy policy : kPolicies) {
     stage.policies.assign(stage.rows.size(), policy);
-    const std::vector<RowCost> costs = Walk(stage, extents, loss).run();
+    const std::vector<RowCost> costs = planned_row_costs(stage, extents, loss);
     for (size_t row = 0; row < costs.size(); ++row)
       result[row][static_cast<size_t>(policy)] = costs[row];
   }

@@ -35,7 +35,12 @@ struct RowCost {
 // Of one row, by static_cast<size_t>(ActivationPolicy).
 using RowCosts = std::array<RowCost, 4>;
 
-// Of rows [stage.begin, stage.end); stage.policies is not read. The head's row
+// Of rows [stage.begin, stage.end), under the policies that the stage has.
+std::vector<RowCost> planned_row_costs(const Stage& stage,
+                                       const Extents& extents,
+                                       const LossShape& loss);
+
+// The same under each; stage.policies is not read. The head's row
 // includes the loss, the first row the images.
 std::vector<RowCosts> row_costs(Stage stage, const Extents& extents,
                                 const LossShape& loss);

@@ -138,7 +138,7 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
     for (int stage = 0; stage < num_stages; ++stage) {
       const auto index = static_cast<size_t>(stage);
       double cost = 0;
-      int64_t bytes = 0;
+      int64_t bytes = 0, kept = 0, busy = 0;
       bool has_parameters = false;
       std::vector<int> received;
       for (int row = cuts[index]; row < cuts[index + 1]; ++row) {
@@ -146,10 +146,13 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
         cost += one.cost;
         bytes +=
             one.fixed_bytes + request.in_flight[index] * one.activation_bytes;
+        busy = std::max(busy, kept + one.busy_bytes);
+        kept += one.activation_bytes;
         has_parameters |= one.has_parameters;
         for (const int input : one.inputs)
           if (input >= 0 && input < cuts[index]) received.push_back(input);
       }
+      bytes += std::max<int64_t>(busy - kept, 0);
       std::sort(received.begin(), received.end());
       received.erase(std::unique(received.begin(), received.end()),
                      received.end());
@@ -191,6 +194,7 @@ TEST(StagePartition, IsTheBestOfAllCuts) {
       one.cost = draw(20);
       one.fixed_bytes = draw(30);
       one.activation_bytes = draw(30);
+      one.busy_bytes = draw(60);
       one.map_bytes = draw(10);
       one.has_parameters = draw(3) > 0;
       one.inputs = {row - 1};
