@@ -73,11 +73,18 @@ int run_standalone(int argc, char** argv) {
   app.add_option("run", request.run_yaml, "RUN.YAML")->required();
   app.add_option("--plan", request.plan_json,
                  "plan.json; default: the one beside RUN.YAML");
-  app.add_option("--run-directory", request.run_directory,
-                 "where the results of a new run go");
+  CLI::Option* const folder =
+      app.add_option("--run-directory", request.run_directory,
+                     "where the results of a new run go");
   app.add_flag("--resume", request.resume,
-               "go on with the run whose folder RUN.YAML lies in");
-  CLI11_PARSE(app, argc, argv);
+               "go on with the run whose folder RUN.YAML lies in")
+      ->excludes(folder);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& end) {  // --help too
+    return app.exit(end) == 0 ? 0
+                              : static_cast<int>(headroom::ExitCode::kRequest);
+  }
   headroom::stop_signals::install();
   const headroom::StandaloneRun run = headroom::read_standalone(request);
   prepare_process(run.threads);

@@ -116,6 +116,34 @@ TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   expect_same_run(whole, parts);
 }
 
+// Where a coordinator would look for another plan.
+TEST(Standalone, OutOfMemoryAtItsLeanestEndsAtACommittedStep) {
+  const fs::path folder = fresh_folder();
+  std::string faults;
+  for (int rung = 0; rung < 12; ++rung) {
+    faults += (rung == 0 ? "" : ";") + std::string("oom@rank=0,step=2,") +
+              "allocation=" + std::to_string(60 + 40 * rung);
+  }
+  write_plan(folder, {"--max-steps", "5", "--processes", "1", "--noval",
+                      "--inject", faults});
+  const fs::path run = folder / "run";
+  const ProgramResult ended =
+      run_program(standalone({(folder / "asked/run.yaml").string(),
+                              "--run-directory", run.string()}),
+                  folder);
+  EXPECT_EQ(ended.exit_code, 5) << ended.err;
+  EXPECT_THAT(ended.err,
+              HasSubstr("out of memory with the leanest activations after step "
+                        "2; a worker on its own has one plan"));
+  EXPECT_EQ(read_lines(run / "steps.jsonl").size(), 2u);
+  EXPECT_TRUE(fs::exists(run / "checkpoints/step-2"));
+
+  const ProgramResult resumed = run_program(
+      standalone({(run / "run.yaml").string(), "--resume"}), folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(read_lines(run / "steps.jsonl").size(), 5u);
+}
+
 TEST(Standalone, JudgesWeights) {
   const fs::path folder = fresh_folder();
   write_plan(folder, {"--max-steps", "5", "--processes", "1"});
@@ -145,7 +173,9 @@ TEST(Standalone, RefusesWhatItCannotDo) {
     EXPECT_THAT(result.err, HasSubstr(why));
     EXPECT_FALSE(fs::exists(folder / "new"));
   };
+  refused({}, "required");
   refused({"none.yaml", "--run-directory", "new"}, "none.yaml");
+  refused({"none.yaml", "--run-directory", "new", "--resume"}, "excludes");
 
   write_plan(folder, {"--max-steps", "1", "--processes", "2"});
   refused({"asked/run.yaml", "--run-directory", "new"},
