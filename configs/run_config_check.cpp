@@ -1,6 +1,8 @@
 // check_run_config: ranges from the table of knobs, then fields against each
 // other, then what this version does not do yet.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "configs/fault.h"
@@ -17,6 +19,13 @@ namespace {
   throw Error("config", what, remedy);
 }
 
+// 1000000, not 1e+06.
+std::string bound_text(double bound) {
+  const bool is_whole = bound == std::trunc(bound) && std::abs(bound) < 1e15;
+  return is_whole ? std::to_string(static_cast<int64_t>(bound))
+                  : exact_text(bound);
+}
+
 void check_ranges(const RunConfig& config) {
   for (const Knob& knob : knobs()) {
     if (is_text(knob)) continue;
@@ -24,12 +33,15 @@ void check_ranges(const RunConfig& config) {
     if (knob.key == "global_batch_size" && value == kLargestBatch) continue;
     if (value >= knob.low && value <= knob.high) continue;
     const std::string bound = value < knob.low
-                                  ? "at least " + exact_text(knob.low)
-                                  : "at most " + exact_text(knob.high);
+                                  ? "at least " + bound_text(knob.low)
+                                  : "at most " + bound_text(knob.high);
     refuse_run(shown_name(knob) + " is " + value_text(config, knob) +
                    ", but must be " + bound +
                    (knob.unit.empty() ? "" : " (" + knob.unit + ")"),
-               "the default is " + default_text(knob));
+               "the default is " + default_text(knob) +
+                   (knob.key == "global_batch_size"
+                        ? ", and -1 asks for the most that fits"
+                        : ""));
   }
 }
 

@@ -14,6 +14,10 @@ namespace {
 constexpr int64_t kUsualGroup = 16;
 constexpr int64_t kMostUsualGroups = 4096;  // of a rank
 
+std::string count_images(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " image" : " images");
+}
+
 class Search {
  public:
   Search(const RunConfig& config, int world_size,
@@ -25,19 +29,27 @@ class Search {
 
   BatchChoice run() const {
     const int64_t images = label_bound(config_).statistics.num_images();
-    if (images == 0) return largest(kUsualGroup * kMostUsualGroups);
+    if (images == 0) return largest_of_any();
     if (images < data_) refuse_want_of_images(images);
     const int64_t most_of_a_rank = images / data_;
     BatchChoice choice = largest(most_of_a_rank);
     const int64_t more = larger_share(choice.global_batch_size / data_);
     if (more > most_of_a_rank && is_within(at_share(more))) {
-      choice.remark = "; the data set has no more than " +
-                      std::to_string(images) + " images";
+      choice.remark = "; the data set has no more than " + count_images(images);
     }
     return choice;
   }
 
  private:
+  BatchChoice largest_of_any() const {
+    constexpr int64_t kMostOfARank = kUsualGroup * kMostUsualGroups;
+    BatchChoice choice = largest(kMostOfARank);
+    if (choice.global_batch_size / data_ == kMostOfARank) {
+      choice.remark = "; larger ones are not tried";
+    }
+    return choice;
+  }
+
   // The next larger one that is tried.
   static int64_t larger_share(int64_t share) {
     return share < kUsualGroup ? 2 * share : share + kUsualGroup;
@@ -74,27 +86,38 @@ class Search {
     return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
   }
 
+  // "--activations recompute, or " where one image fits with it.
+  std::string leaner_that_fits() const {
+    RunConfig leaner = config_;
+    for (const char* activations : {"lean", "recompute"}) {
+      leaner.activations = activations;
+      if (Search(leaner, world_size_, rows_).is_within_alone()) {
+        return std::string("--activations ") + activations + ", or ";
+      }
+    }
+    return "";
+  }
+
+  bool is_within_alone() const { return is_within(at_share(1)); }
+
   [[noreturn]] void refuse_want_of_images(int64_t images) const {
     throw Error("plan",
                 "--batch -1: " + std::to_string(data_) +
                     " processes share out each batch, but the data set has " +
-                    std::to_string(images) + " images",
+                    count_images(images),
                 "use --processes " + std::to_string(images) + " or less");
   }
 
   [[noreturn]] void refuse(const BatchChoice& one_image) const {
-    throw Error(
-        "plan",
-        "--batch -1: one image a process needs " +
-            format_bytes(one_image.bytes) + " (" +
-            std::to_string(one_image.bytes) +
-            " bytes), but --memory-limit is " +
-            format_bytes(config_.memory_limit) + " (" +
-            std::to_string(config_.memory_limit) + " bytes)",
-        config_.activations == "recompute"
-            ? "use a smaller --img or model"
-            : "use --activations recompute, or a smaller --img or model",
-        ExitCode::kNoPlan);
+    throw Error("plan",
+                "--batch -1: one image a process needs " +
+                    format_bytes(one_image.bytes) + " (" +
+                    std::to_string(one_image.bytes) +
+                    " bytes), but --memory-limit is " +
+                    format_bytes(config_.memory_limit) + " (" +
+                    std::to_string(config_.memory_limit) + " bytes)",
+                "use " + leaner_that_fits() + "a smaller --img or model",
+                ExitCode::kNoPlan);
   }
 
   const RunConfig& config_;

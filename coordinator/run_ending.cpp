@@ -152,8 +152,12 @@ std::string describe_ending(const RunEnding& ending,
            " is saved, continue with: " + resume;
   }
   if (newest > 0) {
-    text += "; the state after " + count_steps(newest) + " is not saved";
     const std::optional<int64_t> saved = checkpoint_steps(ending);
+    if (saved == newest) {
+      return text + "; the state after " + count_steps(newest) +
+             " is saved, continue with: " + resume;
+    }
+    text += "; the state after " + count_steps(newest) + " is not saved";
     if (saved == 0) return text + " and nor is any before, start the run again";
     return text + ", continue from the " +
            (saved ? "checkpoint after " + count_steps(*saved)

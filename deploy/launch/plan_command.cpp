@@ -43,6 +43,7 @@ int plan_command(const CommandLine& given) {
     throw Error("command line", "--write writes one plan, --sweep makes many",
                 "leave one of them out");
   }
+  if (!sweep.empty()) check_beside_sweep(given);
   // Planned below, once.
   const RunRequest request = make_run_request(
       line, std::nullopt, usable_cores(), measure_labels, /*must_fit=*/false);

@@ -84,6 +84,35 @@ Sweep parse_sweep(const std::string& text, const RunConfig& config) {
   return sweep;
 }
 
+void check_beside_sweep(const CommandLine& line) {
+  const std::string sweep = " " + line.value_of("--sweep", "");
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    throw Error("command line", what, remedy);
+  };
+  if (line.has("--show")) {
+    refuse("--show draws one plan, but --sweep makes a table of many",
+           "leave one of the two out");
+  }
+  for (const FlagUse& use : line.run_flags) {
+    const Flag* flag = find_flag(use.spelling);
+    if (flag == nullptr || flag->keys.empty()) continue;
+    const bool is_batch = flag->keys.front() == "global_batch_size";
+    const std::string axis = is_batch                               ? "batch"
+                             : flag->keys.front() == "image_height" ? "img"
+                                                                    : "";
+    if (axis.empty()) continue;
+    if (sweep.find(" " + axis + "=") != std::string::npos) {
+      refuse(use.spelling + " is given, and --sweep names values of " + axis +
+                 " too",
+             "leave one of the two out");
+    }
+    if (is_batch && use.values == std::vector<std::string>{"-1"}) {
+      refuse("--batch -1 chooses one batch, but --sweep makes plans of many",
+             "name batches: --sweep img=416,640,1280 batch=8..64");
+    }
+  }
+}
+
 std::vector<SweepCell> sweep_plans(const RunConfig& config, int world_size,
                                    const Sweep& sweep) {
   const std::vector<RowCost> rows = model_rows(config);

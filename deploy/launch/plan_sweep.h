@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "deploy/launch/command_line.h"
 
 namespace headroom {
 
@@ -20,6 +21,10 @@ struct Sweep {
 // "img=416,640 batch=8..64": lists, or a range that doubles; an axis that is
 // not named has the request's value. Throws Error (exit 2).
 Sweep parse_sweep(const std::string& text, const RunConfig& config);
+
+// Refuses what a sweep would have to ignore: a flag of an axis that it names
+// itself, --batch -1, --show. Throws Error (exit 2).
+void check_beside_sweep(const CommandLine& line);
 
 struct SweepCell {
   int64_t image_size = 0;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "configs/data_config.h"
+#include "configs/fault.h"
 #include "configs/knobs.h"
 #include "configs/model_table.h"
 #include "configs/shell_word.h"
@@ -51,13 +52,32 @@ void make_absolute(std::string& path) {
 // What can be refused without a single process started. A plan alone needs no
 // data.
 void check_files(const RunConfig& config) {
-  if (!config.cfg.empty()) load_model_table(config.cfg);
+  if (!config.cfg.empty()) {
+    const size_t rows = load_model_table(config.cfg).rows.size();
+    if (config.freeze > static_cast<int64_t>(rows)) {
+      throw Error("model",
+                  "--freeze " + std::to_string(config.freeze) + ", but " +
+                      config.cfg + " has " + std::to_string(rows) + " rows",
+                  "use 0 to " + std::to_string(rows));
+    }
+  }
   if (!config.synthetic_input && !config.data.empty()) {
     load_data_config(config.data);
   }
   if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
     throw Error("weights", "there is no file " + config.weights,
                 "give a .safetensors file, or leave --weights out");
+  }
+}
+
+// A fault that can never fire would prove nothing.
+void check_faults(const RunConfig& config, int world_size) {
+  for (const Fault& fault : parse_faults(config.inject)) {
+    if (fault.rank < world_size) continue;
+    throw Error("config",
+                "--inject " + to_string(fault) + ": there is no rank " +
+                    std::to_string(fault.rank) + ", ranks are counted from 0",
+                "use rank=0 to rank=" + std::to_string(world_size - 1));
   }
 }
 
@@ -153,7 +173,8 @@ std::string set_largest_batch(RunConfig& config, int world_size) {
       largest_batch(config, world_size, model_rows(config));
   config.global_batch_size = choice.global_batch_size;
   return "--batch -1: " + std::to_string(choice.global_batch_size) +
-         " images, " + format_bytes(choice.bytes) + " of " +
+         (choice.global_batch_size == 1 ? " image, " : " images, ") +
+         format_bytes(choice.bytes) + " of " +
          format_bytes(config.memory_limit) + choice.remark;
 }
 
@@ -236,6 +257,7 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  check_faults(config, request.expected_workers());
   // Before the plan: what an operator takes grows with its threads.
   if (config.threads == 0) {
     const int workers_here =

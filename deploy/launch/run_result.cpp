@@ -78,16 +78,28 @@ std::string result_json(const RunEnd& end, const std::string& run_directory,
   return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
+namespace {
+
+// An unfinished checkpoint has no manifest: it is written last.
+bool has_finished_checkpoint(const std::string& run_directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::directory_iterator entry(fs::path(run_directory) / "checkpoints", error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    if (fs::exists(entry->path() / "MANIFEST.json", ignored)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string resume_hint(const RunEnd& end, const std::string& run_directory) {
   const bool is_resumable =
       end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
       end.exit_code == static_cast<int>(ExitCode::kResource);
-  std::error_code ignored;
-  const std::filesystem::path checkpoints =
-      std::filesystem::path(run_directory) / "checkpoints";
   if (!is_resumable || end.reason.find("--resume") != std::string::npos ||
-      !std::filesystem::is_directory(checkpoints, ignored) ||
-      std::filesystem::is_empty(checkpoints, ignored)) {
+      !has_finished_checkpoint(run_directory)) {
     return "";
   }
   return "go on with: headroom train --resume " + shell_word(run_directory);

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom {
 namespace {
@@ -17,6 +18,11 @@ namespace {
 std::string mebibytes(int64_t bytes) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
   return std::to_string((bytes + kMebibyte - 1) / kMebibyte) + " MiB";
+}
+
+// "1.5 MiB (1572864 bytes)": a limit is compared to the byte.
+std::string both_numbers(int64_t bytes) {
+  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
 constexpr const char* kOtherwise =
@@ -52,9 +58,9 @@ int64_t OffloadFile::find_place(int64_t bytes) {
   if (limit_ > 0 && size_ + bytes > limit_) {
     throw Error(
         "offload",
-        "tensors of " + mebibytes(size_ + bytes) +
+        "tensors of " + both_numbers(size_ + bytes) +
             " are to be offloaded, but --host-memory-limit is " +
-            mebibytes(limit_),
+            both_numbers(limit_),
         std::string("raise --host-memory-limit, lower --micro-batch, ") +
             kOtherwise);
   }

@@ -93,6 +93,10 @@ TEST(CheckRunConfig, RangesNameTheValueAndTheBound) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.keep_checkpoints = 1; }),
             "[config] keep_checkpoints is 1, but must be at least 2 "
             "(checkpoints): the default is 2");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.global_batch_size = 2'000'000; }),
+            "[config] global_batch_size (--batch) is 2000000, but must be at "
+            "most 1000000 (images): the default is 16, and -1 asks for the "
+            "most that fits");
 }
 
 TEST(CheckRunConfig, TheLargestBatchNeedsALimit) {
@@ -172,7 +176,7 @@ TEST(CheckRunConfig, ChoicesOfWords) {
 TEST(CheckRunConfig, RefusalsNameTheFlagWhereItIsSpelledOtherwise) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.global_batch_size = 0; }),
             "[config] global_batch_size (--batch) is 0, but must be at least 1 "
-            "(images): the default is 16");
+            "(images): the default is 16, and -1 asks for the most that fits");
   EXPECT_EQ(refusal([](RunConfig& c) { c.zero_stage = 4; }),
             "[config] zero_stage (--zero) is 4, but must be at most 3: the "
             "default is 0");

@@ -14,6 +14,7 @@ namespace headroom {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -98,16 +99,34 @@ TEST(LargestBatch, NoMoreImagesThanTheDataSetHas) {
 }
 
 TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
-  RunConfig config = request(kGiB / 8);
+  RunConfig config = request(kGiB / 16 * 3);
   config.image_height = config.image_width = 1280;
   try {
     choose(config);
-    FAIL() << "128 MiB hold an image of 1280 px";
+    FAIL() << "192 MiB hold an image of 1280 px";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);
-    EXPECT_THAT(error.what(), HasSubstr("134217728 bytes"));
-    EXPECT_THAT(error.what(), HasSubstr("--activations recompute"));
+    EXPECT_THAT(error.what(), HasSubstr("201326592 bytes"));
+    EXPECT_THAT(error.what(), HasSubstr("use --activations recompute, or"));
   }
+}
+
+TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
+  try {
+    choose(request(kGiB / 64));  // less than the weights and their like
+    FAIL() << "16 MiB do not hold the state";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), Not(HasSubstr("--activations")));
+    EXPECT_THAT(error.what(), HasSubstr("use a smaller --img or model"));
+  }
+}
+
+TEST(LargestBatch, TheEndOfTheSearchIsSaid) {
+  RunConfig config = request(kGiB << 20);
+  config.image_height = config.image_width = 64;
+  const BatchChoice choice = choose(config);
+  EXPECT_EQ(choice.global_batch_size, 65536);
+  EXPECT_EQ(choice.remark, "; larger ones are not tried");
 }
 
 }  // namespace

@@ -175,6 +175,16 @@ TEST(DescribeEnding, NamesTheCheckpointThatIsLeft) {
             "steps with: headroom train --resume /runs/exp");
 }
 
+TEST(DescribeEnding, ACheckpointOfTheNewestStepIsTheSavedState) {
+  RunEnding ending = lost_rank_1();
+  ending.survivors = {survivor(0, 14), survivor(2, 14)};
+  for (Survivor& entry : ending.survivors) entry.state = {true, 14};
+  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+            "rank 1 (worker w1) on h closed its connection; the state after "
+            "14 steps is saved, continue with: headroom train --resume "
+            "/runs/exp");
+}
+
 TEST(DescribeEnding, WithoutAnyCheckpointTheRunBeginsAgain) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 3), survivor(2, 3)};

@@ -70,6 +70,22 @@ TEST_F(RunRequestTest, OneProcessWithAllCoresByDefault) {
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
+TEST_F(RunRequestTest, AFaultOfARankThatIsNotThereIsRefused) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--processes", "2", "--inject",
+                     "oom@rank=1,step=3;nan@rank=2,step=4"}),
+            "[config] --inject nan@rank=2,step=4: there is no rank 2, ranks "
+            "are counted from 0: use rank=0 to rank=1");
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--processes", "2", "--inject",
+                     "oom@rank=1,step=3"}),
+            "accepted");
+}
+
+TEST_F(RunRequestTest, MoreFrozenRowsThanTheModelHasAreRefusedBeforeAStart) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "26"}),
+            "[model] --freeze 26, but yolov5n has 25 rows: use 0 to 25");
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
+}
+
 TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
   const RunRequest run = request({});
   EXPECT_EQ(run.config.cfg, "yolov5s");

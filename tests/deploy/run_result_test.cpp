@@ -90,14 +90,16 @@ TEST(RunResult, JsonSurvivesBrokenTextAndNoSummary) {
 TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
   const TemporaryFolder root;
   EXPECT_EQ(resume_hint({130, "stopped"}, root.path()), "");
-  root.write("checkpoints/step-3/manifest.json", "{}");
   const std::string directory = root.path();
+  root.write("checkpoints/step-2/state.safetensors.partial", "");
+  EXPECT_EQ(resume_hint({5, "disk full"}, directory), "") << "never finished";
+  root.write("checkpoints/step-3/MANIFEST.json", "{}");
   EXPECT_EQ(resume_hint({130, "stopped"}, directory),
             "go on with: headroom train --resume " + directory);
   EXPECT_EQ(resume_hint({5, "lost"}, directory),
             "go on with: headroom train --resume " + directory);
   const std::string spaced = directory + "/my runs";
-  std::filesystem::create_directories(spaced + "/checkpoints/step-3");
+  root.write("my runs/checkpoints/step-3/MANIFEST.json", "{}");
   EXPECT_EQ(resume_hint({5, "lost"}, spaced),
             "go on with: headroom train --resume '" + spaced + "'");
   EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");

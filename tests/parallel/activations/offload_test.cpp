@@ -61,8 +61,9 @@ TEST(OffloadFile, ItsLimitIsToldInNumbers) {
   const int64_t place = file.write(block.data(), 3 << 19);
   EXPECT_THAT([&] { file.write(block.data(), 3 << 19); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("tensors of 3 MiB are to be offloaded, but "
-                                  "--host-memory-limit is 2 MiB"),
+                  AllOf(HasSubstr("tensors of 3 MiB (3145728 bytes) are to be "
+                                  "offloaded, but --host-memory-limit is 2 MiB "
+                                  "(2097152 bytes)"),
                         HasSubstr("--activations recompute"))));
   file.release(place, 3 << 19);
   EXPECT_NO_THROW(file.write(block.data(), 3 << 19));
