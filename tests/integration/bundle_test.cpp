@@ -108,6 +108,14 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
     EXPECT_EQ(one[step].at("grad_norm"), other[step].at("grad_norm"));
   }
 
+  // Its coordinator, agent and workers too.
+  const ProgramResult trained = run_alone(
+      away, {"headroom/bin/headroom", "train", "--cfg", "yolov5n", "--img",
+             "64", "--batch", "4", "--processes", "2", "--threads", "1",
+             "--synthetic-input", "--max-steps", "2"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(read_lines(away / "runs/train/exp/steps.jsonl").size(), 2u);
+
   const fs::path older = away / "older/torch";
   fs::create_directories(older / "lib");
   std::ofstream(older / "lib/libtorch_cpu.so") << "";
