@@ -180,10 +180,12 @@ class Control final : public StandaloneControl {
   void close(int exit_code, const std::string& reason,
              const std::string& result_json, int64_t step) {
     end_ = {exit_code, reason, result_json};
+    const bool as_it_should =
+        exit_code == 0 || exit_code == static_cast<int>(ExitCode::kInterrupted);
     write({kRunOverEvent, step, -1, reason,
            R"({"exit_code":)" + std::to_string(exit_code) + R"(,"state":")" +
-               (exit_code == 0 ? "finished" : "failed") + R"("})",
-           exit_code != 0});
+               (as_it_should ? "finished" : "failed") + R"("})",
+           !as_it_should});
   }
 
   const Assignment assignment_;

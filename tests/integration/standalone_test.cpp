@@ -109,6 +109,7 @@ TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   EXPECT_EQ(end.exit_code, 130) << end.err;
   EXPECT_THAT(end.err, HasSubstr("continue with: headroom train --resume"));
   EXPECT_LT(read_lines(parts / "steps.jsonl").size(), 10u);
+  EXPECT_EQ(read_lines(parts / "events.jsonl").back().at("state"), "finished");
 
   const ProgramResult resumed = run_program(
       standalone({(parts / "run.yaml").string(), "--resume"}), folder);
