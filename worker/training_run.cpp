@@ -8,7 +8,6 @@
 
 #include "configs/fault.h"
 #include "configs/memory/memory_request.h"
-#include "configs/run_config.h"
 #include "configs/shell_word.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
@@ -16,49 +15,25 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/phase_memory.h"
 #include "worker/average_validation.h"
-#include "worker/checkpoint.h"
 #include "worker/data/loader.h"
-#include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
 #include "worker/label_watch.h"
-#include "worker/memory_tracer.h"
-#include "worker/model/weights.h"
 #include "worker/parallelize.h"
-#include "worker/pass_lists.h"
-#include "worker/rank_context.h"
-#include "worker/replicate.h"
-#include "worker/run_inputs.h"
 #include "worker/run_loaders.h"
-#include "worker/run_recorder.h"
-#include "worker/stage_forward.h"
+#include "worker/run_parts.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
 
 namespace headroom {
 
-struct TrainingRun::Implementation {
+struct TrainingRun::Implementation : RunParts {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
                  FaultInjection& injected)
-      : assignment(given),
-        client(coordinator),
-        config(parse_run_config(given.run_config_yaml, "run.yaml")),
-        inputs(read_inputs(config)),
-        memory(memory_request(config, given.plan, rows_of_model())),
-        faults(injected),
-        checkpoint_steps(given.resume_steps) {}
+      : RunParts(given, coordinator), faults(injected) {}
 
   // --- before the first step ---
-  void prepare(Communicator& communicator);
-  void fill_model(Communicator& communicator, LayerGraph& model);
-  void resume();
-  void share_host_memory();
+  void begin_progress();
   std::unique_ptr<BatchSource> make_source();
-  PassLists record_exchanges() const;
-  std::vector<RowCost> rows_of_model() const {
-    ModelTable table = inputs.table;
-    table.num_classes = static_cast<int>(inputs.num_classes());
-    return row_costs(table);
-  }
 
   // --- the run; an end where it ends here ---
   RunOutcome run(Communicator& communicator);
@@ -120,147 +95,28 @@ struct TrainingRun::Implementation {
     note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
     return folder;
   }
-  int64_t committed() const { return state->counters.committed_steps; }
-  bool epoch_is_unrecorded() const {
-    return committed() % steps_in_epoch == 0 &&
-           committed() / steps_in_epoch > state->counters.recorded_epochs;
-  }
-  int64_t num_steps() const {
-    const int64_t all = config.epochs * steps_in_epoch;
-    return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
-  }
   std::string resume_hint() const {
     return "continue with: headroom train --resume " +
            shell_word(assignment.run_directory);
   }
 
-  Assignment assignment;
-  CoordinatorClient& client;
-  RunConfig config;
-  RunInputs inputs;
-  MemoryRequest memory;  // the run's question to the memory model
   FaultInjection& faults;
-  std::unique_ptr<Mesh> mesh;
-  std::unique_ptr<TrainingState> state;
-  std::unique_ptr<RunRecorder> recorder;
-  int64_t steps_in_epoch = 0;
-  PassLists pass_lists;
-  HostShares host;                 // of the loaders
   std::set<std::string> exceeded;  // phases that needed more than predicted
   bool has_peers = true;           // until one is lost
-  LossGains gains;
-  ScheduleOptions schedule;
   ProgressReport progress;
-  StepRecord newest;                     // on every rank: rank 0 may be lost
-  int64_t checkpoint_steps;              // of the newest checkpoint
-  bool stop_agreed = false;              // by the vote of the newest step
-  std::set<std::string> faults_said;     // each is named once
-  std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
+  StepRecord newest;                  // on every rank: rank 0 may be lost
+  bool stop_agreed = false;           // by the vote of the newest step
+  std::set<std::string> faults_said;  // each is named once
   LabelWatch labels{label_bound(config)};
 };
 
-void TrainingRun::Implementation::prepare(Communicator& communicator) {
-  if (config.memory_limit > 0) {
-    CountingAllocator::instance().set_limit(config.memory_limit);
-  }
-  if (inputs.training) {
-    require_same_on_all_ranks(communicator, inputs.training->digest(),
-                              "the training images and labels");
-  }
-  mesh = std::make_unique<Mesh>(communicator, assignment.plan.layout);
-  TrainingStateOptions options;
-  options.num_classes = inputs.num_classes();
-  options.scalar_type = scalar_type_of(config.precision);
-  options.seed = config.seed;
-  options.freeze = config.freeze;
-  options.optimizer = parse_optimizer(config.optimizer);
-  options.zero_stage = assignment.plan.zero_stage;
-  options.mesh = mesh.get();
-  options.rows = rows_of_stage(assignment.plan, mesh->here.pipeline_stage,
-                               static_cast<int64_t>(inputs.table.rows.size()));
-  options.fill = [&](LayerGraph& model) { fill_model(communicator, model); };
-  state = std::make_unique<TrainingState>(inputs.table, options);
-
-  const int64_t batch = config.global_batch_size;
-  steps_in_epoch = inputs.training
-                       ? steps_per_epoch(inputs.training->size(), batch)
-                       : kSyntheticStepsPerEpoch;
-  schedule = {config.hyp, config.epochs, steps_in_epoch, batch, config.cos_lr};
-  schedule.warms_momentum = options.optimizer == OptimizerKind::kSgd;
+void TrainingRun::Implementation::begin_progress() {
   const LoaderOptions sizes = loader_options(config, state->model());
-  gains = scale_gains(
-      config.hyp, static_cast<int64_t>(state->model().levels().size()),
-      inputs.num_classes(), std::max(sizes.image_height, sizes.image_width),
-      config.label_smoothing);
-  recorder = std::make_unique<RunRecorder>(
-      RunRecorder::Subject{
-          config, assignment, inputs, *state, steps_in_epoch,
-          inputs.training ? inputs.training->size() : steps_in_epoch * batch},
-      client);
-  recorder->set_mesh(mesh.get());
-  resume();
   progress.num_steps = num_steps();
   progress.num_epochs = config.epochs;
   progress.steps_per_epoch = steps_in_epoch;
   progress.image_height = sizes.image_height;
   progress.image_width = sizes.image_width;
-}
-
-// Weights to start from: read by rank 0, the same on every rank.
-void TrainingRun::Implementation::fill_model(Communicator& communicator,
-                                             LayerGraph& model) {
-  if (assignment.rank == 0 && !continues_run(config, assignment) &&
-      !config.weights.empty()) {
-    const LoadReport report =
-        load_weights(config.weights, model, {LoadMode::kTransfer, true});
-    client.report_event({"weights", 0, 0, to_string(report, config.weights), "",
-                         report.transferred * 2 < report.total});
-  }
-  replicate(communicator, model);
-}
-
-// The checkpoint; then the run directory, last of all checks.
-void TrainingRun::Implementation::resume() {
-  if (continues_run(config, assignment)) {
-    const LoadedCheckpoint loaded = load_newest_checkpoint(
-        RunDirectory(assignment.run_directory).checkpoints(), *state,
-        mesh.get());
-    checkpoint_steps = committed();
-    for (const std::string& fault : loaded.damaged) {
-      client.report_event({"checkpoint", committed(), 0,
-                           fault + "; the one before is used", "", true});
-    }
-    if (assignment.rank == 0) {
-      client.report_event({"resume", committed(), 0,
-                           "resumed from " + loaded.folder.string(), "",
-                           false});
-    }
-  }
-  // Of a run's first steps: a later generation would write over them.
-  if (!config.memory_trace.empty() && assignment.resume_checkpoint.empty()) {
-    tracer = std::make_unique<MemoryTracer>(
-        config.memory_trace, config.memory_trace_steps, assignment.rank);
-  }
-  share_host_memory();
-  if (assignment.rank != 0) return;
-  if (committed() >= num_steps() && !epoch_is_unrecorded()) {
-    throw Error("resume",
-                "this run has committed " + std::to_string(committed()) +
-                    " steps and was asked for " + std::to_string(num_steps()),
-                config.max_steps > 0 ? "give a larger --max-steps"
-                                     : "give a larger --epochs");
-  }
-  recorder->open();
-}
-
-void TrainingRun::Implementation::share_host_memory() {
-  if (!inputs.training) return;
-  const HostMemory needed = host_memory_of(
-      config, assignment.plan, inputs, state->model(), *mesh, rows_of_model());
-  host = host_shares(config.host_memory_limit, needed);
-  if (assignment.rank != 0) return;
-  client.report_event(
-      {"host_memory", committed(), 0, describe(needed), "", false});
 }
 
 std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
@@ -281,19 +137,10 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
   return std::make_unique<Loader>(options);
 }
 
-// Needed where passes exchange with other ranks.
-PassLists TrainingRun::Implementation::record_exchanges() const {
-  if (mesh->replicas->size() == 1) return {};
-  return record_pass_lists(inputs.table, inputs.num_classes(),
-                           state->scalar_type(), state->model().kept_rows(),
-                           config.freeze, mesh->spatial->size() > 1);
-}
-
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   const PhaseWatch start_up("start-up");
   prepare(communicator);
-  memory.fetches_ahead = mesh->data->gathers_in_background();
-  pass_lists = record_exchanges();
+  begin_progress();
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
                    pass_lists, &faults, config.host_memory_limit,
                    loader_options(config, state->model()).assign, memory},

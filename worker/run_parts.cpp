@@ -1,0 +1,146 @@
+#include "worker/run_parts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "configs/memory/memory_request.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+#include "worker/checkpoint.h"
+#include "worker/data/sampler.h"
+#include "worker/data/synthetic.h"
+#include "worker/model/weights.h"
+#include "worker/parallelize.h"
+#include "worker/rank_context.h"
+#include "worker/replicate.h"
+
+namespace headroom {
+
+RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator)
+    : assignment(given),
+      client(coordinator),
+      config(parse_run_config(given.run_config_yaml, "run.yaml")),
+      inputs(read_inputs(config)),
+      memory(memory_request(config, given.plan, rows_of_model())),
+      checkpoint_steps(given.resume_steps) {}
+
+std::vector<RowCost> RunParts::rows_of_model() const {
+  ModelTable table = inputs.table;
+  table.num_classes = static_cast<int>(inputs.num_classes());
+  return row_costs(table);
+}
+
+int64_t RunParts::num_steps() const {
+  const int64_t all = config.epochs * steps_in_epoch;
+  return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
+}
+
+void RunParts::prepare(Communicator& communicator) {
+  if (config.memory_limit > 0) {
+    CountingAllocator::instance().set_limit(config.memory_limit);
+  }
+  if (inputs.training) {
+    require_same_on_all_ranks(communicator, inputs.training->digest(),
+                              "the training images and labels");
+  }
+  mesh = std::make_unique<Mesh>(communicator, assignment.plan.layout);
+  TrainingStateOptions options;
+  options.num_classes = inputs.num_classes();
+  options.scalar_type = scalar_type_of(config.precision);
+  options.seed = config.seed;
+  options.freeze = config.freeze;
+  options.optimizer = parse_optimizer(config.optimizer);
+  options.zero_stage = assignment.plan.zero_stage;
+  options.mesh = mesh.get();
+  options.rows = rows_of_stage(assignment.plan, mesh->here.pipeline_stage,
+                               static_cast<int64_t>(inputs.table.rows.size()));
+  options.fill = [&](LayerGraph& model) { fill_model(communicator, model); };
+  state = std::make_unique<TrainingState>(inputs.table, options);
+
+  const int64_t batch = config.global_batch_size;
+  steps_in_epoch = inputs.training
+                       ? steps_per_epoch(inputs.training->size(), batch)
+                       : kSyntheticStepsPerEpoch;
+  schedule = {config.hyp, config.epochs, steps_in_epoch, batch, config.cos_lr};
+  schedule.warms_momentum = options.optimizer == OptimizerKind::kSgd;
+  const LoaderOptions sizes = loader_options(config, state->model());
+  gains = scale_gains(
+      config.hyp, static_cast<int64_t>(state->model().levels().size()),
+      inputs.num_classes(), std::max(sizes.image_height, sizes.image_width),
+      config.label_smoothing);
+  recorder = std::make_unique<RunRecorder>(
+      RunRecorder::Subject{
+          config, assignment, inputs, *state, steps_in_epoch,
+          inputs.training ? inputs.training->size() : steps_in_epoch * batch},
+      client);
+  recorder->set_mesh(mesh.get());
+  resume();
+  memory.fetches_ahead = mesh->data->gathers_in_background();
+  pass_lists = record_exchanges();
+}
+
+// Weights to start from: read by rank 0, the same on every rank.
+void RunParts::fill_model(Communicator& communicator, LayerGraph& model) {
+  if (assignment.rank == 0 && !continues_run(config, assignment) &&
+      !config.weights.empty()) {
+    const LoadReport report =
+        load_weights(config.weights, model, {LoadMode::kTransfer, true});
+    client.report_event({"weights", 0, 0, to_string(report, config.weights), "",
+                         report.transferred * 2 < report.total});
+  }
+  replicate(communicator, model);
+}
+
+// The checkpoint; then the run directory, last of all checks.
+void RunParts::resume() {
+  if (continues_run(config, assignment)) {
+    const LoadedCheckpoint loaded = load_newest_checkpoint(
+        RunDirectory(assignment.run_directory).checkpoints(), *state,
+        mesh.get());
+    checkpoint_steps = committed();
+    for (const std::string& fault : loaded.damaged) {
+      client.report_event({"checkpoint", committed(), 0,
+                           fault + "; the one before is used", "", true});
+    }
+    if (assignment.rank == 0) {
+      client.report_event({"resume", committed(), 0,
+                           "resumed from " + loaded.folder.string(), "",
+                           false});
+    }
+  }
+  // Of a run's first steps: a later generation would write over them.
+  if (!config.memory_trace.empty() && assignment.resume_checkpoint.empty()) {
+    tracer = std::make_unique<MemoryTracer>(
+        config.memory_trace, config.memory_trace_steps, assignment.rank);
+  }
+  share_host_memory();
+  if (assignment.rank != 0) return;
+  if (committed() >= num_steps() && !epoch_is_unrecorded()) {
+    throw Error("resume",
+                "this run has committed " + std::to_string(committed()) +
+                    " steps and was asked for " + std::to_string(num_steps()),
+                config.max_steps > 0 ? "give a larger --max-steps"
+                                     : "give a larger --epochs");
+  }
+  recorder->open();
+}
+
+void RunParts::share_host_memory() {
+  if (!inputs.training) return;
+  const HostMemory needed = host_memory_of(
+      config, assignment.plan, inputs, state->model(), *mesh, rows_of_model());
+  host = host_shares(config.host_memory_limit, needed);
+  if (assignment.rank != 0) return;
+  client.report_event(
+      {"host_memory", committed(), 0, describe(needed), "", false});
+}
+
+// Needed where passes exchange with other ranks.
+PassLists RunParts::record_exchanges() const {
+  if (mesh->replicas->size() == 1) return {};
+  return record_pass_lists(inputs.table, inputs.num_classes(),
+                           state->scalar_type(), state->model().kept_rows(),
+                           config.freeze, mesh->spatial->size() > 1);
+}
+
+}  // namespace headroom

@@ -1,0 +1,71 @@
+// RunParts: what a training run on one rank consists of, from its configuration
+// to the state that it starts from: model and data, mesh, loss, schedule, what
+// is written, the memory that loaders may take. training_run.cpp goes from
+// there.
+//
+// Ownership: owns its parts; borrows the coordinator client.
+// Threads: the one that trains.
+// Errors: of the constructor and of prepare(), Error (exit 2) for data,
+// weights, checkpoints and memory that do not fit the request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "configs/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/collectives/communicator.h"
+#include "parallel/collectives/mesh.h"
+#include "parallel/plan/memory_model.h"
+#include "worker/coordinator_client.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/memory_tracer.h"
+#include "worker/optim/lr_schedule.h"
+#include "worker/pass_lists.h"
+#include "worker/run_inputs.h"
+#include "worker/run_loaders.h"
+#include "worker/run_recorder.h"
+#include "worker/training_state.h"
+
+namespace headroom {
+
+struct RunParts {
+  RunParts(const Assignment& given, CoordinatorClient& coordinator);
+
+  // The state before the first step: fresh, from weights, or a checkpoint's; by
+  // rank 0 the run directory, last of all that may be refused. Collective.
+  void prepare(Communicator& communicator);
+
+  int64_t committed() const { return state->counters.committed_steps; }
+  int64_t num_steps() const;
+  bool epoch_is_unrecorded() const {
+    return committed() % steps_in_epoch == 0 &&
+           committed() / steps_in_epoch > state->counters.recorded_epochs;
+  }
+  std::vector<RowCost> rows_of_model() const;
+
+  Assignment assignment;
+  CoordinatorClient& client;
+  RunConfig config;
+  RunInputs inputs;
+  MemoryRequest memory;  // the run's question to the memory model
+  std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<TrainingState> state;
+  std::unique_ptr<RunRecorder> recorder;
+  int64_t steps_in_epoch = 0;
+  PassLists pass_lists;
+  HostShares host;  // of the loaders
+  LossGains gains;
+  ScheduleOptions schedule;
+  int64_t checkpoint_steps;              // of the newest checkpoint
+  std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
+
+ private:
+  void fill_model(Communicator& communicator, LayerGraph& model);
+  void resume();
+  void share_host_memory();
+  PassLists record_exchanges() const;
+};
+
+}  // namespace headroom
