@@ -346,7 +346,8 @@ PlanDecision fit_memory(const RunConfig& config, int world_size,
   PlanDecision refused;
   refused.exit_code = ExitCode::kNoPlan;
   refused.reason =
-      "a process needs " + exact_bytes(bytes_of(least)) + " with activations " +
+      "a process needs " + exact_bytes(bytes_of(least)) + " " +
+      fullest_phase(*least.plan) + " with activations " +
       activations_text(least.plan->activation_policies) +
       " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
       ", but --memory-limit is " + exact_bytes(config.memory_limit);

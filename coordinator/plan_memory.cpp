@@ -94,6 +94,15 @@ int64_t fullest_rank_bytes(const Plan& plan) {
   return *std::ranges::max_element(plan.predicted_peak_bytes);
 }
 
+std::string fullest_phase(const Plan& plan) {
+  const PhaseBytes& fullest = *std::ranges::max_element(
+      plan.predicted_phase_bytes, {}, &PhaseBytes::peak);
+  const int64_t peak = fullest.peak();
+  if (peak == fullest.training) return "in a step";
+  if (peak == fullest.start_up) return "at the start";
+  return peak == fullest.validation ? "in a validation" : "for a checkpoint";
+}
+
 int64_t fullest_rank_training_bytes(const Plan& plan) {
   int64_t most = 0;
   for (const PhaseBytes& rank : plan.predicted_phase_bytes)

@@ -34,6 +34,9 @@ std::optional<HostShortage> host_shortage(const RunConfig& config,
 
 // Of the rank that needs most. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const Plan& plan);
+// In which part of a run that is: "in a step", "at the start", "in a
+// validation", "for a checkpoint".
+std::string fullest_phase(const Plan& plan);
 // The same of what no smaller validation would change.
 int64_t fullest_rank_training_bytes(const Plan& plan);
 

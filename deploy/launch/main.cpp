@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -91,6 +93,13 @@ int with_output_written(int exit_code) {
                         : static_cast<int>(headroom::ExitCode::kResource);
 }
 
+// Threads, processes, descriptors or memory: what the system has too little of.
+headroom::RunEnd out_of_resources(const std::string& why) {
+  return {static_cast<int>(headroom::ExitCode::kResource),
+          "[headroom] the system refuses what the program needs (" + why +
+              "): raise its limits (ulimit -a), or free memory"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,6 +113,10 @@ int main(int argc, char** argv) {
     return said.exit_code;
   } catch (const headroom::Error& error) {
     end = {static_cast<int>(error.exit_code()), error.what()};
+  } catch (const std::bad_alloc&) {
+    end = out_of_resources("out of memory");
+  } catch (const std::system_error& error) {
+    end = out_of_resources(error.what());
   } catch (const std::exception& error) {
     end = {1, std::string("[headroom] internal error: ") + error.what()};
   }

@@ -39,6 +39,15 @@ TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
   EXPECT_EQ(activations_text(decision.plan->activation_policies), "keep");
 }
 
+TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
+  RunConfig config = request(16, kGiB);
+  config.activations = "keep";
+  EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
+  config = request(4, 100 << 20);
+  config.image_height = config.image_width = 32;
+  EXPECT_THAT(decide(config).reason, HasSubstr(" at the start with"));
+}
+
 TEST(FitMemory, TheLargestMultipleOfTheGroupIsTaken) {
   RunConfig config = request(64, 4 * kGiB);
   const PlanDecision decision = decide(config);

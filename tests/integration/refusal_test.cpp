@@ -202,6 +202,19 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+// The system refuses threads and memory already to who starts the processes.
+TEST(Resources, ASystemThatRefusesThemIsNamed) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult result = run_program(
+      {"sh", "-c",
+       "ulimit -v 100000; exec '" + program("headroom") +
+           "' train --synthetic-input --cfg yolov5n --img 64 --max-steps 1"},
+      folder);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find("ulimit"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("internal error"), std::string::npos) << result.err;
+}
+
 TEST(Faults, ATooShortDataSetIsRepairedNamedAndTrainedOn) {
   const fs::path folder = fresh_folder();
   copy_shapes(folder);
