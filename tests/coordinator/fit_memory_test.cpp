@@ -42,10 +42,13 @@ TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
 TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
   RunConfig config = request(16, kGiB);
   config.activations = "keep";
+  config.micro_batch_size = 16;
   EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
-  config = request(4, 100 << 20);
-  config.image_height = config.image_width = 32;
-  EXPECT_THAT(decide(config).reason, HasSubstr(" at the start with"));
+  config = request(4, 38 << 20);
+  config.cfg = "yolov5n";
+  config.layout = "spatial=2";
+  config.image_height = config.image_width = 64;
+  EXPECT_THAT(decide(config, 2).reason, HasSubstr(" at the start with"));
 }
 
 TEST(FitMemory, TheLargestMultipleOfTheGroupIsTaken) {
