@@ -34,9 +34,16 @@ void expect_equivalent(const std::vector<Json>& one,
   for (size_t step = 0; step < one.size(); ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
     const bool early = step < 5;
-    for (const char* key : {"loss", "box", "obj", "cls"}) {
-      EXPECT_LT(relative(one[step], other[step], key), early ? 1e-9 : 1e-6)
-          << key;
+    EXPECT_LT(relative(one[step], other[step], "loss"), early ? 1e-9 : 1e-6);
+    // Later the loss is what is promised: a term that is 3 % of it may differ
+    // by as much as the whole.
+    for (const char* term : {"box", "obj", "cls"}) {
+      const double scale = early ? one[step].at(term).get<double>()
+                                 : one[step].at("loss").get<double>();
+      EXPECT_LE(std::abs(one[step].at(term).get<double>() -
+                         other[step].at(term).get<double>()),
+                scale * (early ? 1e-9 : 1e-6))
+          << term;
     }
     EXPECT_LT(relative(one[step], other[step], "grad_norm"),
               early ? 1e-9 : 1e-4);
