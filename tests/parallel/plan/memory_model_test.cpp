@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/parallel/plan/memory/small_rows.h"
+
 namespace headroom {
 namespace {
 
@@ -18,29 +20,9 @@ constexpr int64_t kMapBytes = 32 * 32 * 16 * 4;
 constexpr int64_t kStatisticsBytes = 2 * 16 * 8;
 constexpr int64_t kObjectnessBytes = 32 * 32 * 3 * 4;
 
-std::vector<memory::ModelRow> small_rows() {
-  memory::ModelRow conv;
-  conv.kind = memory::ModelRow::Kind::kConv;
-  conv.inputs = {-1};
-  conv.channels = 16;
-  conv.stride = 2;
-  conv.kernel = 3;
-  conv.parameters = 9 * 3 * 16 + 2 * 16;
-  conv.parameter_tensors = 3;
-  conv.norm_channels = 16;
-  memory::ModelRow detect;
-  detect.kind = memory::ModelRow::Kind::kDetect;
-  detect.inputs = {0};
-  detect.channels = 18;
-  detect.stride = 2;
-  detect.parameters = 16 * 18 + 18;
-  detect.parameter_tensors = 2;
-  return {conv, detect};
-}
-
 MemoryRequest small_request() {
   MemoryRequest request;
-  request.rows = small_rows();
+  request.rows = memory::small_rows();
   request.plan.micro_batch_size = 1;
   request.plan.batch_norm_group_size = 1;
   request.plan.stage_begins = {0};

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "tests/parallel/plan/memory/small_rows.h"
+
 namespace headroom {
 namespace {
 
@@ -13,24 +15,8 @@ constexpr int64_t kConvParameters = 9 * 3 * 16 + 2 * 16;
 constexpr int64_t kHeadParameters = 16 * 18 + 18;
 
 MemoryRequest small_request() {
-  memory::ModelRow conv;
-  conv.kind = memory::ModelRow::Kind::kConv;
-  conv.inputs = {-1};
-  conv.channels = 16;
-  conv.stride = 2;
-  conv.kernel = 3;
-  conv.parameters = kConvParameters;
-  conv.parameter_tensors = 3;
-  conv.norm_channels = 16;
-  memory::ModelRow detect;
-  detect.kind = memory::ModelRow::Kind::kDetect;
-  detect.inputs = {0};
-  detect.channels = 18;
-  detect.stride = 2;
-  detect.parameters = kHeadParameters;
-  detect.parameter_tensors = 2;
   MemoryRequest request;
-  request.rows = {conv, detect};
+  request.rows = memory::small_rows();
   request.plan.micro_batch_size = request.plan.batch_norm_group_size = 1;
   request.image_height = request.image_width = 64;
   request.num_classes = 1;

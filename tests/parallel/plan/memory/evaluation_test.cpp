@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tests/parallel/plan/memory/small_rows.h"
+
 namespace headroom::memory {
 namespace {
 
@@ -14,24 +16,8 @@ constexpr int64_t kMapBytes = 32 * 32 * 16 * 4;
 constexpr int64_t kHeadBytes = 32 * 32 * 18 * 4;
 
 EvaluationRequest head_request() {
-  ModelRow conv;
-  conv.kind = ModelRow::Kind::kConv;
-  conv.inputs = {-1};
-  conv.channels = 16;
-  conv.stride = 2;
-  conv.kernel = 3;
-  conv.parameters = 464;
-  conv.parameter_tensors = 3;
-  conv.norm_channels = 16;
-  ModelRow detect;
-  detect.kind = ModelRow::Kind::kDetect;
-  detect.inputs = {0};
-  detect.channels = 18;
-  detect.stride = 2;
-  detect.parameters = 306;
-  detect.parameter_tensors = 2;
   EvaluationRequest request;
-  request.stage.rows = {conv, detect};
+  request.stage.rows = small_rows();
   request.stage.begin = 1;
   request.stage.end = 2;
   request.extents.image_height = request.extents.image_width = 64;

@@ -2,32 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/plan/memory/pass.h"
+#include "tests/parallel/plan/memory/pass_fixture.h"
 
 namespace headroom::memory {
 namespace {
 
-// Two images of 32 x 32 pixels on one rank, float32.
-class Halos : public testing::Test {
- protected:
-  static Extents two_images() {
-    Extents extents;
-    extents.samples = 2;
-    extents.image_height = extents.image_width = 32;
-    return extents;
-  }
-
-  Pass pass() { return {extents_, tape_, graph_}; }
-
-  // Of channels x cells x 4 bytes; nobody made it.
-  Map map(int64_t channels, int64_t stride) {
-    return {tape_.allocate(extents_.map_bytes(channels, stride)), channels,
-            stride};
-  }
-  Extents extents_ = two_images();
-  Tape tape_;
-  Graph graph_{tape_};
-};
+class Halos : public PassFixture {};
 
 TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
   EXPECT_EQ(rows_around(extents_, 3, 1), 0) << "whole images";

@@ -10,6 +10,7 @@
 
 #include "parallel/plan/memory/row_costs.h"
 #include "parallel/plan/memory/step.h"
+#include "tests/parallel/plan/memory/small_rows.h"
 
 namespace headroom::memory {
 namespace {
@@ -27,24 +28,8 @@ constexpr int64_t kStatisticsBytes = 256;
 constexpr int64_t kObjectnessBytes = 12'288;
 
 Stage small_stage() {
-  ModelRow conv;
-  conv.kind = ModelRow::Kind::kConv;
-  conv.inputs = {-1};
-  conv.channels = 16;
-  conv.stride = 2;
-  conv.kernel = 3;
-  conv.parameters = 9 * 3 * 16 + 2 * 16;
-  conv.parameter_tensors = 3;
-  conv.norm_channels = 16;
-  ModelRow detect;
-  detect.kind = ModelRow::Kind::kDetect;
-  detect.inputs = {0};
-  detect.channels = 18;
-  detect.stride = 2;
-  detect.parameters = 16 * 18 + 18;
-  detect.parameter_tensors = 2;
   Stage stage;
-  stage.rows = {conv, detect};
+  stage.rows = small_rows();
   stage.end = 2;
   return stage;
 }

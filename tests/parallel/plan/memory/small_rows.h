@@ -1,0 +1,31 @@
+// The smallest model whose memory can be counted by hand: a convolution of 16
+// channels at stride 2, and a head of 18 on it (3 anchors, 1 class).
+#pragma once
+
+#include <vector>
+
+#include "parallel/plan/memory/rows.h"
+
+namespace headroom::memory {
+
+inline std::vector<ModelRow> small_rows() {
+  ModelRow conv;
+  conv.kind = ModelRow::Kind::kConv;
+  conv.inputs = {-1};
+  conv.channels = 16;
+  conv.stride = 2;
+  conv.kernel = 3;
+  conv.parameters = 9 * 3 * 16 + 2 * 16;
+  conv.parameter_tensors = 3;
+  conv.norm_channels = 16;
+  ModelRow detect;
+  detect.kind = ModelRow::Kind::kDetect;
+  detect.inputs = {0};
+  detect.channels = 18;
+  detect.stride = 2;
+  detect.parameters = 16 * 18 + 18;
+  detect.parameter_tensors = 2;
+  return {conv, detect};
+}
+
+}  // namespace headroom::memory
