@@ -26,11 +26,6 @@ int64_t bytes_of(const PlanDecision& decision) {
   return fullest_rank_bytes(*decision.plan);
 }
 
-// A limit is read with its digits, where format_bytes() would round.
-std::string exact_bytes(int64_t bytes) {
-  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
-}
-
 enum class Effort {
   kFastest,
   kAdmissible,  // the same fits, but rows do not mix: whether, not how fast

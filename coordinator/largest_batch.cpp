@@ -111,11 +111,8 @@ class Search {
   [[noreturn]] void refuse(const BatchChoice& one_image) const {
     throw Error("plan",
                 "--batch -1: one image a process needs " +
-                    format_bytes(one_image.bytes) + " (" +
-                    std::to_string(one_image.bytes) +
-                    " bytes), but --memory-limit is " +
-                    format_bytes(config_.memory_limit) + " (" +
-                    std::to_string(config_.memory_limit) + " bytes)",
+                    exact_bytes(one_image.bytes) + ", but --memory-limit is " +
+                    exact_bytes(config_.memory_limit),
                 "use " + leaner_that_fits() + "a smaller --img or model",
                 ExitCode::kNoPlan);
   }

@@ -79,15 +79,12 @@ std::optional<HostShortage> host_shortage(const RunConfig& config,
   if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
     return std::nullopt;
   }
-  return HostShortage{
-      "a process's loaders need " + format_bytes(least) + " (" +
-          std::to_string(least) +
-          " bytes) of the host's memory for a batch of each, but "
-          "--host-memory-limit is " +
-          format_bytes(config.host_memory_limit) + " (" +
-          std::to_string(config.host_memory_limit) + " bytes)",
-      "use --host-memory-limit " + std::to_string(least) +
-          " or more, or a smaller --batch or --img"};
+  return HostShortage{"a process's loaders need " + exact_bytes(least) +
+                          " of the host's memory for a batch of each, but "
+                          "--host-memory-limit is " +
+                          exact_bytes(config.host_memory_limit),
+                      "use --host-memory-limit " + std::to_string(least) +
+                          " or more, or a smaller --batch or --img"};
 }
 
 int64_t fullest_rank_bytes(const Plan& plan) {

@@ -20,11 +20,6 @@ std::string mebibytes(int64_t bytes) {
   return std::to_string((bytes + kMebibyte - 1) / kMebibyte) + " MiB";
 }
 
-// "1.5 MiB (1572864 bytes)": a limit is compared to the byte.
-std::string both_numbers(int64_t bytes) {
-  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
-}
-
 constexpr const char* kOtherwise =
     "or use --activations recompute, which needs no file";
 
@@ -58,9 +53,9 @@ int64_t OffloadFile::find_place(int64_t bytes) {
   if (limit_ > 0 && size_ + bytes > limit_) {
     throw Error(
         "offload",
-        "tensors of " + both_numbers(size_ + bytes) +
+        "tensors of " + exact_bytes(size_ + bytes) +
             " are to be offloaded, but --host-memory-limit is " +
-            both_numbers(limit_),
+            exact_bytes(limit_),
         std::string("raise --host-memory-limit, lower --micro-batch, ") +
             kOtherwise);
   }

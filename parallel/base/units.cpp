@@ -35,6 +35,10 @@ std::string format_bytes(int64_t bytes) {
   return three_digits(value) + " " + kUnits[unit];
 }
 
+std::string exact_bytes(int64_t bytes) {
+  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
 std::optional<int64_t> parse_bytes(std::string_view text) {
   const std::string copy(text);
   char* end = nullptr;
@@ -49,11 +53,16 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   if (unit.ends_with('b')) unit.pop_back();
   if (unit.ends_with('i')) unit.pop_back();
   double factor = 1;
-  if (unit == "k") factor = 1024;
-  else if (unit == "m") factor = 1024.0 * 1024;
-  else if (unit == "g") factor = 1024.0 * 1024 * 1024;
-  else if (unit == "t") factor = 1024.0 * 1024 * 1024 * 1024;
-  else if (!unit.empty()) return std::nullopt;
+  if (unit == "k")
+    factor = 1024;
+  else if (unit == "m")
+    factor = 1024.0 * 1024;
+  else if (unit == "g")
+    factor = 1024.0 * 1024 * 1024;
+  else if (unit == "t")
+    factor = 1024.0 * 1024 * 1024 * 1024;
+  else if (!unit.empty())
+    return std::nullopt;
   const double bytes = value * factor;
   if (!(bytes < 9.2e18)) return std::nullopt;
   return static_cast<int64_t>(bytes);

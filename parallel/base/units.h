@@ -11,6 +11,9 @@ namespace headroom {
 // 1536 -> "1.5 KiB"; three significant digits, binary units.
 std::string format_bytes(int64_t bytes);
 
+// "1.5 KiB (1536 bytes)": for limits, which are compared to the byte.
+std::string exact_bytes(int64_t bytes);
+
 // "2GiB", "512 MiB", "1.5G", "800000000": binary units, case ignored.
 // Nothing if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);

@@ -17,6 +17,11 @@ TEST(Units, FormatsBytes) {
   EXPECT_EQ(format_bytes(-1536), "-1.5 KiB");
 }
 
+TEST(Units, ExactBytesHaveTheirDigitsToo) {
+  EXPECT_EQ(exact_bytes(1536), "1.5 KiB (1536 bytes)");
+  EXPECT_EQ(exact_bytes(0), "0 B (0 bytes)");
+}
+
 TEST(Units, ParsesBytes) {
   EXPECT_EQ(parse_bytes("0"), 0);
   EXPECT_EQ(parse_bytes("800000000"), 800'000'000);
