@@ -70,8 +70,8 @@ void RunRecorder::open_files() {
   // An earlier generation has said it.
   if (subject_.assignment.resume_checkpoint.empty()) report_data();
   const int64_t first_step = subject_.state.counters.committed_steps;
-  step_log_ =
-      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", first_step);
+  step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+                                        first_step, subject_.images_in_epoch);
   results_ = std::make_unique<Results>(directory_.root(),
                                        first_step / subject_.steps_in_epoch);
 }
@@ -189,8 +189,8 @@ void RunRecorder::take_over(const StepRecord& newest) {
   summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;
   if (!newest.result.committed) return;  // nothing was committed here
-  step_log_ =
-      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
+  step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+                                        newest.step, subject_.images_in_epoch);
   step_log_->write(newest);
 }
 

@@ -30,7 +30,9 @@ uintmax_t bytes_to_keep(const fs::path& path, int64_t first_step) {
 
 }  // namespace
 
-StepLog::StepLog(const fs::path& file, int64_t first_step) : path_(file) {
+StepLog::StepLog(const fs::path& file, int64_t first_step,
+                 int64_t epoch_samples)
+    : path_(file), epoch_samples_(epoch_samples) {
   std::error_code error;
   if (fs::exists(path_, error)) {
     fs::resize_file(path_, bytes_to_keep(path_, first_step), error);
@@ -69,6 +71,7 @@ void StepLog::write(const StepRecord& record) {
       {"grad_norm", result.gradient_norm},
       {"lr", result.settings.lr},
       {"samples", record.samples},
+      {"epoch_samples", epoch_samples_},
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};

@@ -28,13 +28,17 @@ struct StepRecord {
 
 class StepLog {
  public:
-  // Keeps the lines of steps below `first_step`, cuts the rest.
-  StepLog(const std::filesystem::path& file, int64_t first_step);
+  // Keeps the lines of steps below `first_step`, cuts the rest. Every line says
+  // how many samples an epoch has, so that the file alone can be audited
+  // (deploy/launch/ledger.h).
+  StepLog(const std::filesystem::path& file, int64_t first_step,
+          int64_t epoch_samples);
 
   void write(const StepRecord& record);
 
  private:
   std::filesystem::path path_;
+  int64_t epoch_samples_;
   std::ofstream file_;
 };
 

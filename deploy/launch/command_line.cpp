@@ -234,6 +234,11 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
     refuse_use(line.command, entries, error);
   }
   for (const std::string& word : app.remaining()) {
+    if (line.command == "status" && !word.starts_with('-') &&
+        line.run_directory.empty()) {
+      line.run_directory = word;
+      continue;
+    }
     refuse_word(line.command, word);
   }
   std::map<const CLI::Option*, size_t> uses;

@@ -23,6 +23,7 @@ struct CommandLine {
   std::vector<FlagUse> run_flags;                   // in the order given
   std::map<std::string, std::string> launch_flags;  // a switch has the value ""
   std::vector<std::string> notes;                   // lines to say
+  std::string run_directory;  // status RUN_DIR; "" where none is named
 
   bool has(const std::string& launch_flag) const {
     return launch_flags.contains(launch_flag);

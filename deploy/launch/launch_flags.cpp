@@ -64,6 +64,12 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"plan"},
        "Also write run.yaml and plan.json into this folder, for a worker "
        "without a coordinator: headroom-worker --standalone DIR/run.yaml."},
+      {"--ledger",
+       "",
+       {"status"},
+       "Prove from the run directory's files, which is named before it, that "
+       "every step was taken once and every sample of each epoch used once; "
+       "exit 4 and the lines that contradict where it was not so."},
       {"--watch",
        "",
        {"status"},
@@ -131,7 +137,7 @@ const std::vector<CommandSummary>& command_summaries() {
        false,
        {"headroom status --coordinator 127.0.0.1:29500",
         "headroom status --coordinator 127.0.0.1:29500 --watch",
-        "headroom status --coordinator 127.0.0.1:29500 --json"}},
+        "headroom status runs/train/exp --ledger"}},
   };
   return all;
 }

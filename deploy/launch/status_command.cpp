@@ -9,6 +9,7 @@
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
+#include "deploy/launch/ledger.h"
 #include "deploy/launch/status_table.h"
 #include "parallel/base/check.h"
 
@@ -34,9 +35,29 @@ RunStatus status_of(ControlClient& client, const std::string& address) {
   }
 }
 
+// Exit 4: the files contradict themselves.
+int show_ledger(const CommandLine& line) {
+  if (line.run_directory.empty()) {
+    throw Error("status", "--ledger wants a run directory",
+                "write headroom status RUN_DIR --ledger");
+  }
+  const LedgerReport report = check_ledger_of(line.run_directory);
+  std::fputs(
+      (line.has("--json") ? ledger_json(report) + "\n" : ledger_text(report))
+          .c_str(),
+      stdout);
+  return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
+}
+
 }  // namespace
 
 int status_command(const CommandLine& line) {
+  if (line.has("--ledger")) return show_ledger(line);
+  if (!line.run_directory.empty()) {
+    throw Error("status", "'" + line.run_directory + "' stands alone",
+                "write headroom status RUN_DIR --ledger, or --coordinator "
+                "HOST:PORT");
+  }
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT");

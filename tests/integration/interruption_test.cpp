@@ -40,6 +40,10 @@ void expect_resumes(const fs::path& folder) {
   for (size_t step = 0; step < before.size(); ++step) {
     EXPECT_EQ(after[step].at("loss"), before[step].at("loss"));
   }
+  const ProgramResult ledger = run_program(
+      {program("headroom"), "status", (folder / kRun).string(), "--ledger"},
+      folder);
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
 }
 
 struct Layout {

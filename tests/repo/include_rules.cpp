@@ -84,6 +84,8 @@ const std::multimap<std::string, std::string>& exceptions() {
   static const std::multimap<std::string, std::string> all = {
       // Pure: the drawing that headroom plan shows.
       {"deploy/launch/plan_report.cpp", "parallel/pipeline/schedule.h"},
+      // Pure: which samples a step should have used.
+      {"deploy/launch/ledger.cpp", "worker/data/sampler.h"},
       {"configs/yaml_tree.cpp", "yaml-cpp"},
       // Which samples of a batch are whose: pure, and the sampler's subject.
       {"worker/data/batch.h", "parallel/plan/batch_split.h"},
