@@ -7,6 +7,7 @@
 #include "deploy/launch/plan_files.h"
 #include "deploy/launch/plan_machines.h"
 #include "deploy/launch/plan_report.h"
+#include "deploy/launch/plan_segments.h"
 #include "deploy/launch/plan_sweep.h"
 #include "deploy/launch/run_request.h"
 #include "parallel/base/check.h"
@@ -56,8 +57,12 @@ int plan_command(const CommandLine& given) {
                 : assumptions_text(request.config) + sweep_text(cells));
     return 0;
   }
-  const PlanReport report =
+  PlanReport report =
       make_plan_report(request.config, world_size, line.has("--show"));
+  if (machines) {
+    report.segments = segments_of(request.config, report.rows, report.plan,
+                                  machines->gpu_memory_bytes);
+  }
   if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
   say_notes(line, request);
   say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));

@@ -378,7 +378,8 @@ std::string plan_report_text(const PlanReport& report) {
                : ", " + number(plan.validation_images) + " of " +
                      number(validation_batch_size(config)) +
                      " images of a validation batch at once") +
-          "; host: of the loader and of files\n" + phases_table(report) + "\n";
+          "; host: of the loader and of files\n" + phases_table(report) +
+          (report.segments ? segments_text(*report.segments) : "") + "\n";
   text +=
       "Rows of the model, multiply-adds of one image's forward, and predicted "
       "memory of a rank\n" +
@@ -422,6 +423,12 @@ std::string plan_report_json(const PlanReport& report) {
          {"memory", memory_json(report.memory[i])},
          {"memory_of_other_phases", other_phases_json(report, i)},
          {"part_of_one_stage", part_of_one_stage(report, i)}});
+  }
+  if (const auto& segments = report.segments) {
+    json["segments"] = {{"stage", segments->stage},
+                        {"tensor_bytes", segments->estimate.tensor_bytes},
+                        {"segment_bytes", segments->estimate.segment_bytes},
+                        {"room_bytes", segments->room_bytes}};
   }
   for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
     const MeshCoordinates at = coordinates_of(report.plan.layout, rank);

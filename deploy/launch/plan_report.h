@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "configs/run_config.h"
 #include "coordinator/planner.h"
 #include "coordinator/stage_cut.h"
+#include "deploy/launch/plan_segments.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/memory_model.h"
@@ -37,7 +39,8 @@ struct PlanReport {
                                     // ranks
   std::vector<SampleRange> groups;  // of a full batch
   std::vector<LayoutAnswer> others;
-  std::string schedule;  // drawn, if it was asked for
+  std::string schedule;                  // drawn, if it was asked for
+  std::optional<PlanSegments> segments;  // of a plan for GPUs
 };
 
 // Everything follows from the request. Throws Error (exit 2 or 3) when train

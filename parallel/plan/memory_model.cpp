@@ -23,6 +23,24 @@ class Estimator {
     return estimate_;
   }
 
+  // Of many micro-batches those in flight and a few more.
+  memory::StepRequest step() const {
+    memory::StepRequest step;
+    step.stage = share_.stage();
+    step.stage_begins = plan_.stage_begins;
+    step.index = stage_index();
+    // Rounds that follow are like those before them.
+    const size_t count =
+        std::min(share_.part().micro_batches.size(),
+                 plan_.stage_begins.size() -
+                     static_cast<size_t>(stage_index()) + kMoreMicroBatches);
+    for (size_t i = 0; i < count; ++i) {
+      step.micro_batches.push_back(share_.micro_batch(i));
+      step.losses.push_back(loss(i));
+    }
+    return step;
+  }
+
   RankMicroBatch micro_batch(size_t index) const {
     RankMicroBatch result;
     result.stage = share_.stage();
@@ -41,19 +59,7 @@ class Estimator {
   }
 
   void add_step() {
-    memory::StepRequest step;
-    step.stage = share_.stage();
-    step.stage_begins = plan_.stage_begins;
-    step.index = stage_index();
-    // Rounds that follow are like those before them.
-    const size_t count =
-        std::min(share_.part().micro_batches.size(),
-                 plan_.stage_begins.size() -
-                     static_cast<size_t>(stage_index()) + kMoreMicroBatches);
-    for (size_t i = 0; i < count; ++i) {
-      step.micro_batches.push_back(share_.micro_batch(i));
-      step.losses.push_back(loss(i));
-    }
+    const memory::StepRequest step = this->step();
     const memory::StepMemory measured = memory::step_memory(step);
     estimate_.images = step.stage.begin > 0
                            ? 0
@@ -126,6 +132,11 @@ int64_t largest_total(const std::vector<MemoryEstimate>& stages) {
   for (const MemoryEstimate& stage : stages)
     largest = std::max(largest, stage.total());
   return largest;
+}
+
+memory::StepRequest rank_step(const MemoryRequest& request,
+                              const MeshCoordinates& rank) {
+  return Estimator(request, rank).step();
 }
 
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,

@@ -105,6 +105,10 @@ std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
 // The fullest stage's total.
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);
 
+// The rank's step as the model goes through it (segment_estimate.h).
+memory::StepRequest rank_step(const MemoryRequest& request,
+                              const MeshCoordinates& rank);
+
 // The micro-batch of a rank as the model goes through it, for who wants its
 // rows one by one (memory/row_costs.h): the first of a full batch.
 struct RankMicroBatch {

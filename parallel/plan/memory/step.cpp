@@ -21,10 +21,13 @@ struct End {
 
 class Run {
  public:
-  explicit Run(const StepRequest& request)
+  Run(const StepRequest& request, CachingAllocator* device)
       : request_(request),
         num_stages_(static_cast<int>(request.stage_begins.size())),
-        num_micro_batches_(static_cast<int64_t>(request.micro_batches.size())) {
+        num_micro_batches_(static_cast<int64_t>(request.micro_batches.size())),
+        tape_(device) {
+    HEADROOM_CHECK(request.micro_batches.size() == request.losses.size(),
+                   "a loss for each micro-batch");
     for (int stage = 0; stage < num_stages_; ++stage) {
       lists_.push_back(
           stage_instructions(stage, num_stages_, num_micro_batches_));
@@ -50,6 +53,7 @@ class Run {
     memory_.peak_bytes = tape_.peak_bytes();
     return memory_;
   }
+  bool fits() const { return tape_.fits(); }
 
  private:
   struct Sending {
@@ -175,9 +179,13 @@ std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
 }
 
 StepMemory step_memory(const StepRequest& request) {
-  HEADROOM_CHECK(request.micro_batches.size() == request.losses.size(),
-                 "a loss for each micro-batch");
-  return Run(request).run();
+  return Run(request, nullptr).run();
+}
+
+bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
+  Run step(request, &allocator);
+  step.run();
+  return step.fits();
 }
 
 }  // namespace headroom::memory

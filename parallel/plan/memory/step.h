@@ -42,4 +42,8 @@ struct StepMemory {
 
 StepMemory step_memory(const StepRequest& request);
 
+// The same on a device: its buffers are asked of `allocator`, which may hold
+// others. Was there room for all?
+bool replay_step(const StepRequest& request, CachingAllocator& allocator);
+
 }  // namespace headroom::memory
