@@ -64,7 +64,7 @@ const std::vector<AbsentFlag>& absent_flags() {
       {"--save-conf", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
       {"--save-json", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
       {"--half", kRefused, 0, "half precision" + kNotYet,
-       "use --precision fp32"},
+       "use --precision bf16 in training"},
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",
        "give YOLOv5-named .safetensors as --weights"},
       // Headroom's own, of later versions.

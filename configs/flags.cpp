@@ -50,7 +50,7 @@ std::vector<Flag> build_flags() {
       {{"--precision"},
        {"precision"},
        Values::kOne,
-       "fp32|fp64",
+       "fp32|bf16|fp16|fp64",
        true,
        true,
        ""},

@@ -80,7 +80,9 @@ std::vector<Knob> how_to_train() {
        "Every random draw follows from it: initial weights, order, "
        "augmentation. Equal seeds give equal runs."},
       {"precision", &C::precision, "",
-       "fp32, or fp64 for checking equality between layouts (slow)."},
+       "fp32; bf16 or fp16: maps and convolutions of 16 bits beside weights, "
+       "sums and losses of 32; or fp64 for checking equality between layouts "
+       "(slow)."},
       {"patience", &C::patience, "epochs",
        "Stop after so many epochs without a better fitness; 0 never stops "
        "early.",

@@ -13,7 +13,17 @@ namespace headroom {
 namespace {
 
 std::string precision_text(Precision precision) {
-  return precision == Precision::kFp64 ? "fp64" : "fp32";
+  switch (precision) {
+    case Precision::kFp64:
+      return "fp64";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+    case Precision::kFp32:
+      break;
+  }
+  return "fp32";
 }
 
 // What a member pointer of RunConfig or of its hyper-parameters refers to.
@@ -88,7 +98,7 @@ std::string type_name(const Knob& knob) {
         } else if constexpr (std::is_same_v<Value, double>) {
           return "a number";
         } else if constexpr (std::is_same_v<Value, Precision>) {
-          return "fp32 or fp64";
+          return "fp32, bf16, fp16 or fp64";
         } else {
           return "text";
         }
@@ -156,6 +166,8 @@ bool set_from_text(RunConfig& config, const Knob& knob,
         } else if constexpr (std::is_same_v<Value, Precision>) {
           if (text == "fp32") value = Precision::kFp32;
           if (text == "fp64") value = Precision::kFp64;
+          if (text == "bf16") value = Precision::kBf16;
+          if (text == "fp16") value = Precision::kFp16;
         } else {
           value = text;
         }

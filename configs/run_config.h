@@ -54,7 +54,7 @@ struct Hyperparameters {
   bool operator==(const Hyperparameters&) const = default;
 };
 
-enum class Precision { kFp32, kFp64 };
+enum class Precision { kFp32, kFp64, kBf16, kFp16 };
 
 // --batch: the largest that fits (coordinator/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;

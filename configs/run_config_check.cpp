@@ -56,6 +56,16 @@ void check_choices(const RunConfig& config) {
   }
 }
 
+// Averaged weights are judged in float32 whatever they were trained in.
+void check_precision(const RunConfig& config) {
+  if (config.command != "val" || (config.precision != Precision::kBf16 &&
+                                  config.precision != Precision::kFp16)) {
+    return;
+  }
+  refuse_run("headroom val computes in float32 or float64",
+             "use --precision fp32 or fp64");
+}
+
 // Whoever starts the run settles it (coordinator/largest_batch.h).
 void check_largest_batch(const RunConfig& config) {
   if (config.global_batch_size != kLargestBatch) return;
@@ -118,6 +128,7 @@ void check_run_config(const RunConfig& config) {
   check_largest_batch(config);
   check_ranges(config);
   check_choices(config);
+  check_precision(config);
   check_device(config);
   check_not_in_this_version(config);
   check_name(config);

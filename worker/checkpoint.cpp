@@ -63,7 +63,10 @@ Json counters_to_json(const TrainingCounters& counters) {
            {{"steps", counters.meter.steps},
             {"box", counters.meter.box},
             {"obj", counters.meter.obj},
-            {"cls", counters.meter.cls}}}};
+            {"cls", counters.meter.cls}}},
+          {"loss_scale",
+           {{"value", counters.loss_scale.value},
+            {"good_steps", counters.loss_scale.good_steps}}}};
 }
 
 TrainingCounters counters_from_json(const Json& json) {
@@ -78,6 +81,11 @@ TrainingCounters counters_from_json(const Json& json) {
   counters.meter = {
       means.at("steps").get<int64_t>(), means.at("box").get<double>(),
       means.at("obj").get<double>(), means.at("cls").get<double>()};
+  if (json.contains("loss_scale")) {  // not in checkpoints of older builds
+    const Json& scale = json.at("loss_scale");
+    counters.loss_scale = {scale.at("value").get<double>(),
+                           scale.at("good_steps").get<int64_t>()};
+  }
   return counters;
 }
 
@@ -301,6 +309,7 @@ LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
   stream.distribute([&](const std::string& name, at::Tensor& target) {
     target.copy_(open.reader->read(*entries.at(name)));
   });
+  state.renew_compute_weights();
   state.counters = counters_from_json(Json::parse(open.counters));
   loaded.folder = open.folder;
   return loaded;

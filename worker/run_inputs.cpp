@@ -75,6 +75,12 @@ at::ScalarType scalar_type_of(Precision precision) {
   return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
 }
 
+at::ScalarType map_type_of(Precision precision) {
+  if (precision == Precision::kBf16) return at::kBFloat16;
+  if (precision == Precision::kFp16) return at::kHalf;
+  return scalar_type_of(precision);
+}
+
 int64_t round_up_to_stride(int64_t size, int64_t stride) {
   return std::max((size + stride - 1) / stride, int64_t{2}) * stride;
 }

@@ -38,7 +38,10 @@ struct RunInputs {
 // For `train` the splits train and val, for `val` the split config.task.
 RunInputs read_inputs(const RunConfig& config);
 
+// Of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(Precision precision);
+// Of the network's maps in training.
+at::ScalarType map_type_of(Precision precision);
 
 // `size` rounded up to a multiple of `stride`, at least two strides.
 int64_t round_up_to_stride(int64_t size, int64_t stride);

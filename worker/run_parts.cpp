@@ -47,6 +47,7 @@ void RunParts::prepare(Communicator& communicator) {
   TrainingStateOptions options;
   options.num_classes = inputs.num_classes();
   options.scalar_type = scalar_type_of(config.precision);
+  options.map_type = map_type_of(config.precision);
   options.seed = config.seed;
   options.freeze = config.freeze;
   options.optimizer = parse_optimizer(config.optimizer);

@@ -40,7 +40,7 @@ at::Tensor StageStep::images_of(const SampleRange& part) const {
   const Batch& batch = parts_.batch;
   return network_input(
       batch.images.narrow(0, part.begin - batch.local_begin, part.size()),
-      parts_.state.scalar_type());
+      parts_.state.map_type());
 }
 
 // The batch brings the targets of its own micro-batches.
@@ -70,7 +70,8 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
   for (size_t item = 0; item < items_.size(); ++item) {
     items_[item] += items[item];
   }
-  return loss.total;
+  return parts_.loss_scale == 1 ? loss.total
+                                : loss.total.mul(parts_.loss_scale);
 }
 
 bool StageStep::is_finite() const {

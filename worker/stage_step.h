@@ -37,6 +37,7 @@ class StageStep final : public StageWork {
     const Mesh& mesh;
     RankContext& context;
     TrainingState& state;
+    double loss_scale = 1;  // the loss is multiplied by it for backward
   };
 
   explicit StageStep(const Parts& parts);

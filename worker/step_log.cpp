@@ -58,7 +58,7 @@ void StepLog::write(const StepRecord& record) {
                       {"live_bytes", result.live_bytes[rank]}});
   }
   // Doubles are written with as many digits as it takes to read the same bits.
-  const nlohmann::ordered_json line = {
+  nlohmann::ordered_json line = {
       {"step", record.step},
       {"epoch", record.epoch},
       {"generation", record.generation},
@@ -75,6 +75,8 @@ void StepLog::write(const StepRecord& record) {
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};
+  if (result.loss_scale) line["loss_scale"] = *result.loss_scale;
+  if (result.lowered_scale) line["update_skipped"] = true;
   file_ << line.dump() << '\n';
   file_.flush();
   if (!file_) {

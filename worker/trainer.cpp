@@ -51,9 +51,9 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, &options_.pass_lists,
-               state.scalar_type(), /*runner=*/nullptr),
+               state.map_type(), /*runner=*/nullptr),
       executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
-                at::TensorOptions(state.scalar_type())),
+                at::TensorOptions(state.map_type())),
       reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
       matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
                          at::kLong)) {
@@ -71,6 +71,7 @@ void Trainer::run_rows_by_policy() {
 StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   StepResult result;
   result.settings = settings_at(options_.schedule, batch.step, batch.epoch);
+  if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
   for (;; ++result.attempt) {
     attempt_step(batch, stop_requested, result);
     follow(result.verdict);
@@ -144,11 +145,26 @@ void Trainer::commit(const Batch& batch, StepResult& result) {
     commit.weight_decay = weight_decay(options_.schedule);
     result.optimizer_stepped = state_.commit(commit);
     result.committed = true;
+    if (scales_loss()) state_.counters.loss_scale.note_finite();
+  } else if (result.verdict.outcome == Outcome::kNonFinite &&
+             may_lower_scale()) {
+    state_.commit_without_update(batch.step);
+    state_.counters.loss_scale.note_overflow();
+    result.lowered_scale = true;
+    result.committed = true;
   } else if (result.verdict.outcome == Outcome::kNonFinite &&
              options_.skip_non_finite) {
     state_.commit_without_update(batch.step);
     result.committed = true;
   }
+}
+
+// The loss itself is computed before it is scaled.
+bool Trainer::may_lower_scale() const {
+  const double* items = reports_.const_data_ptr<double>();
+  return scales_loss() && state_.counters.loss_scale.can_fall() &&
+         std::all_of(items, items + kItems,
+                     [](double item) { return std::isfinite(item); });
 }
 
 void Trainer::begin_fault(Fault::Phase phase, int64_t step) {
@@ -190,7 +206,8 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   reports_.zero_();
   const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
-                  routes_, mesh_, context_, state_});
+                  routes_, mesh_, context_, state_,
+                  result.loss_scale.value_or(1)});
   std::string failure;
   CountingAllocator::take_refusal();
   try {
@@ -217,6 +234,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
     return make_room(step.failed_phase(), failure, result);
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
+  if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
   for (int64_t item = 0; item < kItems; ++item) {
     reports[item] = step.items()[static_cast<size_t>(item)];
   }

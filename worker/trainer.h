@@ -47,7 +47,9 @@ struct StepResult {
   bool committed = false;
   bool optimizer_stepped = false;
   double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
-  double gradient_norm = 0;
+  double gradient_norm = 0;  // of the loss as it is, not as it was scaled
+  std::optional<double> loss_scale;  // in float16
+  bool lowered_scale = false;        // and its update skipped
   StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
   // Of the same; 0: not known, as where micro-batches had to be cut.
@@ -100,6 +102,9 @@ class Trainer {
   int64_t predict_memory(const Batch& batch);
   Verdict vote(Outcome outcome, bool stop_requested, StepResult& result);
   void commit(const Batch& batch, StepResult& result);
+  bool scales_loss() const { return state_.map_type() == at::kHalf; }
+  // Is a gradient that is not finite the scale's doing?
+  bool may_lower_scale() const;
   // What the ladder says after the vote, or after the commit.
   void follow(const Verdict& verdict);
   void note_commit(StepResult& result);

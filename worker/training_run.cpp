@@ -8,6 +8,7 @@
 
 #include "configs/fault.h"
 #include "configs/memory/memory_request.h"
+#include "configs/scalar.h"
 #include "configs/shell_word.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
@@ -25,6 +26,16 @@
 #include "worker/validate.h"
 
 namespace headroom {
+
+namespace {
+
+std::string lowered_scale_text(const StepResult& result) {
+  return "the gradient of the loss times " + exact_text(*result.loss_scale) +
+         " is not finite: the update is skipped, the next step takes " +
+         exact_text(*result.loss_scale / 2);
+}
+
+}  // namespace
 
 struct TrainingRun::Implementation : RunParts {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
@@ -170,6 +181,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const StepEvent& event : result.events) report(batch.step, event);
   if (!result.committed) return refuse_step(result, batch);
+  if (result.lowered_scale && assignment.rank == 0) {
+    report(batch.step, {"loss_scale", lowered_scale_text(result)});
+  }
   note_step(
       batch, result,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)

@@ -106,6 +106,7 @@ TrainingState::TrainingState(const ModelTable& table,
   }
   if (options.rows) model_->keep_rows(*options.rows);
   build_parameters();
+  build_compute_weights();
   build_average(table);
   const at::TensorOptions type(options.scalar_type);
   build_accumulation();
@@ -145,6 +146,29 @@ void TrainingState::build_parameters() {
   if (zero_stage_ == 3) {
     runner_ = std::make_unique<ZeroRowRunner>(
         *gradients_->sharded(), part_of_row(*model_, *parameters_));
+  }
+}
+
+void TrainingState::build_compute_weights() {
+  if (map_type() == options_.scalar_type || zero_stage_ == 3) return;
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  compute_weights_ = at::empty(
+      {parameters_->size()}, parameters_->values().options().dtype(map_type()));
+  int64_t slot = 0;
+  for (const NamedTensor& entry : model_->state()) {
+    if (!entry.is_parameter()) continue;
+    if (entry.compute != nullptr) {
+      *entry.compute = parameters_->view(slot, compute_weights_);
+    }
+    ++slot;
+  }
+  renew_compute_weights();
+}
+
+void TrainingState::renew_compute_weights() {
+  const at::NoGradGuard no_grad;
+  if (compute_weights_.defined()) {
+    compute_weights_.copy_(parameters_->values());
   }
 }
 
@@ -236,6 +260,11 @@ double TrainingState::squared_norm_share() const {
   return sum;
 }
 
+void TrainingState::unscale_gradients(double scale) {
+  const at::NoGradGuard no_grad;
+  for (Piece& piece : pieces_) piece.gradient.mul_(1 / scale);
+}
+
 void TrainingState::start_epoch() {
   accumulated_.zero_();
   counters.meter = {};
@@ -270,6 +299,7 @@ bool TrainingState::commit(const CommitArguments& arguments) {
     }
     accumulated_.zero_();
     gather_parameters();
+    renew_compute_weights();
     ema_update(average_statistics_->values(), statistics_->values(),
                counters.optimizer_steps);
   }
@@ -361,7 +391,10 @@ int64_t TrainingState::resident_bytes() {
     if (buffer.flat->defined()) elements += buffer.flat->numel();
   }
   return elements *
-         static_cast<int64_t>(c10::elementSize(options_.scalar_type));
+             static_cast<int64_t>(c10::elementSize(options_.scalar_type)) +
+         (compute_weights_.defined()
+              ? static_cast<int64_t>(compute_weights_.nbytes())
+              : 0);
 }
 
 }  // namespace headroom

@@ -11,7 +11,8 @@
 //   2       whole      slices            slices
 //   3       slices     slices            slices
 //
-// ZeRO over one rank is stage 0.
+// ZeRO over one rank is stage 0. Maps of 16 bits are convolved with a copy of
+// the weights in their type, which every commit renews; all else is float32.
 //
 // Ownership: owns two graphs: the one that learns, and the exponential moving
 // average (EMA) that is validated and saved; each is a view of its buffers.
@@ -42,6 +43,7 @@
 #include "worker/epoch_meter.h"
 #include "worker/gather_row_runner.h"
 #include "worker/model/layer_graph.h"
+#include "worker/optim/loss_scale.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/optimizer.h"
 #include "worker/step_gradients.h"
@@ -58,6 +60,7 @@ struct TrainingCounters {
   int64_t recorded_epochs = 0;  // validated and written to results.csv
   // Of the epoch under way.
   EpochMeter meter;
+  LossScale loss_scale;  // of float16
 };
 
 // What one commit applies.
@@ -73,6 +76,9 @@ struct CommitArguments {
 struct TrainingStateOptions {
   int64_t num_classes = 80;
   at::ScalarType scalar_type = at::kFloat;
+  // Of the network's maps in training; none: the same. bfloat16 and float16 go
+  // with a float32 state.
+  std::optional<at::ScalarType> map_type = {};
   uint64_t seed = 0;
   int64_t freeze = 0;  // rows [0, freeze) do not learn
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -92,6 +98,9 @@ class TrainingState {
   LayerGraph& model() { return *model_; }
   LayerGraph& average_model() { return *average_model_; }
   at::ScalarType scalar_type() const { return options_.scalar_type; }
+  at::ScalarType map_type() const {
+    return options_.map_type.value_or(options_.scalar_type);
+  }
   Mesh* mesh() const { return options_.mesh; }
   // Double, one [2, C] slice per batch-norm layer (StepContext).
   at::Tensor& batch_norm_sums() { return batch_norm_sums_; }
@@ -104,6 +113,9 @@ class TrainingState {
   // Summed over the ranks of the world: the squared L2 norm of the accumulated
   // gradient with this step's added. Each element is counted by one rank.
   double squared_norm_share() const;
+
+  // Of a loss that was multiplied by `scale`, a power of two.
+  void unscale_gradients(double scale);
 
   // --- its commit ---
   // Neither a partial accumulation nor the means outlive their epoch.
@@ -118,6 +130,8 @@ class TrainingState {
   // --- between steps ---
   // For the average model; null: rows as they are.
   GatherRowRunner* average_row_runner() { return average_runner_.get(); }
+  // After the weights were changed from outside: their copy in the maps' type.
+  void renew_compute_weights();
   // The EMA starts as a copy of the weights.
   void reset_average();
 
@@ -153,6 +167,7 @@ class TrainingState {
   };
 
   void build_parameters();
+  void build_compute_weights();
   void build_accumulation();
   void build_average(const ModelTable& table);
   void build_pieces();
@@ -177,6 +192,10 @@ class TrainingState {
   std::unique_ptr<RowGather> average_rows_;  // sharded
   std::unique_ptr<ZeroRowRunner> runner_;    // ZeRO 3
   std::unique_ptr<GatherRowRunner> average_runner_;
+  // Flat, as the parameters, in the maps' type; undefined where that is the
+  // parameters' own, and under ZeRO 3, whose rows are cast while they are
+  // whole.
+  at::Tensor compute_weights_;
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;
   at::Tensor batch_norm_sums_;

@@ -79,6 +79,11 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   request.image_height = rounded_image_size(config.image_height, stride);
   request.image_width = rounded_image_size(config.image_width, stride);
   request.element_bytes = config.precision == Precision::kFp64 ? 8 : 4;
+  const bool is_mixed = config.precision == Precision::kBf16 ||
+                        config.precision == Precision::kFp16;
+  request.map_bytes = is_mixed ? 2 : request.element_bytes;
+  const bool on_cpu = config.device.empty() || config.device == "cpu";
+  request.convolves_in_float = on_cpu && config.precision == Precision::kFp16;
   request.num_moments = config.optimizer == "SGD" ? 1 : 2;
   const RowCost& detect = rows.back();
   request.num_classes =

@@ -131,8 +131,15 @@ void check_device(const std::string& device) {
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",      "rect",     "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer", "precision"};
+    "global_batch_size", "seed",     "rect", "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer"};
+
+// Nor its type: files of float64 are no files of float32.
+bool changes_state(const Knob& knob, const std::string& before,
+                   const std::string& after) {
+  return kDefinesSteps.contains(knob.key) ||
+         (knob.key == "precision" && (before == "fp64" || after == "fp64"));
+}
 
 // The plan: either all of it is restored or none, for its parts belong
 // together.
@@ -204,7 +211,7 @@ RunConfig resumed_config(const std::string& run_directory,
     if (before == after || knob.key == "resume" || knob.key == "inject") {
       continue;
     }
-    if (kDefinesSteps.contains(knob.key)) {
+    if (changes_state(knob, before, after)) {
       throw Error("resume",
                   shown_name(knob) + " was " + shown(before) +
                       " and cannot become " + shown(after) +

@@ -54,7 +54,8 @@ class Communicator {
 
   // [count] zeros, in memory of which this communicator sums the whole or parts
   // with the least copying, the same parts on all ranks. It may be used for
-  // anything else, and outlive the communicator. Collective, with the same arguments on all ranks.
+  // anything else, and outlive the communicator. Collective, with the same
+  // arguments on all ranks.
   virtual at::Tensor zeros(int64_t count, at::ScalarType type);
 
   // `output` has size() times the elements of `input`, in rank order.
@@ -74,7 +75,8 @@ class Communicator {
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
   // Between two ranks, messages of one direction match in order of issue; any
-  // number may be under way. Tensors have at least one element.
+  // number may be under way. Tensors have at least one element; bfloat16 and
+  // float16 are taken too.
   virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
                                            int to) = 0;
   virtual std::unique_ptr<Work> recv_async(const at::Tensor& tensor,

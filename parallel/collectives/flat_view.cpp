@@ -20,4 +20,14 @@ at::Tensor flat_view(const at::Tensor& tensor) {
   return tensor.detach().as_strided({tensor.numel()}, {1});
 }
 
+at::Tensor message_view(const at::Tensor& tensor) {
+  const bool has_16_bits =
+      tensor.defined() && (tensor.scalar_type() == at::kBFloat16 ||
+                           tensor.scalar_type() == at::kHalf);
+  if (!has_16_bits) return flat_view(tensor);
+  HEADROOM_CHECK(tensor.is_cpu() && tensor.is_non_overlapping_and_dense(),
+                 "messages are CPU tensors without holes or overlap");
+  return tensor.detach().as_strided({tensor.numel()}, {1}).view(at::kByte);
+}
+
 }  // namespace headroom

@@ -11,4 +11,8 @@ namespace headroom {
 // REQUIRES: what Communicator asks of its tensors (checked).
 at::Tensor flat_view(const at::Tensor& tensor);
 
+// The same of a message between two ranks, in which nothing is added: elements
+// of 16 bits may be sent too, and are seen as bytes.
+at::Tensor message_view(const at::Tensor& tensor);
+
 }  // namespace headroom

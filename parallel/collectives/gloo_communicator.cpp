@@ -138,14 +138,14 @@ class GlooCommunicator final : public Communicator {
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
     check_rank(to, size_);
-    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    std::vector<at::Tensor> tensors = {message_view(tensor)};
     return begin("send", [&] { return group().send(tensors, to, 0); });
   }
 
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
     check_rank(from, size_);
-    std::vector<at::Tensor> tensors = {flat_view(tensor)};
+    std::vector<at::Tensor> tensors = {message_view(tensor)};
     return begin("recv", [&] { return group().recv(tensors, from, 0); });
   }
 

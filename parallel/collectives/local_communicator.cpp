@@ -192,7 +192,7 @@ class LocalCommunicator final : public Communicator {
     check_rank(to, size());
     HEADROOM_CHECK(from != to, "rank " + std::to_string(from) +
                                    " cannot exchange with itself");
-    const at::Tensor flat = flat_view(tensor);
+    const at::Tensor flat = message_view(tensor);
     const std::string name =
         "message from " + std::to_string(from) + " to " + std::to_string(to);
     // Parts come in rank order.

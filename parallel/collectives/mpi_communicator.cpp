@@ -166,7 +166,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
-    at::Tensor flat = flat_view(tensor);
+    at::Tensor flat = message_view(tensor);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Isend(flat.data_ptr(), count_of(flat), type_of(flat), to, 0,
                     communicator_, &request),
@@ -177,7 +177,7 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
-    at::Tensor flat = flat_view(tensor);
+    at::Tensor flat = message_view(tensor);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Irecv(flat.data_ptr(), count_of(flat), type_of(flat), from, 0,
                     communicator_, &request),

@@ -54,7 +54,10 @@ struct MemoryRequest {
   int64_t image_height = 640;  // of the network's input
   int64_t image_width = 640;
   int64_t image_channels = 3;
-  int64_t element_bytes = 4;
+  int64_t element_bytes = 4;  // of what is kept between steps
+  int64_t map_bytes = 4;      // of a step's maps
+  // As memory::Extents has it.
+  bool convolves_in_float = false;
   int64_t num_moments = 1;  // of the optimizer, per parameter
   int64_t num_classes = 80;
   LabelBound labels;

@@ -50,6 +50,7 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   memory::StartUpRequest start;
   start.stage = share.stage();
   start.element_bytes = request.element_bytes;
+  start.is_mixed = request.map_bytes < request.element_bytes;
   start.num_moments = request.num_moments;
   start.num_threads = request.num_threads;
   start.largest_stride = share.largest_stride();
@@ -77,8 +78,11 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   }
   memory::EvaluationRequest evaluation;
   evaluation.stage = share.stage();
-  evaluation.extents = share.extents(shape.samples, /*groups=*/1,
-                                     shape.image_height, shape.image_width);
+  // Averaged weights are judged in their own type.
+  evaluation.extents = share
+                           .extents(shape.samples, /*groups=*/1,
+                                    shape.image_height, shape.image_width)
+                           .widened();
   evaluation.whole_image_height = shape.image_height;
   evaluation.spatial_rank = rank.spatial_rank;
   evaluation.loss = {request.num_classes, shape.matches, request.focal_loss};

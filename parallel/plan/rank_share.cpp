@@ -88,7 +88,8 @@ memory::Extents RankShare::extents(int64_t samples, int64_t groups,
   result.image_width = width;
   result.neighbours =
       std::min<int64_t>(plan().layout.spatial_parallel_size - 1, 2);
-  result.element_bytes = request_.element_bytes;
+  result.element_bytes = request_.map_bytes;
+  result.convolves_in_float = request_.convolves_in_float;
   result.num_threads = request_.num_threads;
   return result;
 }
@@ -127,6 +128,9 @@ MemoryEstimate RankShare::resident() const {
   const int64_t own = zero >= 1 ? shard : whole;
   MemoryEstimate estimate;
   estimate.parameters = zero >= 3 ? own : whole;
+  // The copy that maps of 16 bits are convolved with.
+  if (request_.map_bytes < request_.element_bytes && zero < 3)
+    estimate.parameters += whole / request_.element_bytes * request_.map_bytes;
   estimate.gradients = zero >= 2 ? own : whole;
   estimate.accumulated_gradients = own;
   estimate.moments = request_.num_moments * own;

@@ -233,9 +233,9 @@ TEST(Flags, WrongValuesNameTheFlag) {
   EXPECT_EQ(refusal({"--img", {"640", "x"}}),
             "[config] --img x: 'x' is not a whole number: for example --img "
             "640");
-  EXPECT_EQ(refusal({"--precision", {"bf16"}}),
-            "[config] --precision bf16: 'bf16' is not fp32 or fp64: for "
-            "example --precision fp32");
+  EXPECT_EQ(refusal({"--precision", {"fp8"}}),
+            "[config] --precision fp8: 'fp8' is not fp32, bf16, fp16 or fp64: "
+            "for example --precision fp32");
   EXPECT_EQ(refusal({"--set", {"hyp.lr0"}}),
             "[config] --set hyp.lr0: there is no '=': write --set KEY=VALUE, "
             "for example --set hyp.lr0=0.02");

@@ -24,7 +24,7 @@ std::string unusual_value(const Knob& knob) {
   if (type == "true or false") {
     return default_text(knob) == "true" ? "false" : "true";
   }
-  if (type == "fp32 or fp64") return "fp64";
+  if (type == "fp32, bf16, fp16 or fp64") return "fp64";
   if (type == "a number") return "0.12345678901234568";
   if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
   if (type == "a whole number of at least 0") return "18446744073709551615";
@@ -120,9 +120,9 @@ TEST(RunConfig, WrongTypesAreNamedByPlace) {
   EXPECT_EQ(refusal("seed: -1\n"),
             "[config] run.yaml:1:7: seed is '-1': write a whole number of at "
             "least 0 here");
-  EXPECT_EQ(refusal("precision: fp16\n"),
-            "[config] run.yaml:1:12: precision is 'fp16': write fp32 or fp64 "
-            "here");
+  EXPECT_EQ(refusal("precision: fp8\n"),
+            "[config] run.yaml:1:12: precision is 'fp8': write fp32, bf16, "
+            "fp16 or fp64 here");
   EXPECT_EQ(refusal("backend: nccl\n"),
             "[config] run.yaml:1:10: backend is 'nccl': write auto, gloo or "
             "mpi here");

@@ -4,6 +4,7 @@
 #include <array>
 #include <mutex>
 
+#include "configs/knobs.h"
 #include "configs/model_table.h"
 #include "coordinator/plan_memory.h"
 #include "coordinator/planner.h"
@@ -47,7 +48,8 @@ std::string FitCell::name() const {
          std::to_string(micro_batch) + " " + policy + " " + layout +
          (more_boxes > 0 ? " crowded" : "") +
          (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
-         (between_hosts ? " between hosts" : "");
+         (between_hosts ? " between hosts" : "") +
+         (precision == "fp32" ? "" : " " + precision);
 }
 
 RunConfig FitCell::config() const {
@@ -61,6 +63,7 @@ RunConfig FitCell::config() const {
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
+  set_from_text(config, *find_knob("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
     config.layout = (layout == "zero3" ? "data" : layout) + "=2";

@@ -21,6 +21,7 @@ struct FitCell {
   int64_t more_boxes = 0;       // per image
   int64_t freeze = 0;           // rows that do not learn
   bool between_hosts = false;   // over sockets, as between machines
+  std::string precision = "fp32";
 
   std::string name() const;
   RunConfig config() const;

@@ -84,7 +84,7 @@ LayoutRun run_layout(const LayoutCase& layout,
   config.image_height = options.height;
   config.image_width = options.width;
   config.global_batch_size = options.global_batch_size;
-  config.precision = Precision::kFp64;
+  config.precision = options.precision;
   config.optimizer = layout.optimizer;
   if (options.calm) {
     config.hyp.lr0 = 1e-5;
@@ -114,7 +114,8 @@ LayoutRun run_layout(const LayoutCase& layout,
         Mesh mesh(world, plan.layout);
         TrainingStateOptions state_options;
         state_options.num_classes = kClasses;
-        state_options.scalar_type = at::kDouble;
+        state_options.scalar_type = scalar_type_of(options.precision);
+        state_options.map_type = map_type_of(options.precision);
         state_options.freeze = options.freeze;
         state_options.optimizer = parse_optimizer(layout.optimizer);
         state_options.zero_stage = plan.zero_stage;
@@ -143,7 +144,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         training.plan = plan;
         if (mesh.replicas->size() > 1) {
           training.pass_lists = record_pass_lists(
-              table, kClasses, at::kDouble, state.model().kept_rows(),
+              table, kClasses, state.scalar_type(), state.model().kept_rows(),
               options.freeze, mesh.spatial->size() > 1);
         }
         Trainer trainer(training, state, mesh);
@@ -157,6 +158,7 @@ LayoutRun run_layout(const LayoutCase& layout,
           if (rank != 0) continue;
           run.loss.push_back(result.loss);
           run.gradient_norm.push_back(result.gradient_norm);
+          run.skipped.push_back(result.lowered_scale);
           run.optimizer_steps += result.optimizer_stepped ? 1 : 0;
         }
         run.bytes[static_cast<size_t>(rank)] = {

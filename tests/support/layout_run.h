@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "configs/model_table.h"
+#include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom {
@@ -37,10 +38,12 @@ struct LayoutRunOptions {
   int64_t freeze = 0;  // rows that do not learn
   bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<ModelTable> table;  // none: yolov5n
+  Precision precision = Precision::kFp64;
 };
 
 struct LayoutRun {
   std::vector<double> loss, gradient_norm;  // per step
+  std::vector<bool> skipped;                // of the same: the update was
   int64_t optimizer_steps = 0;
   // At the end, of all stages: weights and averages under their names.
   std::map<std::string, at::Tensor> state;

@@ -47,6 +47,7 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   TrainingStateOptions options;
   options.num_classes = kSyntheticClasses;
   options.scalar_type = scalar_type_of(config.precision);
+  options.map_type = map_type_of(config.precision);
   options.freeze = config.freeze;
   options.optimizer = parse_optimizer(config.optimizer);
   options.zero_stage = plan.zero_stage;

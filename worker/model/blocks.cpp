@@ -86,8 +86,9 @@ at::Tensor concatenated_pools(const at::Tensor& y, int64_t pool,
 
 Conv::Conv(ModelState& state, const std::string& prefix, const ConvShape& shape)
     : shape_(shape) {
-  state.add_convolution_weight(prefix + "conv.weight", &weight_, shape.c_out,
-                               shape.c_in, shape.kernel);
+  state.add_convolution_weight(prefix + "conv.weight", &weight_,
+                               &compute_weight_, shape.c_out, shape.c_in,
+                               shape.kernel);
   state.add(prefix + "bn.weight", TensorRole::kNormWeight, &norm_weight_,
             at::ones({shape.c_out}));
   state.add(prefix + "bn.bias", TensorRole::kBias, &norm_bias_,
@@ -106,6 +107,7 @@ at::Tensor Conv::apply(const at::Tensor& x, const StepContext& context) {
   ConvBlockArguments arguments;
   arguments.x = x;
   arguments.weight = weight_;
+  arguments.compute_weight = compute_weight_;
   arguments.norm_weight = norm_weight_;
   arguments.norm_bias = norm_bias_;
   arguments.running_mean = running_mean_;

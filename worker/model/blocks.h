@@ -44,6 +44,7 @@ class Conv final : public MapRow {
  private:
   ConvShape shape_;
   at::Tensor weight_;
+  at::Tensor compute_weight_;  // as NamedTensor::compute
   at::Tensor norm_weight_, norm_bias_;
   at::Tensor running_mean_, running_var_, num_batches_tracked_;
   int64_t sums_offset_ = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "worker/model/compute_weight.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/kernels/convolution.h"
@@ -28,12 +29,14 @@ struct BlockPlan : torch::CustomClassHolder {
   GroupedBatchNorm norm;
   HaloReach reach;               // empty: x has all rows that the kernel needs
   HaloExchange* halo = nullptr;  // null where the reach is empty
+  at::Tensor ready;              // the weight's copy, if there is one
 };
 
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
                                          const StepContext& context) {
   auto plan = c10::make_intrusive<BlockPlan>();
   plan->convolution = {arguments.stride, arguments.padding, arguments.padding};
+  plan->ready = arguments.compute_weight;
   if (context.halo != nullptr) {
     plan->reach = convolution_reach(arguments.weight.size(2), arguments.stride,
                                     arguments.padding);
@@ -120,7 +123,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     const at::Tensor y = convolution(
         received.empty() ? input
                          : join_halo(input, received.front(), plan->reach),
-        weight, plan->convolution);
+        compute_weight(input, weight, plan->ready), plan->convolution);
     const at::Tensor statistics =
         plan->norm.fixed_statistics
             ? running_statistics(arguments->running_mean,
@@ -154,8 +157,11 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         std::move(grads[0]), y, statistics, norm_weight, norm_bias, plan->norm);
     ConvolutionGradients convolution = convolution_gradients(
         norm.dy,
-        plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x, weight,
-        plan->convolution, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+        plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
+        compute_weight(x, weight, plan->ready), plan->convolution,
+        ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    if (convolution.dweight.defined())
+      convolution.dweight = convolution.dweight.to(weight.scalar_type());
     if (plan->halo != nullptr && convolution.dx.defined())
       convolution.dx = give_back_halo(convolution.dx, plan->reach, *plan->halo);
     return {convolution.dx,  convolution.dweight, norm.dnorm_weight,

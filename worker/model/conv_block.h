@@ -18,6 +18,8 @@
 //
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in, k,
 // k]; returns [N, C_out, H', W'] channels-last.
+// x may be bfloat16 or float16 beside float32 parameters: maps then are of its
+// type, the arithmetic per element and the parameters' gradients float32.
 // Saved for backward: x, the halo rows received, the convolution's output, and
 // per-group mean and inverse deviation.
 #pragma once
@@ -36,6 +38,8 @@ inline constexpr double kBatchNormMomentum = 0.03;
 struct ConvBlockArguments {
   at::Tensor x;
   at::Tensor weight;
+  // It in x's type where that is another (worker/model/compute_weight.h).
+  at::Tensor compute_weight;
   at::Tensor norm_weight;   // gamma [C_out]
   at::Tensor norm_bias;     // beta [C_out]
   at::Tensor running_mean;  // read in evaluation

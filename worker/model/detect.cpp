@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "parallel/base/check.h"
+#include "worker/model/head_convolution.h"
 #include "worker/model/initialisation.h"
 
 namespace headroom {
@@ -78,6 +79,7 @@ Detect::Detect(ModelState& state, const std::string& prefix,
     Head& head = heads_[level];
     head.stride = inputs[level].stride;
     state.add_convolution_weight(name + "weight", &head.weight,
+                                 &head.compute_weight,
                                  num_anchors_ * num_fields_, c_in, 1);
     state.add(name + "bias", TensorRole::kBias, &head.bias,
               fresh_bias({state.seed(), name + "bias"}, c_in, num_anchors_,
@@ -85,14 +87,19 @@ Detect::Detect(ModelState& state, const std::string& prefix,
   }
 }
 
+at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
+  if (map.scalar_type() == head.weight.scalar_type())
+    return at::conv2d(map, head.weight, head.bias);
+  return head_convolution(map, head.weight, head.bias, head.compute_weight);
+}
+
 std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
                                         const StepContext&) {
   std::vector<at::Tensor> raw;
   for (std::size_t level = 0; level < heads_.size(); ++level) {
     const Head& head = heads_[level];
-    const at::Tensor cells = at::conv2d(inputs[level], head.weight, head.bias)
-                                 .permute({0, 2, 3, 1})
-                                 .contiguous();
+    const at::Tensor cells =
+        convolve(head, inputs[level]).permute({0, 2, 3, 1}).contiguous();
     raw.push_back(cells
                       .view({cells.size(0), cells.size(1), cells.size(2),
                              num_anchors_, num_fields_})

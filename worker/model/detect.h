@@ -3,7 +3,7 @@
 // Per level one biased 1x1 convolution to anchors * (5 + num_classes) channels.
 // In channels-last memory its result is [N, H, W, anchors, 5 + num_classes],
 // and the raw head [N, anchors, H, W, 5 + num_classes] is a view of that:
-// nothing is copied.
+// nothing is copied. Raw heads are float32 where maps have 16 bits.
 //
 // Decoding: s = sigmoid(raw); xy = (2s - 0.5 + cell) * stride; wh = (2s)^2 *
 // anchor; objectness and classes = s.
@@ -45,9 +45,14 @@ class Detect final : public Row {
   std::vector<LayerGraph::Level> levels() const;
 
  private:
+  struct Head;
+  // [N, anchors * fields, H, W]
+  static at::Tensor convolve(const Head& head, const at::Tensor& map);
+
   struct Head {
     int64_t stride = 0;
-    at::Tensor weight;  // [anchors * fields, C, 1, 1]
+    at::Tensor weight;          // [anchors * fields, C, 1, 1]
+    at::Tensor compute_weight;  // as NamedTensor::compute
     at::Tensor bias;
   };
 

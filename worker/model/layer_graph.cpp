@@ -80,6 +80,12 @@ struct LayerGraph::Implementation {
   int64_t max_stride = 0;
   std::vector<Level> levels;
 
+  bool may_be_maps(at::ScalarType type) const {
+    return type == state.scalar_type() ||
+           (state.scalar_type() == at::kFloat &&
+            (type == at::kBFloat16 || type == at::kHalf));
+  }
+
   // `images`, checked, in channels-last memory.
   at::Tensor network_input(const at::Tensor& images) const {
     HEADROOM_CHECK(
@@ -87,7 +93,7 @@ struct LayerGraph::Implementation {
             images.size(1) == input_channels &&
             images.size(2) % max_stride == 0 &&
             images.size(3) % max_stride == 0 &&
-            images.scalar_type() == state.scalar_type(),
+            may_be_maps(images.scalar_type()),
         "images " + c10::str(images.sizes(), " ", images.scalar_type()) +
             ", expected [N, " + std::to_string(input_channels) +
             ", H, W] with sides in multiples of " + std::to_string(max_stride));

@@ -8,8 +8,9 @@
 // Shapes: images [N, 3, H, W] in channels-last memory, H and W multiples of
 // max_stride(); heads[level] [N, anchors, H/stride, W/stride, 5 + num_classes]
 // with fields x, y, w, h, objectness, classes, before the sigmoid.
-// Ownership: owns its tensors.
-// Threads: one thread at a time.
+// Types: the state is float32 or float64. Maps are of the images' type: the
+// state's, or bfloat16 or float16 beside a float32 state; then heads are
+// float32. Ownership: owns its tensors. Threads: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

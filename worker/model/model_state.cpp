@@ -12,8 +12,9 @@ ModelState::ModelState(at::ScalarType scalar_type, uint64_t seed)
     : scalar_type_(scalar_type), seed_(seed) {}
 
 void ModelState::add_convolution_weight(const std::string& name,
-                                        at::Tensor* tensor, int64_t c_out,
-                                        int64_t c_in, int64_t kernel) {
+                                        at::Tensor* tensor, at::Tensor* compute,
+                                        int64_t c_out, int64_t c_in,
+                                        int64_t kernel) {
   const int64_t fan_in = c_in * kernel * kernel;
   at::Tensor weight =
       at::empty({c_out, c_in, kernel, kernel},
@@ -22,12 +23,13 @@ void ModelState::add_convolution_weight(const std::string& name,
   weight.copy_(uniform_values({seed_, name}, weight.sizes(),
                               kaiming_bound(fan_in), scalar_type_));
   add(name, TensorRole::kConvolutionWeight, tensor, weight);
+  tensors_.back().compute = compute;
 }
 
 void ModelState::add(const std::string& name, TensorRole role,
                      at::Tensor* tensor, const at::Tensor& values) {
   *tensor = values.is_floating_point() ? values.to(scalar_type_) : values;
-  tensors_.push_back({name, role, tensor, row_});
+  tensors_.push_back({name, role, tensor, nullptr, row_});
   tensor->set_requires_grad(tensors_.back().is_parameter());
 }
 

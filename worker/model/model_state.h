@@ -28,8 +28,10 @@ class ModelState {
   void begin_row(int64_t row) { row_ = row; }
 
   // [c_out, c_in, kernel, kernel] in channels-last memory, Kaiming-uniform.
+  // `compute` as in NamedTensor.
   void add_convolution_weight(const std::string& name, at::Tensor* tensor,
-                              int64_t c_out, int64_t c_in, int64_t kernel);
+                              at::Tensor* compute, int64_t c_out, int64_t c_in,
+                              int64_t kernel);
   // Takes the values as they are, cast to the model's type if floating.
   void add(const std::string& name, TensorRole role, at::Tensor* tensor,
            const at::Tensor& values);

@@ -24,6 +24,9 @@ struct NamedTensor {
   std::string name;
   TensorRole role = TensorRole::kConstant;
   at::Tensor* tensor = nullptr;
+  // Of a convolution's weight: where its copy of 16 bits goes, for maps of that
+  // type; null: none is used. Whoever changes the weight renews the copy.
+  at::Tensor* compute = nullptr;
   int64_t row = 0;  // of the model table
 
   bool is_parameter() const {

@@ -34,9 +34,10 @@ Graph::Outcome backward(const Pass& pass, const Block& block,
                                          : pass.bytes_of(block.x));
     tape.touch(input_gradient_scratch(block.convolution, extents));
   }
+  const Memory cast = cast_weight(pass, block.convolution);
   tape.touch(weight_gradient_bytes(block.convolution, extents));
   outcome.parameters.push_back(
-      tape.allocate(block.convolution.weight_bytes(extents)));
+      weight_gradient(tape, block.convolution, extents));
   joined.reset();
   if (block.around > 0 && dx != nullptr) {
     Memory cut = give_back_halo(pass, block.x, block.around);
@@ -69,7 +70,7 @@ Map conv_block(const Pass& pass, const Map& x, int64_t channels, int64_t kernel,
                        stride,     x.stride * stride, true};
   block.around = rows_around(extents, kernel, stride);
   block.x = {nullptr, x.channels, x.stride, x.node};
-  block.norm_bytes = channels * extents.element_bytes;
+  block.norm_bytes = channels * extents.parameter_bytes();
 
   Memory halo, joined;
   if (block.around > 0) {
@@ -77,7 +78,10 @@ Map conv_block(const Pass& pass, const Map& x, int64_t channels, int64_t kernel,
     joined = join_halo(pass, x, block.around);
   }
   const Memory y = pass.allocate_map(channels, x.stride * stride);
-  tape.touch(forward_scratch(block.convolution, extents));
+  {
+    const Memory cast = cast_weight(pass, block.convolution);
+    tape.touch(forward_scratch(block.convolution, extents));
+  }
   joined.reset();
   const auto count = [&] {
     return tape.allocate(2 * extents.groups * channels * kDoubleBytes);

@@ -3,8 +3,12 @@
 //
 // oneDNN reorders weights into blocks of its own, and in backward their
 // gradient back again; a strided 3x3 convolution's input gradient is gathered
-// from a padded copy of a sample. In float64 LibTorch unfolds the input's
+// from a padded copy of a sample. A bfloat16 weight gradient turns a sample of
+// the input and of the gradient round. In float64 LibTorch unfolds the input's
 // windows into columns instead.
+//
+// Weights of convolutions of 16 bits are copies of float32 ones, and their
+// gradients become float32 at once.
 //
 // Threads: pure functions.
 #pragma once
@@ -38,5 +42,11 @@ int64_t input_gradient_scratch(const ConvolutionShape& shape,
 // Beside both gradients, while the weight's is computed; its own included.
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
                               const Extents& extents);
+
+// The weight in the maps' type, where it is made for the moment; else null.
+Memory cast_weight(const Pass& pass, const ConvolutionShape& shape);
+// As it is added to the parameters' gradients, once it is computed.
+Memory weight_gradient(Tape& tape, const ConvolutionShape& shape,
+                       const Extents& extents);
 
 }  // namespace headroom::memory

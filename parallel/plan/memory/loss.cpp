@@ -70,8 +70,12 @@ void run_loss(const Pass& pass, const std::vector<Map>& heads,
               const LossShape& shape) {
   HEADROOM_CHECK(heads.size() == shape.matches.size(),
                  std::to_string(shape.matches.size()) + " levels of matches");
+  const Extents wide = pass.extents.widened();
+  const Pass of_heads = {wide,        pass.tape,   pass.graph,
+                         pass.row,    pass.policy, pass.derive,
+                         pass.replay, pass.learns, pass.casts_weights};
   for (size_t level = 0; level < heads.size(); ++level)
-    run_level(pass, heads[level], shape.matches[level], shape);
+    run_level(of_heads, heads[level], shape.matches[level], shape);
 }
 
 }  // namespace headroom::memory

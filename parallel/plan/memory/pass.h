@@ -26,8 +26,22 @@ struct Extents {
   int64_t image_width = 0;
   // Image parts above and below whose rows are fetched: 0, 1 or 2.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;
-  int64_t num_threads = 1;  // of an operator
+  int64_t element_bytes = 4;  // of maps; 2: beside parameters of float32
+  int64_t num_threads = 1;    // of an operator
+  // Maps of 16 bits are convolved as float32
+  // (worker/model/kernels/convolution.h).
+  bool convolves_in_float = false;
+
+  bool is_mixed() const { return element_bytes == 2; }
+  // Of parameters, of heads and of all that the loss makes of them.
+  int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
+  // The same in the parameters' type.
+  Extents widened() const {
+    Extents result = *this;
+    result.element_bytes = parameter_bytes();
+    result.convolves_in_float = false;
+    return result;
+  }
 
   bool is_split() const { return neighbours > 0; }
   int64_t cells(int64_t stride) const {
@@ -87,6 +101,8 @@ struct Pass {
   Derive derive = Derive::kNothing;
   Replay* replay = nullptr;  // null: the row runs once
   bool learns = true;        // the row's parameters want gradients
+  // No copy of the weights in the maps' type lies ready: it is made in place.
+  bool casts_weights = false;
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
     return tape.allocate(extents.map_bytes(channels, stride));

@@ -61,6 +61,40 @@ Graph::Outcome head_backward(const Pass& pass, const ConvolutionShape& shape,
   return outcome;
 }
 
+// The same of maps of 16 bits, whose heads are float32
+// (worker/model/head_convolution.h).
+Graph::Outcome mixed_head_backward(const Pass& pass,
+                                   const ConvolutionShape& shape,
+                                   const Map& x) {
+  Tape& tape = pass.tape;
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  outcome.parameters = {
+      tape.allocate(shape.out_channels * pass.extents.parameter_bytes())};
+  {
+    const Memory rounded = pass.allocate_map(shape.out_channels, x.stride);
+    const Memory cast = cast_weight(pass, shape);
+    if (x.wants_gradient()) {
+      outcome.inputs.front().memory = pass.allocate_map(x.channels, x.stride);
+      tape.touch(input_gradient_scratch(shape, pass.extents));
+    }
+    tape.touch(weight_gradient_bytes(shape, pass.extents));
+  }
+  outcome.parameters.push_back(weight_gradient(tape, shape, pass.extents));
+  return outcome;
+}
+
+Memory mixed_head(const Pass& pass, const ConvolutionShape& shape) {
+  const Memory rounded =
+      pass.allocate_map(shape.out_channels, shape.out_stride);
+  {
+    const Memory cast = cast_weight(pass, shape);
+    pass.tape.touch(forward_scratch(shape, pass.extents));
+  }
+  return pass.tape.allocate(
+      pass.extents.widened().map_bytes(shape.out_channels, shape.out_stride));
+}
+
 std::vector<Map> run_detect(const Pass& pass, const ModelRow& row,
                             const std::vector<Map>& inputs) {
   const int64_t channels = row.channels / static_cast<int64_t>(inputs.size());
@@ -68,13 +102,18 @@ std::vector<Map> run_detect(const Pass& pass, const ModelRow& row,
   for (const Map& x : inputs) {
     const ConvolutionShape shape = {x.channels, channels, 1,
                                     1,          x.stride, false};
-    Map head = {pass.allocate_map(channels, x.stride), channels, x.stride};
-    pass.tape.touch(forward_scratch(shape, pass.extents));
+    const bool is_mixed = pass.extents.is_mixed();
+    Map head = {is_mixed ? mixed_head(pass, shape)
+                         : pass.allocate_map(channels, x.stride),
+                channels, x.stride};
+    if (!is_mixed) pass.tape.touch(forward_scratch(shape, pass.extents));
     const Map plain = {nullptr, x.channels, x.stride, x.node};
     head.node = pass.add({x}, {x.memory}, head.memory->bytes, true,
-                         [pass, shape, plain](Gradient gradient) {
+                         [pass, shape, plain, is_mixed](Gradient gradient) {
                            Graph::Outcome outcome =
-                               head_backward(pass, shape, plain);
+                               is_mixed
+                                   ? mixed_head_backward(pass, shape, plain)
+                                   : head_backward(pass, shape, plain);
                            static_cast<void>(gradient);
                            return outcome;
                          });

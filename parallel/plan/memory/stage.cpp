@@ -70,7 +70,8 @@ int64_t MicroBatch::map_bytes(int row) const {
 }
 
 int64_t MicroBatch::row_bytes(int64_t row) const {
-  return slice_bytes(row_at(row), extents_.element_bytes, stage_.num_shards) *
+  return slice_bytes(row_at(row), extents_.parameter_bytes(),
+                     stage_.num_shards) *
          stage_.num_shards;
 }
 
@@ -173,6 +174,7 @@ std::vector<Map> MicroBatch::run_with_policy(int64_t row,
                                              const std::vector<Map>& inputs) {
   Pass pass = {extents_, tape_, graph_, row};
   pass.learns = stage_.learns(row);
+  pass.casts_weights = extents_.is_mixed() && shards_values();
   switch (policy_at(stage_, row)) {
     case ActivationPolicy::kKeep:
       if (derives_) pass.derive = Derive::kNoted;

@@ -124,6 +124,8 @@ class StartUp {
     gradients_ = tape_.allocate(flat());
     model.reset();
     if (stage_.zero_stage == 3) values_ = tape_.allocate(shard());
+    if (request_.is_mixed && stage_.zero_stage < 3)
+      compute_weights_ = tape_.allocate(flat() / 2);
     if (stage_.zero_stage < 2) return;
     received_ = tape_.allocate(largest_slice());
     gradients_ = tape_.allocate(shard());
@@ -163,7 +165,7 @@ class StartUp {
   const StartUpRequest& request_;
   const Stage& stage_;
   Tape tape_;
-  Memory statistics_, values_, gradients_, received_;
+  Memory statistics_, values_, compute_weights_, gradients_, received_;
   Memory average_statistics_, average_;
 };
 

@@ -1,6 +1,8 @@
 #include "worker/model/kernels/batch_norm_silu.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +14,33 @@
 namespace headroom {
 
 namespace {
+
+// The vector kernels' name for an element type, and its memory as they see it.
+template <typename T>
+struct ElementFor {
+  using Type = T;
+};
+template <>
+struct ElementFor<c10::BFloat16> {
+  using Type = BFloat16Element;
+};
+template <>
+struct ElementFor<c10::Half> {
+  using Type = Float16Element;
+};
+template <typename T>
+using Element = typename ElementFor<T>::Type;
+template <typename T>
+using Value = ValueOf<Element<T>>;
+
+template <typename T>
+const StoredOf<Element<T>>* stored(const T* data) {
+  return reinterpret_cast<const StoredOf<Element<T>>*>(data);
+}
+template <typename T>
+StoredOf<Element<T>>* stored(T* data) {
+  return reinterpret_cast<StoredOf<Element<T>>*>(data);
+}
 
 // Elements of a chunk: with two or three arrays it stays in a second-level
 // cache, and the largest maps still give every thread many.
@@ -44,8 +73,8 @@ struct RowView {
 };
 
 // A per-channel value for each column of a row.
-template <typename T, typename Value>
-std::vector<T> columns(const RowView& view, Value value) {
+template <typename T, typename OfChannel>
+std::vector<T> columns(const RowView& view, const OfChannel& value) {
   std::vector<T> result(view.period());
   for (int64_t c = 0; c < view.channels; ++c) result[c] = T(value(c));
   for (int64_t i = view.channels; i < view.period(); ++i)
@@ -74,10 +103,11 @@ struct NormColumns {
 // The last pixels as one row; `padding` fills the columns they leave.
 template <typename T>
 std::vector<T> padded_rest(const RowView& view, const T* data,
-                           std::vector<T> padding) {
+                           const std::vector<Value<T>>& padding) {
+  std::vector<T> row(padding.begin(), padding.end());
   std::copy_n(data + view.whole_rows() * view.period(), view.rest_elements(),
-              padding.begin());
-  return padding;
+              row.begin());
+  return row;
 }
 
 // Pixels that are `stride` elements apart, without the gaps.
@@ -144,20 +174,20 @@ void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
   std::fill(sum.begin(), sum.end(), 0.0);
   std::fill(sum_squares.begin(), sum_squares.end(), 0.0);
   if (pixels == 0) return;
-  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(sum.size(), pixels, kernels.block);
   // The first pixel is as good a centre as any: what matters is that it is
   // within some deviations of the mean.
-  const std::vector<T> shift =
-      columns<T>(view, [&](int64_t c) { return y[c]; });
+  const std::vector<Value<T>> shift =
+      columns<Value<T>>(view, [&](int64_t c) { return y[c]; });
   ColumnSums sums(view);
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
-    kernels.sums(y + row * view.period(), rows, view.period(), shift.data(),
-                 sums.first(chunk), sums.second(chunk));
+    kernels.sums(stored(y + row * view.period()), rows, view.period(),
+                 shift.data(), sums.first(chunk), sums.second(chunk));
   });
   if (view.rest_elements() > 0) {
     const std::vector<T> rest = padded_rest(view, y, shift);
-    kernels.sums(rest.data(), 1, view.period(), shift.data(),
+    kernels.sums(stored(rest.data()), 1, view.period(), shift.data(),
                  sums.first(view.chunks()), sums.second(view.chunks()));
   }
   sums.add_up(sum, sum_squares);
@@ -172,18 +202,18 @@ void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
 template <typename T>
 void batch_norm_silu(const T* y, T* out, int64_t pixels,
                      const ChannelNorm& norm) {
-  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(norm.channels(), pixels, kernels.block);
-  const NormColumns<T> c(view, norm);
+  const NormColumns<Value<T>> c(view, norm);
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
     const int64_t at = row * view.period();
-    kernels.forward(y + at, out + at, rows, view.period(), c.mean.data(),
-                    c.scale.data(), c.bias.data());
+    kernels.forward(stored(y + at), stored(out + at), rows, view.period(),
+                    c.mean.data(), c.scale.data(), c.bias.data());
   });
   if (view.rest_elements() > 0) {
     std::vector<T> rest = padded_rest(view, y, c.mean);
-    kernels.forward(rest.data(), rest.data(), 1, view.period(), c.mean.data(),
-                    c.scale.data(), c.bias.data());
+    kernels.forward(stored(rest.data()), stored(rest.data()), 1, view.period(),
+                    c.mean.data(), c.scale.data(), c.bias.data());
     std::copy_n(rest.begin(), view.rest_elements(),
                 out + view.whole_rows() * view.period());
   }
@@ -194,13 +224,14 @@ void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
                               int64_t pixels, const ChannelNorm& norm,
                               std::span<double> sum,
                               std::span<double> sum_normalised) {
-  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(norm.channels(), pixels, kernels.block);
-  const NormColumns<T> c(view, norm);
+  const NormColumns<Value<T>> c(view, norm);
   ColumnSums sums(view);
   const auto pass = [&](const T* y_rows, const T* dy_rows, T* dz_rows,
                         int64_t rows, int64_t chunk) {
-    kernels.backward_activation(y_rows, dy_rows, dz_rows, rows, view.period(),
+    kernels.backward_activation(stored(y_rows), stored(dy_rows),
+                                stored(dz_rows), rows, view.period(),
                                 c.mean.data(), c.scale.data(), c.bias.data(),
                                 sums.first(chunk), sums.second(chunk));
   };
@@ -233,7 +264,7 @@ void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
   sums.add_up(sum, sum_normalised);
   for (int64_t i = 0; i < view.channels; ++i) {
     const double sum_centred =
-        sum_normalised[i] + NormColumns<T>::lost(norm, i) * sum[i];
+        sum_normalised[i] + NormColumns<Value<T>>::lost(norm, i) * sum[i];
     sum_normalised[i] = sum_centred * norm.inverse_deviation[i];
   }
 }
@@ -243,29 +274,30 @@ void batch_norm_backward(const T* y, T* dz, int64_t pixels,
                          const ChannelNorm& norm,
                          std::span<const double> mean_dz,
                          std::span<const double> mean_dz_normalised) {
-  const VectorKernels<T>& kernels = vector_kernels<T>();
+  const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(norm.channels(), pixels, kernels.block);
-  const NormColumns<T> c(view, norm);
+  const NormColumns<Value<T>> c(view, norm);
   const auto slope_of = [&](int64_t i) {
     return norm.scale(i) * norm.inverse_deviation[i] * mean_dz_normalised[i];
   };
-  const std::vector<T> slope = columns<T>(view, slope_of);
-  const std::vector<T> offset = columns<T>(view, [&](int64_t i) {
+  const std::vector<Value<T>> slope = columns<Value<T>>(view, slope_of);
+  const std::vector<Value<T>> offset = columns<Value<T>>(view, [&](int64_t i) {
     return norm.scale(i) * mean_dz[i] +
-           NormColumns<T>::lost(norm, i) * slope_of(i);
+           NormColumns<Value<T>>::lost(norm, i) * slope_of(i);
   });
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
     const int64_t at = row * view.period();
-    kernels.backward_norm(y + at, dz + at, rows, view.period(), c.mean.data(),
-                          c.scale.data(), offset.data(), slope.data());
+    kernels.backward_norm(stored(y + at), stored(dz + at), rows, view.period(),
+                          c.mean.data(), c.scale.data(), offset.data(),
+                          slope.data());
   });
   if (view.rest_elements() > 0) {
     const std::vector<T> y_rest = padded_rest(view, y, c.mean);
     std::vector<T> rest =
-        padded_rest<T>(view, dz, std::vector<T>(view.period()));
-    kernels.backward_norm(y_rest.data(), rest.data(), 1, view.period(),
-                          c.mean.data(), c.scale.data(), offset.data(),
-                          slope.data());
+        padded_rest<T>(view, dz, std::vector<Value<T>>(view.period()));
+    kernels.backward_norm(stored(y_rest.data()), stored(rest.data()), 1,
+                          view.period(), c.mean.data(), c.scale.data(),
+                          offset.data(), slope.data());
     std::copy_n(rest.begin(), view.rest_elements(),
                 dz + view.whole_rows() * view.period());
   }
@@ -283,6 +315,8 @@ void batch_norm_backward(const T* y, T* dz, int64_t pixels,
                                     std::span<const double>);
 HEADROOM_INSTANTIATE(float)
 HEADROOM_INSTANTIATE(double)
+HEADROOM_INSTANTIATE(c10::BFloat16)
+HEADROOM_INSTANTIATE(c10::Half)
 #undef HEADROOM_INSTANTIATE
 
 }  // namespace headroom

@@ -7,7 +7,8 @@
 // `pixels` counts rows of `channels` neighbouring elements (channels-last).
 // Results do not depend on the number of threads: pixels are cut into fixed
 // chunks and the chunks' sums are added in order.
-// T is float or double; sums are in double.
+// T is float, double, c10::BFloat16 or c10::Half, the last two computed with in
+// float; sums are in double.
 //
 // Ownership: arguments are only read or filled during the call.
 // Threads: reentrant; uses ATen's thread pool.

@@ -55,6 +55,18 @@ int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
   return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;
 }
 
+// oneDNN convolves bfloat16 where there is AVX-512 BW, VL and DQ, and float16
+// on few processors; LibTorch's own code for both is a twentieth as fast as
+// oneDNN's float32.
+bool computes_in_float(const at::Tensor& x) {
+  if (!x.is_cpu()) return false;
+  static const bool has_bfloat16 = __builtin_cpu_supports("avx512bw") &&
+                                   __builtin_cpu_supports("avx512vl") &&
+                                   __builtin_cpu_supports("avx512dq");
+  return x.scalar_type() == at::kHalf ||
+         (x.scalar_type() == at::kBFloat16 && !has_bfloat16);
+}
+
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
   const int64_t outputs = x.size(0) * weight.size(0) *
@@ -77,6 +89,11 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
          extent(x, weight, shape.padding_width, 3, shape)},
         x.options().memory_format(at::MemoryFormat::ChannelsLast));
   }
+  if (computes_in_float(x)) {
+    const at::Tensor y =
+        convolution(x.to(at::kFloat), weight.to(at::kFloat), shape);
+    return y.to(x.scalar_type());
+  }
   if (wants_flat_samples(x, weight, shape)) {
     return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
                          x.size(2), x.size(3));
@@ -96,6 +113,16 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
     return gradients;
   }
   if (!wants_dx && !wants_dweight) return gradients;
+  if (computes_in_float(x)) {
+    gradients = convolution_gradients(dy.to(at::kFloat), x.to(at::kFloat),
+                                      weight.to(at::kFloat), shape, wants_dx,
+                                      wants_dweight);
+    if (wants_dx) gradients.dx = gradients.dx.to(x.scalar_type());
+    if (wants_dweight) {
+      gradients.dweight = gradients.dweight.to(weight.scalar_type());
+    }
+    return gradients;
+  }
   const bool flat = wants_flat_samples(x, weight, shape);
   const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
                              static_cast<int64_t>(weight.nbytes()));

@@ -5,8 +5,11 @@
 // convolution samples, rows and columns are all just pixels, so the same memory
 // is shown to it as 16 or more flat samples.
 //
+// On a CPU whose oneDNN has no convolution of bfloat16 or float16, these are
+// computed in float32 and rounded once.
+//
 // Shapes: x [N, C_in, H, W] and results channels-last; N may be 0. weight
-// [C_out, C_in, k, k].
+// [C_out, C_in, k, k]. All are of one type.
 // Threads: reentrant; uses ATen's thread pool.
 #pragma once
 

@@ -54,14 +54,18 @@ class GroupSums {
 // Calls body with a value of the tensor's element type.
 template <typename Body>
 void with_element_type(const at::Tensor& tensor, const Body& body) {
-  if (tensor.scalar_type() == at::kFloat) {
-    body(float{});
-  } else {
-    HEADROOM_CHECK(tensor.scalar_type() == at::kDouble,
-                   std::string("batch norm computes in float32 and float64, "
-                               "but its input is ") +
-                       c10::toString(tensor.scalar_type()));
-    body(double{});
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return body(float{});
+    case at::kDouble:
+      return body(double{});
+    case at::kBFloat16:
+      return body(c10::BFloat16{});
+    case at::kHalf:
+      return body(c10::Half{});
+    default:
+      HEADROOM_CHECK(false, std::string("batch norm of ") +
+                                c10::toString(tensor.scalar_type()));
   }
 }
 

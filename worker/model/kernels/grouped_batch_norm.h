@@ -7,12 +7,13 @@
 // gradient of z. Sums and statistics are in double.
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0; statistics [groups, 2,
-// C], double: mean and inverse deviation. A map on a device, and all that
-// belongs to it there, goes through device_batch_norm.h.
+// C], double: mean and inverse deviation. Maps are float32, float64, bfloat16
+// or float16; the affine parameters of maps of 16 bits are float32. A map on a
+// device, and all that belongs to it there, goes through device_batch_norm.h.
 // Threads: reentrant; uses ATen's thread pool.
 // Errors: HEADROOM_CHECK for groups that do not tile the samples, for fewer
-// than two values per channel, and for element types other than float32 and
-// float64; CommunicationError from the exchange.
+// than two values per channel, and for other element types;
+// CommunicationError from the exchange.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -9,6 +9,12 @@ const VectorKernels<float>& float_kernels_avx512();
 const VectorKernels<double>& double_kernels_baseline();
 const VectorKernels<double>& double_kernels_avx2();
 const VectorKernels<double>& double_kernels_avx512();
+const VectorKernels<BFloat16Element>& bfloat16_kernels_baseline();
+const VectorKernels<BFloat16Element>& bfloat16_kernels_avx2();
+const VectorKernels<BFloat16Element>& bfloat16_kernels_avx512();
+const VectorKernels<Float16Element>& float16_kernels_baseline();
+const VectorKernels<Float16Element>& float16_kernels_avx2();
+const VectorKernels<Float16Element>& float16_kernels_avx512();
 
 namespace {
 
@@ -36,46 +42,45 @@ const VectorKernels<T>& best_kernels() {
   return *vector_kernels_of<T>(InstructionSet::kBaseline);
 }
 
+// Of one element type, by instruction set.
+template <typename Element>
+struct Tables {
+  const VectorKernels<Element>& (*baseline)();
+  const VectorKernels<Element>& (*avx2)();
+  const VectorKernels<Element>& (*avx512)();
+
+  const VectorKernels<Element>* of(InstructionSet instruction_set) const {
+    if (!processor_has(instruction_set)) return nullptr;
+    switch (instruction_set) {
+      case InstructionSet::kBaseline:
+        return &baseline();
+      case InstructionSet::kAvx2:
+        return &avx2();
+      case InstructionSet::kAvx512:
+        return &avx512();
+    }
+    return nullptr;
+  }
+};
+
 }  // namespace
 
-template <>
-const VectorKernels<float>* vector_kernels_of(InstructionSet instruction_set) {
-  if (!processor_has(instruction_set)) return nullptr;
-  switch (instruction_set) {
-    case InstructionSet::kBaseline:
-      return &float_kernels_baseline();
-    case InstructionSet::kAvx2:
-      return &float_kernels_avx2();
-    case InstructionSet::kAvx512:
-      return &float_kernels_avx512();
+#define HEADROOM_SELECT(Element, name)                                      \
+  template <>                                                               \
+  const VectorKernels<Element>* vector_kernels_of(InstructionSet set) {     \
+    return Tables<Element>{name##_kernels_baseline, name##_kernels_avx2,    \
+                           name##_kernels_avx512}                           \
+        .of(set);                                                           \
+  }                                                                         \
+  template <>                                                               \
+  const VectorKernels<Element>& vector_kernels<Element>() {                 \
+    static const VectorKernels<Element>& kernels = best_kernels<Element>(); \
+    return kernels;                                                         \
   }
-  return nullptr;
-}
-
-template <>
-const VectorKernels<double>* vector_kernels_of(InstructionSet instruction_set) {
-  if (!processor_has(instruction_set)) return nullptr;
-  switch (instruction_set) {
-    case InstructionSet::kBaseline:
-      return &double_kernels_baseline();
-    case InstructionSet::kAvx2:
-      return &double_kernels_avx2();
-    case InstructionSet::kAvx512:
-      return &double_kernels_avx512();
-  }
-  return nullptr;
-}
-
-template <>
-const VectorKernels<float>& vector_kernels<float>() {
-  static const VectorKernels<float>& kernels = best_kernels<float>();
-  return kernels;
-}
-
-template <>
-const VectorKernels<double>& vector_kernels<double>() {
-  static const VectorKernels<double>& kernels = best_kernels<double>();
-  return kernels;
-}
+HEADROOM_SELECT(float, float)
+HEADROOM_SELECT(double, double)
+HEADROOM_SELECT(BFloat16Element, bfloat16)
+HEADROOM_SELECT(Float16Element, float16)
+#undef HEADROOM_SELECT
 
 }  // namespace headroom

@@ -2,6 +2,7 @@
 // HEADROOM_VECTOR_BYTES the width of its registers.
 #include "worker/model/kernels/vector_kernels.h"
 
+#include "worker/model/kernels/vector_formats.h"
 #include "worker/model/kernels/vector_math.h"
 
 namespace headroom {
@@ -21,8 +22,8 @@ inline __attribute__((always_inline)) void add_to(double* to,
 
 inline int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-template <typename T>
-void sums(const T* y, int64_t rows, int64_t period, const T* shift, double* sum,
+template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+void sums(const S* y, int64_t rows, int64_t period, const T* shift, double* sum,
           double* sum_squares) {
   for (int64_t begin = 0; begin < rows; begin += kTileRows) {
     const int64_t end = smaller_of(begin + kTileRows, rows);
@@ -30,7 +31,7 @@ void sums(const T* y, int64_t rows, int64_t period, const T* shift, double* sum,
       const Pack<T> centre = load(shift + column);
       Pack<T> total = {}, squares = {};
       for (int64_t i = begin; i < end; ++i) {
-        const Pack<T> value = load(y + i * period + column);
+        const Pack<T> value = load_elements<E>(y + i * period + column);
         HEADROOM_EACH(k) {
           const Vector<T> d = value.v[k] - centre.v[k];
           total.v[k] += d;
@@ -43,25 +44,25 @@ void sums(const T* y, int64_t rows, int64_t period, const T* shift, double* sum,
   }
 }
 
-template <typename T>
-void forward(const T* y, T* out, int64_t rows, int64_t period, const T* mean,
+template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+void forward(const S* y, S* out, int64_t rows, int64_t period, const T* mean,
              const T* scale, const T* bias) {
   for (int64_t i = 0; i < rows; ++i, y += period, out += period) {
     for (int64_t c = 0; c < period; c += kPackElements<T>) {
-      const Pack<T> value = load(y + c), m = load(mean + c),
+      const Pack<T> value = load_elements<E>(y + c), m = load(mean + c),
                     a = load(scale + c), b = load(bias + c);
       Pack<T> z;
       HEADROOM_EACH(k) z.v[k] = (value.v[k] - m.v[k]) * a.v[k] + b.v[k];
       const ScaledExponential<T> e = exponential_of_minus<T>(z);
       HEADROOM_EACH(k)
       z.v[k] = z.v[k] / (e.mantissa.v[k] * e.power.v[k] + T(1));
-      store(out + c, z);
+      store_elements<E>(out + c, z);
     }
   }
 }
 
-template <typename T>
-void backward_activation(const T* y, const T* dy, T* dz, int64_t rows,
+template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+void backward_activation(const S* y, const S* dy, S* dz, int64_t rows,
                          int64_t period, const T* mean, const T* scale,
                          const T* bias, double* sum, double* sum_centred) {
   for (int64_t begin = 0; begin < rows; begin += kTileRows) {
@@ -70,7 +71,8 @@ void backward_activation(const T* y, const T* dy, T* dz, int64_t rows,
       Pack<T> total = {}, total_centred = {};
       for (int64_t i = begin; i < end; ++i) {
         const int64_t at = i * period + column;
-        Pack<T> centred = load(y + at), z, gradient = load(dy + at);
+        Pack<T> centred = load_elements<E>(y + at), z,
+                gradient = load_elements<E>(dy + at);
         const Pack<T> m = load(mean + column), a = load(scale + column),
                       b = load(bias + column);
         HEADROOM_EACH(k) centred.v[k] -= m.v[k];
@@ -84,7 +86,7 @@ void backward_activation(const T* y, const T* dy, T* dz, int64_t rows,
           total.v[k] += gradient.v[k];
           total_centred.v[k] += gradient.v[k] * centred.v[k];
         }
-        store(dz + at, gradient);
+        store_elements<E>(dz + at, gradient);
       }
       add_to(sum + column, total);
       add_to(sum_centred + column, total_centred);
@@ -92,27 +94,27 @@ void backward_activation(const T* y, const T* dy, T* dz, int64_t rows,
   }
 }
 
-template <typename T>
-void backward_norm(const T* y, T* gradient, int64_t rows, int64_t period,
+template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+void backward_norm(const S* y, S* gradient, int64_t rows, int64_t period,
                    const T* mean, const T* scale, const T* offset,
                    const T* slope) {
   for (int64_t i = 0; i < rows; ++i, y += period, gradient += period) {
     for (int64_t c = 0; c < period; c += kPackElements<T>) {
-      const Pack<T> value = load(y + c), m = load(mean + c),
+      const Pack<T> value = load_elements<E>(y + c), m = load(mean + c),
                     a = load(scale + c), b = load(offset + c),
                     d = load(slope + c);
-      Pack<T> g = load(gradient + c);
+      Pack<T> g = load_elements<E>(gradient + c);
       HEADROOM_EACH(k)
       g.v[k] = g.v[k] * a.v[k] - b.v[k] - (value.v[k] - m.v[k]) * d.v[k];
-      store(gradient + c, g);
+      store_elements<E>(gradient + c, g);
     }
   }
 }
 
-template <typename T>
-constexpr VectorKernels<T> kKernels = {kPackElements<T>, sums<T>, forward<T>,
-                                       backward_activation<T>,
-                                       backward_norm<T>};
+template <typename E>
+constexpr VectorKernels<E> kKernels = {kPackElements<ValueOf<E>>, sums<E>,
+                                       forward<E>, backward_activation<E>,
+                                       backward_norm<E>};
 
 }  // namespace
 
@@ -127,6 +129,16 @@ const VectorKernels<float>& HEADROOM_JOIN(float_kernels,
 const VectorKernels<double>& HEADROOM_JOIN(double_kernels,
                                            HEADROOM_INSTRUCTION_SET)() {
   return kKernels<double>;
+}
+
+const VectorKernels<BFloat16Element>& HEADROOM_JOIN(
+    bfloat16_kernels, HEADROOM_INSTRUCTION_SET)() {
+  return kKernels<BFloat16Element>;
+}
+
+const VectorKernels<Float16Element>& HEADROOM_JOIN(float16_kernels,
+                                                   HEADROOM_INSTRUCTION_SET)() {
+  return kKernels<Float16Element>;
 }
 
 }  // namespace headroom

@@ -1,5 +1,7 @@
 #include "worker/model/kernels/vector_kernels.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -143,6 +145,98 @@ void expect_all(InstructionSet set, double tolerance) {
 TEST_P(VectorKernelsTest, EqualPlainLoops) {
   expect_all<float>(GetParam(), 3e-7);
   expect_all<double>(GetParam(), 1e-15);
+}
+
+// Rows of words scaled in float and stored again: with factor 1 what loading
+// and storing make of every word.
+template <typename Element>
+std::vector<uint16_t> scaled(InstructionSet set,
+                             const std::vector<uint16_t>& words, float factor) {
+  const VectorKernels<Element>& kernels = *vector_kernels_of<Element>(set);
+  std::vector<uint16_t> result = words;
+  const std::vector<uint16_t> y(words.size());
+  const std::vector<float> zeros(kernels.block), scale(kernels.block, factor);
+  kernels.backward_norm(y.data(), result.data(),
+                        static_cast<int64_t>(words.size()) / kernels.block,
+                        kernels.block, zeros.data(), scale.data(), zeros.data(),
+                        zeros.data());
+  return result;
+}
+
+template <typename Element, typename T>
+void expect_rounding_of_libtorch(InstructionSet set) {
+  std::vector<uint16_t> words(1 << 16);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(i);
+  for (const float factor :
+       {1.0f, 1.2345678f, 1e-6f, 3.1e-8f, 7e4f, 1.0f / 3}) {
+    const std::vector<uint16_t> result = scaled<Element>(set, words, factor);
+    for (size_t i = 0; i < words.size(); ++i) {
+      const float value =
+          static_cast<float>(T(words[i], T::from_bits())) * factor;
+      const T expected = value;
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(float(T(result[i], T::from_bits()))))
+            << "word " << i;
+      } else if (value != 0) {
+        ASSERT_EQ(result[i], expected.x) << "word " << i << " times " << factor;
+      } else {
+        ASSERT_EQ(float(T(result[i], T::from_bits())), 0) << "word " << i;
+      }
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, WordsOf16BitsAreRoundedAsByLibTorch) {
+  expect_rounding_of_libtorch<BFloat16Element, c10::BFloat16>(GetParam());
+  expect_rounding_of_libtorch<Float16Element, c10::Half>(GetParam());
+}
+
+// The passes over words give float's values, rounded.
+template <typename Element, typename T>
+void expect_float_rounded(InstructionSet set) {
+  const VectorKernels<Element>& kernels = *vector_kernels_of<Element>(set);
+  const VectorKernels<float>& floats = *vector_kernels_of<float>(set);
+  const int64_t period = 2 * kernels.block, rows = 41;
+  std::mt19937 generator(6);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> y(rows * period), dy(y.size()), out(y.size()),
+      dz(y.size());
+  std::vector<float> y_float(y.size()), dy_float(y.size()), out_float(y.size()),
+      dz_float(y.size());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const T a = normal(generator), b = normal(generator);
+    y[i] = a.x, y_float[i] = a;
+    dy[i] = b.x, dy_float[i] = b;
+  }
+  std::vector<float> mean(period), scale(period), bias(period);
+  for (std::vector<float>* values : {&mean, &scale, &bias})
+    for (float& value : *values) value = normal(generator);
+  std::vector<double> sums(4 * period), expected(4 * period);
+  kernels.sums(y.data(), rows, period, mean.data(), sums.data(),
+               sums.data() + period);
+  floats.sums(y_float.data(), rows, period, mean.data(), expected.data(),
+              expected.data() + period);
+  kernels.forward(y.data(), out.data(), rows, period, mean.data(), scale.data(),
+                  bias.data());
+  floats.forward(y_float.data(), out_float.data(), rows, period, mean.data(),
+                 scale.data(), bias.data());
+  kernels.backward_activation(
+      y.data(), dy.data(), dz.data(), rows, period, mean.data(), scale.data(),
+      bias.data(), sums.data() + 2 * period, sums.data() + 3 * period);
+  floats.backward_activation(y_float.data(), dy_float.data(), dz_float.data(),
+                             rows, period, mean.data(), scale.data(),
+                             bias.data(), expected.data() + 2 * period,
+                             expected.data() + 3 * period);
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(out[i], T(out_float[i]).x) << i;
+    ASSERT_EQ(dz[i], T(dz_float[i]).x) << i;
+  }
+  EXPECT_EQ(sums, expected);
+}
+
+TEST_P(VectorKernelsTest, WordsOf16BitsAreComputedWithInFloat) {
+  expect_float_rounded<BFloat16Element, c10::BFloat16>(GetParam());
+  expect_float_rounded<Float16Element, c10::Half>(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, VectorKernelsTest,
