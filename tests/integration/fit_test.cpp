@@ -96,6 +96,44 @@ TEST(Fit, SmallCells) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
+FitCell in_precision(FitCell cell, const std::string& precision) {
+  cell.precision = precision;
+  return cell;
+}
+
+TEST(Fit, MapsOf16Bits) {
+  Table table;
+  for (const FitCell& cell :
+       std::vector<FitCell>{{"yolov5n", 320, 1, "keep", "one", 0},
+                            {"yolov5n", 320, 2, "mixed", "one", 300},
+                            {"yolov5n", 320, 1, "keep", "data", 0},
+                            {"yolov5n", 320, 2, "recompute", "zero3", 0},
+                            {"yolov5n", 320, 1, "lean", "pipeline", 300},
+                            {"yolov5n", 320, 2, "keep", "spatial", 0}}) {
+    table.add(in_precision(cell, "bf16"),
+              measure(in_precision(cell, "bf16"), 2));
+  }
+}
+
+// Every policy and layout, two models.
+TEST(MatrixOfPrecisions, MapsOf16Bits) {
+  Table table;
+  for (const std::string precision : {"bf16", "fp16"}) {
+    for (const std::string model : {"yolov5n", "yolov5s"}) {
+      for (const std::string layout :
+           {"one", "data", "zero3", "pipeline", "spatial"}) {
+        for (const std::string policy :
+             {"keep", "lean", "recompute", "offload", "mixed"}) {
+          const FitCell cell = in_precision(
+              {model, 320, 2, policy, layout, policy == "lean" ? 300 : 0},
+              precision);
+          table.add(cell, measure(cell, 2));
+        }
+      }
+    }
+  }
+}
+
 // Four levels and a largest stride of 64. Of smaller images the bound of a
 // convolution's reordered weights is more than 5 % of all.
 TEST(Fit, ModelsForLargeImages) {
@@ -171,6 +209,8 @@ TEST(Fit, PhasesBesideTheSteps) {
   PhaseTable table;
   table.add({"yolov5n", 320, 4, "keep", "one", 300}, 4);
   table.add({"yolov5n", 320, 4, "recompute", "one", 0}, 3);
+  for (const std::string layout : {"one", "zero3"})
+    table.add(in_precision({"yolov5n", 320, 2, "keep", layout, 0}, "bf16"), 2);
   table.add({"yolov5n", 320, 2, "keep", "data", 0}, 4);
   table.add({"yolov5n", 320, 2, "keep", "zero3", 0}, 4);
   table.add({"yolov5n", 320, 2, "keep", "pipeline", 0}, 2);

@@ -9,6 +9,7 @@
 // and 0.2 % on steps 1-3, some four units in the last place; beyond that
 // training is chaotic. Losses are held to float32's with 3 % and 1 % of it over
 // 20 steps at a learning rate that keeps runs together.
+#include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,10 @@
 #include <map>
 #include <string>
 
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/layout_run.h"
+#include "tests/support/rank_training.h"
 
 namespace headroom {
 namespace {
@@ -119,6 +123,64 @@ TEST_P(MixedPrecision, StaysWithFloat32) {
   EXPECT_LE(loss, GetParam().to_float32);
   EXPECT_GT(loss, 0);
   EXPECT_LT(rounded.peak_bytes[0], exact.peak_bytes[0]);
+}
+
+// A gradient beyond float16's range: the step counts, nothing but the scale
+// changes; the next ones halve it until the gradient fits.
+TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  at::set_num_threads(1);
+  RunConfig config;
+  config.cfg = "yolov5n";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 96;
+  config.global_batch_size = 2;
+  config.precision = Precision::kFp16;
+  config.layout = "data=1";
+  const auto alone = make_single_communicator();
+  RankTraining training(config, plan_of_synthetic_run(config), *alone);
+  TrainingState& state = training.state();
+  constexpr double kTooLarge = 0x1p40;
+  state.counters.loss_scale = {kTooLarge, 1999};
+  std::vector<at::Tensor> before;
+  for (const TrainingState::Buffer& buffer : state.buffers())
+    before.push_back(buffer.flat->clone());
+
+  const StepResult skipped = training.step();
+  EXPECT_TRUE(skipped.lowered_scale);
+  EXPECT_FALSE(skipped.optimizer_stepped);
+  EXPECT_EQ(skipped.verdict.outcome, Outcome::kNonFinite);
+  EXPECT_EQ(skipped.loss_scale, kTooLarge);
+  EXPECT_TRUE(std::isfinite(skipped.loss));
+  EXPECT_FALSE(std::isfinite(skipped.gradient_norm));
+  EXPECT_EQ(state.counters.committed_steps, 1);
+  EXPECT_EQ(state.counters.loss_scale, (LossScale{kTooLarge / 2, 0}));
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(at::equal(before[i], *state.buffers()[i].flat)) << i;
+
+  int64_t steps = 1;
+  StepResult result;
+  do {
+    result = training.step();
+    ++steps;
+  } while (result.lowered_scale && steps < 60);
+  EXPECT_FALSE(result.lowered_scale);
+  EXPECT_TRUE(result.optimizer_stepped);
+  EXPECT_TRUE(std::isfinite(result.gradient_norm));
+  EXPECT_EQ(state.counters.loss_scale,
+            (LossScale{kTooLarge / std::exp2(steps - 1), 1}));
+  EXPECT_EQ(state.counters.committed_steps, steps);
+}
+
+// A power of two leaves no trace in gradients that stay in range.
+TEST(LossScaling, TheGradientNormIsTheUnscaledOne) {
+  LayoutRunOptions options = options_of(Precision::kFp16, 1);
+  const LayoutCase one = layout_case("one", "data=1", 0);
+  const LayoutRun scaled = run_layout(one, options);
+  options.precision = Precision::kFp32;
+  const LayoutRun exact = run_layout(one, options);
+  EXPECT_NEAR(scaled.gradient_norm[0] / exact.gradient_norm[0], 1, 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(

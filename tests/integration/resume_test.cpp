@@ -58,6 +58,9 @@ TEST_F(Resume, ContinuesBitForBit) {
       {"zero3", {"--layout", "data=2", "--zero", "3"}},
       {"pipeline2",
        {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4"}},
+      {"bf16", {"--processes", "1", "--precision", "bf16"}},
+      {"fp16_zero3",
+       {"--layout", "data=2", "--zero", "3", "--precision", "fp16"}},
   };
   for (const auto& [name, layout] : layouts) {
     SCOPED_TRACE(name);
@@ -76,6 +79,32 @@ TEST_F(Resume, ContinuesBitForBit) {
     EXPECT_EQ(a.at("map50"), b.at("map50"));
     EXPECT_EQ(a.at("best_epoch"), b.at("best_epoch"));
   }
+}
+
+// The state is float32 whatever the maps are.
+TEST_F(Resume, GoesOnInAnotherPrecision) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(train(folder, {"--max-steps", "2"}).exit_code, 0);
+  int64_t committed = 2;
+  for (const char* const precision : {"bf16", "fp16", "fp32"}) {
+    SCOPED_TRACE(precision);
+    committed += 2;
+    const ProgramResult resumed = resume(
+        folder,
+        {"--precision", precision, "--max-steps", std::to_string(committed)});
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    const std::vector<Json> all = steps(folder);
+    ASSERT_EQ(all.size(), static_cast<size_t>(committed));
+    EXPECT_EQ(all.back().contains("loss_scale"),
+              std::string("fp16") == precision);
+  }
+  const std::vector<Json> all = steps(folder);
+  EXPECT_EQ(all[4].at("loss_scale"), 65536);
+  const ProgramResult refused = resume(folder, {"--precision", "fp64"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--precision was fp32 and cannot become fp64"),
+            std::string::npos)
+      << refused.err;
 }
 
 TEST_F(Resume, UsesTheCheckpointBeforeADamagedOneAndCutsTheLog) {

@@ -46,6 +46,26 @@ TEST_F(Convolutions, DoublesAreUnfoldedIntoColumns) {
   EXPECT_EQ(weight_gradient_bytes(kThree, extents_), columns + 2 * kWeight);
 }
 
+// The input's 16 and the gradient's 32 channels of one sample: rows of 34
+// pixels with the kernel's reach, and of 32.
+TEST_F(Convolutions, WordsOf16BitsAreTurnedRound) {
+  extents_.element_bytes = 2;
+  EXPECT_EQ(kThree.weight_bytes(extents_), kWeight / 2);
+  EXPECT_EQ(forward_scratch(kThree, extents_), kWeight / 2 + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(kThree, extents_),
+            3 * kWeight / 2 + (9 << 10) + 2 * (34 * 16 * 32 + 32 * 32 * 32));
+}
+
+// Input, weight and output beside an output of 16 bits.
+TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
+  extents_.element_bytes = 2;
+  extents_.convolves_in_float = true;
+  const int64_t pixels = 2 * 32 * 32;
+  EXPECT_EQ(forward_scratch(kThree, extents_),
+            pixels * 16 * 4 + kWeight + pixels * 32 * 4 + kWeight + kPrimitive -
+                pixels * 32 * 2);
+}
+
 TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
   const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
   EXPECT_EQ(forward_scratch(one, extents_), 0);
