@@ -58,7 +58,9 @@ TEST_F(Resume, ContinuesBitForBit) {
       {"zero3", {"--layout", "data=2", "--zero", "3"}},
       {"pipeline2",
        {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4"}},
-      {"bf16", {"--processes", "1", "--precision", "bf16"}},
+      {"bf16_pipeline2",
+       {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4",
+        "--precision", "bf16"}},
       {"fp16_zero3",
        {"--layout", "data=2", "--zero", "3", "--precision", "fp16"}},
   };
@@ -102,7 +104,7 @@ TEST_F(Resume, GoesOnInAnotherPrecision) {
   EXPECT_EQ(all[4].at("loss_scale"), 65536);
   const ProgramResult refused = resume(folder, {"--precision", "fp64"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("--precision was fp32 and cannot become fp64"),
+  EXPECT_NE(refused.err.find("precision was fp32 and cannot become fp64"),
             std::string::npos)
       << refused.err;
 }
