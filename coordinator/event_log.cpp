@@ -15,8 +15,22 @@ size_t size_of(const EventRecord& record) {
 
 const EventRecord& EventLog::append(EventRecord record,
                                     const std::string& time) {
-  record.sequence = ++last_sequence_;
+  record.sequence = last_sequence_ + 1;
   record.time = time;
+  return keep(std::move(record));
+}
+
+const EventRecord& EventLog::restore(EventRecord record) {
+  return keep(std::move(record));
+}
+
+const EventRecord& EventLog::keep(EventRecord record) {
+  // Without a gap: next_after() counts on it.
+  if (record.sequence != last_sequence_ + 1) {
+    events_.clear();
+    bytes_ = 0;
+  }
+  last_sequence_ = record.sequence;
   bytes_ += size_of(record);
   events_.push_back(std::move(record));
   while (events_.size() > kMaxEvents ||

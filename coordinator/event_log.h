@@ -23,6 +23,10 @@ class EventLog {
   // bounds. Returns it as kept.
   const EventRecord& append(EventRecord record, const std::string& time);
 
+  // Keeps an event with the number and time that it has, as when a coordinator
+  // goes on. REQUIRES: its sequence is beyond the last one's.
+  const EventRecord& restore(EventRecord record);
+
   // The oldest kept event after `sequence`; null if there is none.
   const EventRecord* next_after(int64_t sequence) const;
 
@@ -30,6 +34,8 @@ class EventLog {
   std::vector<EventRecord> newest(size_t count) const;
 
  private:
+  const EventRecord& keep(EventRecord record);
+
   std::deque<EventRecord> events_;
   size_t bytes_ = 0;
   int64_t last_sequence_ = 0;

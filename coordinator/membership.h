@@ -16,6 +16,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/clock.h"
@@ -66,6 +67,12 @@ class Membership {
   // False if nobody of that name takes part (any more).
   bool heartbeat_worker(TimePoint now, const std::string& worker_id);
   bool heartbeat_node(TimePoint now, const std::string& node_id);
+
+  // What a coordinator before this one knew. REQUIRES: nobody is here yet.
+  void restore(std::vector<Node> nodes, std::vector<Member> members) {
+    nodes_ = std::move(nodes);
+    members_ = std::move(members);
+  }
 
   // True if it was not gone before.
   bool leave(const std::string& worker_id);

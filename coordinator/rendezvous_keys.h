@@ -24,6 +24,7 @@ class RendezvousKeys {
   // Null if it is not there (yet).
   const std::string* find(const std::string& key) const;
   void clear();
+  const std::map<std::string, std::string>& values() const { return values_; }
 
  private:
   std::map<std::string, std::string> values_;

@@ -138,6 +138,8 @@ class RunState {
   RunStatus status(TimePoint now) const;
 
  private:
+  friend class RunImage;  // what a coordinator writes down of it
+
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
   void advance_reforming(TimePoint now);

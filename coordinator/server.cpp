@@ -12,6 +12,7 @@
 #include "coordinator/listen_address.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
+#include "coordinator/run_log.h"
 #include "coordinator/saved_plan.h"
 #include "coordinator/service.h"
 #include "parallel/base/check.h"
@@ -50,14 +51,31 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
+// The logged run's own directory and checkpoint: names are chosen once. True
+// if it has had a generation.
+bool go_on(ServerOptions& options, const LoggedRun& found) {
+  const wire::LogSnapshot& snapshot = found.snapshot;
+  if (snapshot.run_config_yaml() != to_yaml(options.config)) {
+    throw Error(
+        "log",
+        options.log + " is of another run, of " + snapshot.run_directory(),
+        "start the coordinator with that run's flags, or name another "
+        "log");
+  }
+  options.run_directory = snapshot.run_directory();
+  options.resume_checkpoint = snapshot.resume_checkpoint();
+  return snapshot.state().generation().number() > 0;
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, const RunOptions& run,
-             const Clock& clock)
+             const Clock& clock, std::unique_ptr<RunLog> log)
       : listen_(parse_listen_address(options.listen)),
-        service_(identify(options), run, options.config, clock) {
-    refuse_open_network(options.insecure_network);
-    listen();
+        service_(identify(options), run, options.config, clock, std::move(log),
+                 options.security.token) {
+    refuse_open_network(options);
+    listen(options.security);
     ticker_ = std::thread([this] {
       while (!stopping_) {
         service_.tick();
@@ -70,6 +88,9 @@ class GrpcServer final : public Server {
 
   std::string address() const override { return listen_.to_string(); }
   RunStatus status() const override { return service_.status(); }
+  std::map<std::string, int64_t> refused_calls() const override {
+    return service_.refused_calls();
+  }
   void drain(const std::string& reason) override { service_.drain(reason); }
   bool wait_until_over(std::chrono::milliseconds timeout) override {
     return service_.wait_until_over(timeout);
@@ -87,14 +108,15 @@ class GrpcServer final : public Server {
   }
 
  private:
-  void refuse_open_network(bool insecure_network) const {
-    if (is_loopback(listen_.host)) return;
-    if (!insecure_network) {
+  void refuse_open_network(const ServerOptions& options) const {
+    if (is_loopback(listen_.host) || options.security.is_encrypted()) return;
+    if (!options.insecure_network) {
       throw Error("coordinator",
                   "listening on " + listen_.to_string() +
                       " would carry unprotected control traffic beyond this "
                       "machine",
-                  "listen on 127.0.0.1, or pass --insecure-network in a "
+                  "listen on 127.0.0.1, give --certs DIR (headroom coordinator "
+                  "--init-certs DIR makes it), or pass --insecure-network in a "
                   "network you trust");
     }
     log::warn("[coordinator] " + listen_.to_string() +
@@ -102,13 +124,13 @@ class GrpcServer final : public Server {
               "(--insecure-network)");
   }
 
-  void listen() {
+  void listen(const ChannelSecurity& security) {
     quieten_grpc();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(listen_.to_string(),
-                             grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(listen_.to_string(), server_credentials(security),
+                             &port);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMaxReportBytes);
     // Two coordinators on one port would each get half of the workers.
@@ -119,6 +141,9 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
+    // Who connects and says nothing is shown out.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
     grpc::ResourceQuota quota("coordinator");
@@ -146,8 +171,9 @@ class GrpcServer final : public Server {
 
 }  // namespace
 
-std::unique_ptr<Server> Server::start(const ServerOptions& options,
+std::unique_ptr<Server> Server::start(const ServerOptions& given,
                                       const Clock* clock) {
+  ServerOptions options = given;
   static const SystemClock system_clock;
   if (options.expected_workers < 1) {
     throw Error("coordinator",
@@ -155,9 +181,14 @@ std::unique_ptr<Server> Server::start(const ServerOptions& options,
                     std::to_string(options.expected_workers),
                 "use --processes 1 or more");
   }
+  std::unique_ptr<RunLog> log;
+  if (!options.log.empty()) log = RunLog::open(options.log);
+  const bool has_begun = log && log->found() && go_on(options, *log->found());
   const std::vector<RowCost> rows = rows_for_plan(options.config);
   RunOptions run = run_options(options, rows);
-  if (options.saved_plan) {
+  if (has_begun) {
+    // Its plan is in the log.
+  } else if (options.saved_plan) {
     const SavedPlan saved = read_saved_plan(
         options.run_directory, options.config, options.expected_workers, rows);
     if (!saved.plan) {
@@ -170,8 +201,8 @@ std::unique_ptr<Server> Server::start(const ServerOptions& options,
   } else {
     plan_or_throw(options.config, options.expected_workers, rows);
   }
-  return std::make_unique<GrpcServer>(options, run,
-                                      clock == nullptr ? system_clock : *clock);
+  return std::make_unique<GrpcServer>(
+      options, run, clock == nullptr ? system_clock : *clock, std::move(log));
 }
 
 }  // namespace headroom

@@ -15,18 +15,21 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "configs/run_config.h"
 #include "coordinator/clock.h"
 #include "coordinator/run_status.h"
+#include "proto/channel_security.h"
 
 namespace headroom {
 
 struct ServerOptions {
   // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
-  // included) is refused unless insecure_network.
+  // included) is refused without certificates, unless insecure_network.
   std::string listen = "127.0.0.1:0";
   // The run that everybody gets.
   RunConfig config;
@@ -39,6 +42,12 @@ struct ServerOptions {
   bool saved_plan = false;
   // All agents' slots together; membership is fixed.
   int expected_workers = 1;
+  // Where decisions are written down (run_log.h): a coordinator that is started
+  // again with the same configuration and log goes on with the run, in its run
+  // directory. "": they die with this process.
+  std::string log;
+  // Of the server's side: TLS where it has certificates, and the join token.
+  ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
 };
@@ -58,6 +67,8 @@ class Server {
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;
+  // Calls that were refused, by reason.
+  virtual std::map<std::string, int64_t> refused_calls() const = 0;
 
   // Ends the run at the next committed step, or at once if it has not begun.
   virtual void drain(const std::string& reason) = 0;

@@ -47,17 +47,24 @@ std::optional<RunProgress> progress_of(bool present,
 CoordinatorService::CoordinatorService(const RunIdentity& identity,
                                        const RunOptions& options,
                                        const RunConfig& config,
-                                       const Clock& clock)
+                                       const Clock& clock,
+                                       std::unique_ptr<RunLog> log,
+                                       const std::string& token)
     : identity_(identity),
       clock_(clock),
+      guard_(token),
       state_(options, config, clock.now()),
-      event_file_(identity.run_directory) {}
+      log_(std::move(log)),
+      event_file_(identity.run_directory) {
+  restore();
+}
 
 CoordinatorService::~CoordinatorService() = default;
 
 ServerUnaryReactor* CoordinatorService::answer(
     CallbackServerContext* context, int64_t request_bytes,
-    int64_t max_request_bytes, const std::function<Status(TimePoint)>& body) {
+    int64_t max_request_bytes, const std::function<Status(TimePoint)>& body,
+    Call call) {
   Status status;
   if (request_bytes > max_request_bytes) {
     status =
@@ -68,19 +75,61 @@ ServerUnaryReactor* CoordinatorService::answer(
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     try {
-      status =
-          closed_ ? Status(StatusCode::UNAVAILABLE, "the coordinator is ending")
-                  : body(clock_.now());
-      deliver(after);
+      status = admit(*context, call == Call::kJoins);
+      if (status.ok() && closed_) {
+        status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
+      }
+      if (status.ok()) {
+        status = body(clock_.now());
+        deliver(after);
+        if (call != Call::kIsHeard) save_snapshot();
+      }
     } catch (const std::exception& error) {
       // gRPC's threads have nobody above them who could catch it.
       log::error(std::string("a call failed: ") + error.what());
       status = Status(StatusCode::INTERNAL, valid_utf8(error.what()));
     }
   }
+  if (!status.ok()) {
+    std::lock_guard lock(mutex_);
+    count_refusal(*context, status);
+  }
   ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(status);
   return reactor;
+}
+
+Status CoordinatorService::admit(const CallbackServerContext& context,
+                                 bool joins) {
+  const auto& metadata = context.client_metadata();
+  const auto token = metadata.find(kTokenMetadata);
+  const Admission admission = guard_.admit(
+      clock_.now(), context.peer(),
+      token == metadata.end()
+          ? ""
+          : std::string(token->second.data(), token->second.size()),
+      joins);
+  if (admission == Admission::kAdmitted) return Status::OK;
+  return Status(admission == Admission::kWrongToken
+                    ? StatusCode::UNAUTHENTICATED
+                    : StatusCode::RESOURCE_EXHAUSTED,
+                to_string(admission));
+}
+
+// The mutex is held.
+void CoordinatorService::count_refusal(const CallbackServerContext& context,
+                                       const Status& status) {
+  const bool is_named = status.error_code() == StatusCode::UNAUTHENTICATED ||
+                        status.error_code() == StatusCode::RESOURCE_EXHAUSTED;
+  const std::string reason =
+      status.error_code() == StatusCode::ABORTED               ? "stale"
+      : status.error_code() == StatusCode::FAILED_PRECONDITION ? "not as agreed"
+      : is_named && status.error_message().size() < 40 ? status.error_message()
+                                                       : "other";
+  if (guard_.refuse(clock_.now(), reason) && !state_.over()) {
+    log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
+              status.error_message());
+  }
 }
 
 Status CoordinatorService::check_stamp(const wire::Stamp& stamp,
@@ -95,7 +144,8 @@ ServerUnaryReactor* CoordinatorService::Register(
     CallbackServerContext* context, const wire::RegisterRequest* request,
     wire::RegisterResponse* response) {
   return answer(
-      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+      context, request->ByteSizeLong(), kMaxMessageBytes,
+      [&](TimePoint now) {
         const Status version = check_version("agent", request->version());
         if (!version.ok()) return version;
         Node node;
@@ -111,15 +161,18 @@ ServerUnaryReactor* CoordinatorService::Register(
         response->set_run_config_yaml(identity_.run_config_yaml);
         response->set_run_directory(identity_.run_directory);
         return Status::OK;
-      });
+      },
+      Call::kJoins);
 }
 
 grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
-    CallbackServerContext*, const wire::WatchRequest* request) {
+    CallbackServerContext* context, const wire::WatchRequest* request) {
   const std::string worker_id = request->worker_id();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Status status = check_version("worker", request->version());
+  Status status = admit(*context, true);
+  if (!status.ok()) count_refusal(*context, status);
+  if (status.ok()) status = check_version("worker", request->version());
   if (status.ok() && closed_) {
     status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
   }
@@ -135,8 +188,11 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   welcome.mutable_stamp()->set_run_digest(identity_.run_digest);
   welcome.set_action(wire::ACTION_WAIT);
   watcher.queue.push_back(std::move(welcome));
-  if (const auto why =
-          state_.join(clock_.now(), worker_id, request->node_id())) {
+  if (is_readopted(worker_id, request->node_id())) {
+    state_.worker_heartbeat(clock_.now(), worker_id, std::nullopt);
+    send_again(worker_id, request->last_order(), watcher);
+  } else if (const auto why =
+                 state_.join(clock_.now(), worker_id, request->node_id())) {
     watchers_.erase(entry);
     return new RefusedStream<wire::Assignment>(refused(*why));
   }
@@ -152,10 +208,12 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
         watchers_.erase(worker_id);
         state_.worker_disconnected(clock_.now(), worker_id);
         deliver(after_close);
+        save_snapshot();
       });
   watcher.stream = stream;
   stream->pump(after);
   deliver(after);
+  save_snapshot();
   return stream;
 }
 
@@ -163,7 +221,8 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
     CallbackServerContext* context, const wire::HeartbeatRequest* request,
     wire::HeartbeatResponse* response) {
   return answer(
-      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+      context, request->ByteSizeLong(), kMaxMessageBytes,
+      [&](TimePoint now) {
         const Status fresh = check_stamp(request->stamp(), true);
         if (!fresh.ok()) return fresh;
         if (request->worker_id().empty()) {
@@ -186,19 +245,30 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         response->set_exit_code(state_.exit_code());
         if (state_.over()) response->set_reason(state_.reason());
         return Status::OK;
-      });
+      },
+      Call::kIsHeard);
 }
 
 ServerUnaryReactor* CoordinatorService::Publish(
     CallbackServerContext* context, const wire::PublishRequest* request,
     wire::PublishResponse*) {
   return answer(
-      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint) {
+      context, request->ByteSizeLong(), kMaxMessageBytes,
+      [&](TimePoint) {
         const Status fresh = check_stamp(request->stamp(), false);
         if (!fresh.ok()) return fresh;
         const auto why = keys_.publish(request->key(), request->value());
-        return why ? Status(StatusCode::RESOURCE_EXHAUSTED, *why) : Status::OK;
-      });
+        if (why) return Status(StatusCode::RESOURCE_EXHAUSTED, *why);
+        with_log([&] {
+          wire::LoggedKey key;
+          key.set_generation(request->stamp().generation());
+          key.set_key(request->key());
+          key.set_value(request->value());
+          log_->add(key);
+        });
+        return Status::OK;
+      },
+      Call::kIsHeard);
 }
 
 ServerUnaryReactor* CoordinatorService::Lookup(
@@ -206,7 +276,9 @@ ServerUnaryReactor* CoordinatorService::Lookup(
     wire::LookupResponse* response) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Status status = check_stamp(request->stamp(), false);
+  Status status = admit(*context, false);
+  if (status.ok()) status = check_stamp(request->stamp(), false);
+  if (!status.ok()) count_refusal(*context, status);
   if (status.ok() && state_.phase() != RunPhase::kRunning) {
     status = stale("the run is " + to_string(state_.phase()) + ": " +
                    state_.reason());
@@ -282,17 +354,24 @@ ServerUnaryReactor* CoordinatorService::Commit(
     CallbackServerContext* context, const wire::CommitRequest* request,
     wire::CommitResponse*) {
   return answer(
-      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint) {
+      context, request->ByteSizeLong(), kMaxMessageBytes,
+      [&](TimePoint) {
         const Status fresh = check_stamp(request->stamp(), false);
         if (!fresh.ok()) return fresh;
         state_.committed(request->step(), progress_of(request->has_progress(),
                                                       request->progress()));
+        with_log([&] {
+          wire::Progress progress = request->progress();
+          progress.set_step(std::max(progress.step(), request->step()));
+          log_->add(progress);
+        });
         log::debug("commit: generation " +
                    std::to_string(request->stamp().generation()) + ", " +
                    std::to_string(request->step()) + " steps, loss " +
                    std::to_string(request->loss()));
         return Status::OK;
-      });
+      },
+      Call::kIsHeard);
 }
 
 ServerUnaryReactor* CoordinatorService::ReportEvent(
@@ -324,17 +403,23 @@ ServerUnaryReactor* CoordinatorService::Finish(
 ServerUnaryReactor* CoordinatorService::GetStatus(
     CallbackServerContext* context, const wire::GetStatusRequest* request,
     wire::GetStatusResponse* response) {
-  return answer(context, request->ByteSizeLong(), kMaxMessageBytes,
-                [&](TimePoint) {
-                  *response = to_wire(status_locked());
-                  return Status::OK;
-                });
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes,
+      [&](TimePoint) {
+        *response = to_wire(status_locked());
+        return Status::OK;
+      },
+      Call::kIsHeard);
 }
 
 grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
-    CallbackServerContext*, const wire::StreamEventsRequest* request) {
+    CallbackServerContext* context, const wire::StreamEventsRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
+  if (const Status status = admit(*context, false); !status.ok()) {
+    count_refusal(*context, status);
+    return new RefusedStream<wire::Event>(status);
+  }
   if (closed_) {
     return new RefusedStream<wire::Event>(
         Status(StatusCode::UNAVAILABLE, "the coordinator is ending"));

@@ -11,6 +11,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -20,10 +21,12 @@
 #include <mutex>
 #include <string>
 
+#include "coordinator/call_guard.h"
 #include "coordinator/clock.h"
 #include "coordinator/event_log.h"
 #include "coordinator/message_stream.h"
 #include "coordinator/rendezvous_keys.h"
+#include "coordinator/run_log.h"
 #include "coordinator/run_state.h"
 #include "proto/coordinator.grpc.pb.h"
 
@@ -39,15 +42,20 @@ struct RunIdentity {
 
 class CoordinatorService final : public wire::Coordinator::CallbackService {
  public:
-  // `clock` must outlive the service.
+  // `clock` must outlive the service. With a log that holds a run the service
+  // goes on with it; null: nothing outlives this process.
   CoordinatorService(const RunIdentity& identity, const RunOptions& options,
-                     const RunConfig& config, const Clock& clock);
+                     const RunConfig& config, const Clock& clock,
+                     std::unique_ptr<RunLog> log = nullptr,
+                     const std::string& token = "");
   ~CoordinatorService() override;
 
   // REQUIRED about 20 times a second, from one thread.
   void tick();
 
   RunStatus status();
+  // Calls that were refused, by reason.
+  std::map<std::string, int64_t> refused_calls();
   void drain(const std::string& reason);
   bool wait_until_over(std::chrono::milliseconds timeout);
 
@@ -121,12 +129,31 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   };
 
   // Runs `body` under the mutex, delivers what follows, answers its status.
+  // What it changed is in the log before: but for calls that are only heard.
+  enum class Call { kChanges, kIsHeard, kJoins };
   grpc::ServerUnaryReactor* answer(
       grpc::CallbackServerContext* context, int64_t request_bytes,
       int64_t max_request_bytes,
-      const std::function<grpc::Status(TimePoint)>& body);
+      const std::function<grpc::Status(TimePoint)>& body,
+      Call call = Call::kChanges);
+
+  // --- service_log.cpp ---
+  void restore();
+  bool is_readopted(const std::string& worker_id,
+                    const std::string& node_id) const;
+  void send_again(const std::string& worker_id, int64_t last_order,
+                  Watcher& watcher);
+  int64_t number_order(const Order& order);
+  wire::LogSnapshot snapshot() const;
+  void save_snapshot();
+  void sync_log();
+  // A log that cannot be written is given up with a warning.
+  void with_log(const std::function<void()>& write);
 
   // The mutex is held in all of these.
+  grpc::Status admit(const grpc::CallbackServerContext& context, bool joins);
+  void count_refusal(const grpc::CallbackServerContext& context,
+                     const grpc::Status& status);
   grpc::Status check_stamp(const wire::Stamp& stamp, bool before_first) const;
   void deliver(AfterUnlock& after);
   void deliver_orders(AfterUnlock& after);
@@ -140,6 +167,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
 
   std::mutex mutex_;
   std::condition_variable over_changed_;
+  CallGuard guard_;
   RunState state_;
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
@@ -150,6 +178,11 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   std::list<PendingLookup*> lookups_;
   bool everybody_told_ = false;
   bool closed_ = false;
+
+  const std::unique_ptr<RunLog> log_;  // may be null
+  std::atomic<bool> log_failed_ = false;
+  uint64_t term_ = 1;                                       // of the log
+  std::map<std::string, wire::LoggedOrder> newest_orders_;  // by worker_id
 
   EventFile event_file_;  // the tick thread's
 };

@@ -20,6 +20,7 @@ void CoordinatorService::tick() {
     const TimePoint now = clock_.now();
     state_.tick(now);
     deliver(after);
+    save_snapshot();
     lines = std::exchange(unwritten_, {});
     if (state_.everybody_told(now, followers_.empty()) && !everybody_told_) {
       everybody_told_ = true;
@@ -28,6 +29,7 @@ void CoordinatorService::tick() {
   }
   event_file_.add(std::move(lines));
   event_file_.write();
+  sync_log();
 }
 
 void CoordinatorService::deliver(AfterUnlock& after) {
@@ -63,9 +65,11 @@ void CoordinatorService::deliver_orders(AfterUnlock& after) {
       keys_.clear();
       keys_generation_ = state_.generation().number;
     }
+    const int64_t number = number_order(order);
     const auto watcher = watchers_.find(order.worker_id);
     if (watcher == watchers_.end()) continue;
     watcher->second.queue.push_back(assignment_for(order));
+    watcher->second.queue.back().set_order(number);
     // While its own Watch is being answered there is no stream yet.
     if (watcher->second.stream != nullptr) watcher->second.stream->pump(after);
   }
@@ -74,6 +78,7 @@ void CoordinatorService::deliver_orders(AfterUnlock& after) {
 void CoordinatorService::deliver_event(const EventRecord& record) {
   const EventRecord& kept = events_.append(record, utc_now());
   unwritten_.push_back(to_json_line(kept));
+  with_log([&] { log_->add(to_wire(kept)); });
   log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,
              kept.event + ": " + kept.reason);
 }
@@ -133,11 +138,17 @@ RunStatus CoordinatorService::status() {
   return status_locked();
 }
 
+std::map<std::string, int64_t> CoordinatorService::refused_calls() {
+  std::lock_guard lock(mutex_);
+  return guard_.refused();
+}
+
 void CoordinatorService::drain(const std::string& reason) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   state_.drain(clock_.now(), reason);
   deliver(after);
+  save_snapshot();
 }
 
 bool CoordinatorService::wait_until_over(std::chrono::milliseconds timeout) {

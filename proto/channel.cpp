@@ -2,12 +2,71 @@
 
 #include <grpc/support/log.h>
 
+#include <grpcpp/support/client_interceptor.h>
+
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 
 namespace headroom {
+namespace {
+
+namespace experimental = grpc::experimental;
+
+// Says the token with every call, also where TLS is not: gRPC's own call
+// credentials go over TLS alone.
+class TokenInterceptor final : public experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const std::string& token) : token_(token) {}
+  void Intercept(experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace(kTokenMetadata, token_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string token_;
+};
+
+class TokenInterceptors final
+    : public experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptors(std::string token) : token_(std::move(token)) {}
+  experimental::Interceptor* CreateClientInterceptor(
+      experimental::ClientRpcInfo*) override {
+    return new TokenInterceptor(token_);
+  }
+
+ private:
+  const std::string token_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials(
+    const ChannelSecurity& security) {
+  if (!security.is_encrypted()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = security.ca;
+  options.pem_cert_chain = security.certificate;
+  options.pem_private_key = security.key;
+  return grpc::SslCredentials(options);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> server_credentials(
+    const ChannelSecurity& security) {
+  if (!security.is_encrypted()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = security.ca;
+  options.pem_key_cert_pairs.push_back({security.key, security.certificate});
+  return grpc::SslServerCredentials(options);
+}
 
 void quieten_grpc() {
   static std::once_flag once;
@@ -18,7 +77,8 @@ void quieten_grpc() {
   });
 }
 
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
+                                            const ChannelSecurity& security) {
   quieten_grpc();
   constexpr int kMaxAnswerBytes = 64 << 20;  // a status with its events
   grpc::ChannelArguments arguments;
@@ -28,14 +88,21 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // The default grows to two minutes, longer than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  // Of an attempt: on a busy machine a TLS handshake takes its time.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // A connection of its own, so that its loss is this client's loss.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  std::vector<std::unique_ptr<experimental::ClientInterceptorFactoryInterface>>
+      interceptors;
+  if (!security.token.empty()) {
+    interceptors.push_back(std::make_unique<TokenInterceptors>(security.token));
+  }
+  return experimental::CreateCustomChannelWithInterceptors(
+      address, channel_credentials(security), arguments,
+      std::move(interceptors));
 }
 
 bool is_unreachable(const grpc::Status& status) {
@@ -51,6 +118,7 @@ void throw_failure(const grpc::Status& status, const std::string& doing) {
   }
   const bool refused =
       status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+      status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
   throw Error("coordinator", doing + ": " + status.error_message(), "",
               refused ? ExitCode::kRequest : ExitCode::kResource);

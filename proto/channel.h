@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "proto/channel_security.h"
+
 namespace headroom {
 
 // Requests other than events and results, which may be four times as large.
@@ -26,8 +28,17 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 // gRPC's own log lines become debug lines of ours, once per process.
 void quieten_grpc();
 
+// In which a call says the join token.
+inline constexpr const char* kTokenMetadata = "headroom-token";
+
 // Connects lazily. `address` is HOST:PORT.
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
+std::shared_ptr<grpc::Channel> make_channel(
+    const std::string& address,
+    const ChannelSecurity& security = channel_security());
+
+// Of a server that wants everybody's certificate; plain text without one.
+std::shared_ptr<grpc::ServerCredentials> server_credentials(
+    const ChannelSecurity& security);
 
 // REQUIRES: !status.ok(). Throws CommunicationError if nobody answered within
 // the deadline, else Error with the coordinator's own words: exit 2 if it

@@ -1,5 +1,6 @@
 #include "proto/event_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -54,6 +55,25 @@ std::string utc_now() {
 void EventFile::add(std::vector<std::string> lines) {
   if (failed_ || run_directory_.empty()) return;
   std::move(lines.begin(), lines.end(), std::back_inserter(pending_));
+}
+
+void EventFile::add_unwritten(std::vector<std::string> lines) {
+  const std::string path = run_directory_ + "/events.jsonl";
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind('\n');
+  if (!text.empty() && end + 1 != text.size()) {
+    std::error_code ignored;
+    std::filesystem::resize_file(path, end == std::string::npos ? 0 : end + 1,
+                                 ignored);
+  }
+  if (end != std::string::npos && end > 0) {
+    const size_t begin = text.rfind('\n', end - 1) + 1;  // npos + 1 is 0
+    const auto last = std::find(lines.rbegin(), lines.rend(),
+                                text.substr(begin, end - begin));
+    if (last != lines.rend()) lines.erase(lines.begin(), last.base());
+  }
+  add(std::move(lines));
 }
 
 void EventFile::write() {

@@ -45,6 +45,9 @@ class EventFile {
       : run_directory_(std::move(run_directory)) {}
 
   void add(std::vector<std::string> lines);
+  // Those of the lines, oldest first, that the file has not: it ends with one
+  // of them, or with none. A torn last line is cut off it.
+  void add_unwritten(std::vector<std::string> lines);
   // Appends what is pending, if the folder exists. The first failure is logged
   // and ends the writing: the run goes on without.
   void write();

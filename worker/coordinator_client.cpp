@@ -27,9 +27,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// Until the coordinator is given up: at first it may not be there yet.
+// At first the coordinator may not be there yet.
 constexpr milliseconds kFirstContact{30000};
-constexpr milliseconds kReconnect{10000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
 // A failure's message ends up in headers of answers, which gRPC bounds.
@@ -82,11 +81,38 @@ Assignment to_assignment(const wire::Assignment& message) {
   return assignment;
 }
 
+// A coordinator that is away may be one that is being started again.
+struct Patience {
+  milliseconds time;
+  std::function<bool()> is_over;  // it is given up already
+
+  // The answer of `send`, which is called again while nobody is there.
+  grpc::Status call(
+      milliseconds timeout,
+      const std::function<grpc::Status(grpc::ClientContext&)>& send) const {
+    const auto end = SteadyClock::now() + time;
+    for (;;) {
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      set_deadline(context, timeout);
+      const grpc::Status status = send(context);
+      if (status.ok() || !is_unreachable(status) || SteadyClock::now() >= end ||
+          is_over()) {
+        return status;
+      }
+      std::this_thread::sleep_for(kMinBackoff);
+    }
+  }
+};
+
 class Rendezvous final : public KeyValueStore {
  public:
   Rendezvous(wire::Coordinator::Stub& stub, wire::Stamp stamp,
-             std::string address)
-      : stub_(stub), stamp_(std::move(stamp)), address_(std::move(address)) {}
+             std::string address, Patience patience)
+      : stub_(stub),
+        stamp_(std::move(stamp)),
+        address_(std::move(address)),
+        patience_(std::move(patience)) {}
 
   void set(const std::string& key, const std::string& value) override {
     wire::PublishRequest request;
@@ -94,9 +120,10 @@ class Rendezvous final : public KeyValueStore {
     request.set_key(valid_utf8(key));
     request.set_value(value);
     wire::PublishResponse response;
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_.Publish(&context, request, &response);
+    const grpc::Status status =
+        patience_.call(kCallTimeout, [&](grpc::ClientContext& context) {
+          return stub_.Publish(&context, request, &response);
+        });
     if (!status.ok()) fail("publishing", key, status);
   }
 
@@ -112,9 +139,10 @@ class Rendezvous final : public KeyValueStore {
       const milliseconds slice = std::min(left, kSlice);
       request.set_timeout_ms(slice.count());
       wire::LookupResponse response;
-      grpc::ClientContext context;
-      set_deadline(context, slice + kCallTimeout);
-      const grpc::Status status = stub_.Lookup(&context, request, &response);
+      const grpc::Status status = patience_.call(
+          slice + kCallTimeout, [&](grpc::ClientContext& context) {
+            return stub_.Lookup(&context, request, &response);
+          });
       if (!status.ok()) fail("looking up", key, status);
       if (response.found()) return response.value();
       if (left <= slice) {
@@ -137,14 +165,17 @@ class Rendezvous final : public KeyValueStore {
   wire::Coordinator::Stub& stub_;
   const wire::Stamp stamp_;
   const std::string address_;
+  const Patience patience_;
 };
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   GrpcCoordinatorClient(const std::string& address, const std::string& node_id,
                         const std::string& worker_id,
-                        const std::string& advertise_host)
-      : address_(address),
+                        const std::string& advertise_host,
+                        milliseconds patience)
+      : patience_(patience),
+        address_(address),
         node_id_(valid_utf8(node_id)),
         worker_id_(valid_utf8(worker_id)),
         advertise_host_(valid_utf8(advertise_host)),
@@ -187,7 +218,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) override {
     wire::Stamp stamp = current_stamp();
     stamp.set_generation(generation);
-    return std::make_unique<Rendezvous>(*stub_, stamp, address_);
+    return std::make_unique<Rendezvous>(*stub_, stamp, address_, patience());
   }
 
   void set_progress(const ProgressReport& progress) override {
@@ -285,16 +316,20 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  private:
   using Call = std::function<grpc::Status(grpc::ClientContext&)>;
 
+  Patience patience() const {
+    return {patience_, [this] {
+              std::lock_guard lock(mutex_);
+              return ending_ || failure_ != nullptr;
+            }};
+  }
+
   wire::Stamp current_stamp() const {
     std::lock_guard lock(mutex_);
     return stamp_;
   }
 
   void call(const std::string& doing, const Call& send) {
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = send(context);
+    const grpc::Status status = patience().call(kCallTimeout, send);
     if (!status.ok()) {
       throw_failure(status, doing + "the coordinator at " + address_);
     }
@@ -316,6 +351,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         std::lock_guard lock(mutex_);
         if (ending_) return;
         watch_context_ = &context;
+        request.set_last_order(last_order_);
       }
       const auto reader = stub_->Watch(&context, request);
       wire::Assignment message;
@@ -327,7 +363,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (connected) {
         // The last message may be long ago: silence begins with the break.
         silent_since = SteadyClock::now();
-        limit = kReconnect;
+        limit = patience_;
         backoff = kMinBackoff;
       }
       const grpc::Status status = reader->Finish();
@@ -352,6 +388,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       joined_ = true;
       if (message.action() != wire::ACTION_WAIT) {
         assignments_.push_back(to_assignment(message));
+        last_order_ = message.order();
         stamp_.set_generation(message.stamp().generation());
       }
     } catch (const Error&) {
@@ -460,6 +497,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     changed_.wait_for(lock, timeout, [&] { return queue_.empty(); });
   }
 
+  const milliseconds patience_;
   const std::string address_;
   const std::string node_id_;
   const std::string worker_id_;
@@ -471,6 +509,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::condition_variable changed_;
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
+  int64_t last_order_ = 0;      // of them, by the coordinator's count
   std::exception_ptr failure_;  // why no further assignment will come
   grpc::ClientContext* watch_context_ = nullptr;
   wire::Progress progress_;
@@ -489,9 +528,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
 std::unique_ptr<CoordinatorClient> CoordinatorClient::connect(
     const std::string& address, const std::string& node_id,
-    const std::string& worker_id, const std::string& advertise_host) {
+    const std::string& worker_id, const std::string& advertise_host,
+    std::chrono::milliseconds patience) {
   return std::make_unique<GrpcCoordinatorClient>(address, node_id, worker_id,
-                                                 advertise_host);
+                                                 advertise_host, patience);
 }
 
 }  // namespace headroom

@@ -4,9 +4,13 @@
 // of its own sends heartbeats (every 250 ms) and another follows the stream of
 // assignments.
 //
+// A coordinator that is away may be one that is being started again: calls are
+// repeated and streams opened anew, at most every second, for as long as
+// `patience`; training goes on meanwhile.
+//
 // Threads: any thread may call any method.
-// Errors: CommunicationError when the coordinator cannot be reached within the
-// deadline of a call (5 s, or as stated); Error when it refuses.
+// Errors: CommunicationError when the coordinator stays away; Error when it
+// refuses.
 #pragma once
 
 #include <chrono>
@@ -90,7 +94,8 @@ class CoordinatorClient {
   // 30 s for the coordinator to answer.
   static std::unique_ptr<CoordinatorClient> connect(
       const std::string& address, const std::string& node_id,
-      const std::string& worker_id, const std::string& advertise_host);
+      const std::string& worker_id, const std::string& advertise_host,
+      std::chrono::milliseconds patience = std::chrono::seconds(30));
   virtual ~CoordinatorClient() = default;
 
   // Waits for the next assignment.

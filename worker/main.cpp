@@ -16,6 +16,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "proto/channel_security.h"
 #include "worker/coordinator_client.h"
 #include "worker/generation_loop.h"
 #include "worker/label_statistics.h"
@@ -29,6 +30,8 @@ struct CommandLine {
   std::string coordinator;
   std::string node_id;
   std::string worker_id;
+  std::string certs;
+  std::string token_file;
   int local_rank = 0;
   int threads = 1;
   headroom::WorkerOptions worker;
@@ -57,7 +60,12 @@ void prepare_process(int threads) {
 }
 
 int run(const CommandLine& line) {
+  // Launchers ask all processes of a job to end: the agent answers for its
+  // workers, by a stop at a committed step.
+  std::signal(SIGTERM, SIG_IGN);
   prepare_process(line.threads);
+  headroom::set_channel_security(headroom::read_channel_security(
+      line.certs, line.token_file, headroom::ChannelSide::kClient));
   const auto client = headroom::CoordinatorClient::connect(
       line.coordinator, line.node_id, line.worker_id,
       line.worker.advertise_host);
@@ -105,6 +113,8 @@ int drive_device(int argc, char** argv) {
   app.add_option("--worker-id", line.worker_id, "this process")->required();
   app.add_option("--local-rank", line.local_rank, "place on the node");
   app.add_option("--threads", line.threads, "compute threads");
+  app.add_option("--certs", line.certs, "folder of certificates");
+  app.add_option("--token-file", line.token_file, "the join token");
   app.add_option("--advertise-host", line.worker.advertise_host,
                  "where other workers reach this one");
   CLI11_PARSE(app, argc, argv);

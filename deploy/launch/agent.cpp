@@ -77,6 +77,9 @@ class Agent {
           std::to_string(threads),
           "--advertise-host",
           address};
+      for (const std::string& word : options_.security.flags()) {
+        child.command.push_back(word);
+      }
       child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
       child.on_line = [this](const std::string& line) {
         if (is_shown_at_once(line)) options_.print(line);
@@ -181,6 +184,15 @@ class Agent {
 };
 
 }  // namespace
+
+std::vector<std::string> SecurityFiles::flags() const {
+  std::vector<std::string> words;
+  if (!certs.empty()) words.insert(words.end(), {"--certs", certs});
+  if (!token_file.empty()) {
+    words.insert(words.end(), {"--token-file", token_file});
+  }
+  return words;
+}
 
 std::filesystem::path find_worker_program() {
   const std::filesystem::path program = program_folder() / "headroom-worker";

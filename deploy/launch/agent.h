@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace headroom {
 
@@ -20,9 +21,19 @@ struct RunEnd {
   bool decided_here = false;  // not by the coordinator, so nobody else says it
 };
 
+// --certs and --token-file as they were given, for processes that are started.
+struct SecurityFiles {
+  std::string certs;
+  std::string token_file;
+
+  // "--certs DIR --token-file FILE", as far as there is one.
+  std::vector<std::string> flags() const;
+};
+
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  int processes = 1;        // workers to start
+  SecurityFiles security;
+  int processes = 1;  // workers to start
   int launcher_rank = 0;
   int first_local_rank = 0;  // of its workers on this host
   std::filesystem::path worker_program;

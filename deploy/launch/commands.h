@@ -2,9 +2,14 @@
 // program's exit code; Errors are main's to print.
 #pragma once
 
+#include "deploy/launch/agent.h"
 #include "deploy/launch/command_line.h"
 
 namespace headroom {
+
+// --certs and --token-file. This process speaks with them from now on, as one
+// of the clients.
+SecurityFiles take_identity(const CommandLine& line);
 
 int train_command(const CommandLine& line);  // val too
 int coordinator_command(const CommandLine& line);

@@ -1,12 +1,17 @@
 // headroom coordinator: the server on its own. The supervisor starts it with
 // the configuration and the way back as file descriptors.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
+#include "coordinator/certificates.h"
+#include "coordinator/listen_address.h"
+#include "coordinator/metrics.h"
 #include "coordinator/server.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
@@ -53,9 +58,50 @@ void tell_address(const CommandLine& line, const std::string& address) {
   close(fd);
 }
 
+int init_certificates(const CommandLine& line) {
+  std::vector<std::string> names;
+  std::istringstream list(line.value_of("--cert-names", ""));
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  const std::string folder = line.value_of("--init-certs", "");
+  make_certificates(folder, names);
+  std::printf(
+      "%s: copy ca.pem, client.pem, client.key and token to every node, "
+      "server.pem and server.key to the coordinator's; keep ca.key apart\n",
+      folder.c_str());
+  return 0;
+}
+
+// Each agent and worker holds one, and strangers some for a while.
+void allow_many_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Null without --metrics.
+std::unique_ptr<MetricsEndpoint> serve_metrics(const CommandLine& line,
+                                               const Server& server) {
+  const std::string address = line.value_of("--metrics", "");
+  if (address.empty()) return nullptr;
+  if (!is_loopback(host_of(address, "--metrics")) &&
+      !line.has("--insecure-network")) {
+    throw Error("metrics",
+                "--metrics " + address +
+                    " would say beyond this machine what the run does, in "
+                    "plain text",
+                "listen on 127.0.0.1, or pass --insecure-network in a network "
+                "you trust");
+  }
+  return std::make_unique<MetricsEndpoint>(
+      address, MetricsSource{[&server] { return server.status(); },
+                             [&server] { return server.refused_calls(); }});
+}
+
 }  // namespace
 
 int coordinator_command(const CommandLine& line) {
+  if (line.has("--init-certs")) return init_certificates(line);
   for (const std::string& note : line.notes) log::info(note);
   ServerOptions options;
   options.config = configuration(line);
@@ -65,10 +111,16 @@ int coordinator_command(const CommandLine& line) {
   options.insecure_network = line.has("--insecure-network");
   options.run_directory = line.value_of(
       "--run-directory", new_run_directory(options.config).string());
+  options.log = line.value_of("--log", "");
+  options.security = read_channel_security(line.value_of("--certs", ""),
+                                           line.value_of("--token-file", ""),
+                                           ChannelSide::kServer);
+  allow_many_connections();
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
 
   const std::unique_ptr<Server> server = Server::start(options);
+  const std::unique_ptr<MetricsEndpoint> metrics = serve_metrics(line, *server);
   tell_address(line, server->address());
   int answered = 0;
   while (!server->wait_until_over(std::chrono::milliseconds(100))) {

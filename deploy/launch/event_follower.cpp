@@ -10,7 +10,10 @@ EventFollower::EventFollower(const std::string& coordinator)
     : client_(ControlClient::connect(coordinator)),
       thread_([this] { follow(); }) {}
 
-EventFollower::~EventFollower() { thread_.join(); }
+EventFollower::~EventFollower() {
+  ending_ = true;
+  thread_.join();
+}
 
 std::vector<EventRecord> EventFollower::take() {
   std::lock_guard lock(mutex_);
@@ -23,18 +26,27 @@ std::optional<RunStatus> EventFollower::final_status() const {
 }
 
 void EventFollower::follow() {
-  try {
-    client_->stream_events(0, [this](const EventRecord& event) {
-      const bool is_last = event.event == kRunOverEvent;
-      std::optional<RunStatus> status;
-      if (is_last) status = client_->status();
-      std::lock_guard lock(mutex_);
-      events_.push_back(event);
-      if (is_last) final_status_ = std::move(status);
-      return !is_last;
-    });
-  } catch (const Error&) {
-    // The coordinator is gone; whoever watches its process says why.
+  int64_t last = 0;
+  bool is_over = false;
+  const auto take = [&](const EventRecord& event) {
+    last = event.sequence;
+    is_over = event.event == kRunOverEvent;
+    std::optional<RunStatus> status;
+    if (is_over) status = client_->status();
+    std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    if (is_over) final_status_ = std::move(status);
+    return !is_over;
+  };
+  while (!ending_ && !is_over) {
+    try {
+      client_->stream_events(last, take);
+      return;  // the coordinator has ended
+    } catch (const Error&) {
+      // It is gone. Whoever watches its process says why, and starts another.
+      is_over = false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
 }
 

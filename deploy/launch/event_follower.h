@@ -3,6 +3,7 @@
 // Threads: take() and final_status() from any thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,7 +18,8 @@ namespace headroom {
 class EventFollower {
  public:
   explicit EventFollower(const std::string& coordinator);
-  // Waits for the stream to end: stop the coordinator first.
+  // Waits for the stream to end: stop the coordinator first. Until then a
+  // stream that breaks is opened anew, after the last event.
   ~EventFollower();
 
   // The events since the last call, old ones first.
@@ -32,6 +34,7 @@ class EventFollower {
   mutable std::mutex mutex_;  // guards the two below
   std::vector<EventRecord> events_;
   std::optional<RunStatus> final_status_;
+  std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
 

@@ -29,6 +29,17 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"train", "val"},
        "Under mpirun or srun: a folder that all hosts share, in which rank 0 "
        "leaves the coordinator's address. Not needed on one host."},
+      {"--log",
+       "FILE",
+       {"coordinator"},
+       "Where decisions are written down before anybody hears of them: started "
+       "again with the same flags and log, at the same address, the "
+       "coordinator goes on with its run."},
+      {"--metrics",
+       "HOST:PORT",
+       {"train", "val", "coordinator"},
+       "Where the coordinator answers Prometheus (GET /metrics); a host beyond "
+       "loopback needs --insecure-network, for it is plain HTTP."},
       {"--processes",
        "N",
        {"agent"},
@@ -38,6 +49,27 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"train", "val", "coordinator"},
        "Allow control traffic beyond loopback although it is neither encrypted "
        "nor authenticated; for private networks."},
+      {"--certs",
+       "DIR",
+       {"train", "val", "coordinator", "agent", "status"},
+       "Certificates of --init-certs: control traffic is encrypted, and both "
+       "sides prove who they are. Needed beyond loopback."},
+      {"--token-file",
+       "FILE",
+       {"train", "val", "coordinator", "agent", "status"},
+       "The join token that everybody must know; default: the one in --certs "
+       "DIR, if it is there."},
+      {"--init-certs",
+       "DIR",
+       {"coordinator"},
+       "Make a CA, certificates for the coordinator and for everybody else, "
+       "and "
+       "a join token, and end."},
+      {"--cert-names",
+       "NAMES",
+       {"coordinator"},
+       "Host names and addresses of the coordinator in its certificate, with "
+       "commas between them; localhost is always one."},
       {"--show",
        "schedule",
        {"plan"},

@@ -62,6 +62,7 @@ int status_command(const CommandLine& line) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT");
   }
+  take_identity(line);
   const std::string address = line.value_of("--coordinator", "");
   host_of(address, "--coordinator");
   const std::unique_ptr<ControlClient> client = ControlClient::connect(address);

@@ -17,6 +17,7 @@
 #include "deploy/launch/child_output.h"
 #include "deploy/launch/child_process.h"
 #include "deploy/launch/event_follower.h"
+#include "deploy/launch/log_folder.h"
 #include "deploy/launch/progress_reporter.h"
 #include "parallel/base/check.h"
 
@@ -30,6 +31,8 @@ constexpr auto kStartTimeout = std::chrono::seconds(30);
 // A child's end may be seen before the run's, whose consequence it is.
 constexpr auto kPatience = std::chrono::seconds(3);
 constexpr auto kGrace = std::chrono::seconds(15);
+// For this process to find a coordinator that was started again.
+constexpr auto kReconnect = std::chrono::seconds(5);
 
 class FileDescriptor {
  public:
@@ -54,6 +57,13 @@ std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
   return file;
 }
 
+// By a signal: it did not end itself.
+bool was_killed(ChildProcess& child) {
+  constexpr int kKilled = 128;
+  const std::optional<int> exit_code = child.exit_code();
+  return exit_code && *exit_code > kKilled;
+}
+
 // "the coordinator was killed by signal 9 (Killed); its last words: …"; a
 // refusal speaks for itself.
 RunEnd end_of_child(ChildProcess& child) {
@@ -71,6 +81,7 @@ class Supervisor {
   Supervisor(const SupervisorOptions& options, Terminal& terminal)
       : options_(options),
         terminal_(terminal),
+        config_(memory_file(to_yaml(options.request.config))),
         reporter_(terminal.is_interactive()) {}
 
   SupervisedRun run() {
@@ -85,6 +96,9 @@ class Supervisor {
     ChildOptions child;
     child.name = name;
     child.command = {options_.headroom_program.string(), name};
+    for (const std::string& word : options_.security.flags()) {
+      child.command.push_back(word);
+    }
     // Once it listens, what the coordinator logs comes as events too.
     const bool is_coordinator = name == "coordinator";
     child.on_line = [this, is_coordinator](const std::string& line) {
@@ -94,10 +108,10 @@ class Supervisor {
     return child;
   }
 
-  // Nothing if all is well.
-  std::optional<RunEnd> start() {
+  // Listens at `listen`; address_ says where. Nothing if all is well.
+  std::optional<RunEnd> start_coordinator(const std::string& listen) {
     const RunRequest& request = options_.request;
-    const auto config = memory_file(to_yaml(request.config));
+    is_listening_ = false;
     int report[2];
     HEADROOM_CHECK(pipe2(report, O_CLOEXEC) == 0, "out of file descriptors");
     const FileDescriptor reading(report[0]);
@@ -105,10 +119,10 @@ class Supervisor {
       const FileDescriptor writing(report[1]);
       ChildOptions child = child_options("coordinator");
       for (const std::string& word : std::vector<std::string>{
-               "--config-fd", std::to_string(config->get()), "--report-fd",
+               "--config-fd", std::to_string(config_->get()), "--report-fd",
                std::to_string(writing.get()), "--run-directory",
-               request.run_directory, "--listen", options_.listen,
-               "--expected-workers",
+               request.run_directory, "--listen", listen, "--log",
+               log_folder_.log_file(), "--expected-workers",
                std::to_string(request.expected_workers())}) {
         child.command.push_back(word);
       }
@@ -116,9 +130,14 @@ class Supervisor {
         child.command.push_back("--insecure-network");
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
-      child.passed_fds = {config->get(), writing.get()};
+      if (!options_.metrics.empty()) {
+        child.command.insert(child.command.end(),
+                             {"--metrics", options_.metrics});
+      }
+      child.passed_fds = {config_->get(), writing.get()};
       coordinator_ = std::make_unique<ChildProcess>(std::move(child));
     }
+    address_.clear();
     if (!wait_for_address(reading.get())) {
       if (!coordinator_->wait(std::chrono::seconds(1))) {
         return RunEnd{5, "[launch] the coordinator did not listen within 30 s"};
@@ -126,6 +145,13 @@ class Supervisor {
       return end_of_child(*coordinator_);
     }
     is_listening_ = true;
+    return std::nullopt;
+  }
+
+  // Nothing if all is well.
+  std::optional<RunEnd> start() {
+    const RunRequest& request = options_.request;
+    if (auto end = start_coordinator(options_.listen)) return end;
     if (options_.on_address) options_.on_address(address_);
     ChildOptions child = child_options("agent");
     for (const std::string& word : std::vector<std::string>{
@@ -181,6 +207,23 @@ class Supervisor {
     }
   }
 
+  // A coordinator that was killed is started again, at its address and on its
+  // log: the run goes on. Nothing if there is nothing to be done about it.
+  std::optional<RunEnd> restart_coordinator() {
+    constexpr int kMaxRestarts = 20;
+    const std::string address = address_;
+    std::optional<RunEnd> end;
+    while (was_killed(*coordinator_) && restarts_ < kMaxRestarts &&
+           !status_.over() && options_.interrupts() == 0) {
+      ++restarts_;
+      terminal_.print("the coordinator " +
+                      describe_exit(*coordinator_->exit_code()) +
+                      ": it is started again at " + address);
+      end = start_coordinator(address);
+    }
+    return end;
+  }
+
   // The run's end as told by a child that ended before its time.
   std::optional<RunEnd> end_of_the_children(Clock::time_point now) {
     ChildProcess* first = nullptr;
@@ -196,16 +239,21 @@ class Supervisor {
   std::optional<RunEnd> answer_interrupts() {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return std::nullopt;
-    answered_interrupts_ = count;
     if (count == 1) {
+      if (!interrupted_) interrupted_ = Clock::now();
       try {
         client_->drain("interrupted");
+        answered_interrupts_ = count;
         terminal_.print(
             "stopping at the next committed step (Ctrl-C again to stop at "
             "once)");
         return std::nullopt;
       } catch (const Error&) {
-        // Nobody is there to stop gently.
+        // Nobody is there to stop gently, or not again yet.
+        if (!coordinator_->exit_code() &&
+            Clock::now() - *interrupted_ < kReconnect) {
+          return std::nullopt;
+        }
       }
     }
     return RunEnd{130, "stopped at once"};
@@ -221,6 +269,7 @@ class Supervisor {
         return {status_.exit_code, status_.reason};
       }
       if (auto end = answer_interrupts()) return *end;
+      if (auto end = restart_coordinator()) return *end;
       if (auto end = end_of_the_children(now)) return *end;
       std::this_thread::sleep_for(kTick);
     }
@@ -240,6 +289,9 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Terminal& terminal_;
+  const LogFolder log_folder_{std::filesystem::temp_directory_path()};
+  const std::unique_ptr<FileDescriptor> config_;
+  int restarts_ = 0;
   ProgressReporter reporter_;
   std::string address_;
   std::atomic<bool> is_listening_{false};
@@ -247,6 +299,7 @@ class Supervisor {
   Clock::time_point last_status_{};
   std::optional<Clock::time_point> child_ended_;
   int answered_interrupts_ = 0;
+  std::optional<Clock::time_point> interrupted_;
   std::unique_ptr<ControlClient> client_;
   std::unique_ptr<EventFollower> follower_;
   // Ended before the follower, which waits for the coordinator's end.

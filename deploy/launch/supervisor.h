@@ -25,6 +25,8 @@ struct SupervisorOptions {
   RunRequest request;
   std::string listen = "127.0.0.1:0";
   bool insecure_network = false;
+  SecurityFiles security;
+  std::string metrics;  // HOST:PORT of --metrics; "" for none
   std::filesystem::path headroom_program;
   // Called with HOST:PORT once the coordinator listens.
   std::function<void(const std::string&)> on_address;

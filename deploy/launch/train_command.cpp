@@ -37,15 +37,17 @@ bool is_mine_to_say(const LauncherPlace& place) {
   return true;
 }
 
-int run_as_agent(const std::string& coordinator, int processes,
-                 const LauncherPlace& place, Terminal& terminal) {
+int run_as_agent(const CommandLine& line, const std::string& coordinator,
+                 int processes, const LauncherPlace& place,
+                 Terminal& terminal) {
   AgentOptions options;
   options.coordinator = coordinator;
+  options.security = take_identity(line);
   options.processes = processes;
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * processes;
   options.worker_program = find_worker_program();
-  options.print = [&](const std::string& line) { terminal.print(line); };
+  options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
   const RunEnd end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
@@ -77,15 +79,17 @@ void require_reachable(const CommandLine& line) {
 }
 
 void require_allowed(const CommandLine& line, const std::string& address) {
-  if (is_loopback(host_of(address, "--coordinator")) ||
+  if (is_loopback(host_of(address, "--coordinator")) || line.has("--certs") ||
       line.has("--insecure-network")) {
     return;
   }
   throw Error("network",
               "the coordinator's address " + address +
-                  " is beyond loopback, where this version neither encrypts "
-                  "nor authenticates control traffic",
-              "on a private network, allow it with --insecure-network");
+                  " is beyond loopback, where control traffic must be "
+                  "encrypted",
+              "give --certs DIR (headroom coordinator --init-certs DIR makes "
+              "it), or allow plain text with --insecure-network on a private "
+              "network");
 }
 
 // Where the coordinator of this process's run listens.
@@ -141,6 +145,8 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
   options.request = request;
   options.listen = listen_address(line, place);
   options.insecure_network = line.has("--insecure-network");
+  options.security = take_identity(line);
+  options.metrics = line.value_of("--metrics", "");
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   options.on_address = [&](const std::string& address) {
@@ -157,11 +163,23 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
   return report(request, run, line.has("--json"), terminal);
 }
 
+// mpirun binds a process of a small job to one core, and its workers with it.
+void notice_binding(int workers, Terminal& terminal) {
+  const int bound = usable_cores();
+  if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
+  terminal.print("warning: the launcher bound this process to " +
+                 std::to_string(bound) + (bound == 1 ? " core" : " cores") +
+                 ", which its " + std::to_string(workers) +
+                 " workers share: start it with mpirun --bind-to none or srun "
+                 "--cpu-bind=none");
+}
+
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
   if (line.has("--coordinator")) require_reachable(line);
   const RunRequest request =
       make_run_request(line, place, usable_cores(), measure_labels);
+  notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
   if (place.size > 1 && !line.has("--coordinator")) {
     folder =
@@ -174,7 +192,8 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   }
   const std::string address = folder ? wait_for_address(*folder, place)
                                      : line.value_of("--coordinator", "");
-  return run_as_agent(address, request.workers_per_agent, place, terminal);
+  return run_as_agent(line, address, request.workers_per_agent, place,
+                      terminal);
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {
@@ -184,7 +203,7 @@ int join_run(const CommandLine& line, Terminal& terminal) {
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator", "") +
                  ": of the flags, --processes alone counts");
-  return run_as_agent(line.value_of("--coordinator", ""),
+  return run_as_agent(line, line.value_of("--coordinator", ""),
                       std::max(1, static_cast<int>(config.processes)),
                       LauncherPlace(), terminal);
 }

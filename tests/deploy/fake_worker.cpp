@@ -90,7 +90,6 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
     } else if (behaviour == "crash") {
       client.report_failure({5, "[communication] rank 1 is gone", true, 2});
     } else if (behaviour == "stubborn") {
-      std::signal(SIGTERM, SIG_IGN);
       for (;;) ::pause();
     } else {
       train(client, assignment);
@@ -102,6 +101,7 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
 
 int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv("FAKE_WORKER");
   const std::string behaviour = given == nullptr ? "" : given;
   if (behaviour == "die") {

@@ -263,16 +263,30 @@ TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, ADeadCoordinatorIsTold) {
-  setenv("FAKE_WORKER", "stubborn", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
-  const std::vector<pid_t> coordinator = descendants(run.pid(), "coordinator");
-  ASSERT_FALSE(coordinator.empty());
-  for (pid_t pid : coordinator) kill(pid, SIGKILL);
+TEST_F(Supervision, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  for (int time = 1; time <= 2; ++time) {
+    for (pid_t pid : descendants(run.pid(), "--config-fd")) {
+      kill(pid, SIGKILL);
+    }
+    ASSERT_TRUE(
+        wait_for("the coordinator was started again and goes on with "
+                 "generation 1, start " +
+                 std::to_string(time + 1)))
+        << standard_error();
+  }
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
+                        "is started again at 127.0.0.1:"));
+  // Everybody is still there, and hears what the new one says.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  run.signal(SIGINT);
   const ProgramResult result = run.join();
-  EXPECT_EQ(result.exit_code, 5) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("the coordinator was killed by signal 9"));
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("interrupted after step 3"));
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 1u) << "started once";
   expect_nobody_left();
 }
 
@@ -391,9 +405,9 @@ TEST_F(Supervision, SeveralHostsNeedAPlaceToMeetAndAPrivateNetwork) {
   EXPECT_EQ(insecure.exit_code, 2);
   EXPECT_EQ(insecure.err,
             "[network] the coordinator's address 192.0.2.1:29500 is beyond "
-            "loopback, where this version neither encrypts nor authenticates "
-            "control traffic: on a private network, allow it with "
-            "--insecure-network\n");
+            "loopback, where control traffic must be encrypted: give --certs "
+            "DIR (headroom coordinator --init-certs DIR makes it), or allow "
+            "plain text with --insecure-network on a private network\n");
 }
 
 TEST_F(Supervision, CoordinatorAndAgentsOnTheirOwn) {

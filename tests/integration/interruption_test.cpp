@@ -170,6 +170,48 @@ TEST(Interruption, WithoutACheckpointALostPartMeansToBeginAgain) {
   EXPECT_EQ(result.err.find("--resume"), std::string::npos) << result.err;
 }
 
+// Killed twice in mid-training: its successors go on, and nobody else notices.
+TEST(Interruption, AKilledCoordinatorChangesNoLoss) {
+  const fs::path folder = fresh_folder();
+  std::vector<std::string> command = train_shapes(
+      "8", {"--processes", "2", "--epochs", "2", "--precision", "fp64"});
+  const ProgramResult calm = run_program(command, folder);
+  ASSERT_EQ(calm.exit_code, 0) << calm.err;
+  const auto expected = read_lines(folder / kRun / "steps.jsonl");
+  const fs::path disturbed = folder / "disturbed";
+  fs::create_directories(disturbed);
+  Program run(command, disturbed);
+  for (const size_t after : {2, 6}) {
+    ASSERT_TRUE(wait_for_lines(disturbed / kRun / "steps.jsonl", after, 60));
+    const std::vector<pid_t> victims = descendants(run.pid(), "--config-fd");
+    ASSERT_EQ(victims.size(), 1u);
+    ::kill(victims[0], SIGKILL);
+  }
+  const ProgramResult result = run.join();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = read_lines(disturbed / kRun / "steps.jsonl");
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t step = 0; step < lines.size(); ++step) {
+    EXPECT_EQ(lines[step].at("loss"), expected[step].at("loss")) << step;
+    EXPECT_EQ(lines[step].at("generation"), 1) << step;
+  }
+  int64_t restarts = 0, generations = 0, checkpoints = 0, ends = 0;
+  for (const Json& event : read_lines(disturbed / kRun / "events.jsonl")) {
+    restarts += event.at("event") == "coordinator_restart";
+    generations += event.at("event") == "generation";
+    checkpoints += event.at("event") == "checkpoint";
+    ends += event.at("event") == "run_over";
+  }
+  EXPECT_EQ(restarts, 2);
+  EXPECT_EQ(generations, 1);
+  EXPECT_EQ(checkpoints, 2);
+  EXPECT_EQ(ends, 1);
+  const ProgramResult ledger = run_program(
+      {program("headroom"), "status", (disturbed / kRun).string(), "--ledger"},
+      disturbed);
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+}
+
 TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   const fs::path folder = fresh_folder();
   std::vector<pid_t> all;

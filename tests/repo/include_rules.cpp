@@ -86,6 +86,9 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"deploy/launch/plan_report.cpp", "parallel/pipeline/schedule.h"},
       // Pure: which samples a step should have used.
       {"deploy/launch/ledger.cpp", "worker/data/sampler.h"},
+      {"coordinator/certificates.cpp", "ssl"},
+      {"proto/channel_security.cpp", "system"},  // who may read a key
+      {"coordinator/metrics.cpp", "prometheus"},
       {"configs/yaml_tree.cpp", "yaml-cpp"},
       // Which samples of a batch are whose: pure, and the sampler's subject.
       {"worker/data/batch.h", "parallel/plan/batch_split.h"},
@@ -184,7 +187,8 @@ std::string library_of(const std::string& header) {
       {"tiffio.h", "images"}, {"tiff.h", "images"},
       {"webp/", "images"},    {"gtest/", "test"},
       {"gmock/", "test"},     {"benchmark/", "test"},
-      {"cuda", "cuda"},       {"nccl.h", "cuda"}};
+      {"cuda", "cuda"},       {"nccl.h", "cuda"},
+      {"openssl/", "ssl"},    {"prometheus/", "prometheus"}};
   if (header.ends_with(".pb.h")) return "grpc";
   for (const auto& [prefix, library] : prefixes) {
     if (header.starts_with(prefix)) return library;

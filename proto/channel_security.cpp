@@ -1,0 +1,105 @@
+#include "proto/channel_security.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& file, bool is_secret) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (text.empty()) {
+    throw Error("security", file.string() + " is not there, or empty",
+                "headroom coordinator --init-certs DIR makes it");
+  }
+  struct stat about {};
+  // A secret that root hands to a group (as Kubernetes mounts them) is one.
+  const auto others = [&] {
+    return S_IRWXO | (about.st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
+  };
+  if (is_secret && ::stat(file.c_str(), &about) == 0 &&
+      (about.st_mode & others()) != 0) {
+    throw Error("security", file.string() + " can be read by others",
+                "chmod 600 " + file.string());
+  }
+  return text;
+}
+
+std::string token_of(const fs::path& file) {
+  std::string token = text_of(file, /*is_secret=*/true);
+  while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ') {
+    token.pop_back();
+  }
+  constexpr size_t kMinToken = 16, kMaxToken = 1024;
+  const auto is_printable = [](const std::string& text) {
+    for (const char c : text) {
+      if (c <= ' ' || c > '~') return false;
+    }
+    return true;
+  };
+  if (token.size() < kMinToken || token.size() > kMaxToken ||
+      !is_printable(token)) {
+    throw Error("security",
+                file.string() +
+                    " holds no token of 16 to 1024 printable "
+                    "characters without blanks",
+                "openssl rand -hex 32 makes one");
+  }
+  return token;
+}
+
+}  // namespace
+
+ChannelSecurity read_channel_security(const std::string& certs,
+                                      const std::string& token_file,
+                                      ChannelSide side) {
+  ChannelSecurity security;
+  if (!certs.empty()) {
+    const fs::path folder = certs;
+    const std::string name = side == ChannelSide::kServer ? "server" : "client";
+    security.ca = text_of(folder / "ca.pem", false);
+    security.certificate = text_of(folder / (name + ".pem"), false);
+    security.key = text_of(folder / (name + ".key"), true);
+    if (token_file.empty() && fs::exists(folder / "token")) {
+      security.token = token_of(folder / "token");
+    }
+  }
+  if (!token_file.empty()) security.token = token_of(token_file);
+  return security;
+}
+
+namespace {
+std::mutex identity_mutex;
+ChannelSecurity identity;
+}  // namespace
+
+void set_channel_security(const ChannelSecurity& security) {
+  std::lock_guard lock(identity_mutex);
+  identity = security;
+}
+
+ChannelSecurity channel_security() {
+  std::lock_guard lock(identity_mutex);
+  return identity;
+}
+
+bool equal_secrets(const std::string& given, const std::string& known) {
+  unsigned char difference = given.size() == known.size() ? 0 : 1;
+  for (size_t i = 0; i < known.size(); ++i) {
+    const unsigned char other =
+        i < given.size() ? static_cast<unsigned char>(given[i]) : 0;
+    difference |= static_cast<unsigned char>(
+        other ^ static_cast<unsigned char>(known[i]));
+  }
+  return difference == 0;
+}
+
+}  // namespace headroom

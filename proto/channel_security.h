@@ -1,0 +1,41 @@
+// ChannelSecurity: how control traffic proves who speaks: mutual TLS and a join
+// token; nothing of either on loopback.
+//
+// Threads: values and plain functions.
+// Errors: Error (exit 2) naming the file that is missing or empty, or that
+// others may read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace headroom {
+
+// PEM texts; "" without TLS.
+struct ChannelSecurity {
+  std::string ca;           // whose certificates are believed
+  std::string certificate;  // this side's
+  std::string key;
+  std::string token;  // that everybody must know; "" for none
+
+  bool is_encrypted() const { return !ca.empty(); }
+};
+
+// Which of the two sides' certificates.
+enum class ChannelSide { kServer, kClient };
+
+// Of --certs and --token-file, either of which may be "". A folder of
+// certificates may have a token too, which --token-file replaces.
+ChannelSecurity read_channel_security(const std::string& certs,
+                                      const std::string& token_file,
+                                      ChannelSide side);
+
+// What this process's channels use from now on: an identity is a process's.
+// Threads: any; before that, neither TLS nor a token.
+void set_channel_security(const ChannelSecurity& security);
+ChannelSecurity channel_security();
+
+// In a time that does not depend on where they differ.
+bool equal_secrets(const std::string& given, const std::string& known);
+
+}  // namespace headroom
