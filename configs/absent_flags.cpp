@@ -68,10 +68,6 @@ const std::vector<AbsentFlag>& absent_flags() {
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",
        "give YOLOv5-named .safetensors as --weights"},
       // Headroom's own, of later versions.
-      {"--min-processes", kRefused, 1,
-       "going on with fewer processes" + kNotYet,
-       "leave it out: a lost process ends the run at a committed step, and "
-       "--resume continues it"},
       {"--teacher", kRefused, 1, "distillation" + kNotYet, "leave it out"},
   };
   return all;

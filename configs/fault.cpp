@@ -20,7 +20,25 @@ constexpr std::array kPhases = {
     PhaseName{Fault::Phase::kCommit, "commit"},
     PhaseName{Fault::Phase::kLoader, "loader"},
     PhaseName{Fault::Phase::kValidation, "validation"},
-    PhaseName{Fault::Phase::kCheckpoint, "checkpoint"}};
+    PhaseName{Fault::Phase::kCheckpoint, "checkpoint"},
+    PhaseName{Fault::Phase::kForward, "forward"},
+    PhaseName{Fault::Phase::kBackward, "backward"},
+    PhaseName{Fault::Phase::kBetween, "between"}};
+
+// What only a process's end can strike, and what it cannot.
+bool fits(const Fault& fault) {
+  switch (fault.phase) {
+    case Fault::Phase::kForward:
+    case Fault::Phase::kBackward:
+    case Fault::Phase::kBetween:
+      return fault.ends_the_worker();
+    case Fault::Phase::kStep:
+    case Fault::Phase::kLoader:
+      return !fault.ends_the_worker();
+    default:
+      return true;
+  }
+}
 
 [[noreturn]] void refuse(const std::string& part, const std::string& why) {
   throw Error("config", "--inject " + part + ": " + why,
@@ -76,7 +94,9 @@ Fault::Kind kind_of(const std::string& part, const std::string& kind) {
   if (kind == "oom") return Fault::Kind::kOutOfMemory;
   if (kind == "nan") return Fault::Kind::kNotANumber;
   if (kind == "ballast") return Fault::Kind::kBallast;
-  if (kind == "kill" || kind == "hang" || kind == "disk_full") {
+  if (kind == "kill") return Fault::Kind::kKill;
+  if (kind == "hang") return Fault::Kind::kHang;
+  if (kind == "disk_full") {
     refuse(part, kind + " is not in this version");
   }
   refuse(part, "there is no fault '" + kind + "'");
@@ -89,10 +109,12 @@ Fault read_fault(const std::string& part) {
   fault.kind = kind_of(part, kind);
   const bool is_oom = fault.kind == Fault::Kind::kOutOfMemory;
   const bool is_ballast = fault.kind == Fault::Kind::kBallast;
+  if (fault.ends_the_worker()) fault.phase = Fault::Phase::kForward;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
-    if (name == "phase" && (is_oom || is_ballast)) {
+    if (name == "phase" && fault.kind != Fault::Kind::kNotANumber) {
       fault.phase = phase_of(part, value);
+      if (!fits(fault)) refuse(part, kind + " has no phase '" + value + "'");
       continue;
     }
     const int64_t number = number_of(part, name, value);
@@ -126,10 +148,14 @@ std::string to_string(const Fault& fault) {
   const std::string place = "@rank=" + std::to_string(fault.rank) +
                             ",step=" + std::to_string(fault.step);
   if (fault.kind == Fault::Kind::kNotANumber) return "nan" + place;
-  std::string text =
-      fault.kind == Fault::Kind::kBallast
-          ? "ballast" + place + ",bytes=" + std::to_string(fault.bytes)
-          : "oom" + place + ",allocation=" + std::to_string(fault.allocation);
+  std::string text = "oom" + place;
+  if (fault.kind == Fault::Kind::kOutOfMemory) {
+    text += ",allocation=" + std::to_string(fault.allocation);
+  } else if (fault.kind == Fault::Kind::kBallast) {
+    text = "ballast" + place + ",bytes=" + std::to_string(fault.bytes);
+  } else {
+    text = (fault.kind == Fault::Kind::kKill ? "kill" : "hang") + place;
+  }
   for (const PhaseName& entry : kPhases) {
     if (entry.phase == fault.phase && fault.phase != Fault::Phase::kStep) {
       text += std::string(",phase=") + entry.name;

@@ -17,6 +17,15 @@
 //                                     before another phase, and held to the end
 //                                     of the process
 //
+//   kill@rank=0,step=5,phase=vote     the process is killed (SIGKILL) there:
+//     forward (the default), backward, vote, commit      of that step
+//     validation, checkpoint  after that many committed steps
+//     between                 when its rank joins another generation after them
+//   hang@rank=1,step=3                its training thread stops there for good;
+//                                     the same phases
+//
+// A worker that was started again meets no kill or hang of the steps before.
+//
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.
 //
@@ -30,14 +39,27 @@
 namespace headroom {
 
 struct Fault {
-  enum class Kind { kOutOfMemory, kNotANumber, kBallast };
-  enum class Phase { kStep, kVote, kCommit, kLoader, kValidation, kCheckpoint };
+  enum class Kind { kOutOfMemory, kNotANumber, kBallast, kKill, kHang };
+  enum class Phase {
+    kStep,
+    kVote,
+    kCommit,
+    kLoader,
+    kValidation,
+    kCheckpoint,
+    kForward,
+    kBackward,
+    kBetween
+  };
   Kind kind = Kind::kOutOfMemory;
   int rank = 0;
   int64_t step = 0;
   int64_t allocation = 1;  // counted from the phase's first
   Phase phase = Phase::kStep;
   int64_t bytes = 0;  // of a ballast
+  bool ends_the_worker() const {
+    return kind == Kind::kKill || kind == Kind::kHang;
+  }
   bool operator==(const Fault&) const = default;
 };
 

@@ -111,6 +111,10 @@ std::vector<Knob> where_it_runs() {
        "Worker processes on this machine (under mpirun or srun: per slot). "
        "Left out: what layout asks for, otherwise 1.",
        0, kMostProcesses},
+      {"min_processes", &C::min_processes, "processes",
+       "With how many a run goes on when others are lost; with fewer it waits "
+       "up to 10 minutes for them.",
+       1, kMostProcesses},
       {"layout", &C::layout, "",
        "How a step is split over processes: data shares the images out, "
        "pipeline the model's rows, spatial the rows of each image. "

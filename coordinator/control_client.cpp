@@ -26,6 +26,18 @@ void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
+wire::RegisterRequest to_wire(const NodeRegistration& node) {
+  wire::RegisterRequest request;
+  request.set_version(kVersion);
+  request.set_node_id(valid_utf8(node.node_id));
+  request.set_hostname(valid_utf8(node.hostname));
+  request.set_launcher_rank(node.launcher_rank);
+  for (const std::string& worker_id : node.worker_ids) {
+    request.add_worker_ids(valid_utf8(worker_id));
+  }
+  return request;
+}
+
 class GrpcControlClient final : public ControlClient {
  public:
   explicit GrpcControlClient(const std::string& address)
@@ -44,14 +56,7 @@ class GrpcControlClient final : public ControlClient {
   RegisteredRun register_node(const NodeRegistration& node,
                               milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
-    wire::RegisterRequest request;
-    request.set_version(kVersion);
-    request.set_node_id(valid_utf8(node.node_id));
-    request.set_hostname(valid_utf8(node.hostname));
-    request.set_launcher_rank(node.launcher_rank);
-    for (const std::string& worker_id : node.worker_ids) {
-      request.add_worker_ids(valid_utf8(worker_id));
-    }
+    const wire::RegisterRequest request = to_wire(node);
     wire::RegisterResponse response;
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
@@ -79,8 +84,18 @@ class GrpcControlClient final : public ControlClient {
     return orders;
   }
 
-  void report_exit(const std::string& worker_id, int exit_code,
-                   const std::string& last_words) override {
+  void register_successors(const NodeRegistration& node) override {
+    const wire::RegisterRequest request = to_wire(node);
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->Register(&context, request, &response);
+    if (!status.ok()) throw_failure(status, "registering with " + whom());
+  }
+
+  SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
+                             const std::string& last_words) override {
     constexpr size_t kMaxLastWords = 64 << 10;
     wire::ReportExitRequest request;
     // An agent stands above generations: it speaks of processes.
@@ -99,6 +114,8 @@ class GrpcControlClient final : public ControlClient {
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->ReportExit(&context, request, &response);
     if (!status.ok()) throw_failure(status, "reporting an exit to " + whom());
+    return {response.restart(), std::chrono::milliseconds(response.delay_ms()),
+            response.reason()};
   }
 
   RunStatus status() override {
@@ -134,14 +151,9 @@ class GrpcControlClient final : public ControlClient {
     return last;
   }
 
-  void drain(const std::string& reason) override {
-    wire::DrainRequest request;
-    request.set_reason(valid_utf8(reason));
-    wire::DrainResponse response;
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->Drain(&context, request, &response);
-    if (!status.ok()) throw_failure(status, "draining " + whom());
+  void drain(const std::string& reason) override { drain("", reason); }
+  void drain_node(const std::string& reason) override {
+    drain(node_id_, reason);
   }
 
   void stop(const std::string& reason) override {
@@ -155,6 +167,17 @@ class GrpcControlClient final : public ControlClient {
   }
 
  private:
+  void drain(const std::string& node_id, const std::string& reason) {
+    wire::DrainRequest request;
+    request.set_reason(valid_utf8(reason));
+    request.set_node_id(node_id);
+    wire::DrainResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->Drain(&context, request, &response);
+    if (!status.ok()) throw_failure(status, "draining " + whom());
+  }
+
   std::string whom() const { return "the coordinator at " + address_; }
 
   void send_heartbeats() {

@@ -52,6 +52,13 @@ struct NodeOrders {
   double silence_seconds = 0;
 };
 
+// Whether an agent starts a successor of a worker that has ended.
+struct SuccessorOrder {
+  bool restart = false;
+  std::chrono::milliseconds delay{0};
+  std::string reason;
+};
+
 class ControlClient {
  public:
   // `address` is HOST:PORT. Connects lazily: the first call does.
@@ -66,10 +73,15 @@ class ControlClient {
   // Does not block. REQUIRES: register_node returned.
   virtual NodeOrders node_orders() const = 0;
 
+  // Names successors in the places of workers whose ends were reported.
+  // REQUIRES: register_node returned; the same node.
+  virtual void register_successors(const NodeRegistration& node) = 0;
+
   // A worker has ended. `exit_code` is 128 + signal when one killed it;
   // `last_words` is the end of its stderr (at most 64 KiB are sent).
-  virtual void report_exit(const std::string& worker_id, int exit_code,
-                           const std::string& last_words) = 0;
+  virtual SuccessorOrder report_exit(const std::string& worker_id,
+                                     int exit_code,
+                                     const std::string& last_words) = 0;
 
   virtual RunStatus status() = 0;
 
@@ -85,6 +97,9 @@ class ControlClient {
 
   // Ends the run at the next committed step.
   virtual void drain(const std::string& reason) = 0;
+  // This node's workers leave then, and the run goes on with the others.
+  // REQUIRES: register_node returned.
+  virtual void drain_node(const std::string& reason) = 0;
   // Ends the run and the coordinator now.
   virtual void stop(const std::string& reason) = 0;
 };

@@ -26,19 +26,14 @@ std::optional<std::string> Membership::register_node(TimePoint now,
                                                      const Node& node) {
   if (auto why = why_bad_name("node_id", node.node_id)) return why;
   if (node.hostname.size() > 300) return "hostname is longer than 300";
-  const Node* known = find_node(node.node_id);
-  if (known != nullptr) {
-    if (known->worker_ids == node.worker_ids) return std::nullopt;
-    return "node " + node.node_id + " is registered already, with " +
-           std::to_string(known->worker_ids.size()) + " other workers";
+  for (Node& known : nodes_) {
+    if (known.node_id != node.node_id) continue;
+    if (known.worker_ids == node.worker_ids) return std::nullopt;
+    if (auto why = replace_gone(known, node)) return why;
+    heartbeat_node(now, node.node_id);
+    return std::nullopt;
   }
-  if (members_.size() + node.worker_ids.size() >
-      static_cast<size_t>(expected_workers_)) {
-    return "node " + node.node_id + " offers " +
-           std::to_string(node.worker_ids.size()) + " workers, but this run " +
-           "has " + std::to_string(expected_workers_) + " and " +
-           std::to_string(members_.size()) + " are registered";
-  }
+  if (auto why = why_no_room(node)) return why;
   std::vector<Member> added;
   for (const std::string& worker_id : node.worker_ids) {
     if (auto why = why_bad_name("worker_id", worker_id)) return why;
@@ -61,6 +56,51 @@ std::optional<std::string> Membership::register_node(TimePoint now,
   nodes_.push_back(node);
   nodes_.back().last_seen = now;
   nodes_.back().silent = false;
+  return std::nullopt;
+}
+
+std::optional<std::string> Membership::why_no_room(const Node& node) const {
+  constexpr size_t kMostSlots = 4096;
+  const size_t most =
+      open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
+  if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
+  return "node " + node.node_id + " offers " +
+         std::to_string(node.worker_ids.size()) + " workers, but this run " +
+         "has " + std::to_string(most) + " and " +
+         std::to_string(members_.size()) + " are registered";
+}
+
+// Everything is looked at before anything is changed.
+std::optional<std::string> Membership::replace_gone(Node& known,
+                                                    const Node& node) {
+  if (known.worker_ids.size() != node.worker_ids.size()) {
+    return "node " + node.node_id + " is registered already, with " +
+           std::to_string(known.worker_ids.size()) + " other workers";
+  }
+  for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
+    const std::string& successor = node.worker_ids[slot];
+    if (known.worker_ids[slot] == successor) continue;
+    if (auto why = why_bad_name("worker_id", successor)) return why;
+    if (find(known.worker_ids[slot])->state != MemberState::kGone) {
+      return "worker " + known.worker_ids[slot] + " has not left, " +
+             successor + " cannot take its place";
+    }
+    const auto same = [&](const std::string& other) {
+      return other == successor;
+    };
+    if (find(successor) != nullptr ||
+        std::count_if(node.worker_ids.begin(), node.worker_ids.end(), same) >
+            1) {
+      return "worker " + successor + " is registered already";
+    }
+  }
+  for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
+    if (known.worker_ids[slot] == node.worker_ids[slot]) continue;
+    Member* member = find_mutable(known.worker_ids[slot]);
+    member->worker_id = node.worker_ids[slot];
+    member->state = MemberState::kExpected;
+    known.worker_ids[slot] = node.worker_ids[slot];
+  }
   return std::nullopt;
 }
 

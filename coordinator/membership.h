@@ -1,16 +1,18 @@
 // Membership: which nodes and workers there are, and when each was last heard.
 //
 // Pure state: time is an argument, and nothing here knows ranks or the run's
-// phase. Membership is fixed: an agent announces its slots when it registers,
-// all agents together may announce `expected_workers`, and a worker that has
-// left does not come back (its successor would carry a new worker_id).
+// phase. An agent announces its slots when it registers; until open() all
+// agents together may announce `expected_workers`, later ones may add to them.
+// A worker that has left does not come back: its agent registers again with a
+// successor, under another worker_id, which takes the slot over.
 //
 // Ownership: a value.
 // Threads: none of its own; the service guards it.
 // Invariants:
 //   1. worker_ids are unique over all nodes;
 //   2. a member's state only moves expected -> joined -> gone;
-//   3. members() keeps the order of registration.
+//   3. members() has one entry for each slot, in the order of registration: who
+//      was succeeded is no member any more.
 #pragma once
 
 #include <chrono>
@@ -57,8 +59,12 @@ class Membership {
         heartbeat_timeout_(heartbeat_timeout) {}
 
   // Nothing, or why the node is refused. The same node again (a repeated call
-  // whose answer was lost) is no refusal.
+  // whose answer was lost) is no refusal; nor is one that names successors of
+  // workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
+
+  // From now on there may be more slots than the run expected.
+  void open() { open_ = true; }
 
   // Nothing, or why the worker is refused.
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
@@ -91,8 +97,11 @@ class Membership {
 
  private:
   Member* find_mutable(const std::string& worker_id);
+  std::optional<std::string> replace_gone(Node& known, const Node& node);
+  std::optional<std::string> why_no_room(const Node& node) const;
 
   int expected_workers_;
+  bool open_ = false;
   std::chrono::milliseconds heartbeat_timeout_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;

@@ -1,9 +1,12 @@
 // Reforming: how a run goes from one generation to the next at a committed
 // step.
 //
-//   every member leaves its generation: the step's checkpoint is written,
-//   tensors and connections are let go of
-//     -> once all have left, the next generation starts from that checkpoint
+//   why          memory is short, a member was lost, or members come or go
+//   letting go   every member that lives leaves its generation, and says which
+//                step its state is of; for want of memory with a checkpoint
+//   waiting      for those who are being started again, at most restart_wait
+//   forming      with whoever is there; the workers find the newest step whose
+//                state they have together (worker/state_restore.h)
 //
 // Threads: values and pure functions; time is an argument.
 #pragma once
@@ -17,6 +20,7 @@
 #include "coordinator/clock.h"
 #include "coordinator/rank_assignment.h"
 #include "coordinator/replan.h"
+#include "coordinator/run_ending.h"
 
 namespace headroom {
 
@@ -28,17 +32,24 @@ struct ResumePoint {
   bool operator==(const ResumePoint&) const = default;
 };
 
+// Why a worker has left, which says what it has.
+enum class LeavingCause { kMemory, kLostPeer, kAsked };
+
 // What a worker says when it has left.
 struct Leaving {
   ResumePoint from;
   // As the worker knows it: the failed rank is the same for all, the bytes are
-  // its own.
+  // its own. Of kMemory.
   MemoryShortage shortage;
   std::string result_json;  // from rank 0: summary.json's content
+  LeavingCause cause = LeavingCause::kMemory;
+  SurvivorState state;  // but of kMemory, where the checkpoint has it
 };
 
 struct Reforming {
   TimePoint begin;
+  bool has_loss = false;                // else it is a memory shortage,
+  bool is_asked = false;                // unless it was asked for
   std::map<std::string, Leaving> left;  // by worker
 };
 
@@ -50,5 +61,36 @@ std::vector<RankedMember> still_to_leave(
 // REQUIRES: all members have left.
 MemoryShortage shortage_of(const Reforming& reforming,
                            const std::vector<RankedMember>& members);
+
+// --- with whom the next generation is formed --------------------------------
+
+struct ReformingOptions {
+  // For workers that are being started again.
+  std::chrono::milliseconds restart_wait = std::chrono::seconds(5);
+  // For the processes without which the run must not go on.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  // For any agent, where all are silent: as long as an agent has patience.
+  std::chrono::milliseconds agent_wait = std::chrono::seconds(30);
+};
+
+// What there is.
+struct ReformingView {
+  std::chrono::milliseconds elapsed{0};  // since the generation broke
+  int ready = 0;                         // joined and in no generation any more
+  int busy = 0;                          // members that live and have not left
+  int coming = 0;  // slots whose worker starts, or is being started again
+  int wanted = 1;  // processes of the run's own plan
+  int min_processes = 1;
+  bool has_agent = true;  // that is not silent
+};
+
+struct ReformingDecision {
+  enum class Kind { kWait, kForm, kGiveUp };
+  Kind kind = Kind::kWait;
+  std::string reason;
+};
+
+ReformingDecision decide_reforming(const ReformingView& view,
+                                   const ReformingOptions& options);
 
 }  // namespace headroom

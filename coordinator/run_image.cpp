@@ -129,6 +129,8 @@ wire::LoggedLeaving to_log(const std::string& worker_id,
   message.set_limit_bytes(leaving.shortage.limit_bytes);
   message.set_room_bytes(leaving.shortage.room_bytes);
   message.set_result_json(valid_utf8(leaving.result_json));
+  message.set_cause(static_cast<int>(leaving.cause));
+  *message.mutable_state() = to_log(leaving.state);
   return message;
 }
 
@@ -139,6 +141,9 @@ Leaving from_log(const wire::LoggedLeaving& message) {
                       message.asked_bytes(),   message.free_bytes(),
                       message.limit_bytes(),   message.room_bytes()};
   leaving.result_json = message.result_json();
+  leaving.cause =
+      checked_enum(message.cause(), LeavingCause::kAsked, "leaving cause");
+  leaving.state = from_log(message.state());
   return leaving;
 }
 
@@ -249,6 +254,28 @@ wire::RunImage RunImage::of(const RunState& state) {
   for (const std::string& worker_id : state.given_up_) {
     image.add_given_up(worker_id);
   }
+  if (state.wanted_plan_) {
+    *image.mutable_wanted_plan() = to_wire(*state.wanted_plan_);
+  }
+  image.set_leave_requested(state.leave_requested_);
+  for (const std::string& node_id : state.draining_nodes_) {
+    image.add_draining_nodes(node_id);
+  }
+  for (const std::string& worker_id : state.released_) {
+    image.add_released(worker_id);
+  }
+  for (const std::string& worker_id : state.not_coming_) {
+    image.add_not_coming(worker_id);
+  }
+  for (const auto& [worker_id, decision] : state.restarts_) {
+    wire::LoggedRestart* entry = image.add_restarts();
+    entry->set_worker_id(worker_id);
+    entry->set_restart(decision.restart);
+    entry->set_delay_ms(decision.delay.count());
+    entry->set_reason(decision.reason);
+  }
+  image.set_reforming_has_loss(state.reforming_.has_loss);
+  image.set_reforming_is_asked(state.reforming_.is_asked);
   return image;
 }
 
@@ -276,6 +303,24 @@ void RunImage::restore(RunState& state, const wire::RunImage& image,
   }
   state.ending_ = from_log(image.ending(), now);
   state.given_up_ = {image.given_up().begin(), image.given_up().end()};
+  if (image.has_wanted_plan()) {
+    state.wanted_plan_ = from_wire(image.wanted_plan());
+    state.membership_.open();
+  }
+  state.leave_requested_ = image.leave_requested();
+  state.draining_nodes_ = {image.draining_nodes().begin(),
+                           image.draining_nodes().end()};
+  state.released_ = {image.released().begin(), image.released().end()};
+  state.not_coming_ = {image.not_coming().begin(), image.not_coming().end()};
+  for (const wire::LoggedRestart& entry : image.restarts()) {
+    RestartDecision& decision = state.restarts_[entry.worker_id()];
+    decision.restart = entry.restart();
+    decision.delay = std::chrono::milliseconds(entry.delay_ms());
+    decision.reason = entry.reason();
+  }
+  state.reforming_.has_loss = image.reforming_has_loss();
+  state.reforming_.is_asked = image.reforming_is_asked();
+  // How often a slot's workers have ended in a row is counted anew.
   state.over_since_ = now;
   state.last_tick_ = now;
 }

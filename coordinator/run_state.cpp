@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "coordinator/stall.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -48,6 +49,12 @@ std::optional<std::string> RunState::register_node(TimePoint now,
                                                    const Node& node) {
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
+  const auto was_succeeded = [this](const std::string& worker_id) {
+    return membership_.find(worker_id) == nullptr;
+  };
+  std::erase_if(not_coming_, was_succeeded);
+  std::erase_if(restarts_,
+                [&](const auto& entry) { return was_succeeded(entry.first); });
   advance(now);
   return std::nullopt;
 }
@@ -73,8 +80,24 @@ bool RunState::worker_heartbeat(TimePoint now, const std::string& worker_id,
     if (rank_of(worker_id) == 0 && progress->step >= progress_.step) {
       progress_ = *progress;
     }
+    lose_if_stuck(now, worker_id, *progress);
   }
   return true;
+}
+
+// Its peers wait for it, and only its end frees them.
+void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
+                             const RunProgress& progress) {
+  if (phase_ != RunPhase::kRunning || rank_of(worker_id) < 0) return;
+  const auto why =
+      why_stuck(progress.quiet_ms, progress.median_step_ms, progress.step);
+  if (!why) return;
+  given_up_.insert(worker_id);
+  membership_.leave(worker_id);
+  Loss loss = loss_of(worker_id, *why);
+  loss.explained = true;
+  lose(now, std::move(loss));
+  advance(now);
 }
 
 NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
@@ -94,6 +117,7 @@ void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
+  if (released_.contains(worker_id)) return advance(now);
   // Once the run is over everybody leaves, at their own pace: MPI takes its
   // time to finalise. Whoever stays too long is the agent's business.
   if (!over()) given_up_.insert(worker_id);
@@ -101,21 +125,57 @@ void RunState::worker_disconnected(TimePoint now,
   advance(now);
 }
 
-void RunState::worker_exited(TimePoint now, const std::string& worker_id,
-                             int exit_code, const std::string& last_words) {
-  if (membership_.find(worker_id) == nullptr) return;
+RestartDecision RunState::worker_exited(TimePoint now,
+                                        const std::string& worker_id,
+                                        int exit_code,
+                                        const std::string& last_words) {
+  RestartDecision decision;
+  const Member* member = membership_.find(worker_id);
+  if (member == nullptr) {
+    decision.reason = "it takes no part in this run";
+    return decision;
+  }
   given_up_.erase(worker_id);
+  if (const auto known = restarts_.find(worker_id); known != restarts_.end()) {
+    return known->second;
+  }
+  const bool was_released = released_.contains(worker_id) || over();
+  const bool may_return = !was_released && can_reform();
+  if (may_return) decision = restart_of(worker_id, exit_code);
+  if (!decision.restart) not_coming_.insert(worker_id);
+  Loss loss = loss_of(worker_id, describe_exit(exit_code));
+  loss.exit_code = exit_code;
+  loss.last_words = last_words;
   if (ending_.loss && ending_.loss->worker_id == worker_id) {
     ending_.loss->exit_code = exit_code;
     ending_.loss->last_words = last_words;
   }
-  if (membership_.leave(worker_id)) {
-    Loss loss = loss_of(worker_id, describe_exit(exit_code));
-    loss.exit_code = exit_code;
-    loss.last_words = last_words;
-    lose(now, std::move(loss));
+  if (membership_.leave(worker_id) && !was_released) lose(now, loss);
+  if (may_return) {
+    emit("restart", loss.rank, "worker " + worker_id + ": " + decision.reason,
+         !decision.restart);
+  }
+  if (decision.is_crash_loop && !over()) {
+    if (phase_ != RunPhase::kStopping) begin_stopping(now);
+    loss.time = now;
+    loss.how += ", for the fifth time without a step between";
+    loss.explained = true;
+    ending_.loss = std::move(loss);
   }
   advance(now);
+  if (phase_ == RunPhase::kStopping || over()) decision.restart = false;
+  restarts_[worker_id] = decision;
+  return decision;
+}
+
+RestartDecision RunState::restart_of(const std::string& worker_id,
+                                     int exit_code) {
+  const Member& member = *membership_.find(worker_id);
+  SlotEnds& ends = slot_ends_[{member.node_id, member.local_slot}];
+  if (num_commits_ > ends.at_commits) ends = {0, num_commits_};
+  ++ends.count;
+  return decide_restart(
+      {exit_code, ends.count, draining_nodes_.contains(member.node_id)});
 }
 
 void RunState::worker_failed(TimePoint now, const std::string& worker_id,
@@ -131,15 +191,24 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     end(now, RunPhase::kFailed, exit_code, message);
     return;
   }
-  if (peer_lost &&
-      (phase_ == RunPhase::kRunning || phase_ == RunPhase::kReforming)) {
-    begin_stopping(now);
+  if (peer_lost && rank_of(worker_id) >= 0) {
+    if (phase_ == RunPhase::kRunning) {
+      can_reform() ? begin_reforming(now) : begin_stopping(now);
+    }
+    if (phase_ == RunPhase::kReforming) {
+      reforming_.has_loss = true;
+      Leaving& left = reforming_.left[worker_id];
+      left.cause = LeavingCause::kLostPeer;
+      left.from = {committed_steps, ""};
+      left.state = state;
+    }
   }
   if (ending_.first_complaint.empty()) ending_.first_complaint = message;
   if (!peer_lost) {
     Loss loss = loss_of(worker_id, "stopped: " + message);
     loss.explained = true;
     lose(now, std::move(loss));
+    if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
   }
   if (Survivor* entry = survivor(worker_id)) {
     entry->committed_steps = committed_steps;
@@ -159,28 +228,29 @@ std::optional<std::string> RunState::generation_left(
   membership_.heartbeat_worker(now, worker_id);
   progress_.step = std::max(progress_.step, leaving.from.committed_steps);
   if (rank_of(worker_id) == 0) result_json_ = leaving.result_json;
-  if (phase_ == RunPhase::kRunning) {
-    phase_ = RunPhase::kReforming;
-    reforming_ = {now, {}};
-  }
+  if (phase_ == RunPhase::kRunning) begin_reforming(now);
   if (phase_ == RunPhase::kReforming) {
     reforming_.left[worker_id] = leaving;
+    if (leaving.cause == LeavingCause::kAsked) reforming_.is_asked = true;
   } else if (Survivor* entry = survivor(worker_id)) {
-    note_left(*entry, leaving.from);
+    note_left(*entry, leaving);
   }
   advance(now);
   return std::nullopt;
 }
 
-// Its state is in a checkpoint: there is nothing more to save.
-void RunState::note_left(Survivor& survivor, const ResumePoint& from) {
-  survivor.committed_steps = from.committed_steps;
-  survivor.state = {true, from.committed_steps};
-  ending_.saved_step = from.committed_steps;
+void RunState::note_left(Survivor& survivor, const Leaving& leaving) {
+  survivor.committed_steps = leaving.from.committed_steps;
+  survivor.state = leaving.state;
+  if (leaving.cause != LeavingCause::kMemory) return;
+  // Its state is in a checkpoint: there is nothing more to save.
+  survivor.state = {true, leaving.from.committed_steps};
+  ending_.saved_step = leaving.from.committed_steps;
 }
 
 void RunState::committed(int64_t step,
                          const std::optional<RunProgress>& progress) {
+  ++num_commits_;
   if (progress && progress->step >= progress_.step) progress_ = *progress;
   progress_.step = std::max(progress_.step, step);
   ending_.known_steps = progress_.step;
@@ -221,6 +291,20 @@ void RunState::drain(TimePoint now, const std::string& reason) {
     stop_requested_ = true;
     emit("drain", -1, "the run ends at the next committed step: " + reason);
   }
+}
+
+void RunState::drain_node(TimePoint now, const std::string& node_id,
+                          const std::string& reason) {
+  if (over() || membership_.find_node(node_id) == nullptr) return;
+  if (!draining_nodes_.insert(node_id).second) return;
+  if (phase_ == RunPhase::kWaiting || available().empty()) {
+    drain(now, reason);
+    return;
+  }
+  emit("drain", -1,
+       "the workers of node " + node_id +
+           " leave at the next committed step: " + reason);
+  advance(now);
 }
 
 void RunState::stop(TimePoint now, const std::string& reason) {

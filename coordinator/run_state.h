@@ -2,23 +2,18 @@
 // machine without clock, network or thread.
 //
 //   waiting --all joined--> running --rank 0 finishes--> finished | failed
-//      |                     |   ^                            ^
-//      |      a worker leaves|   |all have left, there is     |
-//      |       its generation|   |another plan: the next      |
-//      |                     v   |generation       there is none
-//      |                  reforming --------------------------+
-//      |                       |
-//      +------ a worker is lost, or complains of a peer ------+
-//                              v
-//                          stopping --saved, or nothing to save--> failed
+//                            |   ^                            ^
+//      a worker leaves, or is|   |whoever lives has left:     |
+//      lost, or complains of |   |the next generation         |
+//      a peer                v   |                            |
+//                         reforming --there is none that may be
+//                            |
+//                            v
+//                        stopping --saved, or nothing to save--> failed
 //
 // Calls are what happened, with the time as an argument; what is to be done
 // about it is read out with take_orders() and take_events(). The table of all
 // transitions is in coordinator/README.md.
-//
-// Generations are formed again from a committed checkpoint, with the members
-// that there are (form_generation). The seam for re-forming after a loss: where
-// this version enters `stopping`, a later one enters `reforming`.
 //
 // Ownership: a value.
 // Threads: none of its own; the service guards it.
@@ -33,14 +28,17 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/row_cost.h"
 #include "configs/run_config.h"
+#include "coordinator/elastic_plan.h"
 #include "coordinator/generation.h"
 #include "coordinator/membership.h"
 #include "coordinator/quorum.h"
 #include "coordinator/reforming.h"
+#include "coordinator/restart_policy.h"
 #include "coordinator/run_ending.h"
 #include "coordinator/run_status.h"
 
@@ -49,6 +47,7 @@ namespace headroom {
 struct RunOptions {
   QuorumOptions quorum;
   EndingOptions ending;
+  ReformingOptions reforming;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
   std::vector<RowCost> rows;  // of the model, where the plan needs them
@@ -99,8 +98,9 @@ class RunState {
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
   // The worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
-  void worker_exited(TimePoint now, const std::string& worker_id, int exit_code,
-                     const std::string& last_words);
+  // Whether its agent is to start a successor, which it registers first.
+  RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
+                                int exit_code, const std::string& last_words);
   void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
                      const std::string& message, int64_t committed_steps,
                      bool peer_lost, const SurvivorState& state = {});
@@ -114,6 +114,10 @@ class RunState {
                                     const std::string& result_json,
                                     int64_t step);
   void drain(TimePoint now, const std::string& reason);
+  // This node's workers leave at the next committed step; the run goes on with
+  // the others, or is drained if there are none.
+  void drain_node(TimePoint now, const std::string& node_id,
+                  const std::string& reason);
   void stop(TimePoint now, const std::string& reason);
   // Time has passed. REQUIRED several times a second.
   void tick(TimePoint now);
@@ -131,6 +135,8 @@ class RunState {
   // answer since, and no follower of the events is left; or kFarewell passed.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
+  // Members are to leave their generation at the next committed step.
+  bool leave_requested() const { return leave_requested_; }
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return generation_; }
@@ -142,14 +148,26 @@ class RunState {
 
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
+  void advance_running(TimePoint now);
   void advance_reforming(TimePoint now);
   void advance_stopping(TimePoint now);
   void form_first_generation(TimePoint now, const QuorumDecision& decision);
   void replan(TimePoint now);
-  // The next generation, of everybody who is there.
+  void reform(TimePoint now, const std::string& there);
+  // The next generation, of as many workers as the plan has ranks: those who
+  // were in the last one first.
   void form_generation(const Plan& plan, const ResumePoint& begin,
                        const std::string& reason);
+  // Joined, and not to leave.
+  std::vector<Member> available() const;
+  ReformingView reforming_view(TimePoint since, TimePoint now) const;
+  void give_up_busy(TimePoint now);
+  void lose_if_stuck(TimePoint now, const std::string& worker_id,
+                     const RunProgress& progress);
   void lose(TimePoint now, Loss loss);
+  void begin_reforming(TimePoint now);
+  bool can_reform() const;
+  RestartDecision restart_of(const std::string& worker_id, int exit_code);
   void begin_stopping(TimePoint now);
   void settle(TimePoint now);
   void end(TimePoint now, RunPhase phase, int exit_code,
@@ -160,7 +178,7 @@ class RunState {
             bool warning = false, const std::string& detail_json = "");
   int rank_of(const std::string& worker_id) const;  // -1: none
   Survivor* survivor(const std::string& worker_id);
-  void note_left(Survivor& survivor, const ResumePoint& from);
+  void note_left(Survivor& survivor, const Leaving& leaving);
   Loss loss_of(const std::string& worker_id, const std::string& how) const;
 
   const RunOptions options_;
@@ -178,7 +196,25 @@ class RunState {
   bool stop_requested_ = false;
   RunProgress progress_;
   std::string result_json_;
-  std::map<std::string, int64_t> measured_peak_bytes_;  // by worker
+  // The run's own plan: the first, or the one that memory made of it.
+  std::optional<Plan> wanted_plan_;
+  bool leave_requested_ = false;
+  int considered_workers_ = 0;  // available ones, when a plan was last sought
+  std::optional<TimePoint> newcomers_since_;  // more are there than take part
+  std::set<std::string> draining_nodes_;
+  std::set<std::string> released_;    // told to exit: nobody's loss
+  std::set<std::string> not_coming_;  // gone, and not started again
+  // Of workers whose end was reported, until they are succeeded: a report may
+  // come twice.
+  std::map<std::string, RestartDecision> restarts_;
+  int64_t num_commits_ = 0;  // by any generation, those done again included
+  // Ends of a slot's workers since the run last committed a step.
+  struct SlotEnds {
+    int count = 0;
+    int64_t at_commits = 0;
+  };
+  std::map<std::pair<std::string, int>, SlotEnds> slot_ends_;  // node, slot
+  std::map<std::string, int64_t> measured_peak_bytes_;         // by worker
   std::set<std::string> given_up_;    // lost, their exit not yet reported
   std::set<std::string> told_nodes_;  // have had an answer since the end
   std::vector<Order> orders_;

@@ -26,7 +26,9 @@ struct RunProgress {
   int64_t measured_peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // 0: not known
   int64_t image_height = 0, image_width = 0;
-  std::string phase;  // "start", "train", "validate", "checkpoint"
+  std::string phase;           // "start", "train", "validate", "checkpoint"
+  int64_t quiet_ms = 0;        // as in coordinator.proto
+  int64_t median_step_ms = 0;  // likewise
 };
 
 struct MemberStatus {

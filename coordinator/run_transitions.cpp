@@ -2,9 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "configs/shell_word.h"
 #include "coordinator/planner.h"
-#include "coordinator/replan.h"
 #include "coordinator/run_state.h"
 #include "parallel/base/check.h"
 #include "proto/plan_json.h"
@@ -27,6 +25,8 @@ void RunState::tick(TimePoint now) {
     emit("agent_silent", -1,
          "the agent of node " + node_id + " has been silent for " + limit,
          true);
+    // Later on it may speak again, and its workers join after all.
+    if (phase_ != RunPhase::kWaiting) continue;
     for (const Member& member : std::vector(membership_.members())) {
       if (member.node_id != node_id) continue;
       if (member.state != MemberState::kExpected) continue;
@@ -48,6 +48,7 @@ void RunState::tick(TimePoint now) {
 
 void RunState::advance(TimePoint now) {
   if (phase_ == RunPhase::kWaiting) advance_waiting(now);
+  if (phase_ == RunPhase::kRunning) advance_running(now);
   if (phase_ == RunPhase::kReforming) advance_reforming(now);
   if (phase_ == RunPhase::kStopping) advance_stopping(now);
 }
@@ -67,7 +68,9 @@ void RunState::advance_waiting(TimePoint now) {
 
 void RunState::form_first_generation(TimePoint now,
                                      const QuorumDecision& decision) {
+  membership_.open();
   if (options_.plan) {
+    wanted_plan_ = options_.plan;
     form_generation(*options_.plan, {}, decision.reason);
     return;
   }
@@ -78,87 +81,8 @@ void RunState::form_first_generation(TimePoint now,
         planned.reason + ": " + planned.remedy);
     return;
   }
+  wanted_plan_ = planned.plan;
   form_generation(*planned.plan, {}, decision.reason);
-}
-
-// A hung worker speaks, but does not leave.
-void RunState::advance_reforming(TimePoint now) {
-  const std::vector<RankedMember> waited_for =
-      still_to_leave(reforming_, generation_.members);
-  if (waited_for.empty()) {
-    replan(now);
-    return;
-  }
-  reason_ = std::to_string(reforming_.left.size()) + " of " +
-            std::to_string(generation_.members.size()) +
-            " workers have left generation " +
-            std::to_string(generation_.number);
-  if (now - reforming_.begin < options_.ending.report_timeout) return;
-  const std::string worker_id = waited_for.front().worker_id;
-  given_up_.insert(worker_id);
-  membership_.leave(worker_id);
-  Loss loss = loss_of(worker_id, "did not leave its generation");
-  loss.explained = true;
-  lose(now, std::move(loss));
-}
-
-void RunState::replan(TimePoint now) {
-  const ResumePoint from =
-      reforming_.left.at(generation_.members[0].worker_id).from;
-  const std::string resume =
-      "headroom train --resume " + shell_word(options_.run_directory);
-  const std::string saved = "; the state after " +
-                            count_steps(from.committed_steps) +
-                            " is saved, continue with: " + resume;
-  if (stop_requested_) {
-    end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
-        "interrupted between two generations" + saved);
-    return;
-  }
-  const MemoryShortage shortage = shortage_of(reforming_, generation_.members);
-  const Replan next =
-      plan_after_shortage(config_, generation_.plan, shortage, options_.rows);
-  if (!next.plan) {
-    end(now, RunPhase::kFailed, static_cast<int>(ExitCode::kResource),
-        describe(shortage) + "; " + next.reason + saved +
-            (next.resume_flags.empty() ? "" : " " + next.resume_flags));
-    return;
-  }
-  form_generation(*next.plan, from, describe(shortage));
-}
-
-void RunState::form_generation(const Plan& plan, const ResumePoint& begin,
-                               const std::string& reason) {
-  std::vector<Member> members;
-  for (const Member& member : membership_.members()) {
-    if (member.state == MemberState::kJoined) members.push_back(member);
-  }
-  generation_ = next_generation(generation_, assign_ranks(std::move(members)),
-                                plan, begin, reason);
-  phase_ = RunPhase::kRunning;
-  reason_ = reason;
-
-  nlohmann::ordered_json detail;
-  detail["generation"] = generation_.number;
-  detail["world_size"] = generation_.members.size();
-  if (!begin.checkpoint.empty()) {
-    detail["checkpoint"] = valid_utf8(begin.checkpoint);
-  }
-  for (const RankedMember& member : generation_.members) {
-    detail["workers"].push_back(
-        {{"rank", member.rank},
-         {"worker_id", member.worker_id},
-         {"hostname",
-          valid_utf8(membership_.find(member.worker_id)->hostname)}});
-  }
-  emit("generation", -1,
-       "generation " + std::to_string(generation_.number) + ": " + reason,
-       false, detail.dump());
-  emit("plan", -1, generation_.plan.reason, false,
-       "{\"plan\":" + plan_to_compact_json(generation_.plan) + "}");
-  for (const RankedMember& member : generation_.members) {
-    order(Order::Kind::kRun, member.worker_id, reason);
-  }
 }
 
 Loss RunState::loss_of(const std::string& worker_id,
@@ -178,10 +102,18 @@ void RunState::lose(TimePoint now, Loss loss) {
   // Who has complained of a peer and then leaves is a victim, not the cause.
   const Survivor* known = survivor(worker_id);
   const bool victim =
-      known != nullptr && known->committed_steps && known->can_save;
+      (known != nullptr && known->committed_steps && known->can_save) ||
+      (phase_ == RunPhase::kReforming && reforming_.left.contains(worker_id));
   emit("loss_of_process", loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
-  if (phase_ != RunPhase::kStopping) begin_stopping(now);
+  if (can_reform()) {
+    if (loss.rank < 0) return;  // it waited to take part
+    if (phase_ == RunPhase::kRunning) begin_reforming(now);
+    reforming_.has_loss = true;
+    reforming_.left.erase(worker_id);
+  } else if (phase_ != RunPhase::kStopping) {
+    begin_stopping(now);
+  }
   if (!first || victim) return;
   loss.time = now;
   ending_.loss = std::move(loss);
@@ -196,12 +128,13 @@ void RunState::begin_stopping(TimePoint now) {
   ending_.begin = now;
   ending_.known_steps = progress_.step;
   for (const RankedMember& member : generation_.members) {
+    if (ending_.loss && ending_.loss->worker_id == member.worker_id) continue;
     Survivor entry;
     entry.worker_id = member.worker_id;
     entry.rank = member.rank;
     if (reformed) {
       const auto left = reforming_.left.find(member.worker_id);
-      if (left != reforming_.left.end()) note_left(entry, left->second.from);
+      if (left != reforming_.left.end()) note_left(entry, left->second);
     }
     ending_.survivors.push_back(entry);
   }
@@ -209,12 +142,13 @@ void RunState::begin_stopping(TimePoint now) {
 
 void RunState::advance_stopping(TimePoint now) {
   for (Survivor& entry : ending_.survivors) {
-    entry.gone = membership_.find(entry.worker_id)->state == MemberState::kGone;
+    const Member* member = membership_.find(entry.worker_id);
+    entry.gone = member == nullptr || member->state == MemberState::kGone;
   }
-  if (ending_.loss) {
-    const std::string& node_id =
-        membership_.find(ending_.loss->worker_id)->node_id;
-    ending_.loss->agent_silent = membership_.find_node(node_id)->silent;
+  const Member* lost = ending_.loss ? membership_.find(ending_.loss->worker_id)
+                                    : nullptr;  // none: it was succeeded
+  if (lost != nullptr) {
+    ending_.loss->agent_silent = membership_.find_node(lost->node_id)->silent;
   }
   if (!ending_.saver.empty() && !ending_.saved_step) {
     Survivor* saver = survivor(ending_.saver);

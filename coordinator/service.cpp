@@ -241,6 +241,7 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
                        " takes no part in this run (any more)");
         }
         response->set_stop_requested(state_.stop_requested());
+        response->set_leave_requested(state_.leave_requested());
         response->set_run_over(state_.over());
         response->set_exit_code(state_.exit_code());
         if (state_.over()) response->set_reason(state_.reason());
@@ -331,6 +332,9 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
                             request->asked_bytes(),     request->free_bytes(),
                             request->limit_bytes(),     request->room_bytes()};
         leaving.result_json = request->result_json();
+        leaving.cause =
+            request->was_asked() ? LeavingCause::kAsked : LeavingCause::kMemory;
+        leaving.state = {request->holds_a_part(), request->checkpoint_steps()};
         const auto why =
             state_.generation_left(now, request->worker_id(), leaving);
         return why ? refused(*why) : Status::OK;
@@ -339,13 +343,17 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
 
 ServerUnaryReactor* CoordinatorService::ReportExit(
     CallbackServerContext* context, const wire::ReportExitRequest* request,
-    wire::ReportExitResponse*) {
+    wire::ReportExitResponse* response) {
   return answer(
       context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
         const Status fresh = check_stamp(request->stamp(), true);
         if (!fresh.ok()) return fresh;
-        state_.worker_exited(now, request->worker_id(), request->exit_code(),
-                             request->last_words());
+        const RestartDecision decision =
+            state_.worker_exited(now, request->worker_id(),
+                                 request->exit_code(), request->last_words());
+        response->set_restart(decision.restart);
+        response->set_delay_ms(decision.delay.count());
+        response->set_reason(valid_utf8(decision.reason));
         return Status::OK;
       });
 }
@@ -444,11 +452,15 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
 ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
                                               const wire::DrainRequest* request,
                                               wire::DrainResponse*) {
-  return answer(context, request->ByteSizeLong(), kMaxMessageBytes,
-                [&](TimePoint now) {
-                  state_.drain(now, request->reason());
-                  return Status::OK;
-                });
+  return answer(
+      context, request->ByteSizeLong(), kMaxMessageBytes, [&](TimePoint now) {
+        if (request->node_id().empty()) {
+          state_.drain(now, request->reason());
+        } else {
+          state_.drain_node(now, request->node_id(), request->reason());
+        }
+        return Status::OK;
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,

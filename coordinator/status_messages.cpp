@@ -22,6 +22,8 @@ wire::Progress to_wire(const RunProgress& progress) {
   message.set_phase(valid_utf8(progress.phase));
   message.set_image_height(progress.image_height);
   message.set_image_width(progress.image_width);
+  message.set_quiet_ms(progress.quiet_ms);
+  message.set_median_step_ms(progress.median_step_ms);
   return message;
 }
 
@@ -42,6 +44,8 @@ RunProgress from_wire(const wire::Progress& message) {
   progress.phase = message.phase();
   progress.image_height = message.image_height();
   progress.image_width = message.image_width();
+  progress.quiet_ms = message.quiet_ms();
+  progress.median_step_ms = message.median_step_ms();
   return progress;
 }
 

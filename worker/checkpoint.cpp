@@ -315,6 +315,22 @@ LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
   return loaded;
 }
 
+int64_t newest_checkpoint(const fs::path& checkpoints) {
+  std::error_code error;
+  for (const Folder& folder : step_folders(checkpoints)) {
+    if (fs::exists(folder.path / kManifest, error)) return folder.step;
+  }
+  return 0;
+}
+
+std::string counters_to_text(const TrainingCounters& counters) {
+  return counters_to_json(counters).dump();
+}
+
+TrainingCounters counters_from_text(const std::string& text) {
+  return counters_from_json(Json::parse(text));
+}
+
 int64_t checkpoint_bytes(const TrainingState& state) {
   return state.total_bytes();
 }

@@ -47,6 +47,13 @@ struct LoadedCheckpoint {
 LoadedCheckpoint load_newest_checkpoint(
     const std::filesystem::path& checkpoints, TrainingState& state, Mesh* mesh);
 
+// Steps of the newest folder that has its manifest; 0: there is none.
+int64_t newest_checkpoint(const std::filesystem::path& checkpoints);
+
+// All counters, as a text for other ranks.
+std::string counters_to_text(const TrainingCounters& counters);
+TrainingCounters counters_from_text(const std::string& text);
+
 // Bytes that a checkpoint takes, for the disk check at the start.
 int64_t checkpoint_bytes(const TrainingState& state);
 

@@ -12,6 +12,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/peer_wait.h"
 #include "proto/channel.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -57,6 +58,7 @@ wire::Progress to_wire(const ProgressReport& progress) {
   message.set_image_height(progress.image_height);
   message.set_image_width(progress.image_width);
   message.set_phase(valid_utf8(progress.phase));
+  message.set_median_step_ms(progress.median_step_ms);
   return message;
 }
 
@@ -222,6 +224,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void set_progress(const ProgressReport& progress) override {
+    PeerWait::sign_of_life();
     wire::Progress message = to_wire(progress);
     std::lock_guard lock(mutex_);
     progress_ = std::move(message);
@@ -229,6 +232,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   bool stop_requested() const override { return stop_requested_; }
+  bool leave_requested(uint64_t generation) const override {
+    return leave_requested_ == generation;
+  }
 
   void commit(int64_t step, double loss,
               const ProgressReport& progress) override {
@@ -291,6 +297,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_free_bytes(left.free_bytes);
     request.set_limit_bytes(left.limit_bytes);
     request.set_room_bytes(left.room_bytes);
+    request.set_was_asked(left.was_asked);
+    request.set_holds_a_part(left.holds_a_part);
+    request.set_checkpoint_steps(left.checkpoint_steps);
     wire::LeaveGenerationResponse response;
     call("leaving the generation at ", [&](grpc::ClientContext& context) {
       return stub_->LeaveGeneration(&context, request, &response);
@@ -426,7 +435,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       *request.mutable_stamp() = stamp_;
       request.set_node_id(node_id_);
       request.set_worker_id(worker_id_);
-      if (has_progress_) *request.mutable_progress() = progress_;
+      if (has_progress_) {
+        *request.mutable_progress() = progress_;
+        // Elsewhere nothing says how long it may take.
+        if (progress_.phase() == "train") {
+          request.mutable_progress()->set_quiet_ms(PeerWait::quiet().count());
+        }
+      }
       lock.unlock();
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
@@ -434,6 +449,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
       if (status.ok() && response.stop_requested()) stop_requested_ = true;
+      if (status.ok() && response.leave_requested()) {
+        leave_requested_ = request.stamp().generation();
+      }
       lock.lock();
       if (!status.ok()) log::debug("heartbeat: " + status.error_message());
       // Refused though nothing newer comes: this worker was given up. The news
@@ -504,6 +522,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
   std::atomic<bool> stop_requested_ = false;
+  std::atomic<uint64_t> leave_requested_ = 0;  // the generation to leave
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

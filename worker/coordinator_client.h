@@ -52,6 +52,7 @@ struct ProgressReport {
   int64_t measured_peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // 0: not known
   int64_t image_height = 0, image_width = 0;
+  int64_t median_step_ms = 0;  // of the newest steps
   std::string phase = "start";
 };
 
@@ -76,10 +77,16 @@ struct WorkerFailure {
   int64_t checkpoint_steps = 0;
 };
 
-// A step ran out of memory where nothing leaner was left. This worker has let
-// go of its generation, whose committed state is in a checkpoint.
+// This worker has let go of its generation at a committed step: because it was
+// asked to, and keeps its state; or because a step ran out of memory where
+// nothing leaner was left, and the state is in a checkpoint.
 struct LeftGeneration {
+  bool was_asked = false;
   int64_t committed_steps = 0;
+  // As in WorkerFailure.
+  bool holds_a_part = false;
+  int64_t checkpoint_steps = 0;
+  // For want of memory:
   std::string checkpoint;   // its folder
   std::string result_json;  // of rank 0: summary.json's content
   int failed_rank = 0;      // the lowest that had nothing leaner left
@@ -108,6 +115,8 @@ class CoordinatorClient {
   virtual void set_progress(const ProgressReport& progress) = 0;
   // Somebody asked to end at the next committed step (set by heartbeats).
   virtual bool stop_requested() const = 0;
+  // The generation is to end there (set by heartbeats).
+  virtual bool leave_requested(uint64_t generation) const = 0;
 
   virtual void commit(int64_t step, double loss,
                       const ProgressReport& progress) = 0;

@@ -3,14 +3,24 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/log.h"
 
 namespace headroom {
 namespace {
 
 thread_local bool ballast_fits = true;  // the newest one
+
+[[noreturn]] void end_this_worker(const Fault& fault) {
+  log::warn("--inject " + to_string(fault));
+  if (fault.kind == Fault::Kind::kKill) std::raise(SIGKILL);
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
 
 }  // namespace
 
@@ -23,9 +33,13 @@ std::string describe(const FaultReport& report) {
          " allocations";
 }
 
-FaultInjection::FaultInjection(std::vector<Fault> faults, int rank) {
+FaultInjection::FaultInjection(std::vector<Fault> faults, int rank,
+                               int64_t first_step) {
   for (Fault& fault : faults) {
-    if (fault.rank == rank) faults_.push_back(fault);
+    if (fault.rank != rank) continue;
+    const bool has_happened =
+        fault.ends_the_worker() && fault.step <= first_step;
+    if (!has_happened) faults_.push_back(fault);
   }
 }
 
@@ -44,6 +58,7 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
     armed() = *next;
     faults_.erase(next);
   }
+  if (armed()->ends_the_worker()) end_this_worker(*armed());
   if (armed()->kind == Fault::Kind::kOutOfMemory) {
     CountingAllocator::fail_allocation(armed()->allocation);
   } else if (armed()->kind == Fault::Kind::kBallast) {
@@ -54,6 +69,15 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
     } catch (const c10::OutOfMemoryError&) {
       CountingAllocator::take_refusal();
       ballast_fits = false;
+    }
+  }
+}
+
+void FaultInjection::strike(Fault::Phase phase, int64_t step) {
+  const std::lock_guard lock(mutex_);
+  for (const Fault& fault : faults_) {
+    if (fault.ends_the_worker() && fault.phase == phase && fault.step == step) {
+      end_this_worker(fault);
     }
   }
 }

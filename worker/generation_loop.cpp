@@ -16,6 +16,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
+#include "parallel/collectives/counting_communicator.h"
 #include "worker/fault_injection.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/training_run.h"
@@ -35,9 +36,9 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
   GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
-  return make_communicator(assignment.plan.backend,
-                           client.rendezvous(assignment.generation), "ranks",
-                           assignment.rank, assignment.world_size, gloo);
+  return std::make_unique<CountingCommunicator>(make_communicator(
+      assignment.plan.backend, client.rendezvous(assignment.generation),
+      "ranks", assignment.rank, assignment.world_size, gloo));
 }
 
 // The connections end with the call.
@@ -116,10 +117,11 @@ bool saved_alone(CoordinatorClient& client, TrainingRun& training,
   }
 }
 
-// Everything of the generation is let go of, so that the room for the next can
-// be measured.
+// Everything of the generation is let go of, but for the state where no
+// checkpoint has it, so that the room for the next can be measured.
 void leave_generation(CoordinatorClient& client, LeftGeneration left,
                       std::unique_ptr<TrainingRun>& training) {
+  if (left.was_asked) training->hold_committed();
   training.reset();
   release_freed_memory();
   const CountingAllocator& memory = CountingAllocator::instance();
@@ -133,6 +135,7 @@ void leave_generation(CoordinatorClient& client, LeftGeneration left,
 }  // namespace
 
 int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
+  CarriedState carried;                    // outlives generations
   std::unique_ptr<TrainingRun> training;   // outlives a lost peer
   std::unique_ptr<FaultInjection> faults;  // outlives generations
   for (;;) {
@@ -142,7 +145,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
                     std::to_string(assignment.rank) + "/" +
                     std::to_string(assignment.world_size));
     const auto committed = [&] {
-      return training ? training->committed_steps() : 0;
+      return training ? training->committed_steps() : carried.newest_step();
     };
     std::exception_ptr failure;
     try {
@@ -156,10 +159,20 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
           parse_run_config(assignment.run_config_yaml, "run.yaml");
       if (config.command == "train") {
         if (!faults) {
-          faults = std::make_unique<FaultInjection>(parse_faults(config.inject),
-                                                    assignment.rank);
+          faults = std::make_unique<FaultInjection>(
+              parse_faults(config.inject), assignment.rank,
+              assignment.generation > 1 ? assignment.resume_steps : -1);
         }
-        training = std::make_unique<TrainingRun>(assignment, client, *faults);
+        if (assignment.generation > 1) {
+          faults->strike(Fault::Phase::kBetween, assignment.resume_steps);
+        }
+        if (training) {  // a peer was lost: only its state is still wanted
+          training->hold_committed();
+          training.reset();
+          release_freed_memory();
+        }
+        training =
+            std::make_unique<TrainingRun>(assignment, client, *faults, carried);
       }
       const RunOutcome end =
           run_connected(assignment, client, options, training.get());

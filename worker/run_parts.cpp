@@ -1,6 +1,10 @@
 #include "worker/run_parts.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <string>
 
 #include "configs/memory/memory_request.h"
@@ -9,20 +13,36 @@
 #include "worker/checkpoint.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
+#include "worker/gather.h"
 #include "worker/model/weights.h"
 #include "worker/parallelize.h"
 #include "worker/rank_context.h"
 #include "worker/replicate.h"
+#include "worker/state_restore.h"
 
 namespace headroom {
 
-RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator)
+namespace {
+
+RunInputs& read_once(CarriedState& carried, const RunConfig& config) {
+  if (!carried.inputs) {
+    carried.inputs = std::make_shared<RunInputs>(read_inputs(config));
+  }
+  return *carried.inputs;
+}
+
+}  // namespace
+
+RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator,
+                   CarriedState& from_before)
     : assignment(given),
       client(coordinator),
       config(parse_run_config(given.run_config_yaml, "run.yaml")),
-      inputs(read_inputs(config)),
+      carried(from_before),
+      inputs(read_once(from_before, config)),
       memory(memory_request(config, given.plan, rows_of_model())),
-      checkpoint_steps(given.resume_steps) {}
+      checkpoint_steps(given.resume_checkpoint.empty() ? 0
+                                                       : given.resume_steps) {}
 
 std::vector<RowCost> RunParts::rows_of_model() const {
   ModelTable table = inputs.table;
@@ -70,47 +90,58 @@ void RunParts::prepare(Communicator& communicator) {
       inputs.num_classes(), std::max(sizes.image_height, sizes.image_width),
       config.label_smoothing);
   recorder = std::make_unique<RunRecorder>(
-      RunRecorder::Subject{
-          config, assignment, inputs, *state, steps_in_epoch,
-          inputs.training ? inputs.training->size() : steps_in_epoch * batch},
+      RunRecorder::Subject{config, assignment, inputs, *state, steps_in_epoch,
+                           images_in_epoch(), restored_line},
       client);
   recorder->set_mesh(mesh.get());
   resume();
+  begin_copies();
   memory.fetches_ahead = mesh->data->gathers_in_background();
   pass_lists = record_exchanges();
 }
 
+// Also of what the ranks have before their first step.
+void RunParts::begin_copies() {
+  if (state->is_whole()) return;
+  at::Tensor most = at::empty({1}, at::kLong);
+  most.fill_(assignment.local_world_size);
+  mesh->world.all_reduce(most, ReduceOp::kMax);
+  buddies = std::make_unique<BuddyCopies>(
+      mesh->world,
+      buddy_shift(mesh->world.size(),
+                  static_cast<int>(most.const_data_ptr<int64_t>()[0])));
+  if (committed() > 0) buddies->after_commit(*state, restored_line);
+}
+
 // Weights to start from: read by rank 0, the same on every rank.
 void RunParts::fill_model(Communicator& communicator, LayerGraph& model) {
-  if (assignment.rank == 0 && !continues_run(config, assignment) &&
+  // Also where a generation before this one may have left nothing to go on
+  // from.
+  if (assignment.rank == 0 && config.resume.empty() &&
       !config.weights.empty()) {
     const LoadReport report =
         load_weights(config.weights, model, {LoadMode::kTransfer, true});
-    client.report_event({"weights", 0, 0, to_string(report, config.weights), "",
-                         report.transferred * 2 < report.total});
+    if (assignment.generation == 1) {
+      client.report_event({"weights", 0, 0, to_string(report, config.weights),
+                           "", report.transferred * 2 < report.total});
+    }
   }
   replicate(communicator, model);
 }
 
 // The checkpoint; then the run directory, last of all checks.
 void RunParts::resume() {
-  if (continues_run(config, assignment)) {
-    const LoadedCheckpoint loaded = load_newest_checkpoint(
-        RunDirectory(assignment.run_directory).checkpoints(), *state,
-        mesh.get());
-    checkpoint_steps = committed();
-    for (const std::string& fault : loaded.damaged) {
-      client.report_event({"checkpoint", committed(), 0,
-                           fault + "; the one before is used", "", true});
-    }
-    if (assignment.rank == 0) {
-      client.report_event({"resume", committed(), 0,
-                           "resumed from " + loaded.folder.string(), "",
-                           false});
-    }
+  if (continues_run(config, assignment) && !restore() && assignment.rank == 0 &&
+      assignment.resume_steps > 0) {
+    client.report_event(
+        {"resume", 0, 0,
+         "the state is lost with those who had it, and there is no checkpoint: "
+         "the run begins again",
+         "", true});
   }
+  has_state = true;
   // Of a run's first steps: a later generation would write over them.
-  if (!config.memory_trace.empty() && assignment.resume_checkpoint.empty()) {
+  if (!config.memory_trace.empty() && assignment.generation == 1) {
     tracer = std::make_unique<MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank);
   }
@@ -124,6 +155,40 @@ void RunParts::resume() {
                                      : "give a larger --epochs");
   }
   recorder->open();
+}
+
+bool RunParts::restore() {
+  const std::filesystem::path checkpoints =
+      RunDirectory(assignment.run_directory).checkpoints();
+  const int64_t saved = std::stoll(broadcast_bytes(
+      mesh->world, std::to_string(newest_checkpoint(checkpoints)), 0));
+  if (assignment.generation > 1) {
+    const auto restored = restore_state(carried.held, *state, saved);
+    if (restored) {
+      checkpoint_steps = saved;
+      restored_line = restored->newest_line;
+      if (assignment.rank == 0) {
+        client.report_event({"resume", committed(), 0,
+                             "goes on after " + std::to_string(committed()) +
+                                 " steps, from the workers' memory",
+                             "", false});
+      }
+      return true;
+    }
+    if (saved == 0 && config.resume.empty()) return false;
+  }
+  const LoadedCheckpoint loaded =
+      load_newest_checkpoint(checkpoints, *state, mesh.get());
+  checkpoint_steps = committed();
+  for (const std::string& fault : loaded.damaged) {
+    client.report_event({"checkpoint", committed(), 0,
+                         fault + "; the one before is used", "", true});
+  }
+  if (assignment.rank == 0) {
+    client.report_event({"resume", committed(), 0,
+                         "resumed from " + loaded.folder.string(), "", false});
+  }
+  return true;
 }
 
 void RunParts::share_host_memory() {

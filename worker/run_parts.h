@@ -18,6 +18,8 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/plan/memory_model.h"
+#include "worker/buddy_copies.h"
+#include "worker/carried_state.h"
 #include "worker/coordinator_client.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory_tracer.h"
@@ -31,14 +33,20 @@
 namespace headroom {
 
 struct RunParts {
-  RunParts(const Assignment& given, CoordinatorClient& coordinator);
+  RunParts(const Assignment& given, CoordinatorClient& coordinator,
+           CarriedState& from_before);
 
-  // The state before the first step: fresh, from weights, or a checkpoint's; by
-  // rank 0 the run directory, last of all that may be refused. Collective.
+  // The state before the first step: fresh, from weights, a checkpoint's, or
+  // what the ranks still hold of an earlier generation's, whichever is newest;
+  // by rank 0 the run directory, last of all that may be refused. Collective.
   void prepare(Communicator& communicator);
 
   int64_t committed() const { return state->counters.committed_steps; }
   int64_t num_steps() const;
+  int64_t images_in_epoch() const {
+    return inputs.training ? inputs.training->size()
+                           : steps_in_epoch * config.global_batch_size;
+  }
   bool epoch_is_unrecorded() const {
     return committed() % steps_in_epoch == 0 &&
            committed() / steps_in_epoch > state->counters.recorded_epochs;
@@ -48,22 +56,29 @@ struct RunParts {
   Assignment assignment;
   CoordinatorClient& client;
   RunConfig config;
-  RunInputs inputs;
+  CarriedState& carried;
+  RunInputs& inputs;     // carried
   MemoryRequest memory;  // the run's question to the memory model
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
+  std::unique_ptr<BuddyCopies> buddies;  // of a state that is in parts
   PassLists pass_lists;
   HostShares host;  // of the loaders
   LossGains gains;
   ScheduleOptions schedule;
   int64_t checkpoint_steps;              // of the newest checkpoint
+  bool has_state = false;                // `state` is a committed one
+  std::string restored_line;             // of steps.jsonl, that came with it
   std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
 
  private:
   void fill_model(Communicator& communicator, LayerGraph& model);
   void resume();
+  // Of an earlier generation, or from a checkpoint. False: there is nothing.
+  bool restore();
+  void begin_copies();
   void share_host_memory();
   PassLists record_exchanges() const;
 };

@@ -24,7 +24,7 @@ double steady_seconds() {
 }  // namespace
 
 bool continues_run(const RunConfig& config, const Assignment& assignment) {
-  return !config.resume.empty() || !assignment.resume_checkpoint.empty();
+  return !config.resume.empty() || assignment.generation > 1;
 }
 
 RunRecorder::RunRecorder(const Subject& subject, CoordinatorClient& client)
@@ -47,7 +47,7 @@ void RunRecorder::open() {
     open_files();
   } catch (const Error& error) {
     // Before the first step there is nothing to resume: the request is wrong.
-    const bool is_begun = !subject_.assignment.resume_checkpoint.empty();
+    const bool is_begun = subject_.assignment.generation > 1;
     const bool is_wrong = error.exit_code() == ExitCode::kResource && !is_begun;
     throw Error(error.tag(), error.text(), error.remedy(),
                 is_wrong ? ExitCode::kRequest : error.exit_code());
@@ -68,12 +68,12 @@ void RunRecorder::open_files() {
   if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;
   // An earlier generation has said it.
-  if (subject_.assignment.resume_checkpoint.empty()) report_data();
+  if (subject_.assignment.generation == 1) report_data();
   const int64_t first_step = subject_.state.counters.committed_steps;
   step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
-                                        first_step, subject_.images_in_epoch);
+                                        first_step, subject_.newest_line);
   results_ = std::make_unique<Results>(directory_.root(),
-                                       first_step / subject_.steps_in_epoch);
+                                       subject_.state.counters.recorded_epochs);
 }
 
 // The first lines for people, all of them in a file.
@@ -106,7 +106,7 @@ void RunRecorder::record_step(const StepRecord& record) {
     summary_.peak_bytes[rank] =
         std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
   }
-  step_log_->write(record);
+  step_log_->write(to_json_line(record, subject_.images_in_epoch));
 }
 
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
@@ -189,9 +189,9 @@ void RunRecorder::take_over(const StepRecord& newest) {
   summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;
   if (!newest.result.committed) return;  // nothing was committed here
-  step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
-                                        newest.step, subject_.images_in_epoch);
-  step_log_->write(newest);
+  step_log_ =
+      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
+  step_log_->write(to_json_line(newest, subject_.images_in_epoch));
 }
 
 }  // namespace headroom

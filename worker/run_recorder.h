@@ -25,8 +25,8 @@
 
 namespace headroom {
 
-// Whether the run goes on from a checkpoint: of an earlier start, or of an
-// earlier generation of this one.
+// Whether the run goes on: from a checkpoint of an earlier start, or from what
+// an earlier generation of this one left.
 bool continues_run(const RunConfig& config, const Assignment& assignment);
 
 class RunRecorder {
@@ -38,6 +38,8 @@ class RunRecorder {
     TrainingState& state;
     int64_t steps_in_epoch = 0;
     int64_t images_in_epoch = 0;
+    // Of the state that an earlier generation left (state_restore.h).
+    const std::string& newest_line;
   };
   RunRecorder(const Subject& subject, CoordinatorClient& client);
 

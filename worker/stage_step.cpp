@@ -99,6 +99,12 @@ void StageStep::begin_pass(const Instruction& instruction) {
   // May run out of memory: then the pass has not begun.
   parts_.context.begin_pass(instruction.kind,
                             samples_of(instruction.micro_batch));
+  if (parts_.faults != nullptr && !begun_) {
+    parts_.faults->strike(Fault::Phase::kForward, parts_.batch.step);
+  }
+  if (parts_.faults != nullptr && instruction.kind == Kind::kBackward) {
+    parts_.faults->strike(Fault::Phase::kBackward, parts_.batch.step);
+  }
   begun_ = instruction;
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();

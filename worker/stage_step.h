@@ -18,6 +18,7 @@
 #include "parallel/pipeline/stage_work.h"
 #include "worker/data/batch.h"
 #include "worker/data/loader_options.h"
+#include "worker/fault_injection.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/rank_context.h"
 #include "worker/training_state.h"
@@ -38,6 +39,7 @@ class StageStep final : public StageWork {
     RankContext& context;
     TrainingState& state;
     double loss_scale = 1;  // the loss is multiplied by it for backward
+    FaultInjection* faults = nullptr;  // null: none
   };
 
   explicit StageStep(const Parts& parts);

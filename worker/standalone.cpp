@@ -116,6 +116,7 @@ class Control final : public StandaloneControl {
   }
 
   bool stop_requested() const override { return stop_requested_(); }
+  bool leave_requested(uint64_t) const override { return false; }
 
   void commit(int64_t step, double loss,
               const ProgressReport& progress) override {

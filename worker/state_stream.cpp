@@ -31,7 +31,9 @@ Json to_json(const Block& block) {
           block.size,
           block.sharded,
           static_cast<int>(block.type),
-          entries};
+          entries,
+          block.name,
+          block.row};
 }
 
 Block block_from_json(const Json& json) {
@@ -47,6 +49,8 @@ Block block_from_json(const Json& json) {
                              entry.at(2).get<std::vector<int64_t>>(),
                              entry.at(3).get<int64_t>()});
   }
+  block.name = json.at(6).get<std::string>();
+  block.row = json.at(7).get<int64_t>();
   return block;
 }
 
@@ -81,6 +85,8 @@ void StateStream::add(const TrainingState::Buffer& buffer,
     const Arena::Row& place = arena.rows()[row];
     const auto part = static_cast<int64_t>(row);
     Block block;
+    block.name = buffer.name;
+    block.row = place.number;
     block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
     block.buffer = index;
     block.size = place.size;
@@ -269,17 +275,24 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
 
 void StateStream::distribute(
     const std::function<void(const std::string&, at::Tensor&)>& give) {
+  at::Tensor row;
+  distribute_rows([&](const Block& block) -> const at::Tensor& {
+    row = at::empty({block.size}, block.type);
+    row.zero_();  // between its tensors
+    for (const Block::Entry& entry : block.entries) {
+      at::Tensor view = view_of(row, entry);
+      give(entry.name, view);
+    }
+    return row;
+  });
+}
+
+void StateStream::distribute_rows(
+    const std::function<const at::Tensor&(const Block&)>& give) {
   const at::NoGradGuard no_grad;
   for_each_block([&](const Block& block, const at::Tensor& mine) {
     at::Tensor row;
-    if (is_root()) {
-      row = at::empty({block.size}, block.type);
-      row.zero_();  // between its tensors
-      for (const Block::Entry& entry : block.entries) {
-        at::Tensor view = view_of(row, entry);
-        give(entry.name, view);
-      }
-    }
+    if (is_root()) row = give(block);
     for (const Move& move : moves_from_root(block)) {
       if (is_root()) {
         const at::Tensor source = row.narrow(0, move.row_offset, move.size);

@@ -36,6 +36,8 @@ class StateStream {
       std::vector<int64_t> sizes, strides;
       int64_t offset = 0;  // in the block, in elements
     };
+    std::string name;  // of the buffer; "" for a constant
+    int64_t row = 0;   // of the model's table
     int stage = 0;
     int64_t buffer = 0;  // order in the file, then by stage and row
     int64_t size = 0;    // in elements
@@ -55,6 +57,7 @@ class StateStream {
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
   // In the order of the file. At the root: of all stages.
+  const std::vector<Block>& blocks() const { return all_; }
   std::vector<TensorDescription> tensors() const;
 
   // Collective. At the root, `take` gets each of tensors() in order, row-major.
@@ -65,6 +68,10 @@ class StateStream {
   // Collective. At the root, `give` fills each of tensors() in order.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
+  // The same, whole rows: at the root `give` has each of blocks() in order, as
+  // [block.size].
+  void distribute_rows(
+      const std::function<const at::Tensor&(const Block&)>& give);
 
  private:
   struct Move;

@@ -31,20 +31,23 @@ uintmax_t bytes_to_keep(const fs::path& path, int64_t first_step) {
 }  // namespace
 
 StepLog::StepLog(const fs::path& file, int64_t first_step,
-                 int64_t epoch_samples)
-    : path_(file), epoch_samples_(epoch_samples) {
+                 const std::string& newest_line)
+    : path_(file) {
   std::error_code error;
+  // What is kept ends with the step before the newest.
+  const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
   if (fs::exists(path_, error)) {
-    fs::resize_file(path_, bytes_to_keep(path_, first_step), error);
+    fs::resize_file(path_, bytes_to_keep(path_, first_cut), error);
   }
   file_.open(path_, std::ios::binary | std::ios::app);
   if (!file_ || error) {
     throw Error("run", "cannot write " + path_.string(),
                 "choose a writable folder with --project DIR");
   }
+  if (!newest_line.empty()) write(newest_line);
 }
 
-void StepLog::write(const StepRecord& record) {
+std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
   const StepResult& result = record.result;
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
@@ -71,13 +74,17 @@ void StepLog::write(const StepRecord& record) {
       {"grad_norm", result.gradient_norm},
       {"lr", result.settings.lr},
       {"samples", record.samples},
-      {"epoch_samples", epoch_samples_},
+      {"epoch_samples", epoch_samples},
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};
   if (result.loss_scale) line["loss_scale"] = *result.loss_scale;
   if (result.lowered_scale) line["update_skipped"] = true;
-  file_ << line.dump() << '\n';
+  return line.dump();
+}
+
+void StepLog::write(const std::string& line) {
+  file_ << line << '\n';
   file_.flush();
   if (!file_) {
     throw Error("run", "cannot write " + path_.string() + " (disk full?)",

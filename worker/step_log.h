@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <vector>
 
 #include "worker/trainer.h"
@@ -26,19 +27,23 @@ struct StepRecord {
   StepResult result;
 };
 
+// As steps.jsonl has it, without the line's end. Every line says how many
+// samples an epoch has, so that the file alone can be audited
+// (deploy/launch/ledger.h).
+std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
+
 class StepLog {
  public:
-  // Keeps the lines of steps below `first_step`, cuts the rest. Every line says
-  // how many samples an epoch has, so that the file alone can be audited
-  // (deploy/launch/ledger.h).
+  // Keeps the lines of steps below `first_step`, cuts the rest. `newest_line`
+  // is that of the step before: a lost rank 0 may have committed it without
+  // writing it.
   StepLog(const std::filesystem::path& file, int64_t first_step,
-          int64_t epoch_samples);
+          const std::string& newest_line = "");
 
-  void write(const StepRecord& record);
+  void write(const std::string& line);
 
  private:
   std::filesystem::path path_;
-  int64_t epoch_samples_;
   std::ofstream file_;
 };
 

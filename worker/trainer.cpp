@@ -68,12 +68,12 @@ void Trainer::run_rows_by_policy() {
       policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
 }
 
-StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
+StepResult Trainer::train_step(const Batch& batch, const Requests& requests) {
   StepResult result;
   result.settings = settings_at(options_.schedule, batch.step, batch.epoch);
   if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
   for (;; ++result.attempt) {
-    attempt_step(batch, stop_requested, result);
+    attempt_step(batch, requests, result);
     follow(result.verdict);
     if (result.verdict.outcome != Outcome::kOutOfMemory &&
         result.verdict.outcome != Outcome::kSmallerMicroBatch) {
@@ -84,7 +84,7 @@ StepResult Trainer::train_step(const Batch& batch, bool stop_requested) {
   return result;
 }
 
-void Trainer::attempt_step(const Batch& batch, bool stop_requested,
+void Trainer::attempt_step(const Batch& batch, const Requests& requests,
                            StepResult& result) {
   // Forward and backward change nothing that lasts.
   begin_fault(Fault::Phase::kStep, batch.step);
@@ -94,7 +94,7 @@ void Trainer::attempt_step(const Batch& batch, bool stop_requested,
 
   // The vote: from here on all ranks agree.
   begin_fault(Fault::Phase::kVote, batch.step);
-  result.verdict = vote(outcome, stop_requested, result);
+  result.verdict = vote(outcome, requests, result);
   end_fault(result);
 
   // The commit.
@@ -124,7 +124,7 @@ int64_t Trainer::predict_memory(const Batch& batch) {
       batch, policies_.policies[static_cast<size_t>(ladder_.policy)]);
 }
 
-Verdict Trainer::vote(Outcome outcome, bool stop_requested,
+Verdict Trainer::vote(Outcome outcome, const Requests& requests,
                       StepResult& result) {
   mesh_.world.all_reduce(reports_);
   result.gradient_norm =
@@ -132,7 +132,8 @@ Verdict Trainer::vote(Outcome outcome, bool stop_requested,
   if (outcome == Outcome::kOk && !std::isfinite(result.gradient_norm)) {
     outcome = Outcome::kNonFinite;
   }
-  return cast_vote(mesh_.world, {outcome, stop_requested, mesh_.world.rank()});
+  return cast_vote(mesh_.world, {outcome, requests.stop, mesh_.world.rank(),
+                                 requests.leave});
 }
 
 void Trainer::commit(const Batch& batch, StepResult& result) {
@@ -207,7 +208,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_,
-                  result.loss_scale.value_or(1)});
+                  result.loss_scale.value_or(1), options_.faults});
   std::string failure;
   CountingAllocator::take_refusal();
   try {

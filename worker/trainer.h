@@ -84,14 +84,18 @@ class Trainer {
   Trainer(Options options, TrainingState& state, Mesh& mesh);
 
   // One step over `batch`, this rank's part of global batch `batch.step`.
-  // `stop_requested`: this rank was asked to end the run after this step.
+  // `requests`: what this rank was asked to do after this step.
   // A step that does not fit is tried again with leaner activations. If the
   // result is not committed, the state is that before the step.
-  StepResult train_step(const Batch& batch, bool stop_requested);
+  struct Requests {
+    bool stop = false;   // end the run
+    bool leave = false;  // end the generation
+  };
+  StepResult train_step(const Batch& batch, const Requests& requests);
 
  private:
   // Forward, backward, vote and commit.
-  void attempt_step(const Batch& batch, bool stop_requested,
+  void attempt_step(const Batch& batch, const Requests& requests,
                     StepResult& result);
   Outcome forward_and_backward(const Batch& batch, const GlobalCounts& counts,
                                StepResult& result);
@@ -100,7 +104,7 @@ class Trainer {
                     StepResult& result);
   // Of this attempt; 0: not known.
   int64_t predict_memory(const Batch& batch);
-  Verdict vote(Outcome outcome, bool stop_requested, StepResult& result);
+  Verdict vote(Outcome outcome, const Requests& requests, StepResult& result);
   void commit(const Batch& batch, StepResult& result);
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
   // Is a gradient that is not finite the scale's doing?

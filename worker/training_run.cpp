@@ -39,8 +39,8 @@ std::string lowered_scale_text(const StepResult& result) {
 
 struct TrainingRun::Implementation : RunParts {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
-                 FaultInjection& injected)
-      : RunParts(given, coordinator), faults(injected) {}
+                 FaultInjection& injected, CarriedState& from_before)
+      : RunParts(given, coordinator, from_before), faults(injected) {}
 
   // --- before the first step ---
   void begin_progress();
@@ -53,8 +53,20 @@ struct TrainingRun::Implementation : RunParts {
   ValidationResult validate_average(EpochRecord& record);
   PhaseMemory note_memory(const MemoryComparison& comparison);
   RunOutcome refuse_step(const StepResult& result, const Batch& batch);
+  RunOutcome leave_as_asked();
   RunOutcome leave_for_memory(const StepResult& result,
                               const std::string& where);
+  // Median of the newest steps' milliseconds.
+  int64_t note_duration(double seconds) {
+    constexpr size_t kRemembered = 21;
+    durations.push_back(seconds);
+    if (durations.size() > kRemembered) durations.erase(durations.begin());
+    std::vector<double> sorted = durations;
+    const auto middle =
+        sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return static_cast<int64_t>(*middle * 1000);
+  }
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunOutcome end(ExitCode exit_code, const std::string& reason);
 
@@ -106,6 +118,11 @@ struct TrainingRun::Implementation : RunParts {
     note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
     return folder;
   }
+  // Of the newest committed step.
+  std::string newest_line() const {
+    return newest.result.committed ? to_json_line(newest, images_in_epoch())
+                                   : restored_line;
+  }
   std::string resume_hint() const {
     return "continue with: headroom train --resume " +
            shell_word(assignment.run_directory);
@@ -116,7 +133,9 @@ struct TrainingRun::Implementation : RunParts {
   bool has_peers = true;           // until one is lost
   ProgressReport progress;
   StepRecord newest;                  // on every rank: rank 0 may be lost
+  std::vector<double> durations;      // of the newest steps, in seconds
   bool stop_agreed = false;           // by the vote of the newest step
+  bool leave_agreed = false;          // likewise
   std::set<std::string> faults_said;  // each is named once
   LabelWatch labels{label_bound(config)};
 };
@@ -151,6 +170,7 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   const PhaseWatch start_up("start-up");
   prepare(communicator);
+  if (!buddies) carried.held.clear();  // else with the first copies
   begin_progress();
   Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
                    pass_lists, &faults, config.host_memory_limit,
@@ -176,8 +196,11 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
   const Batch batch = source.next();
+  if (buddies) buddies->settle();
   if (const auto event = labels.look_at(batch)) report(batch.step, *event);
-  const StepResult result = trainer.train_step(batch, client.stop_requested());
+  const StepResult result = trainer.train_step(
+      batch,
+      {client.stop_requested(), client.leave_requested(assignment.generation)});
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const StepEvent& event : result.events) report(batch.step, event);
   if (!result.committed) return refuse_step(result, batch);
@@ -206,7 +229,21 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
       committed() % config.checkpoint_every_steps == 0) {
     checkpoint();
   }
+  if (leave_agreed) return leave_as_asked();
   return std::nullopt;
+}
+
+// Others come, or some of these go.
+RunOutcome TrainingRun::Implementation::leave_as_asked() {
+  LeftGeneration left;
+  left.was_asked = true;
+  left.committed_steps = committed();
+  left.holds_a_part = !state->is_whole();
+  left.checkpoint_steps = checkpoint_steps;
+  RunOutcome outcome = end(ExitCode::kDone, "other workers take part");
+  left.result_json = outcome.result_json;
+  outcome.left = std::move(left);
+  return outcome;
 }
 
 void TrainingRun::Implementation::note_step(const Batch& batch,
@@ -224,6 +261,7 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
             result};
   recorder->record_step(newest);
   stop_agreed = result.verdict.stop_requested;
+  leave_agreed = result.verdict.leave_requested;
 
   progress.step = committed();
   progress.epoch = batch.epoch;
@@ -233,10 +271,14 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
   progress.cls = meter.cls;
   progress.images_per_second = newest.images_per_second;
   progress.measured_peak_bytes = result.measured_peak_bytes[assignment.rank];
+  progress.median_step_ms = note_duration(seconds);
   progress.predicted_peak_bytes = result.predicted_peak_bytes[assignment.rank];
   show_phase("train");
   say_once(batch.faults);
   if (assignment.rank == 0) client.commit(committed(), result.loss, progress);
+  if (!buddies) return;
+  buddies->after_commit(*state, newest_line());
+  carried.held.clear();
 }
 
 // Every rank comes here together; the state is that before the step.
@@ -324,6 +366,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
                    " epochs (--patience); the best was epoch " +
                    std::to_string(counters.best_epoch + 1));
   }
+  if (leave_agreed) return leave_as_asked();
   return std::nullopt;
 }
 
@@ -355,9 +398,10 @@ RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
 }
 
 TrainingRun::TrainingRun(const Assignment& assignment,
-                         CoordinatorClient& client, FaultInjection& faults)
-    : implementation_(
-          std::make_unique<Implementation>(assignment, client, faults)) {}
+                         CoordinatorClient& client, FaultInjection& faults,
+                         CarriedState& carried)
+    : implementation_(std::make_unique<Implementation>(assignment, client,
+                                                       faults, carried)) {}
 
 TrainingRun::~TrainingRun() = default;
 
@@ -383,16 +427,31 @@ int64_t TrainingRun::checkpoint_steps() const {
 
 bool TrainingRun::holds_whole_state() const {
   const auto& state = implementation_->state;
-  return state && state->is_whole();
+  return state && implementation_->has_state && state->is_whole();
+}
+
+void TrainingRun::hold_committed() {
+  Implementation& run = *implementation_;
+  if (!run.has_state) return;
+  // Copies of before a generation's first step are still the only ones.
+  if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
+  if (!run.state->is_torn()) {
+    run.carried.held.push_back(hold_state(*run.state, run.newest_line()));
+  }
+  if (!run.buddies) return;
+  for (HeldState& copy : run.buddies->take()) {
+    run.carried.held.push_back(std::move(copy));
+  }
 }
 
 void TrainingRun::leave_peers() {
   if (implementation_->mesh) implementation_->mesh->disconnect();
+  if (implementation_->buddies) implementation_->buddies->disconnect();
 }
 
 int64_t TrainingRun::committed_steps() const {
-  const auto& state = implementation_->state;
-  return state ? state->counters.committed_steps : 0;
+  const Implementation& run = *implementation_;
+  return run.has_state ? run.committed() : run.carried.newest_step();
 }
 
 }  // namespace headroom

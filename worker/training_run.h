@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/carried_state.h"
 #include "worker/coordinator_client.h"
 #include "worker/fault_injection.h"
 
@@ -32,7 +33,8 @@ struct RunOutcome {
   int exit_code = 0;
   std::string reason;
   std::string result_json;
-  // Only this generation ended, for want of memory; without room_bytes.
+  // Only this generation ended: for want of memory (without room_bytes), or
+  // because it was asked to.
   std::optional<LeftGeneration> left = {};
 };
 
@@ -41,8 +43,9 @@ class TrainingRun {
   // Reads the data set's index: before ranks are connected, since nodes may
   // differ in how long that takes. `faults` outlives generations: each fires
   // once.
+  // `carried` too: what the last one left, and what this one leaves.
   TrainingRun(const Assignment& assignment, CoordinatorClient& client,
-              FaultInjection& faults);
+              FaultInjection& faults, CarriedState& carried);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -57,6 +60,10 @@ class TrainingRun {
   int64_t checkpoint_steps() const;
   // Whether save_committed() can succeed.
   bool holds_whole_state() const;
+
+  // Puts what this rank has of the committed state into what is carried: the
+  // next generation goes on from it. Nothing where it has none yet.
+  void hold_committed();
 
   // Lets peers that wait for this rank fail at once: to be called once one is
   // lost.

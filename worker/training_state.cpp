@@ -273,6 +273,7 @@ void TrainingState::start_epoch() {
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;
   begin_step_phase(StepPhase::kCommit);
+  is_torn_ = true;
   for (const Piece& piece : pieces_) {
     add_in_place(piece.accumulated, piece.gradient);
   }
@@ -304,6 +305,7 @@ bool TrainingState::commit(const CommitArguments& arguments) {
                counters.optimizer_steps);
   }
   counters.committed_steps = arguments.step + 1;
+  is_torn_ = false;
   begin_step_phase(StepPhase::kNone);
   return optimizer_stepped;
 }

@@ -151,6 +151,8 @@ class TrainingState {
     const ShardMap* shards;  // null: whole
   };
   std::vector<Buffer> buffers();
+  // A commit failed midway, when a peer was lost: this is no step's state.
+  bool is_torn() const { return is_torn_; }
   // Whether this rank can do without the others.
   bool is_whole() const;
   // Of all buffers together, over all stages and undivided, without padding.
@@ -177,6 +179,7 @@ class TrainingState {
   void gather_parameters();
 
   TrainingStateOptions options_;
+  bool is_torn_ = false;
   int zero_stage_;  // 0 over one rank
   // Elements of the whole model, all stages.
   int64_t num_parameters_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@
 namespace headroom {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
 
 class Agent {
@@ -28,17 +30,17 @@ class Agent {
         client_(ControlClient::connect(options.coordinator)) {}
 
   RunEnd run() {
-    NodeRegistration node{.node_id = node_id_,
-                          .hostname = host_name(),
-                          .launcher_rank = options_.launcher_rank,
-                          .worker_ids = {}};
     for (int k = 0; k < options_.processes; ++k) {
       slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
-      node.worker_ids.push_back(slots_.back().worker_id);
     }
     const RegisteredRun run =
-        client_->register_node(node, options_.registration_timeout);
-    start_workers(run);
+        client_->register_node(registration(), options_.registration_timeout);
+    const RunConfig config =
+        parse_run_config(run.run_config_yaml, "the coordinator's run.yaml");
+    threads_ = config.threads > 0
+                   ? config.threads
+                   : std::max(1, usable_cores() / options_.processes);
+    for (size_t k = 0; k < slots_.size(); ++k) start_worker(k);
     return watch();
   }
 
@@ -48,47 +50,52 @@ class Agent {
     std::unique_ptr<ChildProcess> process;  // null: could not be started
     std::string failure;                    // why not
     bool reported = false;
+    int successors = 0;
+    std::optional<Clock::time_point> restart_at;
 
     bool ended() const { return process == nullptr || process->exit_code(); }
   };
 
-  void start_workers(const RegisteredRun& run) {
-    const RunConfig config =
-        parse_run_config(run.run_config_yaml, "the coordinator's run.yaml");
-    const int64_t threads =
-        config.threads > 0 ? config.threads
-                           : std::max(1, usable_cores() / options_.processes);
-    const std::string address = address_towards(options_.coordinator);
-    for (size_t k = 0; k < slots_.size(); ++k) {
-      Slot& slot = slots_[k];
-      ChildOptions child;
-      child.name = "worker " + slot.worker_id;
-      child.command = {
-          options_.worker_program.string(),
-          "--coordinator",
-          options_.coordinator,
-          "--node-id",
-          node_id_,
-          "--worker-id",
-          slot.worker_id,
-          "--local-rank",
-          std::to_string(options_.first_local_rank + static_cast<int>(k)),
-          "--threads",
-          std::to_string(threads),
-          "--advertise-host",
-          address};
-      for (const std::string& word : options_.security.flags()) {
-        child.command.push_back(word);
-      }
-      child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
-      child.on_line = [this](const std::string& line) {
-        if (is_shown_at_once(line)) options_.print(line);
-      };
-      try {
-        slot.process = std::make_unique<ChildProcess>(std::move(child));
-      } catch (const Error& error) {
-        slot.failure = error.what();
-      }
+  NodeRegistration registration() const {
+    NodeRegistration node{.node_id = node_id_,
+                          .hostname = host_name(),
+                          .launcher_rank = options_.launcher_rank,
+                          .worker_ids = {}};
+    for (const Slot& slot : slots_) node.worker_ids.push_back(slot.worker_id);
+    return node;
+  }
+
+  void start_worker(size_t k) {
+    Slot& slot = slots_[k];
+    ChildOptions child;
+    child.name = "worker " + slot.worker_id;
+    child.command = {
+        options_.worker_program.string(),
+        "--coordinator",
+        options_.coordinator,
+        "--node-id",
+        node_id_,
+        "--worker-id",
+        slot.worker_id,
+        "--local-rank",
+        std::to_string(options_.first_local_rank + static_cast<int>(k)),
+        "--threads",
+        std::to_string(threads_),
+        "--advertise-host",
+        address_towards(options_.coordinator)};
+    for (const std::string& word : options_.security.flags()) {
+      child.command.push_back(word);
+    }
+    child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
+    child.on_line = [this](const std::string& line) {
+      if (is_shown_at_once(line)) options_.print(line);
+    };
+    slot.reported = false;
+    try {
+      slot.process = std::make_unique<ChildProcess>(std::move(child));
+    } catch (const Error& error) {
+      slot.process.reset();
+      slot.failure = error.what();
     }
   }
 
@@ -97,19 +104,49 @@ class Agent {
       if (slot.reported || !slot.ended()) continue;
       const int exit_code = slot.process ? *slot.process->exit_code() : 127;
       try {
-        client_->report_exit(
+        const SuccessorOrder order = client_->report_exit(
             slot.worker_id, exit_code,
             slot.process ? slot.process->last_words() : slot.failure);
         slot.reported = true;
+        if (order.restart) slot.restart_at = Clock::now() + order.delay;
       } catch (const CommunicationError&) {
         return;  // said again at the next tick, until the silence is too long
       }
     }
   }
 
+  // Whose time has come. A successor is another worker with a name of its own,
+  // which the coordinator hears before it speaks.
+  void start_successors() {
+    for (size_t k = 0; k < slots_.size(); ++k) {
+      Slot& slot = slots_[k];
+      if (!slot.restart_at || Clock::now() < *slot.restart_at) continue;
+      const std::string before = slot.worker_id;
+      slot.worker_id = node_id_ + "-" + std::to_string(k) + "." +
+                       std::to_string(slot.successors + 1);
+      try {
+        client_->register_successors(registration());
+      } catch (const CommunicationError&) {
+        slot.worker_id = before;
+        return;  // tried again at the next tick
+      }
+      ++slot.successors;
+      slot.restart_at.reset();
+      start_worker(k);
+    }
+  }
+
   bool all_ended() const {
+    return std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+      return slot.ended() && !slot.restart_at;
+    });
+  }
+
+  // Whether every worker's end is known to the coordinator, which starts none
+  // again.
+  bool all_reported() const {
     return std::all_of(slots_.begin(), slots_.end(),
-                       [](const Slot& slot) { return slot.ended(); });
+                       [](const Slot& slot) { return slot.reported; });
   }
 
   void signal_workers(int signal) {
@@ -134,8 +171,8 @@ class Agent {
     answered_interrupts_ = count;
     if (count > 1) return false;
     try {
-      client_->drain("the agent on " + host_name() + " was asked to stop");
-      options_.print("stopping at the next committed step");
+      client_->drain_node("the agent on " + host_name() + " was asked to stop");
+      options_.print("leaving the run at the next committed step");
       return true;
     } catch (const Error&) {
       return false;
@@ -143,12 +180,20 @@ class Agent {
   }
 
   RunEnd watch() {
-    using Clock = std::chrono::steady_clock;
     Clock::time_point over_since = Clock::time_point::max();
     while (true) {
       report_exits();
       const NodeOrders orders = client_->node_orders();
       kill_lost(orders.lost_worker_ids);
+      if (!orders.run_over) {
+        start_successors();
+      } else {
+        for (Slot& slot : slots_) slot.restart_at.reset();
+      }
+      if (!orders.run_over && answered_interrupts_ > 0 && all_ended() &&
+          all_reported() && !orders.stop_requested) {
+        return {0, "[agent] its workers have left the run", true};
+      }
       if (orders.run_over && all_ended()) {
         return {.exit_code = orders.exit_code, .reason = orders.reason};
       }
@@ -180,6 +225,7 @@ class Agent {
   const std::string node_id_;
   std::unique_ptr<ControlClient> client_;
   std::vector<Slot> slots_;
+  int64_t threads_ = 1;
   int answered_interrupts_ = 0;
 };
 

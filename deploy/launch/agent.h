@@ -1,6 +1,8 @@
 // Agent: one per node. Registers the node with the coordinator, starts its
-// workers, reports their exits at once with their last words, kills those that
-// the coordinator gives up, and ends with the run.
+// workers, reports their exits at once with their last words, starts successors
+// where the coordinator says so, kills those that it gives up, and ends with
+// the run, or earlier where it is asked to stop: its workers leave at a
+// committed step, and the run goes on with the others.
 //
 // Threads: run_agent is called from main: the kernel ties the workers' lives to
 // the thread that started them.
@@ -44,8 +46,8 @@ struct AgentOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   // Lines for people; called from several threads.
   std::function<void(const std::string&)> print;
-  // How often this process was asked to stop: once drains the run, twice ends
-  // the workers at once.
+  // How often this process was asked to stop: once drains this node, twice
+  // ends its workers at once.
   std::function<int()> interrupts;
 };
 

@@ -131,10 +131,12 @@ class Check {
               std::to_string(next_step_ - 1) + ": " +
               counted(entry.step - next_step_, "step") + " missing");
     }
-    if (entry.generation < report_.generations) {
+    // A resumed run counts from 1 again.
+    if (entry.generation < generation_ && entry.generation != 1) {
       problem("generation " + std::to_string(entry.generation) +
-              " after generation " + std::to_string(report_.generations));
+              " after generation " + std::to_string(generation_));
     }
+    generation_ = entry.generation;
     report_.generations = std::max(report_.generations, entry.generation);
   }
 
@@ -204,6 +206,7 @@ class Check {
   LedgerReport report_;
   int64_t line_ = 0;
   int64_t next_step_ = 0;
+  uint64_t generation_ = 0;  // of the line before
   int64_t epoch_ = 0;
   bool epoch_has_ended_ = false;  // its last positions have been used
   std::vector<int64_t> used_;     // by sample: the line that used it, 0 none

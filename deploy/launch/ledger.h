@@ -6,7 +6,8 @@
 // step did use; run.yaml says the rest. The two are compared sample by sample,
 // so a line that was lost, doubled, reordered or altered is named.
 //
-//   steps      0, 1, 2, ... each once, generations never falling
+//   steps      0, 1, 2, ... each once, generations never falling but to 1, where a resumed run
+//              begins
 //   a step     the samples that the sampler says, in its order; with --rect,
 //              whose order follows from image sizes, only their number
 //   an epoch   every sample of 0..n-1 once; the last epoch may be unfinished

@@ -3,6 +3,26 @@
 #include "parallel/base/check.h"
 
 namespace headroom {
+namespace {
+
+class WatchedWork final : public Work {
+ public:
+  explicit WatchedWork(std::unique_ptr<Work> inner)
+      : inner_(std::move(inner)) {}
+  void wait() override {
+    const PeerWait waiting;
+    inner_->wait();
+  }
+
+ private:
+  std::unique_ptr<Work> inner_;
+};
+
+std::unique_ptr<Work> watched(std::unique_ptr<Work> work) {
+  return std::make_unique<WatchedWork>(std::move(work));
+}
+
+}  // namespace
 
 Communicator& CountingCommunicator::inner() const {
   if (inner_ == nullptr) {
@@ -18,41 +38,44 @@ void CountingCommunicator::count(const at::Tensor& tensor) {
 std::unique_ptr<Work> CountingCommunicator::all_reduce_async(
     const at::Tensor& tensor, ReduceOp op) {
   count(tensor);
-  return inner().all_reduce_async(tensor, op);
+  return watched(inner().all_reduce_async(tensor, op));
 }
 
 void CountingCommunicator::all_gather(const at::Tensor& output,
                                       const at::Tensor& input) {
   count(input);
+  const PeerWait waiting;
   inner().all_gather(output, input);
 }
 
 std::unique_ptr<Work> CountingCommunicator::all_gather_async(
     const at::Tensor& output, const at::Tensor& input) {
   count(input);
-  return inner().all_gather_async(output, input);
+  return watched(inner().all_gather_async(output, input));
 }
 
 void CountingCommunicator::reduce_scatter(const at::Tensor& output,
                                           const at::Tensor& input) {
   count(input);
+  const PeerWait waiting;
   inner().reduce_scatter(output, input);
 }
 
 void CountingCommunicator::broadcast(const at::Tensor& tensor, int root) {
   if (rank() == root) count(tensor);
+  const PeerWait waiting;
   inner().broadcast(tensor, root);
 }
 
 std::unique_ptr<Work> CountingCommunicator::send_async(const at::Tensor& tensor,
                                                        int to) {
   count(tensor);
-  return inner().send_async(tensor, to);
+  return watched(inner().send_async(tensor, to));
 }
 
 std::unique_ptr<Work> CountingCommunicator::recv_async(const at::Tensor& tensor,
                                                        int from) {
-  return inner().recv_async(tensor, from);
+  return watched(inner().recv_async(tensor, from));
 }
 
 }  // namespace headroom

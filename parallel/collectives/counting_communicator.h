@@ -1,6 +1,7 @@
 // CountingCommunicator: passes everything on and counts the bytes that this
 // rank hands over: what it sends, reduces, gathers (its own part), scatters or,
-// as root, broadcasts. Headers and what it receives do not count.
+// as root, broadcasts. Headers and what it receives do not count. Where it
+// waits, it says so (PeerWait).
 //
 // Ownership: owns the communicator it passes everything on to.
 // Threads: as Communicator.
@@ -10,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include "parallel/base/peer_wait.h"
 #include "parallel/collectives/communicator.h"
 
 namespace headroom {
@@ -44,9 +46,13 @@ class CountingCommunicator final : public Communicator {
   void broadcast(const at::Tensor& tensor, int root) override;
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override;
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor, int from) override;
-  void barrier() override { inner().barrier(); }
+  void barrier() override {
+    const PeerWait waiting;
+    inner().barrier();
+  }
   // The parts count for themselves.
   std::unique_ptr<Communicator> split(int color, int key) override {
+    const PeerWait waiting;
     return inner().split(color, key);
   }
 

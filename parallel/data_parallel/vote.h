@@ -1,9 +1,9 @@
 // The vote that ends a step: all ranks agree whether it counts.
 //
-// One MAX all-reduce of two numbers tells the worst outcome, the lowest rank
-// that had it, and whether anybody asked to stop. Out of memory outranks
-// non-finite: what such a rank contributed was zeros, so its peers' finite
-// gradients say nothing.
+// One MAX all-reduce of three numbers tells the worst outcome, the lowest rank
+// that had it, and whether anybody asked to stop or to end the generation. Out
+// of memory outranks non-finite: what such a rank contributed was zeros, so its
+// peers' finite gradients say nothing.
 //
 // Threads: pure, but for cast_vote.
 #pragma once
@@ -30,19 +30,21 @@ struct Ballot {
   Outcome outcome = Outcome::kOk;
   bool stop_requested = false;
   int rank = 0;  // of the voter
+  bool leave_requested = false;
 };
 
 struct Verdict {
   Outcome outcome = Outcome::kOk;
   bool stop_requested = false;
   int rank = -1;  // the lowest that had the outcome; -1 if ok
+  bool leave_requested = false;
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;
 };
 
 // Element-wise maxima of encoded ballots decode to their verdict.
-using EncodedBallot = std::array<int64_t, 2>;
+using EncodedBallot = std::array<int64_t, 3>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);
 

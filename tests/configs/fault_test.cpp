@@ -44,6 +44,15 @@ TEST(Fault, PhasesAndBallast) {
   EXPECT_EQ(parse_faults("oom@phase=step")[0], Fault{});
 }
 
+TEST(Fault, AKillStrikesInForwardUnlessItSaysWhere) {
+  const std::string text =
+      "kill@rank=0,step=5,phase=forward;hang@rank=1,step=3,phase=between";
+  const std::vector<Fault> faults = parse_faults(text);
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_EQ(to_string(faults[0]) + ";" + to_string(faults[1]), text);
+  EXPECT_EQ(parse_faults("kill@rank=0,step=5")[0], faults[0]);
+}
+
 TEST(Fault, WhatIsWrongIsNamed) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {
@@ -55,7 +64,11 @@ TEST(Fault, WhatIsWrongIsNamed) {
   };
   EXPECT_NE(refusal("fire@step=1").find("there is no fault 'fire'"),
             std::string::npos);
-  EXPECT_NE(refusal("kill@rank=0").find("not in this version"),
+  EXPECT_NE(refusal("kill@rank=0,phase=loader").find("kill has no phase"),
+            std::string::npos);
+  EXPECT_NE(refusal("oom@phase=between").find("oom has no phase 'between'"),
+            std::string::npos);
+  EXPECT_NE(refusal("disk_full@rank=0").find("not in this version"),
             std::string::npos);
   EXPECT_NE(refusal("oom@step=x").find("'step=x' is not NAME=NUMBER"),
             std::string::npos);

@@ -50,7 +50,43 @@ TEST(Membership, TheSameRegistrationTwiceIsOne) {
             std::nullopt);
   EXPECT_EQ(membership.members().size(), 2u);
   EXPECT_EQ(membership.register_node(at(1), node_of("n", {"a", "c"})),
+            "worker b has not left, c cannot take its place");
+  EXPECT_EQ(membership.register_node(at(1), node_of("n", {"a", "b", "c"})),
             "node n is registered already, with 2 other workers");
+}
+
+TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
+  Membership membership(2, std::chrono::seconds(2));
+  Node node{"n", "h", 0, {"a", "b"}, {}};
+  EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
+  membership.join(at(0), "a", "n");
+  membership.join(at(0), "b", "n");
+  node.worker_ids = {"a", "b.1"};
+  EXPECT_EQ(membership.register_node(at(1), node),
+            "worker b has not left, b.1 cannot take its place");
+  membership.leave("b");
+  node.worker_ids = {"a", "a"};
+  EXPECT_EQ(membership.register_node(at(1), node),
+            "worker a is registered already");
+  node.worker_ids = {"a", "b.1"};
+  EXPECT_EQ(membership.register_node(at(1), node), std::nullopt);
+  EXPECT_EQ(membership.register_node(at(1), node), std::nullopt);
+  EXPECT_EQ(membership.find("b"), nullptr);
+  EXPECT_EQ(membership.members().size(), 2u);
+  EXPECT_EQ(membership.find("b.1")->state, MemberState::kExpected);
+  EXPECT_EQ(membership.find("b.1")->local_slot, 1);
+  EXPECT_EQ(membership.join(at(2), "b.1", "n"), std::nullopt);
+}
+
+TEST(Membership, OnceOpenTheRunMayGrow) {
+  Membership membership(1, std::chrono::seconds(2));
+  EXPECT_EQ(membership.register_node(at(0), {"n", "h", 0, {"a"}, {}}),
+            std::nullopt);
+  EXPECT_NE(membership.register_node(at(0), {"m", "h", 0, {"b"}, {}}),
+            std::nullopt);
+  membership.open();
+  EXPECT_EQ(membership.register_node(at(0), {"m", "h", 0, {"b"}, {}}),
+            std::nullopt);
 }
 
 TEST(Membership, MoreWorkersThanExpectedAreRefusedWithAllNumbers) {

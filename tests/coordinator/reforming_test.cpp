@@ -94,26 +94,25 @@ TEST_F(Reform, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
   EXPECT_EQ(run.events(), "run_over");
 }
 
-TEST_F(Reform, ALossMeanwhileEndsTheRunAndNobodySavesAgain) {
+TEST_F(Reform, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
   leave(0, leaving(3, 1));
   run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.orders(), "w0:exit");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
-            "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); the "
-            "state after 3 steps is saved, continue with: headroom train "
-            "--resume /runs/exp");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.orders(), "");
+  run.succeed(1);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run");
+  EXPECT_EQ(run.state.generation().begin,
+            (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
 }
 
-TEST_F(Reform, WhoLeavesAfterALossHasNothingToSave) {
-  run.state.worker_disconnected(run.now, "w1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  leave(0, leaving(3, 1));
+TEST_F(Reform, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
   run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.orders(), "w0:exit");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_THAT(run.state.reason(), HasSubstr("after 3 steps is saved"));
+  leave(0, leaving(3, 1));
+  run.pass(5000, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_EQ(run.state.generation().begin.checkpoint,
+            "/runs/exp/checkpoints/step-3");
 }
 
 TEST_F(Reform, ADrainMeanwhileEndsItWith130) {
@@ -130,10 +129,10 @@ TEST_F(Reform, WhoSpeaksButNeverLeavesIsLost) {
   leave(0, leaving(3, 1));
   run.pass(129 * 1000);
   EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
-  run.pass(2 * 1000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_THAT(run.state.reason(), HasSubstr("did not leave its generation"));
-  EXPECT_THAT(run.state.reason(), HasSubstr("after 3 steps is saved"));
+  run.pass(1200);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
 }
 
 TEST_F(Reform, OnlyMembersLeave) {
@@ -160,6 +159,51 @@ TEST(Reforming, TheLeastRoomOfAllAndTheFailedRanksBytes) {
   reforming.left.erase("w1");
   ASSERT_EQ(still_to_leave(reforming, members).size(), 1u);
   EXPECT_EQ(still_to_leave(reforming, members)[0].worker_id, "w1");
+}
+
+ReformingView view(int ready, int busy, int coming, int elapsed_ms) {
+  ReformingView view;
+  view.ready = ready;
+  view.busy = busy;
+  view.coming = coming;
+  view.wanted = 4;
+  view.min_processes = 2;
+  view.elapsed = std::chrono::milliseconds(elapsed_ms);
+  return view;
+}
+
+TEST(DecideReforming, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
+  using Kind = ReformingDecision::Kind;
+  struct Case {
+    ReformingView view;
+    Kind kind;
+    std::string reason;
+  };
+  for (const Case& expected : {
+           Case{view(3, 1, 0, 9000), Kind::kWait,
+                "1 have not let go of their generation"},
+           Case{view(4, 0, 0, 0), Kind::kForm, "4 of 4 workers are there"},
+           Case{view(5, 0, 1, 0), Kind::kForm, "5 of 4 workers are there"},
+           Case{view(3, 0, 1, 4999), Kind::kWait,
+                "3 of 4 workers are there, 1 are coming"},
+           Case{view(3, 0, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(3, 0, 0, 0), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(1, 0, 0, 599999), Kind::kWait,
+                "1 of 4 workers are there, --min-processes 2 are needed"},
+           Case{view(1, 0, 0, 600000), Kind::kGiveUp,
+                "1 of 4 workers are there, --min-processes 2 are needed"},
+           Case{view(0, 0, 0, 9000), Kind::kWait,
+                "0 of 4 workers are there, --min-processes 2 are needed"},
+       }) {
+    const ReformingDecision decision = decide_reforming(expected.view, {});
+    EXPECT_EQ(decision.kind, expected.kind) << expected.reason;
+    EXPECT_EQ(decision.reason, expected.reason);
+  }
+  ReformingView nobody = view(0, 0, 0, 30000);
+  nobody.has_agent = false;
+  EXPECT_EQ(decide_reforming(nobody, {}).reason, "nobody is left");
+  nobody.elapsed = std::chrono::milliseconds(29999);
+  EXPECT_EQ(decide_reforming(nobody, {}).kind, Kind::kWait);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A worker is lost, complains, or fails: how the run ends then.
+// A worker is lost, complains, or fails where no generation can be formed
+// again, as under MPI: how the run ends then.
 #include <gtest/gtest.h>
 
 #include "coordinator/run_state.h"
@@ -7,8 +8,20 @@
 namespace headroom {
 namespace {
 
+RunConfig mpi_config() {
+  RunConfig config = ScriptedRun::config();
+  config.backend = "mpi";
+  return config;
+}
+
+class FailStopRun : public ScriptedRun {
+ public:
+  explicit FailStopRun(int workers)
+      : ScriptedRun(options(workers), mpi_config()) {}
+};
+
 TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.committed(12, std::nullopt);
   run.state.worker_disconnected(run.now, "w1");
@@ -31,7 +44,7 @@ TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
 }
 
 TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
-  ScriptedRun run(3);
+  FailStopRun run(3);
   run.start();
   run.complain(0, 7);
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
@@ -49,7 +62,7 @@ TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
 }
 
 TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
-  ScriptedRun run(3);
+  FailStopRun run(3);
   run.start();
   run.complain(0, 7);
   run.state.worker_exited(run.now, "w0", 5, "peer is gone");
@@ -61,7 +74,7 @@ TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
 }
 
 TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.committed(3, std::nullopt);
   run.pass(2000, {1});
@@ -82,7 +95,7 @@ TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
 }
 
 TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.now += std::chrono::seconds(60);
   run.state.tick(run.now);
@@ -94,7 +107,7 @@ TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
 }
 
 TEST(Loss, ASilentAgentAloneIsAWarning) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.pass(10000, {}, false);
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
@@ -102,7 +115,7 @@ TEST(Loss, ASilentAgentAloneIsAWarning) {
 }
 
 TEST(Loss, ASilentAgentsWorkersThatHaveNotJoinedWillNot) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.register_node();
   run.join(0);
   run.orders();
@@ -116,7 +129,7 @@ TEST(Loss, ASilentAgentsWorkersThatHaveNotJoinedWillNot) {
 }
 
 TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
-  ScriptedRun run(1);
+  FailStopRun run(1);
   run.start();
   run.state.committed(4, std::nullopt);
   run.state.worker_disconnected(run.now, "w0");
@@ -130,7 +143,7 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
 }
 
 TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.finish(run.now, "w0", 0, "done", "{}", 4);
   ASSERT_EQ(run.state.phase(), RunPhase::kFinished);
@@ -139,7 +152,7 @@ TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
 }
 
 TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
-  ScriptedRun run(3);
+  FailStopRun run(3);
   run.start();
   run.state.committed(6, std::nullopt);
   run.state.worker_exited(run.now, "w2", 137, "");
@@ -151,7 +164,7 @@ TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
 }
 
 TEST(Loss, WithNobodyToSaveTheRunEndsAfterTheSameTime) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.committed(6, std::nullopt);
   run.state.worker_exited(run.now, "w1", 137, "");
@@ -167,7 +180,7 @@ TEST(Loss, WithNobodyToSaveTheRunEndsAfterTheSameTime) {
 }
 
 TEST(Loss, ASaverThatDiesIsReplaced) {
-  ScriptedRun run(3);
+  FailStopRun run(3);
   run.start();
   run.state.worker_exited(run.now, "w2", 137, "");
   run.complain(0, 6);
@@ -181,7 +194,7 @@ TEST(Loss, ASaverThatDiesIsReplaced) {
 }
 
 TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
-  ScriptedRun run(3);
+  FailStopRun run(3);
   run.start();
   run.state.worker_exited(run.now, "w2", 137, "");
   run.complain(0, 6);
@@ -201,7 +214,7 @@ TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
 }
 
 TEST(Loss, EverybodyComplainsAndNobodyIsLost) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.complain(0, 9);
   run.complain(1, 10);
@@ -217,7 +230,7 @@ TEST(Loss, EverybodyComplainsAndNobodyIsLost) {
 }
 
 TEST(Loss, BeforeTheFirstStepNothingIsSaved) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.worker_exited(run.now, "w1", 1, "boom");
   run.complain(0, 0);
@@ -231,7 +244,7 @@ TEST(Loss, BeforeTheFirstStepNothingIsSaved) {
 
 TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
   for (const int code : {2, 3, 4}) {
-    ScriptedRun run(2);
+    FailStopRun run(2);
     run.start();
     run.state.worker_failed(run.now, "w1", code, "[data] no labels: add some",
                             0, false);
@@ -245,7 +258,7 @@ TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
 }
 
 TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.complain(0, 0);
   run.state.worker_failed(run.now, "w1", 4, "[data] nothing left", 0, false);
@@ -254,7 +267,7 @@ TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
 }
 
 TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.worker_failed(run.now, "w0", 5, "[memory] out of memory", 3, false);
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
@@ -269,7 +282,7 @@ TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
 }
 
 TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.register_node();
   run.join(0);
   run.orders();
@@ -283,7 +296,7 @@ TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
 }
 
 TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.register_node();
   run.state.worker_exited(run.now, "w1", 2, "[worker] unknown flag");
   EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
@@ -291,7 +304,7 @@ TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
 }
 
 TEST(Failure, ThatNobodySentIsIgnored) {
-  ScriptedRun run(1);
+  FailStopRun run(1);
   run.start();
   run.state.worker_failed(run.now, "z", 2, "x", 0, false);
   run.state.worker_exited(run.now, "z", 2, "x");
@@ -300,7 +313,7 @@ TEST(Failure, ThatNobodySentIsIgnored) {
 }
 
 TEST(Failure, RankZeroMayFinishThoughAPeerLeftEarly) {
-  ScriptedRun run(2);
+  FailStopRun run(2);
   run.start();
   run.state.worker_exited(run.now, "w1", 0, "");
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);

@@ -2,6 +2,8 @@
 // scripted clock.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +16,9 @@ class ScriptedRun {
   // Workers w0, w1, ... under agent n on host h; global batch 16.
   explicit ScriptedRun(int workers) : ScriptedRun(options(workers), config()) {}
   ScriptedRun(const RunOptions& options, const RunConfig& config)
-      : workers_(options.quorum.expected_workers),
-        state(options, config, now) {}
+      : workers_(options.quorum.expected_workers), state(options, config, now) {
+    for (int k = 0; k < workers_; ++k) names_.push_back(worker(k));
+  }
 
   static RunOptions options(int workers) {
     RunOptions options;
@@ -31,14 +34,24 @@ class ScriptedRun {
 
   static std::string worker(int k) { return "w" + std::to_string(k); }
 
-  void register_node() {
+  std::optional<std::string> register_node() {
     Node node;
     node.node_id = "n";
     node.hostname = "h";
-    for (int k = 0; k < workers_; ++k) node.worker_ids.push_back(worker(k));
-    state.register_node(now, node);
+    node.worker_ids = names_;
+    return state.register_node(now, node);
   }
-  void join(int k) { state.join(now, worker(k), "n"); }
+  void join(int k) { state.join(now, names_[static_cast<size_t>(k)], "n"); }
+  // The agent starts the next worker of slot k, which joins: "w1.1", "w1.2", …
+  std::optional<std::string> succeed(int k) {
+    register_successor(k);
+    return state.join(now, names_[static_cast<size_t>(k)], "n");
+  }
+  std::optional<std::string> register_successor(int k) {
+    std::string& name = names_[static_cast<size_t>(k)];
+    name = worker(k) + "." + std::to_string(++successors_[k]);
+    return register_node();
+  }
   // Everybody registered, joined and running; orders and events are taken.
   void start() {
     register_node();
@@ -55,14 +68,17 @@ class ScriptedRun {
       for (int k = 0; k < workers_; ++k) {
         bool speaks = true;
         for (const int other : silent) speaks = speaks && other != k;
-        if (speaks) state.worker_heartbeat(now, worker(k), std::nullopt);
+        if (speaks) {
+          state.worker_heartbeat(now, names_[static_cast<size_t>(k)],
+                                 std::nullopt);
+        }
       }
       state.tick(now);
     }
   }
   void complain(int k, int64_t committed_steps) {
-    state.worker_failed(now, worker(k), 5, "[communication] peer is gone",
-                        committed_steps, true);
+    state.worker_failed(now, names_[static_cast<size_t>(k)], 5,
+                        "[communication] peer is gone", committed_steps, true);
   }
 
   // "w0:run w1:exit" of everything ordered since the last call.
@@ -86,6 +102,8 @@ class ScriptedRun {
 
  private:
   int workers_;
+  std::vector<std::string> names_;  // of the slots' newest workers
+  std::map<int, int> successors_;
 
  public:
   TimePoint now = TimePoint() + std::chrono::seconds(1000);

@@ -217,7 +217,7 @@ TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
               ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));
 }
 
-TEST(Server, ALostWorkerEndsTheRunAtACommittedStep) {
+TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   auto w1 = run.worker(1);
@@ -228,26 +228,26 @@ TEST(Server, ALostWorkerEndsTheRunAtACommittedStep) {
   w0->commit(12, 0.5, progress);
 
   w1.reset();  // its stream breaks, as when it is killed
-  EXPECT_TRUE(eventually([&] { return run.state() == "stopping"; }));
-  run.agent->report_exit("w1", 137, "reading images\n");
+  EXPECT_TRUE(eventually([&] { return run.state() == "reforming"; }));
+  const SuccessorOrder order =
+      run.agent->report_exit("w1", 137, "reading images\n");
+  EXPECT_TRUE(order.restart);
+  EXPECT_EQ(order.reason, "started again at once");
   w0->report_failure({5, "[communication] peer is gone", true, 12});
-  const Assignment last = w0->next_assignment();
-  EXPECT_EQ(last.action, Action::kSaveAndExit);
-  EXPECT_EQ(last.rank, 0);
-  EXPECT_EQ(last.generation, assignment.generation);
-  w0->finish(5, "saved", "", 12);
-  EXPECT_EQ(w0->next_assignment().action, Action::kExit);
-
-  const RunStatus status = run.agent->status();
-  EXPECT_EQ(status.state, "failed");
-  EXPECT_EQ(status.exit_code, 5);
-  EXPECT_EQ(status.reason,
-            "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); its "
-            "last words: reading images; the state after 12 steps is saved, "
-            "continue with: headroom train --resume /runs/exp");
-  EXPECT_TRUE(eventually([&] { return run.agent->node_orders().run_over; }));
-  EXPECT_EQ(run.agent->node_orders().exit_code, 5);
-  EXPECT_EQ(run.agent->node_orders().reason, status.reason);
+  NodeRegistration node;
+  node.node_id = "n";
+  node.hostname = "h";
+  node.worker_ids = {"w0", "w1.1"};
+  run.agent->register_successors(node);
+  const auto successor = CoordinatorClient::connect(run.server->address(), "n",
+                                                    "w1.1", "127.0.0.1");
+  const Assignment next = w0->next_assignment();
+  EXPECT_EQ(next.action, Action::kRun);
+  EXPECT_EQ(next.generation, assignment.generation + 1);
+  EXPECT_EQ(next.resume_steps, 12);
+  EXPECT_EQ(next.resume_checkpoint, "");
+  EXPECT_EQ(successor->next_assignment().rank, 1);
+  EXPECT_EQ(run.state(), "running");
 }
 
 TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
@@ -273,8 +273,7 @@ TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
   EXPECT_EQ(run.agent->node_orders().lost_worker_ids,
             std::vector<std::string>{"w0"});
   EXPECT_EQ(run.server->status().reason,
-            "rank 0 (worker w0) on h was silent for 2000 ms; no step had been "
-            "committed, start the run again");
+            "0 of 1 workers are there, 1 are coming");
   context.TryCancel();
   reader->Finish();
 }
@@ -319,7 +318,7 @@ TEST(Server, ALookupEndsWhenItsRunDoes) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(
       [&] { w0->rendezvous(1)->get("ranks/1", seconds(60)); },
-      ThrowsMessage<CommunicationError>(HasSubstr("the run is stopping")));
+      ThrowsMessage<CommunicationError>(HasSubstr("the run is reforming")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
   dies.join();
 }

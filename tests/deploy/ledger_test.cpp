@@ -153,8 +153,11 @@ TEST(Ledger, ADataSetThatChangedIsNamed) {
 TEST(Ledger, AGenerationNeverFalls) {
   std::vector<Json> lines = steps(3);
   lines[1]["generation"] = 3;
+  lines[2]["generation"] = 2;
   EXPECT_THAT(checked(text_of(lines)).problems,
-              ElementsAre("line 3: generation 1 after generation 3"));
+              ElementsAre("line 3: generation 2 after generation 3"));
+  lines[2]["generation"] = 1;  // resumed
+  EXPECT_TRUE(checked(text_of(lines)).problems.empty());
 }
 
 TEST(Ledger, AnotherEpochThanTheStepsIsNamed) {

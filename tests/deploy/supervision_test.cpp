@@ -215,11 +215,12 @@ TEST_F(Supervision, AWorkersRefusalIsPrintedOnce) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, AKilledWorkerEndsTheRunWithFive) {
+TEST_F(Supervision, AWorkerThatIsKilledEachTimeEndsTheRunWithFive) {
   setenv("FAKE_WORKER", "crash", 1);
   const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
   EXPECT_EQ(run.exit_code, 5) << run.err;
   EXPECT_THAT(run.err, HasSubstr("killed by signal 9"));
+  EXPECT_THAT(run.err, HasSubstr("for the fifth time without a step between"));
   EXPECT_EQ(count_of(run.err, "the roof is on fire"), 1u) << run.err;
   EXPECT_LT(run.seconds, 15);
   expect_nobody_left();

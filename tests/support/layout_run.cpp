@@ -149,7 +149,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         }
         Trainer trainer(training, state, mesh);
         for (int step = 0; step < options.steps; ++step) {
-          const StepResult result = trainer.train_step(source.next(), false);
+          const StepResult result = trainer.train_step(source.next(), {});
           HEADROOM_CHECK(result.committed, "step " + std::to_string(step));
           const std::lock_guard lock(mutex);
           auto& peak = run.peak_bytes[static_cast<size_t>(rank)];

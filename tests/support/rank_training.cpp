@@ -104,7 +104,7 @@ StepResult RankTraining::step() {
   Batch batch = source_->next();
   if (more_boxes_per_image_ > 0) add_boxes(batch);
   shape_ = step_shape(batch, mesh_, state_->model());
-  StepResult result = trainer_->train_step(batch, false);
+  StepResult result = trainer_->train_step(batch, {});
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
   return result;
 }

@@ -39,8 +39,8 @@ class Checkpoints : public ::testing::Test {
         buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
       }
     }
-    state.counters = {steps, steps / 2, steps - 1,         0.5,
-                      3,     4,         {2, 0.1, 0.2, 0.3}};
+    state.counters = {steps, steps / 2, steps - 1,          0.5,
+                      3,     4,         {2, 0.1, 0.2, 0.3}, {}};
   }
 
   static void expect_equal(TrainingState& a, TrainingState& b) {

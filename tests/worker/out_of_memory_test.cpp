@@ -117,7 +117,7 @@ Trained train(const Case& of, const std::vector<Fault>& faults) {
         for (int64_t step = 0; step < of.steps; ++step) {
           const Batch batch = source.next();
           const int64_t before = CountingAllocator::instance().allocations();
-          const StepResult result = trainer.train_step(batch, false);
+          const StepResult result = trainer.train_step(batch, {});
           ASSERT_TRUE(result.committed) << "rank " << rank;
           const std::lock_guard lock(mutex);
           run.allocations[rank].push_back(

@@ -101,7 +101,7 @@ Seen train(const std::function<void(MemoryRequest&)>& change) {
     SyntheticInput source(loading);
     Trainer trainer(options, state, mesh);
     for (int step = 0; step < 3; ++step) {
-      const StepResult result = trainer.train_step(source.next(), false);
+      const StepResult result = trainer.train_step(source.next(), {});
       ASSERT_TRUE(result.committed);
       seen.events.insert(seen.events.end(), result.events.begin(),
                          result.events.end());

@@ -80,7 +80,7 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
     run.record_exchanges();
     Trainer trainer(run.options, run.state, mesh);
     for (int step = 0; step < steps; ++step) {
-      const StepResult result = trainer.train_step(source.next(), false);
+      const StepResult result = trainer.train_step(source.next(), {});
       ASSERT_TRUE(result.committed);
       if (rank != 0) continue;
       losses.loss.push_back(result.loss);
@@ -165,7 +165,7 @@ TEST(Trainer, AStepThatIsNotFiniteLeavesTheStateAlone) {
   one.run.options.gains.obj = std::numeric_limits<double>::infinity();
   Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
-  const StepResult result = trainer.train_step(one.source->next(), false);
+  const StepResult result = trainer.train_step(one.source->next(), {});
   EXPECT_FALSE(result.committed);
   EXPECT_EQ(result.verdict.outcome, Outcome::kNonFinite);
   EXPECT_EQ(result.verdict.rank, 0);
@@ -179,7 +179,7 @@ TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
   one.run.options.skip_non_finite = true;
   Trainer trainer(one.run.options, one.run.state, one.mesh);
   const auto before = snapshot(one.run.state);
-  EXPECT_TRUE(trainer.train_step(one.source->next(), false).committed);
+  EXPECT_TRUE(trainer.train_step(one.source->next(), {}).committed);
   EXPECT_EQ(one.run.state.counters.committed_steps, 1);
   expect_unchanged(before, one.run.state);
 }
@@ -190,7 +190,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   OneRank reference;
   Trainer plain(reference.run.options, reference.run.state, reference.mesh);
   const int64_t before_step = CountingAllocator::instance().allocations();
-  const StepResult expected = plain.train_step(reference.source->next(), false);
+  const StepResult expected = plain.train_step(reference.source->next(), {});
   EXPECT_EQ(expected.attempt, 1);
   const int64_t allocations =
       CountingAllocator::instance().allocations() - before_step;
@@ -203,7 +203,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
     FaultInjection faults({fault}, 0);
     one.run.options.faults = &faults;
     Trainer trainer(one.run.options, one.run.state, one.mesh);
-    const StepResult result = trainer.train_step(one.source->next(), false);
+    const StepResult result = trainer.train_step(one.source->next(), {});
     EXPECT_TRUE(result.committed);
     EXPECT_EQ(result.attempt, 2);
     EXPECT_EQ(result.loss, expected.loss);
@@ -223,7 +223,7 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
   {
     OneRank reference;
     Trainer plain(reference.run.options, reference.run.state, reference.mesh);
-    expected = plain.train_step(reference.source->next(), false);
+    expected = plain.train_step(reference.source->next(), {});
   }
   OneRank one;
   FaultInjection faults({{Fault::Kind::kOutOfMemory, 0, 0, 100},
@@ -232,7 +232,7 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
                         0);
   one.run.options.faults = &faults;
   Trainer trainer(one.run.options, one.run.state, one.mesh);
-  const StepResult result = trainer.train_step(one.source->next(), false);
+  const StepResult result = trainer.train_step(one.source->next(), {});
   EXPECT_TRUE(result.committed);
   EXPECT_EQ(result.attempt, 4);
   EXPECT_EQ(result.loss, expected.loss);
@@ -249,14 +249,14 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
   const Batch batch = one.source->next();
   CountingAllocator& allocator = CountingAllocator::instance();
   allocator.set_limit(allocator.live_bytes() + (1 << 20));
-  const StepResult result = trainer.train_step(batch, false);
+  const StepResult result = trainer.train_step(batch, {});
   allocator.set_limit(CountingAllocator::kNoLimit);
   EXPECT_FALSE(result.committed);
   EXPECT_EQ(result.verdict.outcome, Outcome::kMemoryExhausted);
   EXPECT_NE(result.events.back().reason.find("nothing leaner is left"),
             std::string::npos);
   expect_unchanged(before, one.run.state);
-  const StepResult again = trainer.train_step(batch, false);
+  const StepResult again = trainer.train_step(batch, {});
   EXPECT_TRUE(again.committed);
 }
 
@@ -293,7 +293,7 @@ TEST(Trainer, RanksThatShareStatisticsOrImagesSurviveOneThatRunsOutOfMemory) {
         Trainer trainer(run.options, run.state, mesh);
         StepResult result;
         for (int step = 0; step < 2; ++step) {
-          result = trainer.train_step(source.next(), false);
+          result = trainer.train_step(source.next(), {});
           ASSERT_TRUE(result.committed);
           EXPECT_EQ(result.attempt > 1, disturbed) << "rank " << rank;
         }
@@ -324,9 +324,11 @@ TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
     SyntheticInput source(loading);
     run.record_exchanges();
     Trainer trainer(run.options, run.state, mesh);
-    const StepResult result = trainer.train_step(source.next(), rank == 1);
+    const StepResult result =
+        trainer.train_step(source.next(), {rank == 1, rank == 0});
     EXPECT_TRUE(result.committed);
     EXPECT_TRUE(result.verdict.stop_requested);
+    EXPECT_TRUE(result.verdict.leave_requested);
   });
 }
 

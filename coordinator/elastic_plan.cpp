@@ -1,0 +1,31 @@
+#include "coordinator/elastic_plan.h"
+
+#include "coordinator/planner.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+ElasticPlan plan_for_workers(const RunConfig& config, const Plan& wanted,
+                             int workers, const std::vector<RowCost>& rows) {
+  HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
+  const int asked = wanted.layout.world_size();
+  const bool keeps =
+      workers == asked || (workers > asked && !config.layout.empty());
+  if (keeps) return {wanted, wanted.reason};
+  RunConfig open = config;
+  open.layout.clear();
+  open.sync_batch_norm = false;
+  open.batch_norm_group_size = wanted.batch_norm_group_size;
+  ElasticPlan found;
+  for (int count = workers; count >= 1; --count) {
+    if (count == asked) return {wanted, wanted.reason};
+    const PlanDecision decision = choose_plan(open, count, rows);
+    found.reason = decision.reason;
+    if (!decision.plan) continue;
+    found.plan = decision.plan;
+    break;
+  }
+  return found;
+}
+
+}  // namespace headroom
