@@ -137,6 +137,10 @@ class RunState {
   bool stop_requested() const { return stop_requested_; }
   // Members are to leave their generation at the next committed step.
   bool leave_requested() const { return leave_requested_; }
+  // Of this generation, and its members are to leave it.
+  bool peer_lost() const {
+    return phase_ == RunPhase::kReforming && reforming_.has_loss;
+  }
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return generation_; }

@@ -242,6 +242,7 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         }
         response->set_stop_requested(state_.stop_requested());
         response->set_leave_requested(state_.leave_requested());
+        response->set_peer_lost(state_.peer_lost());
         response->set_run_over(state_.over());
         response->set_exit_code(state_.exit_code());
         if (state_.over()) response->set_reason(state_.reason());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
@@ -453,6 +454,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         leave_requested_ = request.stamp().generation();
       }
       lock.lock();
+      if (status.ok() && response.peer_lost() &&
+          request.stamp().generation() == stamp_.generation()) {
+        AbortableWait::abort_all();
+      }
       if (!status.ok()) log::debug("heartbeat: " + status.error_message());
       // Refused though nothing newer comes: this worker was given up. The news
       // of the next generation may be on its way.

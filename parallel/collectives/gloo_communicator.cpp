@@ -3,9 +3,11 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/gloo_connection.h"
@@ -36,17 +38,23 @@ void ignore_broken_pipes() {
 class GlooWork final : public Work {
  public:
   GlooWork(std::shared_ptr<Connection> connection, const char* operation,
-           c10::intrusive_ptr<c10d::Work> work)
+           c10::intrusive_ptr<c10d::Work> work, bool is_message)
       : connection_(std::move(connection)),
         operation_(operation),
-        work_(std::move(work)) {}
+        work_(std::move(work)),
+        is_message_(is_message) {}
 
-  void wait() override { connection_->complete(operation_, work_); }
+  void wait() override {
+    std::optional<AbortableWait> abortable;  // only messages can be
+    if (is_message_) abortable.emplace([this] { work_->abort(); });
+    connection_->complete(operation_, work_);
+  }
 
  private:
   std::shared_ptr<Connection> connection_;
   const char* operation_;
   c10::intrusive_ptr<c10d::Work> work_;
+  const bool is_message_;
 };
 
 class AllWorks final : public Work {
@@ -139,14 +147,16 @@ class GlooCommunicator final : public Communicator {
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
     check_rank(to, size_);
     std::vector<at::Tensor> tensors = {message_view(tensor)};
-    return begin("send", [&] { return group().send(tensors, to, 0); });
+    return begin(
+        "send", [&] { return group().send(tensors, to, 0); }, true);
   }
 
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
     check_rank(from, size_);
     std::vector<at::Tensor> tensors = {message_view(tensor)};
-    return begin("recv", [&] { return group().recv(tensors, from, 0); });
+    return begin(
+        "recv", [&] { return group().recv(tensors, from, 0); }, true);
   }
 
   void barrier() override {
@@ -166,10 +176,11 @@ class GlooCommunicator final : public Communicator {
   ClosableGroup& group() { return connection_->group(); }
 
   template <typename Call>
-  std::unique_ptr<Work> begin(const char* operation, const Call& call) {
+  std::unique_ptr<Work> begin(const char* operation, const Call& call,
+                              bool is_message = false) {
     const auto work = connection_->issue(operation, call);
     connection_->track(work);
-    return std::make_unique<GlooWork>(connection_, operation, work);
+    return std::make_unique<GlooWork>(connection_, operation, work, is_message);
   }
 
   template <typename Call>

@@ -9,6 +9,7 @@
 
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <type_traits>
@@ -110,8 +111,9 @@ class Connection {
   }
 
   void wait(const char* operation, c10d::Work& work) {
-    guard(operation,
-          [&work] { HEADROOM_CHECK(work.wait(), "nobody aborts operations"); });
+    guard(operation, [&work] {
+      if (!work.wait()) throw std::runtime_error("aborted: a peer is lost");
+    });
   }
 
   void track(const c10::intrusive_ptr<c10d::Work>& work) {

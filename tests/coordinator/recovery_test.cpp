@@ -210,6 +210,19 @@ TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
+// Who waits for a message of the lost one would wait for its time limit.
+TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_FALSE(run.state.peer_lost());
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_TRUE(run.state.peer_lost());
+  run.complain(0, 7);
+  run.succeed(1);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_FALSE(run.state.peer_lost());
+}
+
 TEST(Recovery, EverybodyComplainsAndNobodyIsLost) {
   ScriptedRun run(2);
   run.start();

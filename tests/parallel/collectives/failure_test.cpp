@@ -9,8 +9,10 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/gloo_communicator.h"
 #include "tests/support/in_memory_store.h"
@@ -321,6 +323,33 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                            ranks.all_reduce(at::ones({3 + rank}));
                          }),
                CheckFailure);
+}
+
+// Who died in the middle of a message is not noticed by its connection.
+TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAMessage) {
+  RankOptions options;
+  options.backend = RankBackend::kGloo;
+  options.operation_timeout = seconds(60);
+  Gate gate(1);
+  run_ranks(
+      2,
+      [&](int rank, Communicator& ranks) {
+        if (rank == 1) {
+          gate.wait_for_all();
+          return;
+        }
+        std::thread learns([] {
+          std::this_thread::sleep_for(milliseconds(300));
+          AbortableWait::abort_all();
+        });
+        const auto [what, taken] =
+            communication_error_of([&] { ranks.recv(at::empty({1000}), 1); });
+        learns.join();
+        EXPECT_THAT(what, AllOf(HasSubstr("recv"), HasSubstr("aborted")));
+        EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(10))));
+        gate.pass_one();
+      },
+      options);
 }
 
 TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
