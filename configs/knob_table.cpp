@@ -105,8 +105,12 @@ std::vector<Knob> where_it_runs() {
   using C = RunConfig;
   return {
       {"device", &C::device, "",
-       "cpu, or empty for what is there. Training knows the CPU only; headroom "
-       "plan also takes this machine's NVIDIA cards, as in 0 or 0,1."},
+       "cpu (also where it is empty), or NVIDIA cards of each machine by "
+       "number, as in 0 or 0,1: a process for each. Training on them has not "
+       "run on a real card yet."},
+      {"share_devices", &C::share_devices, "",
+       "Several processes may take turns on one card: for tests. With NCCL "
+       "each also needs an NCCL_HOSTID of its own."},
       {"processes", &C::processes, "processes",
        "Worker processes on this machine (under mpirun or srun: per slot). "
        "Left out: what layout asks for, otherwise 1.",
@@ -145,11 +149,12 @@ std::vector<Knob> where_it_runs() {
       {"backend",
        &C::backend,
        "",
-       "What the processes exchange tensors with. auto never chooses mpi, "
+       "What the processes exchange tensors with. auto is nccl on cards, gloo "
+       "on the CPU; gloo on cards goes through the host. It never chooses mpi, "
        "which cannot survive the loss of a process.",
        -kAny,
        kAny,
-       {"auto", "gloo", "mpi"}},
+       {"auto", "gloo", "nccl", "mpi"}},
       {"threads", &C::threads, "threads",
        "Compute threads per process; 0 is cores / processes. Part of the "
        "run's definition: results are bit-identical for equal threads only.",

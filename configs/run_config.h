@@ -90,13 +90,14 @@ struct RunConfig {
 
   // Where and how it runs.
   std::string device;                // "", "cpu" or CUDA indices
+  bool share_devices = false;        // by several processes
   int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
   int64_t min_processes = 1;         // --min-processes
   std::string layout;                // --layout data=2; "" chosen
   int64_t zero_stage = 0;            // --zero 0..3: what the data axis shares
   int64_t micro_batch_size = 0;      // --micro-batch; 0: chosen
   std::string activations = "auto";  // --activations: what backward keeps
-  std::string backend = "auto";      // auto, gloo, mpi
+  std::string backend = "auto";      // auto, gloo, nccl, mpi
   int64_t threads = 0;               // compute threads per process; 0: cores /
                                      //   processes
   int64_t loader_threads = 8;        // --workers: per process

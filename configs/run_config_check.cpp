@@ -10,6 +10,7 @@
 #include "configs/run_config.h"
 #include "configs/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 
 namespace headroom {
 namespace {
@@ -87,9 +88,14 @@ void check_largest_batch(const RunConfig& config) {
 }
 
 void check_device(const RunConfig& config) {
-  if (config.device.empty() || config.device == "cpu") return;
-  refuse_run("--device " + config.device + ": this build has no CUDA backend",
-             "use --device cpu, or leave it out");
+  if (parse_device_list(config.device).empty()) return;
+  for (const Fault& fault : parse_faults(config.inject)) {
+    if (fault.kind == Fault::Kind::kNotANumber) continue;
+    refuse_run("--inject " + to_string(fault) +
+                   " is about the CPU's memory, and --device " + config.device +
+                   " has its own",
+               "use --device cpu");
+  }
 }
 
 void check_not_in_this_version(const RunConfig& config) {

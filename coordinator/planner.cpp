@@ -1,12 +1,14 @@
 #include "coordinator/planner.h"
 
 #include <algorithm>
+#include <set>
 
 #include "configs/memory/plan_match.h"
 #include "coordinator/choose_layout.h"
 #include "coordinator/fit_memory.h"
 #include "coordinator/plan_memory.h"
 #include "coordinator/stage_cut.h"
+#include "parallel/base/device_list.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -153,14 +155,18 @@ std::string axes_of(const ParallelLayout& layout) {
 }
 
 Check set_backend(const RunConfig& config, Plan& plan) {
-  if (config.backend == "auto" || config.backend == "gloo") {
-    plan.backend = Backend::kGloo;
-  } else if (config.backend == "mpi") {
-    plan.backend = Backend::kMpi;
-  } else {
+  const std::set<std::string> known = {"auto", "gloo", "nccl", "mpi"};
+  if (!known.contains(config.backend)) {
     return Refusal{"there is no backend '" + config.backend + "'",
-                   "use --backend auto, gloo or mpi"};
+                   "use --backend auto, gloo, nccl or mpi"};
   }
+  if (config.backend == "nccl" && parse_device_list(config.device).empty()) {
+    return Refusal{
+        "--backend nccl exchanges the memory of devices, and the "
+        "processes compute on the CPU",
+        "name cards with --device, or use --backend gloo"};
+  }
+  plan.backend = backend_of(config);
   return std::nullopt;
 }
 
@@ -249,6 +255,13 @@ PlanDecision decide(const RunConfig& config, int world_size,
 }
 
 }  // namespace
+
+Backend backend_of(const RunConfig& config) {
+  if (config.backend == "mpi") return Backend::kMpi;
+  if (config.backend == "gloo") return Backend::kGloo;
+  return parse_device_list(config.device).empty() ? Backend::kGloo
+                                                  : Backend::kNccl;
+}
 
 std::string reason_of(const RunConfig& config, const Plan& plan) {
   std::string text = counted(config.global_batch_size, "image") + " over " +

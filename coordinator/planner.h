@@ -62,6 +62,10 @@ PlanDecision choose_plan(const RunConfig& config, int world_size,
 Plan plan_or_throw(const RunConfig& config, int world_size,
                    const std::vector<RowCost>& rows);
 
+// What the ranks of a run exchange tensors with. auto: NCCL where they are on
+// devices, else Gloo. REQUIRES: a backend that choose_plan admits.
+Backend backend_of(const RunConfig& config);
+
 // Why a plan is as it is, in words; the limit on memory aside.
 std::string reason_of(const RunConfig& config, const Plan& plan);
 

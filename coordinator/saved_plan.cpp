@@ -6,6 +6,7 @@
 #include "configs/memory/plan_match.h"
 #include "configs/strict_yaml.h"
 #include "coordinator/plan_memory.h"
+#include "coordinator/planner.h"
 #include "parallel/base/units.h"
 #include "proto/plan_json.h"
 
@@ -18,7 +19,7 @@ SavedPlan read_saved_plan(const std::string& run_directory,
   SavedPlan saved;
   if (!std::filesystem::exists(file)) return saved;
   Plan plan = plan_from_json(read_config_file(file, "resume"), file);
-  plan.backend = config.backend == "mpi" ? Backend::kMpi : Backend::kGloo;
+  plan.backend = backend_of(config);
   saved.why_not =
       why_plan_does_not_match(config, plan, world_size, rows.size());
   if (!saved.why_not.empty()) return saved;

@@ -122,6 +122,9 @@ wire::Plan to_wire(const Plan& plan) {
     case Backend::kGloo:
       message.set_backend(wire::BACKEND_GLOO);
       break;
+    case Backend::kNccl:
+      message.set_backend(wire::BACKEND_NCCL);
+      break;
     case Backend::kMpi:
       message.set_backend(wire::BACKEND_MPI);
       break;
@@ -156,6 +159,9 @@ Plan from_wire(const wire::Plan& message) {
   switch (message.backend()) {
     case wire::BACKEND_GLOO:
       plan.backend = Backend::kGloo;
+      break;
+    case wire::BACKEND_NCCL:
+      plan.backend = Backend::kNccl;
       break;
     case wire::BACKEND_MPI:
       plan.backend = Backend::kMpi;

@@ -179,6 +179,8 @@ std::string to_string(Backend backend) {
       return "auto";
     case Backend::kGloo:
       return "gloo";
+    case Backend::kNccl:
+      return "nccl";
     case Backend::kMpi:
       return "mpi";
   }
@@ -210,10 +212,13 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
   const std::string backend = text(object, "backend", file);
   if (backend == "gloo") {
     plan.backend = Backend::kGloo;
+  } else if (backend == "nccl") {
+    plan.backend = Backend::kNccl;
   } else if (backend == "mpi") {
     plan.backend = Backend::kMpi;
   } else {
-    throw bad_plan(file, "'backend' is '" + backend + "', not gloo or mpi");
+    throw bad_plan(file,
+                   "'backend' is '" + backend + "', not gloo, nccl or mpi");
   }
   plan.micro_batch_size =
       positive(object, "micro_batch_size", kMaxSamples, file);

@@ -47,7 +47,7 @@ ValidationShape validation_shape(const Batch& part) {
 }
 
 ValidatedAverage validate_average(const AverageValidation& of) {
-  const PhaseWatch watch("validation");
+  const PhaseWatch watch("validation", of.state.device().memory());
   LoaderOptions input = validation_options(
       of.config, of.memory.plan, of.dataset, of.state.model(), of.mesh);
   input.host_memory_limit_bytes = of.host_memory_limit;
@@ -55,13 +55,13 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   LayerGraph& model = of.state.average_model();
   GatherRowRunner* const rows = of.state.average_row_runner();
   const Plan& plan = of.memory.plan;
-  const at::ScalarType type = of.state.scalar_type();
+  const at::TensorOptions maps = of.state.state_options();
   RankContext context(plan, of.config.global_batch_size, input.stride, of.mesh,
-                      &of.pass_lists, type, rows);
+                      &of.pass_lists, maps, rows);
   const std::unique_ptr<StageForward> network = of.retry.run([&] {
     return std::make_unique<StageForward>(
         model, routes_of_stage(model, plan, of.mesh.here.pipeline_stage),
-        of.mesh, context, type, rows);
+        of.mesh, context, maps, rows);
   });
   network->set_retry(of.retry);
 
@@ -72,7 +72,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.max_detections = of.config.max_detections;
   options.gains = of.gains;
   options.class_names = of.class_names;
-  options.scalar_type = type;
+  options.scalar_type = of.state.scalar_type();
   options.retry = of.retry;
   options.passes_per_batch =
       (input.global_batch_size + input.micro_batch_size - 1) /

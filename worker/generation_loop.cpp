@@ -7,16 +7,18 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "configs/fault.h"
 #include "configs/run_config.h"
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
+#include "parallel/collectives/placed_communicator.h"
+#include "worker/choose_device.h"
 #include "worker/fault_injection.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/training_run.h"
@@ -31,25 +33,44 @@ namespace {
 constexpr std::chrono::minutes kOperationTimeout{2};
 
 std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
+                                            const RunConfig& config,
                                             CoordinatorClient& client,
-                                            const WorkerOptions& options) {
+                                            const WorkerOptions& options,
+                                            const ComputeDevice& device) {
   GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
-  return std::make_unique<CountingCommunicator>(make_communicator(
-      assignment.plan.backend, client.rendezvous(assignment.generation),
-      "ranks", assignment.rank, assignment.world_size, gloo));
+  const std::shared_ptr<KeyValueStore> store =
+      client.rendezvous(assignment.generation);
+  std::unique_ptr<Communicator> ranks =
+      make_communicator(assignment.plan.backend, store, "ranks",
+                        assignment.rank, assignment.world_size, gloo);
+  if (!device.is_cpu()) {
+    std::unique_ptr<Communicator> devices;
+    if (assignment.plan.backend == Backend::kNccl &&
+        assignment.world_size > 1) {
+      DeviceCommunicatorOptions nccl;
+      nccl.device = device.device().index();
+      nccl.timeout = kOperationTimeout;
+      nccl.may_share_devices = config.share_devices;
+      devices = device.api()->make_communicator(
+          *store, "devices", assignment.rank, assignment.world_size, nccl);
+    }
+    ranks = make_placed_communicator(std::move(ranks), std::move(devices));
+  }
+  return std::make_unique<CountingCommunicator>(std::move(ranks));
 }
 
 // The connections end with the call.
-RunOutcome run_connected(const Assignment& assignment,
+RunOutcome run_connected(const Assignment& assignment, const RunConfig& config,
                          CoordinatorClient& client,
-                         const WorkerOptions& options, TrainingRun* training) {
+                         const WorkerOptions& options,
+                         const ComputeDevice& device, TrainingRun* training) {
   const std::unique_ptr<Communicator> communicator =
-      connect_ranks(assignment, client, options);
+      connect_ranks(assignment, config, client, options, device);
   return training != nullptr
              ? training->run(*communicator)
-             : run_validation(assignment, client, *communicator);
+             : run_validation(assignment, client, *communicator, device);
 }
 
 void finish(CoordinatorClient& client, const Assignment& assignment,
@@ -120,12 +141,13 @@ bool saved_alone(CoordinatorClient& client, TrainingRun& training,
 // Everything of the generation is let go of, but for the state where no
 // checkpoint has it, so that the room for the next can be measured.
 void leave_generation(CoordinatorClient& client, LeftGeneration left,
+                      MemoryMeter& memory,
                       std::unique_ptr<TrainingRun>& training) {
   if (left.was_asked) training->hold_committed();
   training.reset();
   release_freed_memory();
-  const CountingAllocator& memory = CountingAllocator::instance();
-  if (memory.limit() != CountingAllocator::kNoLimit) {
+  memory.release_caches();
+  if (memory.limit() != MemoryMeter::kNoLimit) {
     left.room_bytes =
         std::max<int64_t>(1, memory.limit() - memory.live_bytes());
   }
@@ -138,6 +160,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
   CarriedState carried;                    // outlives generations
   std::unique_ptr<TrainingRun> training;   // outlives a lost peer
   std::unique_ptr<FaultInjection> faults;  // outlives generations
+  std::optional<ComputeDevice> device;     // chosen with the first assignment
   for (;;) {
     const Assignment assignment = client.next_assignment();
     if (assignment.action == Action::kExit) return 0;
@@ -157,6 +180,10 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       }
       const RunConfig config =
           parse_run_config(assignment.run_config_yaml, "run.yaml");
+      if (!device) {
+        device = choose_device(config, assignment.local_rank,
+                               assignment.local_world_size);
+      }
       if (config.command == "train") {
         if (!faults) {
           faults = std::make_unique<FaultInjection>(
@@ -171,13 +198,13 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
           training.reset();
           release_freed_memory();
         }
-        training =
-            std::make_unique<TrainingRun>(assignment, client, *faults, carried);
+        training = std::make_unique<TrainingRun>(assignment, client, *faults,
+                                                 *device, carried);
       }
-      const RunOutcome end =
-          run_connected(assignment, client, options, training.get());
+      const RunOutcome end = run_connected(assignment, config, client, options,
+                                           *device, training.get());
       if (end.left) {
-        leave_generation(client, *end.left, training);
+        leave_generation(client, *end.left, device->memory(), training);
         continue;
       }
       finish(client, assignment, end, committed());

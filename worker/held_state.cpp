@@ -54,7 +54,10 @@ HeldState hold_state(TrainingState& state, const std::string& newest_line) {
   const at::NoGradGuard no_grad;
   const CountingAllocator::HostMemory host;
   HeldState held = parts_of(state, newest_line);
-  for (HeldPart& part : held.parts) part.values = part.values.clone();
+  for (HeldPart& part : held.parts) {
+    part.values = part.values.to(at::kCPU, part.values.scalar_type(),
+                                 /*non_blocking=*/false, /*copy=*/true);
+  }
   return held;
 }
 
@@ -78,10 +81,14 @@ at::Tensor pack(const HeldState& held) {
   auto* to = message.data_ptr<uint8_t>();
   std::memcpy(to, &length, sizeof length);
   std::memcpy(to + sizeof length, header.data(), header.size());
-  to += begin;
+  int64_t at = begin;
   for (const HeldPart& part : held.parts) {
-    std::memcpy(to, part.values.const_data_ptr(), part.values.nbytes());
-    to += aligned(static_cast<int64_t>(part.values.nbytes()));
+    const auto size = static_cast<int64_t>(part.values.nbytes());
+    // Also from a device, where the state may lie.
+    message.narrow(0, at, size)
+        .view(part.values.scalar_type())
+        .copy_(part.values);
+    at += aligned(size);
   }
   return message;
 }

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/units.h"
 
 namespace headroom {
@@ -55,14 +54,13 @@ StepEvent memory_prediction_event(const MemoryComparison& comparison) {
           detail.dump()};
 }
 
-PhaseWatch::PhaseWatch(std::string phase) : phase_(std::move(phase)) {
-  CountingAllocator::instance().reset_peak();
+PhaseWatch::PhaseWatch(std::string phase, MemoryMeter& memory)
+    : phase_(std::move(phase)), memory_(memory) {
+  memory_.reset_peak();
 }
 
 MemoryComparison PhaseWatch::compare(const MemoryEstimate& predicted) const {
-  const CountingAllocator& allocator = CountingAllocator::instance();
-  return {phase_, predicted, allocator.peak_bytes(),
-          allocator.peak_by_category()};
+  return {phase_, predicted, memory_.peak_bytes(), memory_.peak_by_category()};
 }
 
 PhaseMemory gather_memory(Communicator& world,

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/activations/memory_timeline.h"
+#include "parallel/activations/memory_meter.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/memory_model.h"
 #include "worker/memory_event.h"
@@ -46,11 +46,12 @@ StepEvent memory_prediction_event(const MemoryComparison& comparison);
 // Measures from its making on.
 class PhaseWatch {
  public:
-  explicit PhaseWatch(std::string phase);
+  PhaseWatch(std::string phase, MemoryMeter& memory);
   MemoryComparison compare(const MemoryEstimate& predicted) const;
 
  private:
   std::string phase_;
+  MemoryMeter& memory_;
 };
 
 // The most that each rank needed.

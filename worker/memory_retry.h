@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/devices/compute_device.h"
 #include "worker/memory_event.h"
 
 namespace headroom {
@@ -25,8 +26,9 @@ class MemoryRetry {
 
   // Without a phase nobody is told.
   MemoryRetry() = default;
-  MemoryRetry(std::string phase, std::function<void(const StepEvent&)> report)
-      : phase_(std::move(phase)), report_(std::move(report)) {}
+  MemoryRetry(std::string phase, std::function<void(const StepEvent&)> report,
+              const ComputeDevice& device = {})
+      : phase_(std::move(phase)), report_(std::move(report)), device_(device) {}
 
   // The result of `work`, which leaves nothing behind when it throws. What its
   // last attempt throws comes out. REQUIRES: no communication in it.
@@ -53,6 +55,7 @@ class MemoryRetry {
  private:
   std::string phase_;
   std::function<void(const StepEvent&)> report_;
+  ComputeDevice device_;  // that may be short of memory, beside the host
 };
 
 }  // namespace headroom

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/chart/png_file.h"
@@ -61,10 +60,12 @@ MemoryRecord receive_record(Communicator& world, int from) {
 
 }  // namespace
 
-MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank)
+MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
+                           MemoryMeter& memory)
     : file_(std::move(file)),
       picture_(fs::path(file_).replace_extension(".png")),
-      steps_left_(num_steps) {
+      steps_left_(num_steps),
+      memory_(memory) {
   HEADROOM_CHECK(num_steps > 0, "a trace of no steps");
   if (rank != 0) return;
   write_text(file_, "");
@@ -74,14 +75,13 @@ MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank)
 MemoryTracer::~MemoryTracer() { pause(); }
 
 void MemoryTracer::begin_step() {
-  CountingAllocator& allocator = CountingAllocator::instance();
-  timeline_.resume(allocator.live_by_category());
-  allocator.set_timeline(&timeline_);
+  timeline_.resume(memory_.live_by_category());
+  memory_.set_timeline(&timeline_);
   observe_step_phases(&timeline_);
 }
 
 void MemoryTracer::pause() {
-  CountingAllocator::instance().set_timeline(nullptr);
+  memory_.set_timeline(nullptr);
   observe_step_phases(nullptr);
 }
 
@@ -102,7 +102,7 @@ void MemoryTracer::write(Communicator& world) {
   }
   write_text(file_, to_chrome_trace(ranks));
   write_png(draw_area_chart(to_chart(ranks)), picture_);
-  const CategoryBytes peaks = CountingAllocator::instance().peak_by_category();
+  const CategoryBytes peaks = memory_.peak_by_category();
   summary_ = file_.string() + " and " + picture_.string() +
              " are written; peaks of rank 0:";
   for (size_t i = 0; i < peaks.size(); ++i) {

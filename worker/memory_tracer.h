@@ -2,16 +2,16 @@
 // first steps of a run, and writes all ranks' records after each of them: a
 // trace FILE and a picture beside it, FILE with .png.
 //
-// Ownership: the allocator and the thread refer to it until it is destroyed.
-// Threads: the thread that runs the steps.
-// Errors: Error (exit 2) when rank 0 cannot write; CommunicationError.
+// Ownership: borrows the meter; it and the thread refer to it until it is
+// destroyed. Threads: the thread that runs the steps. Errors: Error (exit 2)
+// when rank 0 cannot write; CommunicationError.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
-#include "parallel/activations/memory_timeline.h"
+#include "parallel/activations/memory_meter.h"
 #include "parallel/collectives/communicator.h"
 
 namespace headroom {
@@ -20,7 +20,8 @@ class MemoryTracer {
  public:
   // On rank 0 makes both files, so that a wrong path is refused before the
   // first step. `num_steps` > 0.
-  MemoryTracer(std::filesystem::path file, int64_t num_steps, int rank);
+  MemoryTracer(std::filesystem::path file, int64_t num_steps, int rank,
+               MemoryMeter& memory);
   ~MemoryTracer();
   MemoryTracer(const MemoryTracer&) = delete;
   MemoryTracer& operator=(const MemoryTracer&) = delete;
@@ -42,6 +43,7 @@ class MemoryTracer {
   const std::filesystem::path file_;
   const std::filesystem::path picture_;
   int64_t steps_left_;
+  MemoryMeter& memory_;
   MemoryTimeline timeline_{kMostEvents};
   std::string summary_;
 };

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
 
 namespace headroom {
 
-at::Tensor network_input(const at::Tensor& images, at::ScalarType scalar_type);
+// They are copied to where `options` says, as bytes.
+at::Tensor network_input(const at::Tensor& images,
+                         const at::TensorOptions& options);
 
 }  // namespace headroom

@@ -20,14 +20,15 @@ std::function<SampleRange(int64_t height)> own_rows(const Mesh& mesh,
 
 RankContext::RankContext(const Plan& plan, int64_t global_batch_size,
                          int64_t max_stride, Mesh& mesh, const PassLists* lists,
-                         at::ScalarType scalar_type, RowRunner* runner)
+                         const at::TensorOptions& map_options,
+                         RowRunner* runner)
     : cut_{global_batch_size, plan.layout.data_parallel_size,
            plan.micro_batch_size, plan.batch_norm_group_size},
       max_stride_(max_stride),
       mesh_(mesh),
       runner_(runner),
       lists_(lists),
-      map_options_(scalar_type),
+      map_options_(map_options),
       over_replicas_(*mesh.statistics),
       over_image_(*mesh.spatial) {
   if (lists == nullptr) return;

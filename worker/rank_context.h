@@ -36,8 +36,8 @@ class RankContext {
  public:
   // `lists` may be null where no pass waits for peers; `runner` may be null.
   RankContext(const Plan& plan, int64_t global_batch_size, int64_t max_stride,
-              Mesh& mesh, const PassLists* lists, at::ScalarType scalar_type,
-              RowRunner* runner);
+              Mesh& mesh, const PassLists* lists,
+              const at::TensorOptions& map_options, RowRunner* runner);
 
   // Rows run through it from now on; may be null.
   void set_runner(RowRunner* runner) { runner_ = runner; }

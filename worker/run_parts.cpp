@@ -8,7 +8,6 @@
 #include <string>
 
 #include "configs/memory/memory_request.h"
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/checkpoint.h"
 #include "worker/data/sampler.h"
@@ -34,8 +33,9 @@ RunInputs& read_once(CarriedState& carried, const RunConfig& config) {
 }  // namespace
 
 RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator,
-                   CarriedState& from_before)
+                   const ComputeDevice& where, CarriedState& from_before)
     : assignment(given),
+      device(where),
       client(coordinator),
       config(parse_run_config(given.run_config_yaml, "run.yaml")),
       carried(from_before),
@@ -57,7 +57,7 @@ int64_t RunParts::num_steps() const {
 
 void RunParts::prepare(Communicator& communicator) {
   if (config.memory_limit > 0) {
-    CountingAllocator::instance().set_limit(config.memory_limit);
+    device.memory().set_limit(config.memory_limit);
   }
   if (inputs.training) {
     require_same_on_all_ranks(communicator, inputs.training->digest(),
@@ -72,6 +72,7 @@ void RunParts::prepare(Communicator& communicator) {
   options.freeze = config.freeze;
   options.optimizer = parse_optimizer(config.optimizer);
   options.zero_stage = assignment.plan.zero_stage;
+  options.device = device;
   options.mesh = mesh.get();
   options.rows = rows_of_stage(assignment.plan, mesh->here.pipeline_stage,
                                static_cast<int64_t>(inputs.table.rows.size()));
@@ -142,8 +143,9 @@ void RunParts::resume() {
   has_state = true;
   // Of a run's first steps: a later generation would write over them.
   if (!config.memory_trace.empty() && assignment.generation == 1) {
-    tracer = std::make_unique<MemoryTracer>(
-        config.memory_trace, config.memory_trace_steps, assignment.rank);
+    tracer = std::make_unique<MemoryTracer>(config.memory_trace,
+                                            config.memory_trace_steps,
+                                            assignment.rank, device.memory());
   }
   share_host_memory();
   if (assignment.rank != 0) return;

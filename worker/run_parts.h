@@ -17,6 +17,7 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/mesh.h"
+#include "parallel/devices/compute_device.h"
 #include "parallel/plan/memory_model.h"
 #include "worker/buddy_copies.h"
 #include "worker/carried_state.h"
@@ -34,7 +35,7 @@ namespace headroom {
 
 struct RunParts {
   RunParts(const Assignment& given, CoordinatorClient& coordinator,
-           CarriedState& from_before);
+           const ComputeDevice& where, CarriedState& from_before);
 
   // The state before the first step: fresh, from weights, a checkpoint's, or
   // what the ranks still hold of an earlier generation's, whichever is newest;
@@ -54,6 +55,7 @@ struct RunParts {
   std::vector<RowCost> rows_of_model() const;
 
   Assignment assignment;
+  const ComputeDevice device;
   CoordinatorClient& client;
   RunConfig config;
   CarriedState& carried;

@@ -31,13 +31,13 @@ Plan replica_plan(int world_size) {
 class Evaluation final : public StageWork {
  public:
   Evaluation(LayerGraph& model, const StageRoutes& routes,
-             const at::Tensor& pixels, at::ScalarType scalar_type,
+             const at::Tensor& pixels, const at::TensorOptions& map_options,
              RankContext& context, GatherRowRunner* gathered,
              bool is_last_stage)
       : model_(model),
         routes_(routes),
         pixels_(pixels),
-        scalar_type_(scalar_type),
+        map_options_(map_options),
         context_(context),
         gathered_(gathered),
         is_last_stage_(is_last_stage) {}
@@ -46,7 +46,7 @@ class Evaluation final : public StageWork {
                                   std::vector<at::Tensor> received) override {
     begin();
     at::Tensor images;
-    if (routes_.reads_images) images = network_input(pixels_, scalar_type_);
+    if (routes_.reads_images) images = network_input(pixels_, map_options_);
     std::vector<at::Tensor> outputs = run_stage_rows(
         model_, routes_, std::move(received), images, context_.evaluation());
     if (!is_last_stage_) return outputs;
@@ -87,7 +87,7 @@ class Evaluation final : public StageWork {
   LayerGraph& model_;
   const StageRoutes& routes_;
   const at::Tensor& pixels_;
-  const at::ScalarType scalar_type_;
+  const at::TensorOptions map_options_;
   RankContext& context_;
   GatherRowRunner* const gathered_;
   const bool is_last_stage_;
@@ -98,16 +98,17 @@ class Evaluation final : public StageWork {
 }  // namespace
 
 StageForward::StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
-                           RankContext& context, at::ScalarType scalar_type,
+                           RankContext& context,
+                           const at::TensorOptions& map_options,
                            GatherRowRunner* gathered)
     : model_(model),
       routes_(std::move(routes)),
       mesh_(mesh),
       context_(context),
-      scalar_type_(scalar_type),
+      map_options_(map_options),
       gathered_(gathered),
       executor_(*mesh.pipeline, PipelineSchedule::kForwardOnly, routes_,
-                at::TensorOptions(scalar_type)) {}
+                map_options) {}
 
 void StageForward::skip() {
   if (is_alone()) return;
@@ -121,13 +122,13 @@ void StageForward::skip() {
 }
 
 ReplicaForward::ReplicaForward(LayerGraph& model, Communicator& world,
-                               at::ScalarType scalar_type)
+                               const at::TensorOptions& map_options)
     : plan(replica_plan(world.size())),
       mesh(world, plan.layout),
       context(plan, /*global_batch_size=*/1, model.max_stride(), mesh,
-              /*lists=*/nullptr, scalar_type, /*runner=*/nullptr),
+              /*lists=*/nullptr, map_options, /*runner=*/nullptr),
       network(model, routes_of_stage(model, plan, 0), mesh, context,
-              scalar_type, /*gathered=*/nullptr) {}
+              map_options, /*gathered=*/nullptr) {}
 
 std::vector<at::Tensor> StageForward::run(const Batch& batch) {
   at::NoGradGuard no_grad;
@@ -223,7 +224,7 @@ std::vector<at::Tensor> StageForward::run_parts(const Batch& batch) {
 }
 
 std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
-  Evaluation evaluation(model_, routes_, pixels, scalar_type_, context_,
+  Evaluation evaluation(model_, routes_, pixels, map_options_, context_,
                         gathered_, mesh_.is_last_stage());
   executor_.run(/*num_micro_batches=*/1, evaluation);
   return evaluation.take_heads();

@@ -37,7 +37,7 @@ class StageForward {
  public:
   // `gathered`: the runner of `context` where weights are sharded, else null.
   StageForward(LayerGraph& model, StageRoutes routes, Mesh& mesh,
-               RankContext& context, at::ScalarType scalar_type,
+               RankContext& context, const at::TensorOptions& map_options,
                GatherRowRunner* gathered);
 
   // Heads of whole images where holds_heads(), otherwise nothing.
@@ -78,7 +78,7 @@ class StageForward {
   const StageRoutes routes_;
   Mesh& mesh_;
   RankContext& context_;
-  const at::ScalarType scalar_type_;
+  const at::TensorOptions map_options_;
   GatherRowRunner* const gathered_;
   PipelineExecutor executor_;
   MemoryRetry retry_;
@@ -91,7 +91,7 @@ class StageForward {
 // The forward of a world in which every rank holds the whole model.
 struct ReplicaForward {
   ReplicaForward(LayerGraph& model, Communicator& world,
-                 at::ScalarType scalar_type);
+                 const at::TensorOptions& map_options);
 
   Plan plan;
   Mesh mesh;

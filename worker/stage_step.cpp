@@ -1,6 +1,5 @@
 #include "worker/stage_step.h"
 
-#include <cmath>
 #include <utility>
 
 #include "parallel/base/step_phase.h"
@@ -38,9 +37,9 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
 
 at::Tensor StageStep::images_of(const SampleRange& part) const {
   const Batch& batch = parts_.batch;
-  return network_input(
-      batch.images.narrow(0, part.begin - batch.local_begin, part.size()),
-      parts_.state.map_type());
+  return network_input(parts_.state.device().upload(batch.images.narrow(
+                           0, part.begin - batch.local_begin, part.size())),
+                       parts_.state.map_options());
 }
 
 // The batch brings the targets of its own micro-batches.
@@ -66,17 +65,9 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
     }
   }
   const Loss loss = detection_loss(heads, targets, counts, parts_.gains);
-  const double* items = loss.items.const_data_ptr<double>();
-  for (size_t item = 0; item < items_.size(); ++item) {
-    items_[item] += items[item];
-  }
+  parts_.items.add_(loss.items);
   return parts_.loss_scale == 1 ? loss.total
                                 : loss.total.mul(parts_.loss_scale);
-}
-
-bool StageStep::is_finite() const {
-  return std::isfinite(items_[0]) && std::isfinite(items_[1]) &&
-         std::isfinite(items_[2]);
 }
 
 std::string StageStep::failed_phase() const {

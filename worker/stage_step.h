@@ -8,7 +8,6 @@
 // Threads: the thread that runs the step.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +37,9 @@ class StageStep final : public StageWork {
     const Mesh& mesh;
     RankContext& context;
     TrainingState& state;
+    // Double [3], beside the state: this rank's share of box, obj, cls of the
+    // global batch is added to it.
+    at::Tensor items;
     double loss_scale = 1;  // the loss is multiplied by it for backward
     FaultInjection* faults = nullptr;  // null: none
   };
@@ -50,9 +52,6 @@ class StageStep final : public StageWork {
   void before_backward(int64_t micro_batch, bool is_last) override;
   void complete(const Instruction& instruction) override;
 
-  // This rank's share of box, obj, cls of the global batch.
-  const std::array<double, 3>& items() const { return items_; }
-  bool is_finite() const;
   // Where it failed: "forward" or "backward".
   std::string failed_phase() const;
 
@@ -69,7 +68,6 @@ class StageStep final : public StageWork {
 
   Parts parts_;
   std::optional<Instruction::Kind> failed_in_;
-  std::array<double, 3> items_{};
   std::optional<Instruction> begun_;
 };
 

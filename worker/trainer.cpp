@@ -8,7 +8,6 @@
 #include <new>
 #include <utility>
 
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/stage_step.h"
@@ -51,10 +50,11 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, &options_.pass_lists,
-               state.map_type(), /*runner=*/nullptr),
+               state.map_options(), /*runner=*/nullptr),
       executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
-                at::TensorOptions(state.map_type())),
+                state.map_options()),
       reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
+      items_(at::zeros({kItems}, state.device().options(at::kDouble))),
       matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
                          at::kLong)) {
   if (options_.memory) {
@@ -201,16 +201,18 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
                                       const GlobalCounts& counts,
                                       StepResult& result) {
   const int64_t predicted = predict_memory(batch);
-  CountingAllocator::instance().reset_peak();
+  MemoryMeter& memory = state_.device().memory();
+  memory.reset_peak();
   state_.gradients().begin_step();
   state_.batch_norm_sums().zero_();
   reports_.zero_();
+  items_.zero_();
   const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
-                  routes_, mesh_, context_, state_,
+                  routes_, mesh_, context_, state_, items_,
                   result.loss_scale.value_or(1), options_.faults});
   std::string failure;
-  CountingAllocator::take_refusal();
+  memory.take_last_refusal();
   try {
     executor_.run(static_cast<int64_t>(micro_batches.size()), step);
   } catch (const c10::OutOfMemoryError& error) {
@@ -220,13 +222,13 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   }
   double* reports = reports_.data_ptr<double>();
   const int rank = mesh_.world.rank();
-  const int64_t measured = CountingAllocator::instance().peak_bytes();
+  const int64_t measured = memory.peak_bytes();
   reports[kPeaks + rank] = static_cast<double>(measured);
   reports[kPeaks + 2 * mesh_.world.size() + rank] =
       static_cast<double>(predicted);
   if (predicted > 0) {
-    if (auto event = prediction_->compare(
-            measured, CountingAllocator::instance().peak_by_category())) {
+    if (auto event =
+            prediction_->compare(measured, memory.peak_by_category())) {
       result.events.push_back(std::move(*event));
     }
   }
@@ -236,15 +238,16 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
-  for (int64_t item = 0; item < kItems; ++item) {
-    reports[item] = step.items()[static_cast<size_t>(item)];
-  }
+  reports_.narrow(0, 0, kItems).copy_(items_);
   reports[kSquaredNorm] = state_.squared_norm_share();
   reports[kPeaks + mesh_.world.size() + rank] =
-      static_cast<double>(CountingAllocator::instance().live_bytes());
+      static_cast<double>(memory.live_bytes());
   const bool injected =
       options_.faults != nullptr && options_.faults->is_not_a_number();
-  return step.is_finite() && !injected ? Outcome::kOk : Outcome::kNonFinite;
+  const bool is_finite =
+      std::all_of(reports, reports + kItems,
+                  [](double item) { return std::isfinite(item); });
+  return is_finite && !injected ? Outcome::kOk : Outcome::kNonFinite;
 }
 
 std::vector<SampleRange> Trainer::micro_batches_of(const Batch& batch) const {
@@ -262,10 +265,12 @@ Outcome Trainer::make_room(const std::string& phase, const std::string& failure,
                            StepResult& result) {
   const LadderDecision decision = after_failure(rungs_, ladder_);
   ladder_ = decision.state;
-  result.shortfall = memory_shortfall(CountingAllocator::take_refusal());
+  result.shortfall =
+      memory_shortfall(state_.device().memory().take_last_refusal());
   result.events.push_back(
       out_of_memory_event(phase, failure, result.shortfall, decision.reason));
   release_freed_memory();
+  state_.device().memory().release_caches();
   switch (decision.move) {
     case LadderMove::kLeanerPolicy:
       run_rows_by_policy();

@@ -134,6 +134,7 @@ class Trainer {
   // norm of the gradient, then each rank's peak bytes, live bytes and predicted
   // peak bytes.
   at::Tensor reports_;
+  at::Tensor items_;    // beside the state: this rank's share of box, obj, cls
   at::Tensor matches_;  // by level
 };
 

@@ -39,8 +39,9 @@ std::string lowered_scale_text(const StepResult& result) {
 
 struct TrainingRun::Implementation : RunParts {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
-                 FaultInjection& injected, CarriedState& from_before)
-      : RunParts(given, coordinator, from_before), faults(injected) {}
+                 FaultInjection& injected, const ComputeDevice& where,
+                 CarriedState& from_before)
+      : RunParts(given, coordinator, where, from_before), faults(injected) {}
 
   // --- before the first step ---
   void begin_progress();
@@ -106,12 +107,13 @@ struct TrainingRun::Implementation : RunParts {
   }
   MemoryRetry retry(const std::string& phase) {
     return {phase,
-            [this](const StepEvent& event) { report(committed(), event); }};
+            [this](const StepEvent& event) { report(committed(), event); },
+            device};
   }
   std::filesystem::path checkpoint() {
     show_phase("checkpoint");
     begin_phase(Fault::Phase::kCheckpoint, committed());
-    const PhaseWatch watch("checkpoint");
+    const PhaseWatch watch("checkpoint", device.memory());
     const std::filesystem::path folder = recorder->save_checkpoint();
     end_phase(committed());
     checkpoint_steps = committed();
@@ -168,7 +170,7 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
 }
 
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
-  const PhaseWatch start_up("start-up");
+  const PhaseWatch start_up("start-up", device.memory());
   prepare(communicator);
   if (!buddies) carried.held.clear();  // else with the first copies
   begin_progress();
@@ -399,9 +401,9 @@ RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
 
 TrainingRun::TrainingRun(const Assignment& assignment,
                          CoordinatorClient& client, FaultInjection& faults,
-                         CarriedState& carried)
-    : implementation_(std::make_unique<Implementation>(assignment, client,
-                                                       faults, carried)) {}
+                         const ComputeDevice& device, CarriedState& carried)
+    : implementation_(std::make_unique<Implementation>(
+          assignment, client, faults, device, carried)) {}
 
 TrainingRun::~TrainingRun() = default;
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/devices/compute_device.h"
 #include "worker/carried_state.h"
 #include "worker/coordinator_client.h"
 #include "worker/fault_injection.h"
@@ -45,7 +46,8 @@ class TrainingRun {
   // once.
   // `carried` too: what the last one left, and what this one leaves.
   TrainingRun(const Assignment& assignment, CoordinatorClient& client,
-              FaultInjection& faults, CarriedState& carried);
+              FaultInjection& faults, const ComputeDevice& device,
+              CarriedState& carried);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;

@@ -108,26 +108,31 @@ TrainingState::TrainingState(const ModelTable& table,
   build_parameters();
   build_compute_weights();
   build_average(table);
-  const at::TensorOptions type(options.scalar_type);
   build_accumulation();
   if (is_sharded() && zero_stage_ < 3) {
     const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-    slice_ = at::empty({shards_->largest_slice()}, type);
+    slice_ = at::empty({shards_->largest_slice()}, state_options());
   }
-  batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()}, at::kDouble);
+  batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()},
+                               options.device.options(at::kDouble));
   build_pieces();
+  if (!options.device.is_cpu()) {
+    device_state_ =
+        std::make_unique<DeviceState>(options.device, *model_, *statistics_);
+  }
   reset_average();
 }
 
 void TrainingState::build_parameters() {
   ArenaOptions options;
   options.scalar_type = options_.scalar_type;
+  options.device = options_.device.device();
   statistics_ = std::make_unique<Arena>(entries(*model_, false), options);
   options.with_gradients = true;
   options.row_parts = is_sharded() ? options_.mesh->data->size() : 1;
   options.gradients_apart = zero_stage_ >= 2;
   options.values_apart = zero_stage_ == 3;
-  if (options_.mesh != nullptr) {
+  if (options_.mesh != nullptr && options_.device.is_cpu()) {
     options.make_gradients = [this](int64_t count, at::ScalarType type) {
       return options_.mesh->replicas->zeros(count, type);
     };
@@ -173,7 +178,7 @@ void TrainingState::renew_compute_weights() {
 }
 
 void TrainingState::build_accumulation() {
-  const at::TensorOptions type(options_.scalar_type);
+  const at::TensorOptions type = state_options();
   {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
     accumulated_ = at::zeros({shard_size()}, type);
@@ -191,6 +196,7 @@ void TrainingState::build_average(const ModelTable& table) {
   if (options_.rows) average_model_->keep_rows(*options_.rows);
   ArenaOptions options;
   options.scalar_type = options_.scalar_type;
+  options.device = options_.device.device();
   average_statistics_ =
       std::make_unique<Arena>(entries(*average_model_, false), options);
   options.row_parts = shards_->num_ranks();
@@ -230,6 +236,7 @@ void TrainingState::build_pieces() {
                         ? part(average_rows_->shard(), shard_offset, size)
                         : part(average_parameters_->values(), begin, size);
     piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
+    piece.on_device = device_optimizer(options_.device, piece.segments, size);
     pieces_.push_back(std::move(piece));
   };
   if (!is_sharded()) return add(0, 0, parameters_->size());
@@ -254,10 +261,15 @@ double TrainingState::squared_norm_share() const {
     return 0;
   }
   double sum = 0;
+  if (device_state_ != nullptr) device_state_->begin_norm();
   for (const Piece& piece : pieces_) {
+    if (device_state_ != nullptr) {
+      device_state_->add_norm(piece.accumulated, piece.gradient);
+      continue;
+    }
     sum += squared_norm_of_sum(piece.accumulated, piece.gradient);
   }
-  return sum;
+  return device_state_ != nullptr ? device_state_->norm() : sum;
 }
 
 void TrainingState::unscale_gradients(double scale) {
@@ -293,11 +305,7 @@ bool TrainingState::commit(const CommitArguments& arguments) {
     step.momentum = arguments.settings.momentum;
     step.clip_coefficient = clip_coefficient(arguments.gradient_norm);
     step.step = counters.optimizer_steps;
-    for (const Piece& piece : pieces_) {
-      optimizer_step(options_.optimizer, step, piece.values, piece.accumulated,
-                     piece.moments, piece.segments);
-      ema_update(piece.average, piece.values, counters.optimizer_steps);
-    }
+    for (const Piece& piece : pieces_) step_piece(piece, step);
     accumulated_.zero_();
     gather_parameters();
     renew_compute_weights();
@@ -310,11 +318,31 @@ bool TrainingState::commit(const CommitArguments& arguments) {
   return optimizer_stepped;
 }
 
+void TrainingState::step_piece(const Piece& piece, const OptimizerStep& step) {
+  if (piece.on_device != nullptr) {
+    const DeviceOptimizerStep fused =
+        device_optimizer_step(options_.optimizer, step);
+    const bool has_two = piece.moments.size() > 1;
+    piece.on_device->step(
+        fused, piece.values, piece.accumulated, piece.moments[0],
+        has_two ? piece.moments[1] : at::Tensor(), piece.average);
+    return;
+  }
+  optimizer_step(options_.optimizer, step, piece.values, piece.accumulated,
+                 piece.moments, piece.segments);
+  ema_update(piece.average, piece.values, step.step);
+}
+
 void TrainingState::commit_without_update(int64_t step) {
   counters.committed_steps = step + 1;
 }
 
 void TrainingState::move_running_statistics(int64_t num_groups) {
+  if (device_state_ != nullptr) {
+    device_state_->move_running_statistics(statistics_->values(),
+                                           batch_norm_sums_, num_groups);
+    return;
+  }
   const double* sums = batch_norm_sums_.const_data_ptr<double>();
   for (const LayerGraph::BatchNorm& norm : model_->batch_norms()) {
     AT_DISPATCH_FLOATING_TYPES(

@@ -38,8 +38,10 @@
 #include "configs/model_table.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/arena.h"
+#include "parallel/devices/compute_device.h"
 #include "parallel/zero/row_gather.h"
 #include "parallel/zero/shard_map.h"
+#include "worker/device_state.h"
 #include "worker/epoch_meter.h"
 #include "worker/gather_row_runner.h"
 #include "worker/model/layer_graph.h"
@@ -83,6 +85,7 @@ struct TrainingStateOptions {
   int64_t freeze = 0;  // rows [0, freeze) do not learn
   OptimizerKind optimizer = OptimizerKind::kSgd;
   int zero_stage = 0;
+  ComputeDevice device = {};  // where all of it lies
   // Of this pipeline stage; none: all.
   std::optional<LayerGraph::RowRange> rows;
   Mesh* mesh = nullptr;  // null: one process
@@ -101,6 +104,14 @@ class TrainingState {
   at::ScalarType map_type() const {
     return options_.map_type.value_or(options_.scalar_type);
   }
+  const ComputeDevice& device() const { return options_.device; }
+  // Of the maps between rows in training, and of everything else.
+  at::TensorOptions map_options() const {
+    return options_.device.options(map_type());
+  }
+  at::TensorOptions state_options() const {
+    return options_.device.options(options_.scalar_type);
+  }
   Mesh* mesh() const { return options_.mesh; }
   // Double, one [2, C] slice per batch-norm layer (StepContext).
   at::Tensor& batch_norm_sums() { return batch_norm_sums_; }
@@ -111,7 +122,8 @@ class TrainingState {
   // parameters are whole.
   RowRunner* row_runner(RowRunner* inner = nullptr);
   // Summed over the ranks of the world: the squared L2 norm of the accumulated
-  // gradient with this step's added. Each element is counted by one rank.
+  // gradient with this step's added. Each element is counted by one rank. The
+  // host waits for the device here.
   double squared_norm_share() const;
 
   // Of a loss that was multiplied by `scale`, a power of two.
@@ -166,6 +178,7 @@ class TrainingState {
     at::Tensor values, gradient, accumulated, average;
     std::vector<at::Tensor> moments;
     std::vector<Segment> segments;  // by group, offsets within the piece
+    std::unique_ptr<DeviceOptimizer> on_device;  // null on the CPU
   };
 
   void build_parameters();
@@ -176,6 +189,7 @@ class TrainingState {
   bool is_sharded() const { return zero_stage_ > 0; }
   int64_t shard_size() const;
   void move_running_statistics(int64_t num_groups);
+  void step_piece(const Piece& piece, const OptimizerStep& step);
   void gather_parameters();
 
   TrainingStateOptions options_;
@@ -204,6 +218,7 @@ class TrainingState {
   at::Tensor batch_norm_sums_;
   at::Tensor slice_;  // ZeRO 1 and 2: what a gather of weights sends
   std::vector<Piece> pieces_;
+  std::unique_ptr<DeviceState> device_state_;  // null on the CPU
 };
 
 }  // namespace headroom

@@ -48,7 +48,8 @@ BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
   findings.images = batch.images.size(0);
   const Loss loss = detection_loss(detections.heads, batch.targets.at(0),
                                    counts, options.gains);
-  const double* items = loss.items.const_data_ptr<double>();
+  const at::Tensor sums = loss.items.to(at::kCPU);
+  const double* items = sums.const_data_ptr<double>();
   findings.box = items[0];
   findings.obj = items[1];
   findings.cls = items[2];

@@ -15,9 +15,23 @@
 
 namespace headroom {
 
+namespace {
+
+// What the rows compute with; the anchors stay, which Detect copies as it needs
+// them.
+void move_state(LayerGraph& model, const ComputeDevice& device) {
+  if (device.is_cpu()) return;
+  for (const NamedTensor& entry : model.state()) {
+    if (entry.role == TensorRole::kConstant) continue;
+    *entry.tensor = entry.tensor->detach().to(device.device());
+  }
+}
+
+}  // namespace
+
 RunOutcome run_validation(const Assignment& assignment,
-                          CoordinatorClient& client,
-                          Communicator& communicator) {
+                          CoordinatorClient& client, Communicator& communicator,
+                          const ComputeDevice& device) {
   const RunConfig config =
       parse_run_config(assignment.run_config_yaml, "run.yaml");
   if (config.weights.empty()) {
@@ -28,6 +42,7 @@ RunOutcome run_validation(const Assignment& assignment,
   LayerGraph model(inputs.table, inputs.num_classes(),
                    scalar_type_of(config.precision), config.seed);
   load_weights(config.weights, model, {});
+  move_state(model, device);
 
   LoaderOptions options = loader_options(config, model);
   options.mode = LoaderMode::kValidation;
@@ -37,7 +52,8 @@ RunOutcome run_validation(const Assignment& assignment,
   options.data_parallel_size = communicator.size();
   options.data_parallel_rank = communicator.rank();
   Loader loader(options);
-  ReplicaForward replica(model, communicator, scalar_type_of(config.precision));
+  ReplicaForward replica(model, communicator,
+                         device.options(scalar_type_of(config.precision)));
 
   ValidationOptions validation;
   validation.confidence_threshold = config.confidence_threshold;

@@ -10,7 +10,7 @@ class Communicator;
 
 // Collective. Writes results.json into the run directory (rank 0).
 RunOutcome run_validation(const Assignment& assignment,
-                          CoordinatorClient& client,
-                          Communicator& communicator);
+                          CoordinatorClient& client, Communicator& communicator,
+                          const ComputeDevice& device);
 
 }  // namespace headroom

@@ -1,6 +1,7 @@
 #include "deploy/launch/run_request.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "coordinator/saved_plan.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/card_use.h"
 #include "parallel/plan/layout.h"
@@ -94,7 +96,10 @@ int workers_per_agent(const RunConfig& config, bool is_resumed,
     return static_cast<int>(config.processes) / num_agents;
   }
   if (config.processes > 0) return static_cast<int>(config.processes);
-  if (config.layout.empty()) return 1;
+  if (config.layout.empty()) {
+    return std::max(1,
+                    static_cast<int>(parse_device_list(config.device).size()));
+  }
   return std::max(1, parse_layout(config.layout).world_size() / num_agents);
 }
 
@@ -115,18 +120,20 @@ void check_mpi(const RunConfig& config,
                   " headroom ... --processes 1, or another --backend");
 }
 
-// Says what was found; what no configuration can know, check_run_config cannot.
-void check_device(const std::string& device) {
-  if (device.empty() || device == "cpu") return;
-  std::string found;
-  for (const Card& card : cards_asked_for(device, Nvml())) {
-    found += card_text(card, bytes_of_others(card, {}, 0)) + "; ";
+// What no configuration can know, and check_run_config cannot refuse. Only the
+// worker knows whether its build has the plugin.
+void check_devices(const RunConfig& config,
+                   const std::optional<LauncherPlace>& place, int workers,
+                   std::vector<std::string>& notes) {
+  const std::vector<int> cards = parse_device_list(config.device);
+  if (cards.empty()) return;
+  const int workers_here = workers * (place ? place->local_size : 1);
+  card_of_rank(cards, 0, workers_here, config.share_devices);
+  // Devices of another kind, of which NVML knows nothing.
+  if (std::getenv("HEADROOM_DEVICE_PLUGIN") != nullptr) return;
+  for (const Card& card : cards_asked_for(config.device, Nvml())) {
+    notes.push_back(card_text(card, bytes_of_others(card, {}, 0)));
   }
-  throw Error("device",
-              "--device " + device + ": " + found +
-                  "but this version trains on the CPU only, not with CUDA",
-              "use --device cpu; headroom plan --device " + device +
-                  " says what would fit");
 }
 
 // What a step is, and which samples it uses.
@@ -257,8 +264,8 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
-  check_device(config.device);
   check_run_config(config);
+  check_devices(config, place, request.workers_per_agent, request.notes);
   if (!only_plans) {
     check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);

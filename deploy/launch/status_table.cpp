@@ -27,7 +27,6 @@ std::string seconds_text(double seconds) {
 }
 
 std::string plan_text(const Plan& plan) {
-  const char* backend = plan.backend == Backend::kMpi ? "mpi" : "gloo";
   return to_string(plan.layout) + ", micro-batch " +
          std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
          std::to_string(plan.batch_norm_group_size) +
@@ -36,7 +35,7 @@ std::string plan_text(const Plan& plan) {
          (plan.activation_policies.empty()
               ? ""
               : ", activations " + activations_text(plan.activation_policies)) +
-         ", " + backend;
+         ", " + to_string(plan.backend);
 }
 
 Json progress_json(const RunProgress& progress) {
@@ -135,7 +134,7 @@ std::string status_json(const RunStatus& status) {
         {"zero_stage", status.plan->zero_stage},
         {"stage_begins", status.plan->stage_begins},
         {"activations", activations_text(status.plan->activation_policies)},
-        {"backend", status.plan->backend == Backend::kMpi ? "mpi" : "gloo"},
+        {"backend", to_string(status.plan->backend)},
         {"reason", status.plan->reason}};
   }
   Json result = Json::parse(status.result_json, nullptr, false);

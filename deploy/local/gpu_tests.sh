@@ -23,12 +23,13 @@ pack() {
     die "there is no build/bin/libheadroom_cuda.so: build where nvcc is (bash deploy/local/build.sh)"
   rm -rf "$into"
   mkdir -p "$into"
-  cp "$repository"/build/tests/{test_cuda,nccl_rank_process} \
+  cp "$repository"/build/tests/{test_cuda,nccl_rank_process,test_device_training} \
     "$repository/build/bin/libheadroom_cuda.so" "$here/gpu_tests.sh" "$into"
   # Third-party libraries; LibTorch, CUDA and the C library are the machine's.
-  for file in "$into"/{test_cuda,libheadroom_cuda.so}; do
+  for file in "$into"/{test_cuda,test_device_training,libheadroom_cuda.so}; do
     ldd "$file" | awk '/=> \// {print $3}' |
-      grep -E '/lib(yaml-cpp|spdlog|fmt)[.]so' || true
+      grep -Ev '/lib(torch[^/]*|c10[^/]*|cu[^/]*|nccl|nv[^/]*|gomp[^/]*|c|m|dl|rt|pthread|gcc_s|stdc[+][+])[.]so' ||
+      true
   done | sort -u | while read -r library; do cp -L "$library" "$into"; done
   say "packed $(du -sh "$into" | cut -f1) into $into: copy it and run gpu_tests.sh run there"
 }
@@ -39,6 +40,9 @@ run() {
     die "HEADROOM_LIBTORCH='$root' holds no torch/lib/libtorch_cuda.so: name the folder that holds torch/"
   export LD_LIBRARY_PATH="$here:$root/torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   "$here/test_cuda" || status=$?
+  # The tests of training on the test device, on the card.
+  HEADROOM_DEVICE_PLUGIN="$here/libheadroom_cuda.so" \
+    "$here/test_device_training" || status=$?
   if [[ ${1:-} == --sanitize ]]; then
     compute-sanitizer --error-exitcode 9 "$here/test_cuda" \
       --gtest_filter='*DeviceBatchNorm*:DeviceOptimizer*' || status=$?

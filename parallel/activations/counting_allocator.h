@@ -80,14 +80,11 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // Allocations before the one that fails, itself included; 0: none is armed.
   static int64_t pending_failure() { return countdown(); }
 
-  // What was asked for when an allocation last failed, and what there was.
-  struct Refusal {
-    int64_t asked_bytes = 0;
-    int64_t live_bytes = 0;
-    int64_t limit_bytes = kNoLimit;
-  };
   // Of the calling thread; none since the last call.
   static std::optional<Refusal> take_refusal();
+  std::optional<Refusal> take_last_refusal() override { return take_refusal(); }
+  // It keeps none; the C library's heap is worker/model/kernels/heap.h's.
+  void release_caches() override {}
 
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;

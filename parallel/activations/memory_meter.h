@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "parallel/activations/memory_timeline.h"
 
@@ -33,6 +34,17 @@ class MemoryMeter {
   // From now on no allocation may bring what is in use above this.
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;
+
+  // What was asked for when an allocation last failed, and what there was.
+  struct Refusal {
+    int64_t asked_bytes = 0;
+    int64_t live_bytes = 0;
+    int64_t limit_bytes = kNoLimit;
+  };
+  // None since the last call.
+  virtual std::optional<Refusal> take_last_refusal() = 0;
+  // Memory that is kept for later goes back to where it came from.
+  virtual void release_caches() = 0;
 
  protected:
   ~MemoryMeter() = default;  // nobody owns one through this

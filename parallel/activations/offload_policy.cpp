@@ -13,6 +13,19 @@ namespace {
 
 constexpr int64_t kTooSmallToMatter = 4096;  // bytes
 
+at::Tensor empty_in_main_memory(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(),
+                           at::TensorOptions(tensor.scalar_type()));
+}
+
+// With the same strides, whose gaps, if any, hold nothing.
+at::Tensor in_main_memory(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  at::Tensor host = empty_in_main_memory(tensor);
+  host.copy_(tensor);
+  return host;
+}
+
 }  // namespace
 
 class OffloadPolicy::Copy {
@@ -24,9 +37,7 @@ class OffloadPolicy::Copy {
         offset_(tensor.storage_offset()),
         options_(tensor.options()),
         bytes_(static_cast<int64_t>(tensor.nbytes())),
-        place_(file_->write(tensor.const_data_ptr(), bytes_)) {
-    HEADROOM_CHECK(tensor.is_cpu(), "a tensor that is not in main memory");
-  }
+        place_(file_->write(in_main_memory(tensor).const_data_ptr(), bytes_)) {}
   ~Copy() { file_->release(place_, bytes_); }
   Copy(const Copy&) = delete;
   Copy& operator=(const Copy&) = delete;
@@ -37,7 +48,9 @@ class OffloadPolicy::Copy {
   }
   at::Tensor read() const {
     at::Tensor tensor = at::empty_strided(sizes_, strides_, options_);
-    file_->read(place_, tensor.mutable_data_ptr(), bytes_);
+    at::Tensor host = tensor.is_cpu() ? tensor : empty_in_main_memory(tensor);
+    file_->read(place_, host.mutable_data_ptr(), bytes_);
+    if (!tensor.is_cpu()) tensor.copy_(host);
     return tensor;
   }
 

@@ -13,6 +13,7 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/cuda/device_optimizer.h"
 #include "parallel/cuda/kernels/launch.h"
+#include "parallel/cuda/loss_arguments.h"
 
 namespace headroom {
 namespace {
@@ -227,6 +228,34 @@ class CudaKernels final : public DeviceKernels {
              [&](const auto& arguments, int64_t) {
                return headroom_norm_gradient(&arguments, call.stream());
              });
+  }
+
+  at::Tensor upload(const at::Tensor& host,
+                    const c10::Device& device) override {
+    // The pinned copy lives until the device has read it: LibTorch's caching
+    // host allocator waits for the stream before it gives memory out again.
+    return host.pin_memory().to(device, host.scalar_type(),
+                                /*non_blocking=*/true);
+  }
+
+  void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
+                const at::Tensor& anchors, const at::Tensor& ciou,
+                const at::Tensor& gradient) override {
+    const c10::cuda::CUDAGuard guard(fields.device());
+    const FitArguments arguments =
+        fit_arguments(fields, boxes, anchors, ciou, gradient);
+    C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_fit_rows(
+        &arguments, at::cuda::getCurrentCUDAStream().stream())));
+  }
+
+  void entropies(const at::Tensor& logits, const at::Tensor& targets,
+                 const EntropyRule& rule, const at::Tensor& value,
+                 const at::Tensor& derivative) override {
+    const c10::cuda::CUDAGuard guard(logits.device());
+    const EntropyArguments arguments =
+        entropy_arguments(logits, targets, rule, value, derivative);
+    C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_entropies(
+        &arguments, at::cuda::getCurrentCUDAStream().stream())));
   }
 
   std::unique_ptr<DeviceOptimizer> make_optimizer(

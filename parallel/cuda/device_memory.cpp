@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -80,6 +82,15 @@ class CudaDeviceMemory final : public DeviceMemory {
   }
   int64_t limit() const override { return limit_; }
 
+  std::optional<Refusal> take_last_refusal() override {
+    const std::lock_guard lock(refusal_mutex_);
+    return std::exchange(refusal_, std::nullopt);
+  }
+  void note_refusal(int64_t asked_bytes) {
+    const std::lock_guard lock(refusal_mutex_);
+    refusal_ = Refusal{asked_bytes, reserved_bytes(), limit_};
+  }
+
   int64_t reserved_bytes() const override {
     return allocator::getDeviceStats(device_)
         .reserved_bytes[kAggregate]
@@ -130,6 +141,8 @@ class CudaDeviceMemory final : public DeviceMemory {
   const int64_t total_bytes_;
   MemoryAccount account_;
   std::atomic<int64_t> limit_{kNoLimit};
+  std::mutex refusal_mutex_;
+  std::optional<Refusal> refusal_;
 };
 
 }  // namespace
@@ -149,6 +162,11 @@ std::vector<DeviceMemory*> make_cuda_memories(const HostServices& services) {
   allocator::attachAllocatorTraceTracker([services](const TraceEntry& entry) {
     (*memories)[static_cast<size_t>(entry.device_)]->note(entry, services);
   });
+  allocator::attachOutOfMemoryObserver(
+      [](int64_t device, size_t asked, size_t, size_t) {
+        (*memories)[static_cast<size_t>(device)]->note_refusal(
+            static_cast<int64_t>(asked));
+      });
   return result;
 }
 

@@ -22,6 +22,8 @@ class CudaDeviceApi final : public DeviceApi {
  public:
   explicit CudaDeviceApi(const HostServices& services) : services_(services) {}
 
+  c10::DeviceType device_type() const override { return c10::DeviceType::CUDA; }
+
   int device_count() const override { return cuda_device_count(); }
 
   DeviceInfo describe(int device) const override {

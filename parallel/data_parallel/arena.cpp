@@ -62,15 +62,17 @@ Arena::Arena(std::vector<ArenaEntry> entries, const ArenaOptions& options)
                  static_cast<int64_t>(c10::elementSize(options.scalar_type))) {
   at::NoGradGuard no_grad;
   lay_out(entries, options.row_parts);
+  const auto place =
+      at::TensorOptions(options.device).dtype(options.scalar_type);
   // One storage, or one a row.
   const auto provide = [&](bool apart, const MakeZeros& make, at::Tensor& whole,
                            std::vector<at::Tensor>& parts) {
     if (!apart) {
-      whole = make ? make(size_, options.scalar_type)
-                   : at::zeros({size_}, options.scalar_type);
+      whole =
+          make ? make(size_, options.scalar_type) : at::zeros({size_}, place);
     }
     for (const Row& row : rows_) {
-      parts.push_back(apart ? at::zeros({row.padded_size}, options.scalar_type)
+      parts.push_back(apart ? at::zeros({row.padded_size}, place)
                             : whole.narrow(0, row.offset, row.padded_size));
     }
   };

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -36,6 +37,7 @@ using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
 
 struct ArenaOptions {
   at::ScalarType scalar_type = at::kFloat;  // that of all entries
+  c10::Device device = c10::kCPU;           // of the buffers
   bool with_gradients = false;
   int row_parts = 1;  // equal, aligned parts that a row can be cut into
   // Each row in a storage of its own.
@@ -66,7 +68,7 @@ class Arena {
   // values. With gradients it is a leaf that requires them, and its .grad a
   // view of the gradients into which backward adds in place: freeze with
   // requires_grad_(false) afterwards. No entry: an arena of size 0.
-  // REQUIRES: CPU tensors of the type in `options`.
+  // REQUIRES: CPU tensors of the type in `options`, wherever the buffers are.
   Arena(std::vector<ArenaEntry> entries, const ArenaOptions& options);
 
   // Flat, [size()]; undefined if they are apart.

@@ -12,6 +12,8 @@
 // Errors: Error for a device that does not exist; c10::Error from CUDA.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,7 +26,7 @@
 namespace headroom {
 
 // Raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 1;
+inline constexpr int kDeviceApiVersion = 2;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
@@ -54,9 +56,6 @@ class DeviceMemory : public MemoryMeter {
   virtual int64_t peak_reserved_bytes() const = 0;
   // How often it had to give everything unused back to find room.
   virtual int64_t retries() const = 0;
-  // Gives unused segments back to the driver.
-  virtual void release_caches() = 0;
-
   // One line of the allocator's history.
   struct HistoryEvent {
     enum class Action {
@@ -86,6 +85,8 @@ class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
 
+  // Of LibTorch, for all of its devices.
+  virtual c10::DeviceType device_type() const = 0;
   // 0 where there is no device or no driver.
   virtual int device_count() const = 0;
   // Creates no context.

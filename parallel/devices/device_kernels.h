@@ -1,5 +1,6 @@
 // DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
-// passes of batch norm + SiLU (parallel/base/map_kernels.h), and the optimizer.
+// passes of batch norm + SiLU (parallel/base/map_kernels.h), the rows of the
+// loss (parallel/base/loss_kernels.h), and the optimizer.
 //
 // Ownership, threads, errors: as MapKernels.
 #pragma once
@@ -12,6 +13,7 @@
 #include <span>
 
 #include "parallel/base/element_math.h"
+#include "parallel/base/loss_kernels.h"
 #include "parallel/base/map_kernels.h"
 
 namespace headroom {
@@ -47,7 +49,7 @@ class DeviceOptimizer {
                     const at::Tensor& average) = 0;
 };
 
-class DeviceKernels : public MapKernels {
+class DeviceKernels : public MapKernels, public LossKernels {
  public:
   virtual ~DeviceKernels() = default;
 

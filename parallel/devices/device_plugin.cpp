@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -20,6 +21,9 @@ std::string last_error() {
 }  // namespace
 
 std::string device_plugin_path() {
+  if (const char* const given = std::getenv("HEADROOM_DEVICE_PLUGIN")) {
+    return given;
+  }
   std::error_code ignored;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   return (program.parent_path() / "libheadroom_cuda.so").string();
@@ -29,7 +33,7 @@ DevicePlugin load_device_plugin(const std::string& path) {
   static constexpr HostServices kServices = {&category_of};
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    return {nullptr, "this build has no CUDA plugin: no " + path};
+    return {nullptr, "this build has no plugin for devices: no " + path};
   }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {nullptr, last_error()};

@@ -18,7 +18,9 @@ struct DevicePlugin {
   std::string reason;        // why there is none, in words
 };
 
-// Beside the running program, where the build puts it.
+// Beside the running program, where the build puts it; what the environment's
+// HEADROOM_DEVICE_PLUGIN names instead: tests bring a device of their own
+// (tests/support/test_device).
 std::string device_plugin_path();
 
 DevicePlugin load_device_plugin(const std::string& path);

@@ -1,10 +1,9 @@
 #include "parallel/nvml/card_use.h"
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 
 namespace headroom {
@@ -13,14 +12,6 @@ namespace {
 [[noreturn]] void refuse(const std::string& device, const std::string& what,
                          const std::string& remedy) {
   throw Error("device", "--device " + device + ": " + what, remedy);
-}
-
-std::optional<int> index_of(const std::string& text) {
-  int index = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, index);
-  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
-  return index;
 }
 
 std::string cards_text(const std::vector<Card>& cards) {
@@ -51,30 +42,15 @@ int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
 
 std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
   const std::vector<Card> present = nvml.cards();
-  std::string list = device;
-  if (list.starts_with("cuda")) list = list.substr(4);
-  if (list.starts_with(":")) list = list.substr(1);
-  if (list.empty() && device == "cuda") list = "0";
   std::vector<Card> asked;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    const std::string word = list.substr(begin, end - begin);
-    begin = end + 1;
-    const auto index = index_of(word);
-    if (!index) {
-      refuse(device, "'" + word + "' is no card",
-             "write cpu, or cards by number as in 0 or 0,1");
-    }
-    const auto same = [&](const Card& card) { return card.index == *index; };
-    if (std::ranges::any_of(asked, same)) {
-      refuse(device, "card " + word + " is named twice", "name it once");
-    }
-    const auto card = std::ranges::find_if(present, same);
+  for (const int index : parse_device_list(device)) {
+    const auto card = std::ranges::find_if(
+        present, [&](const Card& one) { return one.index == index; });
     if (card == present.end()) {
       refuse(device,
              present.empty() ? nvml.reason()
-                             : "there is no card " + word + "; here is " +
-                                   cards_text(present),
+                             : "there is no card " + std::to_string(index) +
+                                   "; here is " + cards_text(present),
              present.empty() ? "use --device cpu" : "name one of these");
     }
     asked.push_back(*card);

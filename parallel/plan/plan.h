@@ -16,8 +16,9 @@
 
 namespace headroom {
 
-// How the threads of one process and the processes of one run exchange tensors.
-enum class Backend { kAuto, kGloo, kMpi };
+// How the threads of one process and the processes of one run exchange tensors:
+// those of a device by NCCL, or through the host; the host's by Gloo, or MPI.
+enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // What a row of the model keeps for its backward: everything; the outputs of
 // its convolutions, from which the rest is derived; its inputs only (Chen et

@@ -1,6 +1,7 @@
 #include "parallel/zero/row_memory.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <utility>
 
@@ -25,7 +26,7 @@ bool has_memory(const at::Tensor& flat) {
 }
 
 void release_memory(const at::Tensor& flat) {
-  HEADROOM_CHECK(flat.is_cpu() && has_memory(flat),
+  HEADROOM_CHECK(has_memory(flat),
                  "a row that has no storage of its own, or none any more");
   storage_of(flat).set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
   storage_of(flat).set_nbytes(static_cast<size_t>(0));
@@ -34,8 +35,9 @@ void release_memory(const at::Tensor& flat) {
 void restore_memory(const at::Tensor& flat) {
   HEADROOM_CHECK(storage_of(flat).nbytes() == 0, "a row that has its memory");
   const MemoryCategoryScope scope(MemoryCategory::kCommunication);
+  const c10::DeviceGuard guard(flat.device());
   at::DataPtr memory =
-      c10::GetAllocator(c10::DeviceType::CPU)->allocate(bytes_of(flat));
+      c10::GetAllocator(flat.device().type())->allocate(bytes_of(flat));
   storage_of(flat).set_data_ptr_noswap(std::move(memory));
   storage_of(flat).set_nbytes(bytes_of(flat));
 }

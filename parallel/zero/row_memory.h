@@ -13,7 +13,7 @@
 namespace headroom {
 
 // Nobody may touch a value of the row until restore_memory().
-// REQUIRES: a CPU tensor that covers its storage.
+// REQUIRES: a tensor that covers its storage.
 void release_memory(const at::Tensor& flat);
 
 // Uninitialised. Throws c10::OutOfMemoryError; nothing has changed then.

@@ -123,9 +123,12 @@ TEST(CheckRunConfig, TheLargestBatchNeedsALimit) {
 }
 
 TEST(CheckRunConfig, WhatThisVersionHasNot) {
-  EXPECT_EQ(refusal([](RunConfig& c) { c.device = "0,1"; }),
-            "[config] --device 0,1: this build has no CUDA backend: use "
-            "--device cpu, or leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.device = "0,1";
+              c.inject = "oom@rank=0,step=1,allocation=2";
+            }),
+            "[config] --inject oom@rank=0,step=1,allocation=2 is about the "
+            "CPU's memory, and --device 0,1 has its own: use --device cpu");
   EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.anchors = 3.4; }),
             "[config] hyp.anchors is 3.4, but the search for anchors is not in "
             "this version: add --set hyp.anchors=0");

@@ -78,6 +78,25 @@ TEST(Planner, TheGroupDoesNotDependOnTheNumberOfRanks) {
   }
 }
 
+TEST(Planner, TheBackendFollowsTheDevice) {
+  RunConfig config = batch_of(8);
+  const auto backend = [&](const char* device, const char* asked) {
+    config.device = device;
+    config.backend = asked;
+    return choose_plan(config, 1, {}).plan.value().backend;
+  };
+  EXPECT_EQ(backend("", "auto"), Backend::kGloo);
+  EXPECT_EQ(backend("cpu", "auto"), Backend::kGloo);
+  EXPECT_EQ(backend("0", "auto"), Backend::kNccl);
+  EXPECT_EQ(backend("0,1", "nccl"), Backend::kNccl);
+  EXPECT_EQ(backend("0", "gloo"), Backend::kGloo);
+  config.device = "cpu";
+  config.backend = "nccl";
+  const PlanDecision refused = choose_plan(config, 1, {});
+  EXPECT_FALSE(refused.plan);
+  EXPECT_THAT(refused.remedy, testing::HasSubstr("--device"));
+}
+
 TEST(Planner, WhatIsGivenIsObeyed) {
   RunConfig config = batch_of(64);
   config.layout = "pipeline=1,data=2";

@@ -140,7 +140,7 @@ std::vector<PhaseMeasurement> measure_phases(
               {{rank, 0, one.predicted.total(), one.measured}, one.phase});
         };
         const MeshCoordinates here = coordinates_of(plan.layout, rank);
-        const PhaseWatch start_up("start-up");
+        const PhaseWatch start_up("start-up", CountingAllocator::instance());
         RankTraining training(cell.config(), plan, world, cell.more_boxes);
         note(start_up.compare(estimate_start_up(request, here)));
         training.step();

@@ -39,7 +39,8 @@ Plan plan_of_synthetic_run(const RunConfig& config) {
 }
 
 RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
-                           Communicator& world, int64_t more_boxes_per_image)
+                           Communicator& world, int64_t more_boxes_per_image,
+                           const ComputeDevice& device)
     : config_(config),
       more_boxes_per_image_(more_boxes_per_image),
       mesh_(world, plan.layout) {
@@ -51,6 +52,7 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   options.freeze = config.freeze;
   options.optimizer = parse_optimizer(config.optimizer);
   options.zero_stage = plan.zero_stage;
+  options.device = device;
   options.mesh = &mesh_;
   options.rows = rows_of_stage(plan, mesh_.here.pipeline_stage,
                                static_cast<int64_t>(table.rows.size()));
@@ -126,7 +128,7 @@ ValidatedAverage RankTraining::validate(const MemoryRequest& memory,
 
 MemoryComparison RankTraining::save(const MemoryRequest& memory,
                                     const std::filesystem::path& checkpoints) {
-  const PhaseWatch watch("checkpoint");
+  const PhaseWatch watch("checkpoint", state_->device().memory());
   save_checkpoint(checkpoints, *state_, &mesh_, "{}", /*keep=*/1, {});
   return watch.compare(estimate_checkpoint(memory, mesh_.here));
 }

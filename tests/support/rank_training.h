@@ -27,7 +27,8 @@ class RankTraining {
   // install_saved_tensor_policies(). Collective. Each image has so many small
   // boxes beside the synthetic input's.
   RankTraining(const RunConfig& config, const Plan& plan, Communicator& world,
-               int64_t more_boxes_per_image = 0);
+               int64_t more_boxes_per_image = 0,
+               const ComputeDevice& device = {});
 
   // Throws Error if the step does not commit.
   StepResult step();

@@ -5,25 +5,13 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/sum.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace headroom {
 namespace {
 
-constexpr double kFocalAlpha = 0.25;
-
-double focal_alpha(double target) {
-  return target * kFocalAlpha + (1 - target) * (1 - kFocalAlpha);
-}
-
 // Beyond 40 softplus(x) is x in double too; before it exp cannot overflow.
 at::Tensor softplus_map(const at::Tensor& x) { return at::softplus(x, 1, 40); }
-
-double softplus(double x) {
-  return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
-}
 
 at::Tensor plain_values(const at::Tensor& x, double target,
                         const EntropyRule& rule) {
@@ -44,30 +32,18 @@ at::Tensor wrongness(const at::Tensor& sigmoid, double target) {
 
 }  // namespace
 
-EntropyTerm entropy(double x, double target, const EntropyRule& rule) {
-  const double s = 1 / (1 + std::exp(-x));
-  const double not_s = 1 / (1 + std::exp(x));
-  const double positive = rule.positive_weight * target;
-  const double value = (1 - target) * softplus(x) + positive * softplus(-x);
-  const double derivative = (1 - target) * s - positive * not_s;
-  if (rule.focal_gamma == 0) return {value, derivative};
-
-  const double gamma = rule.focal_gamma;
-  const double q = std::max((1 - target) * s + target * not_s,
-                            std::numeric_limits<double>::min());
-  const double q_derivative = (1 - 2 * target) * s * not_s;
-  const double weight = focal_alpha(target) * std::pow(q, gamma);
-  return {value * weight,
-          weight * (derivative + value * gamma / q * q_derivative)};
-}
-
-double entropy_sum(const at::Tensor& logits, double target,
-                   const EntropyRule& rule) {
+at::Tensor entropy_total(const at::Tensor& logits, double target,
+                         const EntropyRule& rule) {
   at::Tensor values = plain_values(logits, target, rule);
   if (rule.focal_gamma != 0)
     values.mul_(wrongness(at::sigmoid(logits), target).pow_(rule.focal_gamma))
         .mul_(focal_alpha(target));
-  return values.sum(at::kDouble).item<double>();
+  return values.sum(at::kDouble);
+}
+
+double entropy_sum(const at::Tensor& logits, double target,
+                   const EntropyRule& rule) {
+  return entropy_total(logits, target, rule).item<double>();
 }
 
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,

@@ -14,24 +14,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "parallel/base/entropy.h"
+
 namespace headroom {
-
-struct EntropyRule {
-  double positive_weight = 1;
-  double focal_gamma = 0;  // 0: plain cross-entropy
-};
-
-// One entry: L and dL/dx.
-struct EntropyTerm {
-  double value = 0;
-  double derivative = 0;
-};
-EntropyTerm entropy(double x, double target, const EntropyRule& rule);
 
 // Sum of L over a tensor of logits that all have `target`; in double, so that
 // it depends little on how a batch is cut.
 double entropy_sum(const at::Tensor& logits, double target,
                    const EntropyRule& rule);
+// The same where the logits are, without waiting for it: 0-dim double.
+at::Tensor entropy_total(const at::Tensor& logits, double target,
+                         const EntropyRule& rule);
 
 // dL/dx of the same, elementwise.
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,

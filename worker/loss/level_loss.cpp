@@ -14,9 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/box_iou.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "worker/loss/box_iou.h"
+#include "worker/loss/device_level_loss.h"
 
 namespace headroom {
 namespace {
@@ -273,11 +274,14 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
 
 LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
                      const LevelScales& scales) {
-  HEADROOM_CHECK(head.dim() == 5 && head.size(4) > kFirstClass && head.is_cpu(),
+  HEADROOM_CHECK(head.dim() == 5 && head.size(4) > kFirstClass,
                  "a head has 5 dimensions and at least one class");
   HEADROOM_CHECK(targets.index.defined() &&
                      targets.box.scalar_type() == head.scalar_type(),
                  "targets must be assigned in the heads' type");
+  if (LossKernels* kernels = loss_kernels_for(head)) {
+    return device_level_loss(*kernels, head, targets, scales);
+  }
   variable_list outputs = LevelFunction::apply(head, targets, scales);
   return {outputs[0], outputs[1]};
 }

@@ -9,6 +9,7 @@
 // Objectness of a matched cell is the CIoU of its last row, at least 0 and
 // without gradient, whatever the number of threads.
 //
+// A head on a device goes through device_level_loss.h.
 // Threads: called by one thread; works on several.
 #pragma once
 

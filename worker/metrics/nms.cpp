@@ -86,7 +86,7 @@ std::vector<std::vector<Detection>> non_maximum_suppression(
                  "max_detections " + std::to_string(options.max_detections) +
                      ", max_candidates " +
                      std::to_string(options.max_candidates));
-  const at::Tensor rows = decoded.to(at::kFloat).contiguous();
+  const at::Tensor rows = decoded.to(at::kCPU, at::kFloat).contiguous();
   const int64_t num_rows = rows.size(1), num_fields = rows.size(2);
   const float* data = rows.const_data_ptr<float>();
 

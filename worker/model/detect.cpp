@@ -144,7 +144,7 @@ at::Tensor Detect::decode(const std::vector<at::Tensor>& heads,
     part.select(4, 0).mul_(2).add_(columns).mul_(stride);
     part.select(4, 1).mul_(2).add_(rows).mul_(stride);
     const at::Tensor anchors = anchors_[static_cast<int64_t>(level)]
-                                   .to(boxes.scalar_type())
+                                   .to(boxes.device(), boxes.scalar_type())
                                    .mul(stride);
     part.narrow(4, 2, 2).mul_(2).square_().mul_(
         anchors.view({num_anchors_, 1, 1, 2}));

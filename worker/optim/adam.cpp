@@ -36,6 +36,11 @@ AdamCoefficients<T> coefficients_of(const GroupSettings& group,
 
 }  // namespace
 
+AdamCoefficients<double> adam_coefficients(const GroupSettings& group,
+                                           const AdamSettings& settings) {
+  return coefficients_of<double>(group, settings);
+}
+
 void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
                const at::Tensor& first_moment, const at::Tensor& second_moment,
                std::span<const Segment> segments,

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/base/element_math.h"
 #include "worker/optim/segments.h"
 
 namespace headroom {
@@ -36,5 +37,9 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
                const at::Tensor& first_moment, const at::Tensor& second_moment,
                std::span<const Segment> segments,
                const AllGroupSettings& groups, const AdamSettings& settings);
+
+// Of one group, before rounding to the parameters' type.
+AdamCoefficients<double> adam_coefficients(const GroupSettings& group,
+                                           const AdamSettings& settings);
 
 }  // namespace headroom

@@ -17,8 +17,9 @@ TEST(DevicePlugin, SaysThatThereIsNone) {
   const DevicePlugin plugin =
       load_device_plugin("/nowhere/libheadroom_cuda.so");
   EXPECT_EQ(plugin.api, nullptr);
-  EXPECT_EQ(plugin.reason,
-            "this build has no CUDA plugin: no /nowhere/libheadroom_cuda.so");
+  EXPECT_EQ(
+      plugin.reason,
+      "this build has no plugin for devices: no /nowhere/libheadroom_cuda.so");
 }
 
 TEST(DevicePlugin, SaysWhyAFileCannotBeLoaded) {

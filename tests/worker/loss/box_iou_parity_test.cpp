@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/box_iou.h"
 #include "tests/support/parity.h"
-#include "worker/loss/box_iou.h"
 
 namespace headroom {
 namespace {

@@ -8,133 +8,18 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "tests/parallel/cuda/emulated_launch.h"
+#include "tests/support/test_device/emulated_kernels.h"
 #include "tests/worker/model/conv_block_fixture.h"
 
 namespace headroom {
 namespace {
-
-class EmulatedKernels final : public MapKernels {
- public:
-  int passes = 0;
-
-  void channel_sums(const at::Tensor& y, std::span<const int64_t> begins,
-                    const at::Tensor& sums) override {
-    run(y, begins, {}, [&](auto width, auto& shape, auto& map) {
-      using T = Element<decltype(map)>;
-      summing_pass<T, width, false>(shape, map,
-                                    sums.mutable_data_ptr<double>());
-    });
-  }
-
-  void normalise_and_activate(const at::Tensor& y,
-                              std::span<const int64_t> begins,
-                              const at::Tensor& statistics,
-                              const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& out) override {
-    run(y, begins, {statistics, weight, bias, {}, {}, out},
-        [&](auto width, auto& shape, auto& map) {
-          using T = Element<decltype(map)>;
-          writing_pass<T, width, false>(shape, map);
-        });
-  }
-
-  void activation_gradient_sums(const at::Tensor& y, const at::Tensor& dout,
-                                std::span<const int64_t> begins,
-                                const at::Tensor& statistics,
-                                const at::Tensor& weight,
-                                const at::Tensor& bias,
-                                const at::Tensor& sums) override {
-    run(y, begins, {statistics, weight, bias, dout, {}, {}},
-        [&](auto width, auto& shape, auto& map) {
-          using T = Element<decltype(map)>;
-          summing_pass<T, width, true>(shape, map,
-                                       sums.mutable_data_ptr<double>());
-        });
-  }
-
-  void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                     std::span<const int64_t> begins,
-                     const at::Tensor& statistics, const at::Tensor& weight,
-                     const at::Tensor& bias, const at::Tensor& means,
-                     const at::Tensor& dy) override {
-    run(y, begins, {statistics, weight, bias, dout, means, dy},
-        [&](auto width, auto& shape, auto& map) {
-          using T = Element<decltype(map)>;
-          writing_pass<T, width, true>(shape, map);
-        });
-  }
-
- private:
-  struct Operands {
-    at::Tensor statistics, weight, bias, gradient, means, result;
-  };
-  template <typename Map>
-  using Element =
-      std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Map>().y)>>;
-
-  template <typename Pass>
-  void run(const at::Tensor& y, std::span<const int64_t> begins,
-           const Operands& operands, const Pass& pass) {
-    if (y.scalar_type() == at::kFloat) {
-      run_as<float>(ElementType::kFloat32, y, begins, operands, pass);
-    } else {
-      run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
-    }
-  }
-
-  template <typename T, typename Pass>
-  void run_as(ElementType type, const at::Tensor& y,
-              std::span<const int64_t> begins, const Operands& operands,
-              const Pass& pass) {
-    const auto pointer = [](const at::Tensor& tensor, auto zero) {
-      return tensor.defined() ? tensor.mutable_data_ptr<decltype(zero)>()
-                              : nullptr;
-    };
-    ++passes;
-    BatchNormMap<T> map = {};
-    map.y = y.const_data_ptr<T>();
-    map.gradient = pointer(operands.gradient, T());
-    map.gradient_stride =
-        operands.gradient.defined() ? operands.gradient.stride(3) : 0;
-    if (map.gradient_stride < y.size(1)) map.gradient_stride = y.size(1);
-    map.result = pointer(operands.result, T());
-    map.statistics = pointer(operands.statistics, double());
-    map.weight = pointer(operands.weight, T());
-    map.bias = pointer(operands.bias, T());
-    map.means = pointer(operands.means, double());
-    map.channels = y.size(1);
-    map.groups.count = static_cast<int>(begins.size()) - 1;
-    for (size_t g = 0; g < begins.size(); ++g) {
-      map.groups.begin[g] = begins[g] * y.size(2) * y.size(3);
-    }
-    BatchNormArguments arguments;
-    arguments.type = type;
-    arguments.y = map.y;
-    arguments.gradient = map.gradient;
-    arguments.gradient_stride = map.gradient_stride;
-    arguments.result = map.result;
-    arguments.groups = map.groups;
-    arguments.channels = map.channels;
-    const BlockShape shape = block_shape(arguments);
-    map.chunks = chunks_of(map.groups, shape);
-    std::vector<T> partial(partial_elements(arguments));
-    map.partial = partial.data();
-    constexpr int kWide = 16 / sizeof(T);
-    if (shape.vector == kWide) {
-      pass(std::integral_constant<int, kWide>(), shape, map);
-    } else {
-      pass(std::integral_constant<int, 1>(), shape, map);
-    }
-  }
-};
 
 // Maps of the CPU go through the kernels while this lives.
 class Emulated {
  public:
   Emulated() { set_map_kernels(at::kCPU, &kernels_); }
   ~Emulated() { set_map_kernels(at::kCPU, nullptr); }
-  int passes() const { return kernels_.passes; }
+  int passes() const { return kernels_.passes(); }
 
  private:
   EmulatedKernels kernels_;

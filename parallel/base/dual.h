@@ -6,51 +6,54 @@
 // numbers share the gradient half and half, clamping at zero passes it on at
 // zero.
 //
+// nvcc compiles it for the device too.
 // Threads: a value.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
+
+#include "parallel/base/element_math.h"
 
 namespace headroom {
 
 template <size_t N>
 struct Dual {
   double value = 0;
-  std::array<double, N> d = {};
+  double d[N] = {};
 
   Dual() = default;
-  Dual(double constant) : value(constant) {}  // NOLINT: mixes with numbers
-  static Dual input(double value, size_t index) {
+  HEADROOM_HD Dual(double constant)  // NOLINT: mixes with numbers
+      : value(constant) {}
+  HEADROOM_HD static Dual input(double value, size_t index) {
     Dual x(value);
     x.d[index] = 1;
     return x;
   }
 
   // f(a, b) with partial derivatives fa and fb.
-  static Dual combine(double f, double fa, const Dual& a, double fb,
+  HEADROOM_HD static Dual combine(double f, double fa, const Dual& a, double fb,
                       const Dual& b) {
     Dual result(f);
     for (size_t i = 0; i < N; ++i) result.d[i] = fa * a.d[i] + fb * b.d[i];
     return result;
   }
-  Dual scaled(double f, double fa) const {
+  HEADROOM_HD Dual scaled(double f, double fa) const {
     Dual result(f);
     for (size_t i = 0; i < N; ++i) result.d[i] = fa * d[i];
     return result;
   }
 
-  friend Dual operator+(const Dual& a, const Dual& b) {
+  HEADROOM_HD friend Dual operator+(const Dual& a, const Dual& b) {
     return combine(a.value + b.value, 1, a, 1, b);
   }
-  friend Dual operator-(const Dual& a, const Dual& b) {
+  HEADROOM_HD friend Dual operator-(const Dual& a, const Dual& b) {
     return combine(a.value - b.value, 1, a, -1, b);
   }
-  friend Dual operator*(const Dual& a, const Dual& b) {
+  HEADROOM_HD friend Dual operator*(const Dual& a, const Dual& b) {
     return combine(a.value * b.value, b.value, a, a.value, b);
   }
-  friend Dual operator/(const Dual& a, const Dual& b) {
+  HEADROOM_HD friend Dual operator/(const Dual& a, const Dual& b) {
     const double f = a.value / b.value;
     return combine(f, 1 / b.value, a, -f / b.value, b);
   }
@@ -58,46 +61,46 @@ struct Dual {
 
 // Overloads for plain numbers, so that a template can name either.
 template <typename T>
-T minimum(T a, T b) {
+HEADROOM_HD T minimum(T a, T b) {
   return a < b ? a : b;
 }
 template <typename T>
-T maximum(T a, T b) {
+HEADROOM_HD T maximum(T a, T b) {
   return a > b ? a : b;
 }
 template <typename T>
-T clamp_at_zero(T x) {
+HEADROOM_HD T clamp_at_zero(T x) {
   return x > 0 ? x : T(0);
 }
 template <typename T>
-T arctangent(T x) {
+HEADROOM_HD T arctangent(T x) {
   return std::atan(x);
 }
 template <typename T>
-T without_gradient(T x) {
+HEADROOM_HD T without_gradient(T x) {
   return x;
 }
 
 template <size_t N>
-Dual<N> minimum(const Dual<N>& a, const Dual<N>& b) {
+HEADROOM_HD Dual<N> minimum(const Dual<N>& a, const Dual<N>& b) {
   if (a.value == b.value) return Dual<N>::combine(a.value, .5, a, .5, b);
   return a.value < b.value ? a : b;
 }
 template <size_t N>
-Dual<N> maximum(const Dual<N>& a, const Dual<N>& b) {
+HEADROOM_HD Dual<N> maximum(const Dual<N>& a, const Dual<N>& b) {
   if (a.value == b.value) return Dual<N>::combine(a.value, .5, a, .5, b);
   return a.value > b.value ? a : b;
 }
 template <size_t N>
-Dual<N> clamp_at_zero(const Dual<N>& x) {
+HEADROOM_HD Dual<N> clamp_at_zero(const Dual<N>& x) {
   return x.value >= 0 ? x : Dual<N>(0);
 }
 template <size_t N>
-Dual<N> arctangent(const Dual<N>& x) {
+HEADROOM_HD Dual<N> arctangent(const Dual<N>& x) {
   return x.scaled(std::atan(x.value), 1 / (1 + x.value * x.value));
 }
 template <size_t N>
-Dual<N> without_gradient(const Dual<N>& x) {
+HEADROOM_HD Dual<N> without_gradient(const Dual<N>& x) {
   return Dual<N>(x.value);
 }
 

@@ -10,12 +10,13 @@
 // or a height: two boxes without height have no CIoU (NaN).
 //
 // One template serves numbers and Dual numbers (dual.h), so gradients follow.
+// nvcc compiles all of it for the device too.
 // Threads: pure.
 #pragma once
 
 #include <cmath>
 
-#include "worker/loss/dual.h"
+#include "parallel/base/dual.h"
 
 namespace headroom {
 
@@ -30,7 +31,7 @@ struct CentreBox {
 };
 
 template <typename T>
-T box_iou(IouKind kind, const CentreBox<T>& a, const CentreBox<T>& b) {
+HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a, const CentreBox<T>& b) {
   const T half(0.5), epsilon(kIouEpsilon), one(1);
   const T a_x1 = a.x - half * a.w, a_x2 = a.x + half * a.w;
   const T a_y1 = a.y - half * a.h, a_y2 = a.y + half * a.h;
@@ -67,7 +68,33 @@ struct RowFit {
 };
 
 // `raw` is before the sigmoid; box = (2s - 0.5, (2s)^2 * anchor) in cells.
-RowFit fit_row(const double raw[4], const double anchor[2],
-               const double target[4]);
+HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
+               const double target[4]) {
+  using Number = Dual<4>;
+  double sigmoid[4];
+  for (int i = 0; i < 4; ++i) sigmoid[i] = 1 / (1 + std::exp(-raw[i]));
+
+  // Differentiated by the box here and by the raw values below: four inputs
+  // that are the box itself keep the duals' first derivatives trivial.
+  CentreBox<Number> box;
+  double by_raw[4];
+  for (int i = 0; i < 4; ++i) {
+    const double s = sigmoid[i];
+    const double slope = s * (1 - s);
+    const bool is_size = i >= 2;
+    const double value = is_size ? 4 * s * s * anchor[i - 2] : 2 * s - 0.5;
+    by_raw[i] = is_size ? 8 * s * slope * anchor[i - 2] : 2 * slope;
+    const Number number = Number::input(value, static_cast<size_t>(i));
+    (i == 0 ? box.x : i == 1 ? box.y : i == 2 ? box.w : box.h) = number;
+  }
+  const CentreBox<Number> wanted{target[0], target[1], target[2], target[3]};
+  const Number ciou = box_iou(IouKind::kCiou, box, wanted);
+
+  RowFit fit;
+  fit.ciou = ciou.value;
+  for (int i = 0; i < 4; ++i)
+    fit.gradient[i] = ciou.d[static_cast<size_t>(i)] * by_raw[i];
+  return fit;
+}
 
 }  // namespace headroom

@@ -1,0 +1,69 @@
+#include "parallel/base/device_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+std::optional<int> index_of(const std::string& text) {
+  int index = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, index);
+  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
+  return index;
+}
+
+}  // namespace
+
+std::vector<int> parse_device_list(const std::string& device) {
+  if (device.empty() || device == "cpu") return {};
+  std::string list = device;
+  if (list.starts_with("cuda")) list = list.substr(4);
+  if (list.starts_with(":")) list = list.substr(1);
+  if (device == "cuda") list = "0";
+  std::vector<int> indices;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string word = list.substr(begin, end - begin);
+    begin = end + 1;
+    const auto index = index_of(word);
+    if (!index) {
+      throw Error("device",
+                  "--device " + device + ": '" + word + "' is no card",
+                  "write cpu, or cards by number as in 0 or 0,1");
+    }
+    if (std::ranges::find(indices, *index) != indices.end()) {
+      throw Error("device",
+                  "--device " + device + ": card " + word + " is named twice",
+                  "name it once");
+    }
+    indices.push_back(*index);
+  }
+  return indices;
+}
+
+int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
+                 bool may_share) {
+  const auto count = static_cast<int>(cards.size());
+  HEADROOM_CHECK(count > 0 && local_rank >= 0 && local_rank < local_ranks,
+                 "process " + std::to_string(local_rank) + " of " +
+                     std::to_string(local_ranks) + " on " +
+                     std::to_string(count) + " cards");
+  if (local_ranks > count && !may_share) {
+    throw Error("device",
+                std::to_string(local_ranks) +
+                    " processes on this machine and " + std::to_string(count) +
+                    (count == 1 ? " card" : " cards") +
+                    ": two of them would take turns on one",
+                "name a card for each with --device, use --processes " +
+                    std::to_string(count) +
+                    ", or allow it with --set share_devices=true");
+  }
+  return cards[static_cast<size_t>(local_rank % count)];
+}
+
+}  // namespace headroom

@@ -1,0 +1,22 @@
+// The devices that --device names, as in YOLOv5: "cpu" or nothing for the CPU;
+// cards by number as in "0", "0,2", "cuda:1"; "cuda" for the first.
+//
+// Threads: pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+// Empty for the CPU. Throws Error (exit 2) for other words and for a card
+// twice. Whether they are there is not asked.
+std::vector<int> parse_device_list(const std::string& device);
+
+// The card of a process: cards are handed out in order, and from the first
+// again where several processes may share one. Throws Error (exit 2) where they
+// may not. REQUIRES: at least one card, 0 <= local_rank < local_ranks.
+int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
+                 bool may_share);
+
+}  // namespace headroom

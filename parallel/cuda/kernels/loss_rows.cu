@@ -1,0 +1,64 @@
+#include "parallel/cuda/kernels/loss_rows.h"
+
+#include <cuda_runtime.h>
+
+#include "parallel/cuda/kernels/loss_body.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kThreads = 128;
+
+__device__ int64_t own_row() {
+  return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) fit_kernel(FitArguments arguments) {
+  if (own_row() < arguments.rows) fit_one_row<T>(arguments, own_row());
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    entropy_kernel(EntropyArguments arguments) {
+  if (own_row() < arguments.count) one_entropy<T>(arguments, own_row());
+}
+
+unsigned blocks_of(int64_t rows) {
+  return static_cast<unsigned>((rows + kThreads - 1) / kThreads);
+}
+
+}  // namespace
+}  // namespace headroom
+
+extern "C" {
+
+int headroom_fit_rows(const headroom::FitArguments* arguments, void* stream) {
+  using namespace headroom;
+  if (arguments->rows == 0) return cudaSuccess;
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (arguments->is_double) {
+    fit_kernel<double>
+        <<<blocks_of(arguments->rows), kThreads, 0, on>>>(*arguments);
+  } else {
+    fit_kernel<float>
+        <<<blocks_of(arguments->rows), kThreads, 0, on>>>(*arguments);
+  }
+  return cudaGetLastError();
+}
+
+int headroom_entropies(const headroom::EntropyArguments* arguments,
+                       void* stream) {
+  using namespace headroom;
+  if (arguments->count == 0) return cudaSuccess;
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (arguments->is_double) {
+    entropy_kernel<double>
+        <<<blocks_of(arguments->count), kThreads, 0, on>>>(*arguments);
+  } else {
+    entropy_kernel<float>
+        <<<blocks_of(arguments->count), kThreads, 0, on>>>(*arguments);
+  }
+  return cudaGetLastError();
+}
+}

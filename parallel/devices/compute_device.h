@@ -1,0 +1,47 @@
+// ComputeDevice: where one rank computes.
+//
+// Chosen once, when the rank starts, and handed on from there. The CPU needs no
+// plugin: a default ComputeDevice is it.
+//
+// Ownership: a value; the plugin's objects live until the process ends.
+// Threads: a value.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
+
+#include "parallel/devices/device_api.h"
+#include "parallel/devices/device_kernels.h"
+
+namespace headroom {
+
+class ComputeDevice {
+ public:
+  ComputeDevice() = default;
+  // REQUIRES: 0 <= index < api.device_count(), which outlives this.
+  ComputeDevice(DeviceApi& api, int index);
+
+  bool is_cpu() const { return api_ == nullptr; }
+  c10::Device device() const { return device_; }
+  DeviceApi* api() const { return api_; }  // null on the CPU
+  at::TensorOptions options(at::ScalarType type) const {
+    return at::TensorOptions(device_).dtype(type);
+  }
+
+  // Of what tensors there take. On the CPU the calling thread's account
+  // (counting_allocator.h).
+  MemoryMeter& memory() const;
+  // Null on the CPU.
+  DeviceKernels* kernels() const;
+
+  // A CPU tensor's copy there, for which the host does not wait; on the CPU the
+  // tensor itself.
+  at::Tensor upload(const at::Tensor& host) const;
+
+ private:
+  c10::Device device_{c10::kCPU};
+  DeviceApi* api_ = nullptr;
+};
+
+}  // namespace headroom

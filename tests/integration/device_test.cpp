@@ -1,0 +1,113 @@
+// Training, validation and refusals from the command line on a device: the test
+// device, which HEADROOM_DEVICE_PLUGIN puts in the place of the CUDA plugin
+// (tests/support/test_device). Mosaic, warm-up, EMA and a short last batch are
+// those of the CPU's run, which this one equals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/integration/run_comparison.h"
+
+namespace headroom::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kPlugin =
+    std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so";
+
+// What programs that start meanwhile take their devices from.
+class PluginOf {
+ public:
+  explicit PluginOf(const std::string& path) {
+    setenv("HEADROOM_DEVICE_PLUGIN", path.c_str(), 1);
+  }
+  ~PluginOf() { unsetenv("HEADROOM_DEVICE_PLUGIN"); }
+};
+
+constexpr size_t kSteps = 5;
+
+std::vector<Json> train(const std::string& name,
+                        const std::vector<std::string>& flags) {
+  std::vector<std::string> more = {"--max-steps", std::to_string(kSteps)};
+  more.insert(more.end(), flags.begin(), flags.end());
+  return train_in(fresh_folder() / name, train_fp64("8"), more);
+}
+
+void expect_as_on_the_cpu(const std::vector<std::string>& layout) {
+  const std::vector<Json> cpu = train("cpu", {"--processes", "1"});
+  std::vector<std::string> flags = {"--backend", "gloo"};
+  flags.insert(flags.end(), layout.begin(), layout.end());
+  const PluginOf device(kPlugin);
+  const std::vector<Json> run = train("device", flags);
+  ASSERT_EQ(run.size(), kSteps);
+  expect_equivalent(cpu, run);
+  for (const int64_t peak : measured_peaks(run)) EXPECT_GT(peak, 0);
+}
+
+TEST(Device, OneProcessEqualsTheCpu) {
+  expect_as_on_the_cpu({"--device", "0"});
+}
+
+TEST(Device, ShardedProcessesEqualTheCpu) {
+  expect_as_on_the_cpu(
+      {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
+}
+
+TEST(Device, ValidatesWeightsOfTheCpu) {
+  const auto folder = fresh_folder();
+  const ProgramResult trained =
+      run_program(train_shapes("8", {"--epochs", "1", "--device", "cpu",
+                                     "--processes", "1", "--max-steps", "5"}),
+                  folder);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string weights =
+      (folder / "runs/train/exp/weights/last.safetensors").string();
+  const auto validate = [&](const std::string& device, const char* name) {
+    const ProgramResult result =
+        run_program({program("headroom"), "val", "--data", shapes_data(),
+                     "--weights", weights, "--img", "96", "--batch", "8",
+                     "--device", device, "--name", name, "--threads", "1"},
+                    folder);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_json(folder / "runs/val" / name / "results.json");
+  };
+  const Json cpu = validate("cpu", "cpu");
+  const PluginOf plugin(kPlugin);
+  const Json device = validate("0", "device");
+  for (const char* key : {"images", "labels"}) {
+    EXPECT_EQ(device.at(key), cpu.at(key)) << key;
+  }
+}
+
+struct Refused {
+  std::string plugin;
+  std::vector<std::string> flags;
+  std::string words;
+};
+
+TEST(Device, WhatIsNotThereIsRefused) {
+  const std::vector<Refused> cases = {
+      {kPlugin, {"--device", "9"}, "there is no device 9"},
+      {kPlugin, {"--device", "gpu"}, "write cpu, or cards by number"},
+      {kPlugin,
+       {"--device", "0", "--processes", "2"},
+       "--set share_devices=true"},
+      {kPlugin,
+       {"--device", "0,1", "--backend", "nccl"},
+       "the test device has no communicator"},
+      {"/nowhere/plugin.so", {"--device", "0"}, "no plugin for devices"}};
+  for (const Refused& refused : cases) {
+    const PluginOf plugin(refused.plugin);
+    const ProgramResult result =
+        run_program(train_shapes("8", refused.flags), fresh_folder());
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(refused.words));
+  }
+}
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,36 @@
+#include "parallel/base/device_list.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+using Cards = std::vector<int>;
+
+TEST(DeviceList, IsReadAsYolov5Writes) {
+  EXPECT_EQ(parse_device_list(""), Cards{});
+  EXPECT_EQ(parse_device_list("cpu"), Cards{});
+  EXPECT_EQ(parse_device_list("0"), Cards{0});
+  EXPECT_EQ(parse_device_list("cuda"), Cards{0});
+  EXPECT_EQ(parse_device_list("cuda:1"), Cards{1});
+  EXPECT_EQ(parse_device_list("2,0,1"), (Cards{2, 0, 1}));
+}
+
+TEST(DeviceList, OtherWordsAreRefused) {
+  for (const char* text :
+       {"gpu", "0,", ",0", "cuda:x", "-1", "0 1", "0,0", "99999999999"}) {
+    EXPECT_THROW(parse_device_list(text), Error) << text;
+  }
+}
+
+TEST(DeviceList, EachProcessHasACardUnlessItMayShare) {
+  EXPECT_EQ(card_of_rank({4, 2}, 0, 2, false), 4);
+  EXPECT_EQ(card_of_rank({4, 2}, 1, 2, false), 2);
+  EXPECT_THROW(card_of_rank({4, 2}, 0, 3, false), Error);
+  EXPECT_EQ(card_of_rank({4, 2}, 2, 3, true), 4);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,240 @@
+#include "tests/support/test_device/emulated_kernels.h"
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "parallel/cuda/kernels/arena_body.h"
+#include "parallel/cuda/kernels/arena_pieces.h"
+#include "parallel/cuda/kernels/loss_body.h"
+#include "parallel/cuda/loss_arguments.h"
+#include "tests/parallel/cuda/emulated_launch.h"
+#include "tests/support/test_device/operators.h"
+
+namespace headroom {
+namespace {
+
+struct Operands {
+  at::Tensor statistics, weight, bias, gradient, means, result;
+};
+
+template <typename Map>
+using Element =
+    std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Map>().y)>>;
+
+template <typename T>
+T* pointer(const at::Tensor& tensor) {
+  return tensor.defined() ? reachable(tensor).mutable_data_ptr<T>() : nullptr;
+}
+
+template <typename T, typename Pass>
+void run_as(ElementType type, const at::Tensor& y,
+            std::span<const int64_t> begins, const Operands& operands,
+            const Pass& pass) {
+  if (y.numel() == 0) return;
+  BatchNormMap<T> map = {};
+  map.y = pointer<T>(y);
+  map.gradient = pointer<T>(operands.gradient);
+  map.gradient_stride =
+      operands.gradient.defined() ? operands.gradient.stride(3) : 0;
+  if (map.gradient_stride < y.size(1)) map.gradient_stride = y.size(1);
+  map.result = pointer<T>(operands.result);
+  map.statistics = pointer<double>(operands.statistics);
+  map.weight = pointer<T>(operands.weight);
+  map.bias = pointer<T>(operands.bias);
+  map.means = pointer<double>(operands.means);
+  map.channels = y.size(1);
+  map.groups.count = static_cast<int>(begins.size()) - 1;
+  for (size_t g = 0; g < begins.size(); ++g) {
+    map.groups.begin[g] = begins[g] * y.size(2) * y.size(3);
+  }
+  BatchNormArguments arguments;
+  arguments.type = type;
+  arguments.y = map.y;
+  arguments.gradient = map.gradient;
+  arguments.gradient_stride = map.gradient_stride;
+  arguments.result = map.result;
+  arguments.groups = map.groups;
+  arguments.channels = map.channels;
+  const BlockShape shape = block_shape(arguments);
+  map.chunks = chunks_of(map.groups, shape);
+  std::vector<T> partial(partial_elements(arguments));
+  map.partial = partial.data();
+  constexpr int kWide = 16 / sizeof(T);
+  if (shape.vector == kWide) {
+    pass(std::integral_constant<int, kWide>(), shape, map);
+  } else {
+    pass(std::integral_constant<int, 1>(), shape, map);
+  }
+}
+
+template <typename Pass>
+void run(const at::Tensor& y, std::span<const int64_t> begins,
+         const Operands& operands, const Pass& pass) {
+  if (y.scalar_type() == at::kFloat) {
+    run_as<float>(ElementType::kFloat32, y, begins, operands, pass);
+  } else {
+    run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
+  }
+}
+
+// As run_piece of arena_step.cu.
+class EmulatedOptimizer final : public DeviceOptimizer {
+ public:
+  EmulatedOptimizer(std::span<const ArenaRange> ranges, int64_t size)
+      : pieces_(arena_pieces(ranges, size)) {}
+
+  void step(const DeviceOptimizerStep& step, const at::Tensor& parameters,
+            const at::Tensor& gradients, const at::Tensor& first,
+            const at::Tensor& second, const at::Tensor& average) override {
+    const auto run_as = [&](auto zero) {
+      using T = decltype(zero);
+      const ArenaArrays<T> arrays = {pointer<T>(parameters),
+                                     pointer<T>(gradients), pointer<T>(first),
+                                     pointer<T>(second), pointer<T>(average)};
+      run<T>(arrays, step);
+    };
+    if (parameters.scalar_type() == at::kFloat) {
+      run_as(float());
+    } else {
+      run_as(double());
+    }
+  }
+
+ private:
+  template <typename T>
+  void run(const ArenaArrays<T>& arrays, const DeviceOptimizerStep& step) {
+    ArenaCoefficients<T> with;
+    const auto as = [](double value) { return static_cast<T>(value); };
+    for (size_t g = 0; g < kArenaGroups; ++g) {
+      const SgdCoefficients<double>& sgd = step.sgd[g];
+      with.sgd[g] = {as(sgd.lr), as(sgd.weight_decay), as(sgd.momentum),
+                     as(sgd.clip), sgd.first_step};
+      const AdamCoefficients<double>& adam = step.adam[g];
+      with.adam[g] = {as(adam.step_size),
+                      as(adam.root_of_correction),
+                      as(adam.one_minus_beta1),
+                      as(adam.beta2),
+                      as(adam.one_minus_beta2),
+                      as(adam.epsilon),
+                      as(adam.clip),
+                      as(adam.weight_decay),
+                      as(adam.shrink)};
+    }
+    with.average_weight = as(step.average_weight);
+    with.clip = pointer<T>(step.clip);
+    constexpr int kThreads = 256;
+    for (const ArenaPiece& piece : pieces_) {
+      for (int thread = 0; thread < kThreads; ++thread) {
+        if (step.is_adam) {
+          update_piece<ArenaRule::kAdam>(arrays, with, piece, thread, kThreads);
+        } else {
+          update_piece<ArenaRule::kSgd>(arrays, with, piece, thread, kThreads);
+        }
+      }
+    }
+  }
+
+  const std::vector<ArenaPiece> pieces_;
+};
+
+}  // namespace
+
+void EmulatedKernels::channel_sums(const at::Tensor& y,
+                                   std::span<const int64_t> begins,
+                                   const at::Tensor& sums) {
+  ++passes_;
+  if (y.numel() == 0) reachable(sums).zero_();
+  run(y, begins, {}, [&](auto width, auto& shape, auto& map) {
+    using T = Element<decltype(map)>;
+    summing_pass<T, width, false>(shape, map, pointer<double>(sums));
+  });
+}
+
+void EmulatedKernels::normalise_and_activate(const at::Tensor& y,
+                                             std::span<const int64_t> begins,
+                                             const at::Tensor& statistics,
+                                             const at::Tensor& weight,
+                                             const at::Tensor& bias,
+                                             const at::Tensor& out) {
+  ++passes_;
+  run(y, begins, {statistics, weight, bias, {}, {}, out},
+      [&](auto width, auto& shape, auto& map) {
+        using T = Element<decltype(map)>;
+        writing_pass<T, width, false>(shape, map);
+      });
+}
+
+void EmulatedKernels::activation_gradient_sums(
+    const at::Tensor& y, const at::Tensor& dout,
+    std::span<const int64_t> begins, const at::Tensor& statistics,
+    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& sums) {
+  ++passes_;
+  if (y.numel() == 0) reachable(sums).zero_();
+  run(y, begins, {statistics, weight, bias, dout, {}, {}},
+      [&](auto width, auto& shape, auto& map) {
+        using T = Element<decltype(map)>;
+        summing_pass<T, width, true>(shape, map, pointer<double>(sums));
+      });
+}
+
+void EmulatedKernels::norm_gradient(const at::Tensor& y, const at::Tensor& dout,
+                                    std::span<const int64_t> begins,
+                                    const at::Tensor& statistics,
+                                    const at::Tensor& weight,
+                                    const at::Tensor& bias,
+                                    const at::Tensor& means,
+                                    const at::Tensor& dy) {
+  ++passes_;
+  run(y, begins, {statistics, weight, bias, dout, means, dy},
+      [&](auto width, auto& shape, auto& map) {
+        using T = Element<decltype(map)>;
+        writing_pass<T, width, true>(shape, map);
+      });
+}
+
+at::Tensor EmulatedKernels::upload(const at::Tensor& host,
+                                   const c10::Device& device) {
+  return host.to(device);
+}
+
+void EmulatedKernels::fit_rows(const at::Tensor& fields,
+                               const at::Tensor& boxes,
+                               const at::Tensor& anchors,
+                               const at::Tensor& ciou,
+                               const at::Tensor& gradient) {
+  const FitArguments arguments =
+      fit_arguments(reachable(fields), reachable(boxes), reachable(anchors),
+                    reachable(ciou), reachable(gradient));
+  for (int64_t row = 0; row < arguments.rows; ++row) {
+    if (arguments.is_double) {
+      fit_one_row<double>(arguments, row);
+    } else {
+      fit_one_row<float>(arguments, row);
+    }
+  }
+}
+
+void EmulatedKernels::entropies(const at::Tensor& logits,
+                                const at::Tensor& targets,
+                                const EntropyRule& rule,
+                                const at::Tensor& value,
+                                const at::Tensor& derivative) {
+  const EntropyArguments arguments =
+      entropy_arguments(reachable(logits), reachable(targets), rule,
+                        reachable(value), reachable(derivative));
+  for (int64_t i = 0; i < arguments.count; ++i) {
+    if (arguments.is_double) {
+      one_entropy<double>(arguments, i);
+    } else {
+      one_entropy<float>(arguments, i);
+    }
+  }
+}
+
+std::unique_ptr<DeviceOptimizer> EmulatedKernels::make_optimizer(
+    int, std::span<const ArenaRange> ranges, int64_t size) {
+  return std::make_unique<EmulatedOptimizer>(ranges, size);
+}
+
+}  // namespace headroom

@@ -1,0 +1,52 @@
+// EmulatedKernels: the text of the CUDA plugin's kernels, run on the CPU thread
+// after thread: everything but the GPU itself.
+//
+// Tensors are the test device's, or the CPU's.
+// Threads: any.
+#pragma once
+
+#include <atomic>
+
+#include "parallel/devices/device_kernels.h"
+
+namespace headroom {
+
+class EmulatedKernels final : public DeviceKernels {
+ public:
+  int passes() const { return passes_; }  // over maps, so far
+
+  void channel_sums(const at::Tensor& y, std::span<const int64_t> begins,
+                    const at::Tensor& sums) override;
+  void normalise_and_activate(const at::Tensor& y,
+                              std::span<const int64_t> begins,
+                              const at::Tensor& statistics,
+                              const at::Tensor& weight, const at::Tensor& bias,
+                              const at::Tensor& out) override;
+  void activation_gradient_sums(const at::Tensor& y, const at::Tensor& dout,
+                                std::span<const int64_t> begins,
+                                const at::Tensor& statistics,
+                                const at::Tensor& weight,
+                                const at::Tensor& bias,
+                                const at::Tensor& sums) override;
+  void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
+                     std::span<const int64_t> begins,
+                     const at::Tensor& statistics, const at::Tensor& weight,
+                     const at::Tensor& bias, const at::Tensor& means,
+                     const at::Tensor& dy) override;
+
+  at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
+  void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
+                const at::Tensor& anchors, const at::Tensor& ciou,
+                const at::Tensor& gradient) override;
+  void entropies(const at::Tensor& logits, const at::Tensor& targets,
+                 const EntropyRule& rule, const at::Tensor& value,
+                 const at::Tensor& derivative) override;
+
+  std::unique_ptr<DeviceOptimizer> make_optimizer(
+      int device, std::span<const ArenaRange> ranges, int64_t size) override;
+
+ private:
+  std::atomic<int> passes_{0};
+};
+
+}  // namespace headroom

@@ -1,0 +1,27 @@
+// LibTorch's operators on the test device: dispatch key PrivateUse1, computed
+// by the CPU's kernels on the device's own memory, so that every result has the
+// CPU's bits.
+//
+// An operator that mixes tensors of the device with tensors of the host is
+// refused, but for scalars without dimensions, as CUDA does. Convolutions are
+// LibTorch's for the CPU; views and copies are the device's own.
+//
+// Threads: any; each computes by itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace headroom {
+
+// Registers operators, allocator and device guard. May be called again.
+void install_test_device();
+
+// The device's tensor where kernels reach it: a CPU tensor of the same sizes,
+// strides and bytes. It does not keep the memory alive.
+at::Tensor reachable(const at::Tensor& tensor);
+
+inline c10::Device test_device(int index = 0) {
+  return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)};
+}
+
+}  // namespace headroom

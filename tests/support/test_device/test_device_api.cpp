@@ -1,0 +1,62 @@
+#include "tests/support/test_device/test_device_api.h"
+
+#include <string>
+
+#include "parallel/base/check.h"
+#include "tests/support/test_device/operators.h"
+#include "worker/loss/device_level_loss.h"
+#include "worker/model/kernels/device_batch_norm.h"
+
+namespace headroom {
+namespace {
+
+class TestDeviceApi final : public DeviceApi {
+ public:
+  c10::DeviceType device_type() const override {
+    return c10::DeviceType::PrivateUse1;
+  }
+  int device_count() const override { return TestDeviceMemory::kDevices; }
+  DeviceInfo describe(int device) const override {
+    DeviceInfo info;
+    info.index = device;
+    info.uuid = "GPU-test-" + std::to_string(device);
+    info.name = "test device";
+    info.total_bytes = TestDeviceMemory::kBytes;
+    return info;
+  }
+  int64_t free_bytes(int device) const override {
+    return TestDeviceMemory::kBytes - TestDeviceMemory::of(device).live_bytes();
+  }
+  DeviceMemory& memory(int device) override {
+    return TestDeviceMemory::of(device);
+  }
+  DeviceKernels& kernels() override { return kernels_; }
+  std::unique_ptr<Communicator> make_communicator(
+      KeyValueStore&, const std::string&, int, int,
+      const DeviceCommunicatorOptions&) override {
+    throw Error("backend", "the test device has no communicator",
+                "use --backend gloo");
+  }
+
+ private:
+  EmulatedKernels kernels_;
+};
+
+}  // namespace
+
+DeviceApi& test_device_api() {
+  static auto* const api = [] {
+    install_test_device();
+    return new TestDeviceApi;
+  }();
+  return *api;
+}
+
+ComputeDevice test_compute_device(int index) {
+  DeviceApi& api = test_device_api();
+  set_map_kernels(api.device_type(), &api.kernels());
+  set_loss_kernels(api.device_type(), &api.kernels());
+  return {api, index};
+}
+
+}  // namespace headroom

@@ -1,0 +1,20 @@
+// The test device as the worker sees a CUDA device: a DeviceApi whose tensors
+// are of dispatch key PrivateUse1 (operators.h) and whose kernels are the
+// plugin's text on the CPU (emulated_kernels.h).
+//
+// It has no communicator of its own: ranks exchange through the host.
+#pragma once
+
+#include "parallel/devices/compute_device.h"
+#include "tests/support/test_device/emulated_kernels.h"
+#include "tests/support/test_device/test_device_memory.h"
+
+namespace headroom {
+
+// Installed with the first call; lives until the process ends.
+DeviceApi& test_device_api();
+
+// One of them, with its kernels known to the model and the loss.
+ComputeDevice test_compute_device(int index = 0);
+
+}  // namespace headroom

@@ -1,0 +1,105 @@
+#include "tests/support/test_device/test_device_memory.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "parallel/base/units.h"
+#include "tests/support/test_device/device_pages.h"
+
+namespace headroom {
+namespace {
+
+HostServices& services() {
+  static HostServices given = {&MemoryCategoryScope::of};
+  return given;
+}
+
+int current_device() {
+  return c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
+      ->getDevice()
+      .index();
+}
+
+// A block's context says whose it is.
+struct Block {
+  void* address;
+  int device;
+};
+
+void release(void* context) {
+  const auto* const block = static_cast<Block*>(context);
+  TestDeviceMemory::of(block->device).give_back(block->address);
+  delete block;
+}
+
+class Allocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const int device = current_device();
+    const c10::Device place(c10::DeviceType::PrivateUse1,
+                            static_cast<c10::DeviceIndex>(device));
+    if (bytes == 0) return {nullptr, place};
+    void* const address =
+        TestDeviceMemory::of(device).take(static_cast<int64_t>(bytes));
+    return {address, new Block{address, device}, &release, place};
+  }
+  void copy_data(void* target, const void* source,
+                 size_t bytes) const override {
+    const DevicePages& pages = DevicePages::instance();
+    std::memmove(pages.host_view(target), pages.host_view(source), bytes);
+  }
+};
+
+}  // namespace
+
+TestDeviceMemory& TestDeviceMemory::of(int device) {
+  static auto* const all = new std::array<TestDeviceMemory, kDevices>;
+  return all->at(static_cast<size_t>(device));
+}
+
+void TestDeviceMemory::set_services(const HostServices& given) {
+  services() = given;
+}
+
+void TestDeviceMemory::install() {
+  static auto* const allocator = new Allocator;
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, allocator, 255);
+}
+
+std::optional<MemoryMeter::Refusal> TestDeviceMemory::take_last_refusal() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(refusal_, std::nullopt);
+}
+
+void TestDeviceMemory::refuse(int64_t bytes, const std::string& why) {
+  refusal_ = Refusal{bytes, account_.live_bytes(), limit_};
+  C10_THROW_ERROR(OutOfMemoryError,
+                  why + ": asked for " + format_bytes(bytes) + " beside " +
+                      format_bytes(account_.live_bytes()) + " in use");
+}
+
+void* TestDeviceMemory::take(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (countdown_ > 0 && --countdown_ == 0) refuse(bytes, "injected");
+  if (bytes > std::min(kBytes, limit_.load()) - account_.live_bytes()) {
+    refuse(bytes, "the test device's memory");
+  }
+  void* const address =
+      DevicePages::instance().take(static_cast<size_t>(bytes));
+  account_.take(reinterpret_cast<uint64_t>(address), bytes,
+                services().category_of(bytes));
+  return address;
+}
+
+void TestDeviceMemory::give_back(void* address) {
+  const std::lock_guard lock(mutex_);
+  account_.give_back(reinterpret_cast<uint64_t>(address));
+  DevicePages::instance().give_back(address);
+}
+
+}  // namespace headroom

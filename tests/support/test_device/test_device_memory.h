@@ -1,0 +1,70 @@
+// TestDeviceMemory: the test device's allocator, counted and bounded as a CUDA
+// device's, one account for each of its devices.
+//
+// Ownership: objects live until the process ends.
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "parallel/cuda/memory_account.h"
+#include "parallel/devices/device_api.h"
+
+namespace headroom {
+
+class TestDeviceMemory final : public DeviceMemory {
+ public:
+  static constexpr int kDevices = 4;
+  static constexpr int64_t kBytes = int64_t{8} << 30;  // of each
+
+  static TestDeviceMemory& of(int device);
+  // Where categories of the program come from; its own where nobody said.
+  static void set_services(const HostServices& services);
+  // Makes it LibTorch's allocator of the device type. May be called again.
+  static void install();
+
+  int64_t live_bytes() const override { return account_.live_bytes(); }
+  int64_t peak_bytes() const override { return account_.peak_bytes(); }
+  void reset_peak() override { account_.reset_peak(); }
+  CategoryBytes live_by_category() const override {
+    return account_.live_by_category();
+  }
+  CategoryBytes peak_by_category() const override {
+    return account_.peak_by_category();
+  }
+  void set_timeline(MemoryTimeline* timeline) override {
+    account_.set_timeline(timeline);
+  }
+  int64_t allocations() const override { return account_.allocations(); }
+  void set_limit(int64_t bytes) override { limit_ = bytes; }
+  int64_t limit() const override { return limit_; }
+  std::optional<Refusal> take_last_refusal() override;
+
+  int64_t reserved_bytes() const override { return live_bytes(); }
+  int64_t peak_reserved_bytes() const override { return peak_bytes(); }
+  int64_t retries() const override { return 0; }
+  void release_caches() override {}
+  void record_history(int64_t) override {}
+  std::vector<HistoryEvent> history() const override { return {}; }
+
+  // The n-th allocation from now on (1: the next) is refused, once; 0 disarms.
+  void fail_allocation(int64_t n) { countdown_ = n; }
+  int64_t pending_failure() const { return countdown_; }
+
+  void* take(int64_t bytes);
+  void give_back(void* address);
+
+ private:
+  [[noreturn]] void refuse(int64_t bytes, const std::string& why);
+
+  MemoryAccount account_;
+  std::mutex mutex_;
+  std::atomic<int64_t> limit_{kNoLimit};
+  std::atomic<int64_t> countdown_{0};
+  std::optional<Refusal> refusal_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,42 @@
+#include "worker/choose_device.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <string>
+
+#include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
+#include "parallel/devices/device_plugin.h"
+#include "worker/loss/device_level_loss.h"
+#include "worker/model/kernels/device_batch_norm.h"
+
+namespace headroom {
+
+ComputeDevice choose_device(const RunConfig& config, int local_rank,
+                            int local_ranks) {
+  const std::vector<int> cards = parse_device_list(config.device);
+  if (cards.empty()) return {};
+  const int index =
+      card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+  const DevicePlugin plugin = load_device_plugin(device_plugin_path());
+  const auto refuse = [&](const std::string& why) {
+    return Error("device", "--device " + config.device + ": " + why,
+                 "use --device cpu");
+  };
+  if (plugin.api == nullptr) throw refuse(plugin.reason);
+  const int count = plugin.api->device_count();
+  if (count == 0) throw refuse("there is no device, or no driver for one");
+  if (index >= count) {
+    throw refuse("there is no device " + std::to_string(index) +
+                 "; there are " + std::to_string(count) + ", counted from 0");
+  }
+  set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  const ComputeDevice chosen(*plugin.api, index);
+  // Else a process would also take its share of the first card.
+  c10::impl::getDeviceGuardImpl(chosen.device().type())
+      ->setDevice(chosen.device());
+  return chosen;
+}
+
+}  // namespace headroom

@@ -1,0 +1,19 @@
+// choose_device: where this rank computes, from what the run asks for and its
+// place on the machine.
+//
+// Loads the plugin for devices and makes its kernels known to the model and the
+// loss. It must come before LibTorch is first used (device_plugin.h).
+//
+// Threads: the main thread, once.
+#pragma once
+
+#include "configs/run_config.h"
+#include "parallel/devices/compute_device.h"
+
+namespace headroom {
+
+// Throws Error (exit 2) that says why there is no such device.
+ComputeDevice choose_device(const RunConfig& config, int local_rank,
+                            int local_ranks);
+
+}  // namespace headroom

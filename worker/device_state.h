@@ -1,0 +1,57 @@
+// DeviceState: what a step's vote and commit do on a device, where the CPU's
+// loops cannot reach: the gradient's norm, the running statistics, and the
+// optimizer's settings as the device's kernel takes them.
+//
+// Its scratch memory is there from the start: a commit allocates a few values
+// per channel at most.
+//
+// Ownership: owns its scratch.
+// Threads: one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "parallel/data_parallel/arena.h"
+#include "parallel/devices/compute_device.h"
+#include "worker/model/layer_graph.h"
+#include "worker/optim/optimizer.h"
+
+namespace headroom {
+
+class DeviceState {
+ public:
+  // `statistics`: the arena of the model's running statistics.
+  DeviceState(const ComputeDevice& device, LayerGraph& model,
+              const Arena& statistics);
+
+  // The squared L2 norm of a + b over all pairs since begin_norm(), in double.
+  void begin_norm();
+  void add_norm(const at::Tensor& a, const at::Tensor& b);
+  double norm() const;  // the host waits
+
+  // running = (1 - momentum) * running + momentum * sum / num_groups, with the
+  // CPU's roundings.
+  void move_running_statistics(const at::Tensor& statistics,
+                               const at::Tensor& batch_norm_sums,
+                               int64_t num_groups) const;
+
+ private:
+  at::Tensor norm_;     // [], double
+  at::Tensor scratch_;  // flat
+  // Of each element of the statistics: its place among the sums. Padding takes
+  // the first one's, and is never read.
+  at::Tensor places_;
+};
+
+// Of `size` elements that the segments part; null on the CPU.
+std::unique_ptr<DeviceOptimizer> device_optimizer(
+    const ComputeDevice& device, std::span<const Segment> segments,
+    int64_t size);
+DeviceOptimizerStep device_optimizer_step(OptimizerKind kind,
+                                          const OptimizerStep& step);
+
+}  // namespace headroom
