@@ -26,7 +26,8 @@ std::vector<Knob> what_to_train() {
        "yolov5s from scratch."},
       {"weights", &C::weights, "",
        "Weights to start from (train) or to judge (val): a .safetensors file "
-       "under YOLOv5's tensor names; empty starts from scratch."},
+       "under YOLOv5's tensor names, or a checkpoint of YOLOv5 or ultralytics "
+       "(.pt), of which nothing is executed; empty starts from scratch."},
       {"hyp_file", &C::hyp_file, "",
        "Hyper-parameters: YOLOv5's hyp.yaml, or a shipped set: scratch-low, "
        "scratch-med, scratch-high, no-augmentation, voc, objects365. The "

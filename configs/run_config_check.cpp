@@ -104,11 +104,6 @@ void check_not_in_this_version(const RunConfig& config) {
                    ", but the search for anchors is not in this version",
                "add --set hyp.anchors=0");
   }
-  if (config.weights.ends_with(".pt")) {
-    refuse_run("--weights " + config.weights +
-                   ": pickled PyTorch checkpoints are not read in this version",
-               "give a .safetensors file with YOLOv5's tensor names");
-  }
 }
 
 void check_name(const RunConfig& config) {
@@ -149,7 +144,7 @@ void check_run_sources(const RunConfig& config) {
   }
   if (config.command == "val" && config.weights.empty()) {
     refuse_run("headroom val has no weights to judge",
-               "give --weights FILE.safetensors, for example "
+               "give --weights FILE, for example "
                "runs/train/exp/weights/best.safetensors");
   }
 }

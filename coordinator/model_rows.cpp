@@ -8,6 +8,7 @@
 #include "configs/model_table.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
+#include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom {
 namespace {
@@ -28,8 +29,10 @@ std::string model_in_header(const std::string& file) {
   }
   const auto json = nlohmann::json::parse(header, nullptr, false);
   if (!in || !json.is_object()) {
-    throw Error("weights", file + " is damaged or not a safetensors file",
-                "give a .safetensors file, or name the model: --cfg yolov5n");
+    throw Error(
+        "weights",
+        file + " is damaged, or neither safetensors nor a checkpoint",
+        "give a .safetensors or .pt file, or name the model: --cfg yolov5n");
   }
   const auto metadata = json.find("__metadata__");
   if (metadata == json.end() || !metadata->is_object()) return "";
@@ -44,7 +47,9 @@ std::string model_in_header(const std::string& file) {
 std::string model_of_run(const RunConfig& config) {
   if (!config.cfg.empty()) return config.cfg;
   if (config.weights.empty()) return "yolov5s";
-  const std::string model = model_in_header(config.weights);
+  const std::string model = is_pytorch_file(config.weights)
+                                ? PytorchFile(config.weights).model()
+                                : model_in_header(config.weights);
   if (model.empty()) {
     throw Error("weights",
                 config.weights + " does not say which model it holds",

@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "worker/data/synthetic.h"
 #include "worker/loss/target_assignment.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/weights_file.h"
 
 namespace headroom {
 namespace {
@@ -34,9 +34,9 @@ Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
 std::string model_name(const RunConfig& config) {
   if (!config.cfg.empty()) return config.cfg;
   if (config.weights.empty()) return kDefaultModel;
-  const SafetensorsHeader header = read_safetensors_header(config.weights);
-  const auto model = header.metadata.find("model");
-  if (model == header.metadata.end()) {
+  const auto metadata = read_weights_metadata(config.weights);
+  const auto model = metadata.find("model");
+  if (model == metadata.end()) {
     throw Error("weights",
                 config.weights + " does not say which model it holds",
                 "name it, for example --cfg yolov5n");

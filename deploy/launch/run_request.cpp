@@ -68,7 +68,7 @@ void check_files(const RunConfig& config) {
   }
   if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
     throw Error("weights", "there is no file " + config.weights,
-                "give a .safetensors file, or leave --weights out");
+                "give a .safetensors or .pt file, or leave --weights out");
   }
 }
 

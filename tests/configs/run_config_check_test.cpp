@@ -132,10 +132,6 @@ TEST(CheckRunConfig, WhatThisVersionHasNot) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.anchors = 3.4; }),
             "[config] hyp.anchors is 3.4, but the search for anchors is not in "
             "this version: add --set hyp.anchors=0");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.weights = "yolov5s.pt"; }),
-            "[config] --weights yolov5s.pt: pickled PyTorch checkpoints are "
-            "not read in this version: give a .safetensors file with YOLOv5's "
-            "tensor names");
 }
 
 TEST(CheckRunConfig, SourcesMustBeThere) {
@@ -144,7 +140,7 @@ TEST(CheckRunConfig, SourcesMustBeThere) {
             "(configs/data/own_images.yaml explains its lines)");
   EXPECT_EQ(refusal([](RunConfig& c) { c.command = "val"; }),
             "[config] headroom val has no weights to judge: give --weights "
-            "FILE.safetensors, for example "
+            "FILE, for example "
             "runs/train/exp/weights/best.safetensors");
 }
 

@@ -55,7 +55,8 @@ TEST(ModelRows, WeightsThatDoNotSayAreRefused) {
         [&] {
           model_of_run(with_weights(weights_file("bad.safetensors", header)));
         },
-        ThrowsMessage<Error>(HasSubstr("not a safetensors file")));
+        ThrowsMessage<Error>(
+            HasSubstr("neither safetensors nor a checkpoint")));
   }
   EXPECT_THROW(model_of_run(with_weights("/gone.safetensors")), Error);
 }

@@ -15,7 +15,7 @@ struct Rule {
 
 const std::vector<std::string> kDetectorParts = {
     "configs",     "parallel/base",  "worker/model", "worker/loss",
-    "worker/data", "worker/metrics", "worker/optim"};
+    "worker/data", "worker/metrics", "worker/optim", "worker/pytorch_file"};
 
 std::vector<std::string> with(std::vector<std::string> folders,
                               const std::vector<std::string>& more) {
@@ -53,6 +53,9 @@ const std::vector<Rule>& rules() {
       {"worker/model",
        kDetectorParts,
        {"torch", "json", "xxhash", "system", "vector"}},
+      // PyTorch's files without LibTorch.
+      {"worker/pytorch_file", {"parallel/base"}, {}},
+      {"worker/export", kDetectorParts, {"torch"}},
       {"worker/loss", kDetectorParts, {"torch"}},
       {"worker/data",
        kDetectorParts,
@@ -65,10 +68,11 @@ const std::vector<Rule>& rules() {
             {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
              "parallel/spatial", "parallel/pipeline", "parallel/zero",
              "parallel/activations", "parallel/devices", "proto",
-             "worker/chart", "configs/memory"}),
+              "worker/chart", "worker/export", "configs/memory"}),
        {"torch", "json", "xxhash", "system", "cli"}},
       {"coordinator",
-       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto"},
+       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
+        "worker/pytorch_file"},
        {"grpc", "json", "xxhash", "system"}},
       {"deploy/launch",
        {"configs", "configs/memory", "parallel/base", "parallel/plan",
@@ -102,6 +106,9 @@ const std::multimap<std::string, std::string>& exceptions() {
       // gRPC ends here; TensorBoard's files are protobuf messages.
       {"worker/coordinator_client.cpp", "grpc"},
       {"worker/tensorboard.cpp", "grpc"},
+      // ONNX's files are protobuf messages too.
+      {"worker/export/onnx_file.cpp", "grpc"},
+      {"worker/export/onnx_file.cpp", "proto/version.h"},
   };
   return all;
 }

@@ -3,11 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/StringUtil.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/model/safetensors.h"
+#include "worker/model/weights_file.h"
 
 namespace headroom {
 namespace {
@@ -44,6 +46,18 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
 }
 
+// Why an entry is not taken from the file; nullptr: it is not there.
+std::string difference(const NamedTensor& entry, const at::Tensor* stored) {
+  if (stored == nullptr) return entry.name + " is not there";
+  if (stored->sizes() == entry.tensor->sizes()) {
+    return entry.name + (same_kind(*stored, *entry.tensor)
+                             ? " is the model's own"
+                             : " is of another type");
+  }
+  return c10::str(entry.name, " is ", stored->sizes(), " there and ",
+                  entry.tensor->sizes(), " here");
+}
+
 }  // namespace
 
 void save_weights(const std::filesystem::path& path, const NamedTensors& state,
@@ -56,13 +70,23 @@ void save_weights(const std::filesystem::path& path, const NamedTensors& state,
 
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path) {
-  return "Transferred " + std::to_string(report.transferred) + "/" +
-         std::to_string(report.total) + " items from " + path.string();
+  constexpr size_t kNamed = 3;
+  std::string text = "Transferred " + std::to_string(report.transferred) + "/" +
+                     std::to_string(report.total) + " items from " +
+                     path.string();
+  const size_t differ = report.differences.size();
+  for (size_t i = 0; i < std::min(differ, kNamed); ++i) {
+    text += (i == 0 ? "; left as they were: " : ", ") + report.differences[i];
+  }
+  if (differ > kNamed) {
+    text += " and " + std::to_string(differ - kNamed) + " more";
+  }
+  return text;
 }
 
 LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
                         const LoadOptions& options) {
-  Safetensors file = read_safetensors(path);
+  Safetensors file = read_weights_file(path);
   const NamedTensors state = graph.state();
   if (options.mode == LoadMode::kStrict) check_strict(path, file, state);
 
@@ -78,6 +102,8 @@ LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
         found->second.sizes() != entry.tensor->sizes() ||
         !same_kind(found->second, *entry.tensor)) {
       report.skipped.push_back(entry.name);
+      report.differences.push_back(difference(
+          entry, found == file.tensors.end() ? nullptr : &found->second));
       continue;
     }
     entry.tensor->copy_(found->second);

@@ -1,5 +1,5 @@
-// weights: a model's state in and out of safetensors files under YOLOv5's
-// names.
+// weights: a model's state under YOLOv5's names: in from safetensors files and
+// from YOLOv5's own checkpoints (weights_file.h), out to safetensors.
 //
 // Two ways in: kStrict for the same model (validation, resuming), kTransfer for
 // a head start (another number of classes, another size): what matches by name
@@ -38,9 +38,12 @@ struct LoadReport {
   int64_t transferred = 0;
   int64_t total = 0;                 // entries of the model's state
   std::vector<std::string> skipped;  // entries left as they were
+  // Why, one for each: "model.24.m.0.bias is [255] there and [24] here".
+  std::vector<std::string> differences;
   std::map<std::string, std::string> metadata;
 };
-// "Transferred 343/349 items from yolov5s.safetensors".
+// "Transferred 343/349 items from yolov5s.pt; left as they were:
+//  model.24.m.0.bias is [255] there and [24] here, ..." (the first three).
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 

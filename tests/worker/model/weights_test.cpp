@@ -16,6 +16,7 @@
 #include "tests/support/parity.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/weights.h"
+#include "worker/model/weights_file.h"
 
 namespace headroom {
 namespace {
@@ -84,7 +85,8 @@ TEST_F(WeightsTest, TransferTakesWhatFits) {
   LayerGraph other = nano(3, at::kFloat, 2);
   const LoadReport report =
       load_weights(path("w"), other, {LoadMode::kTransfer, false});
-  EXPECT_EQ(to_string(report, "w"), "Transferred 343/349 items from w");
+  EXPECT_THAT(to_string(report, "w"),
+              HasSubstr("Transferred 343/349 items from w; left as they were"));
   EXPECT_THAT(report.skipped,
               testing::ElementsAre("model.24.m.0.weight", "model.24.m.0.bias",
                                    "model.24.m.1.weight", "model.24.m.1.bias",
@@ -165,6 +167,35 @@ TEST_F(WeightsTest, ATrainedModelOfTheReferenceLoads) {
     EXPECT_TRUE(at::equal(
         *entry.tensor, stored.at(entry.name).to(entry.tensor->scalar_type())))
         << entry.name;
+}
+
+// YOLOv5's own checkpoint is read as its safetensors are, to the bit.
+TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const auto checkpoint = parity_path("weights/bccd_v5n.pt");
+  const Safetensors read = read_weights_file(checkpoint);
+  const Safetensors expected =
+      load_parity_tensors("weights/bccd_v5n.safetensors");
+  ASSERT_EQ(read.tensors.size(), expected.tensors.size());
+  for (const auto& [name, tensor] : expected.tensors) {
+    EXPECT_EQ(read.at(name).scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(read.at(name), tensor)) << name;
+  }
+  EXPECT_EQ(read.metadata.at("model"), "yolov5n");
+  EXPECT_EQ(read.metadata.at("names"), R"(["RBC","WBC","Platelets"])");
+
+  LayerGraph same = nano(3, at::kFloat, 0);
+  EXPECT_EQ(load_weights(checkpoint, same, {}).transferred, 349);
+  // Into another number of classes: all but the head.
+  LayerGraph other = nano(80, at::kFloat, 0);
+  const LoadReport report =
+      load_weights(checkpoint, other, {LoadMode::kTransfer, false});
+  EXPECT_EQ(report.transferred, 343);
+  EXPECT_THAT(to_string(report, "bccd_v5n.pt"),
+              HasSubstr("Transferred 343/349 items from bccd_v5n.pt; left as "
+                        "they were: model.24.m.0.weight is [24, 64, 1, 1] "
+                        "there and [255, 64, 1, 1] here"));
+  EXPECT_THAT(to_string(report, "bccd_v5n.pt"), HasSubstr("and 3 more"));
 }
 
 }  // namespace

@@ -1,0 +1,403 @@
+#include "worker/pytorch_file/pickle.h"
+
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/pytorch_file/pickle_calls.h"
+
+namespace headroom {
+
+using Kind = PickleValue::Kind;
+
+const PickleValue* PickleValue::at(std::string_view key) const {
+  if (!is(Kind::kDict)) return nullptr;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (items[i]->is(Kind::kText) && items[i]->text == key) return items[i + 1];
+  }
+  return nullptr;
+}
+
+// The stack machine: one instruction at a time, in the order of the file.
+class PickleMachine {
+ public:
+  PickleMachine(std::string_view bytes, const std::string& source)
+      : bytes_(bytes), source_(source) {}
+
+  Pickle run() {
+    while (step()) {
+    }
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(
+        "weights",
+        source_ + ": byte " + std::to_string(instruction_) + ": " + what,
+        "nothing of it was executed; give a file from a source that "
+        "you trust, or .safetensors");
+  }
+
+  // --- bytes of the file
+  std::string_view take(uint64_t count) {
+    if (count > bytes_.size() - at_) refuse("the file ends in the middle");
+    const std::string_view taken = bytes_.substr(at_, count);
+    at_ += count;
+    return taken;
+  }
+  uint64_t take_unsigned(int width) {
+    const std::string_view raw = take(static_cast<uint64_t>(width));
+    uint64_t value = 0;
+    for (int i = width; i-- > 0;) {
+      value = value << 8 | static_cast<unsigned char>(raw[i]);
+    }
+    return value;
+  }
+  std::string take_line() {
+    const size_t end = bytes_.find('\n', at_);
+    if (end == std::string_view::npos) refuse("the file ends in the middle");
+    std::string line(take(end - at_));
+    ++at_;
+    return line;
+  }
+  // Two's complement, least significant byte first.
+  void push_long(std::string_view raw) {
+    PickleValue& value = make(Kind::kInteger);
+    if (raw.size() > 8) {
+      value.kind = Kind::kText;
+      value.text = raw;
+    } else {
+      uint64_t bits = !raw.empty() && (raw.back() & 0x80) != 0 ? ~0ull : 0;
+      for (size_t i = raw.size(); i-- > 0;) {
+        bits = bits << 8 | static_cast<unsigned char>(raw[i]);
+      }
+      value.integer = static_cast<int64_t>(bits);
+    }
+    push(&value);
+  }
+
+  // --- values
+  PickleValue& make(Kind kind) {
+    if (result_.values_.size() >= Pickle::kMostValues) {
+      refuse("it has more than " + std::to_string(Pickle::kMostValues) +
+             " values, more than any checkpoint");
+    }
+    PickleValue& value = result_.values_.emplace_back();
+    value.kind = kind;
+    return value;
+  }
+  void push(PickleValue* value) { stack_.push_back(value); }
+  void push_text(std::string_view text) {
+    PickleValue& value = make(Kind::kText);
+    value.text = text;
+    push(&value);
+  }
+  void push_number(Kind kind, int64_t number) {
+    PickleValue& value = make(kind);
+    value.integer = number;
+    push(&value);
+  }
+  PickleValue* pop() {
+    if (stack_.empty() || (!marks_.empty() && stack_.size() <= marks_.back())) {
+      refuse("an instruction finds no value");
+    }
+    PickleValue* const value = stack_.back();
+    stack_.pop_back();
+    return value;
+  }
+  PickleValue& top() {
+    PickleValue* const value = pop();
+    push(value);
+    return *value;
+  }
+  std::vector<const PickleValue*> pop_to_mark() {
+    if (marks_.empty()) refuse("an instruction finds no mark");
+    const auto begin = stack_.begin() + static_cast<ptrdiff_t>(marks_.back());
+    std::vector<const PickleValue*> items(begin, stack_.end());
+    stack_.erase(begin, stack_.end());
+    marks_.pop_back();
+    return items;
+  }
+  void push_sequence(Kind kind, std::vector<const PickleValue*> items) {
+    PickleValue& value = make(kind);
+    value.items = std::move(items);
+    push(&value);
+  }
+  void push_tuple_of(int count) {
+    std::vector<const PickleValue*> items(static_cast<size_t>(count));
+    for (size_t i = items.size(); i-- > 0;) items[i] = pop();
+    push_sequence(Kind::kTuple, std::move(items));
+  }
+  void extend_top(const std::vector<const PickleValue*>& items) {
+    PickleValue& target = top();
+    target.items.insert(target.items.end(), items.begin(), items.end());
+  }
+  void remember(uint64_t index) { memo_[index] = &top(); }
+  void recall(uint64_t index) {
+    const auto found = memo_.find(index);
+    if (found == memo_.end()) refuse("it refers to a value that is not there");
+    push(found->second);
+  }
+
+  // What a list, set or dictionary on the stack gets more of.
+  void append(const std::vector<const PickleValue*>& items) {
+    // An object that behaves like a list is a record, whose items are its
+    // constructor's: what is appended to it is of no interest.
+    if (top().is(Kind::kRecord)) return;
+    if (!top().is(Kind::kList) && !top().is(Kind::kSet)) {
+      refuse("it appends to what is no list");
+    }
+    extend_top(items);
+  }
+  void set_items(const std::vector<const PickleValue*>& items) {
+    if (top().is(Kind::kRecord)) return;
+    if (!top().is(Kind::kDict) || items.size() % 2 != 0) {
+      refuse("it sets items of what is no dictionary");
+    }
+    extend_top(items);
+  }
+
+  // --- classes, objects, calls
+  void push_global(const std::string& module, const std::string& name) {
+    PickleValue& value = make(Kind::kGlobal);
+    value.text = module + " " + name;
+    push(&value);
+  }
+  void push_stack_global() {
+    const PickleValue* const name = pop();
+    const PickleValue* const module = pop();
+    if (!name->is(Kind::kText) || !module->is(Kind::kText)) {
+      refuse("it names a class by something that is no text");
+    }
+    push_global(module->text, name->text);
+  }
+  void new_object(const PickleValue& arguments) {
+    const PickleValue* const type = pop();
+    if (!type->is(Kind::kGlobal)) refuse("it makes an object of no class");
+    PickleValue& value = make(Kind::kRecord);
+    value.text = type->text;
+    value.items = arguments.items;
+    count_copied(value.items.size());
+    push(&value);
+  }
+  void call() {
+    const PickleValue* const arguments = pop();
+    const PickleValue* const function = pop();
+    if (!function->is(Kind::kGlobal) || !arguments->is(Kind::kTuple)) {
+      refuse("it calls what is no function");
+    }
+    PickleValue& value = make(Kind::kNone);
+    const std::string why = make_call(function->text, *arguments, value);
+    if (!why.empty()) refuse(why);
+    count_copied(value.items.size());
+    push(&value);
+  }
+  // A few bytes of the file can copy a long list: the sum is bounded.
+  void count_copied(size_t num_items) {
+    copied_ += num_items;
+    if (copied_ > Pickle::kMostValues) refuse("it copies lists without end");
+  }
+  void build() {
+    const PickleValue* const state = pop();
+    PickleValue& target = top();
+    // Containers with attributes: the attributes are of no interest.
+    if (target.is(Kind::kRecord)) target.state = state;
+  }
+  void push_storage() {
+    const PickleValue* const id = pop();
+    PickleValue& value = make(Kind::kNone);
+    const std::string why = make_storage(*id, value);
+    if (!why.empty()) refuse(why);
+    push(&value);
+  }
+  void push_real() {
+    const std::string_view raw = take(8);  // big-endian
+    uint64_t bits = 0;
+    for (const char c : raw) bits = bits << 8 | static_cast<unsigned char>(c);
+    PickleValue& value = make(Kind::kReal);
+    std::memcpy(&value.real, &bits, sizeof bits);
+    push(&value);
+  }
+
+  // One instruction; false after the last. The letters are the format's
+  // (Python's pickletools.py documents each); those that torch.save never
+  // writes are refused.
+  bool step() {
+    instruction_ = at_;
+    const char code = take(1)[0];
+    switch (static_cast<unsigned char>(code)) {
+      case 0x80:  // PROTO
+        if (take_unsigned(1) > 5) refuse("a pickle of an unknown version");
+        return true;
+      case 0x95:  // FRAME
+        take_unsigned(8);
+        return true;
+      case '.':  // STOP
+        result_.root_ = pop();
+        return false;
+      case '(':
+        marks_.push_back(stack_.size());
+        return true;
+      case '0':
+        pop();
+        return true;
+      case '1':
+        pop_to_mark();
+        return true;
+      // Plain values.
+      case 'N':
+        push(&make(Kind::kNone));
+        return true;
+      case 0x88:
+        push_number(Kind::kBool, 1);
+        return true;
+      case 0x89:
+        push_number(Kind::kBool, 0);
+        return true;
+      case 'J':
+        push_number(Kind::kInteger, static_cast<int32_t>(take_unsigned(4)));
+        return true;
+      case 'K':
+        push_number(Kind::kInteger, static_cast<int64_t>(take_unsigned(1)));
+        return true;
+      case 'M':
+        push_number(Kind::kInteger, static_cast<int64_t>(take_unsigned(2)));
+        return true;
+      case 0x8a:
+        push_long(take(take_unsigned(1)));
+        return true;
+      case 0x8b:
+        push_long(take(take_unsigned(4)));
+        return true;
+      case 'G':
+        push_real();
+        return true;
+      case 'U':
+      case 'C':
+      case 0x8c:  // short strings and bytes
+        push_text(take(take_unsigned(1)));
+        return true;
+      case 'T':
+      case 'X':
+      case 'B':
+        push_text(take(take_unsigned(4)));
+        return true;
+      case 0x8d:
+      case 0x8e:
+      case 0x96:
+        push_text(take(take_unsigned(8)));
+        return true;
+      // Containers.
+      case ')':
+        push_sequence(Kind::kTuple, {});
+        return true;
+      case ']':
+        push_sequence(Kind::kList, {});
+        return true;
+      case '}':
+        push_sequence(Kind::kDict, {});
+        return true;
+      case 0x8f:
+        push_sequence(Kind::kSet, {});
+        return true;
+      case 0x91:
+        push_sequence(Kind::kSet, pop_to_mark());
+        return true;
+      case 't':
+        push_sequence(Kind::kTuple, pop_to_mark());
+        return true;
+      case 'l':
+        push_sequence(Kind::kList, pop_to_mark());
+        return true;
+      case 'd':
+        push_sequence(Kind::kDict, pop_to_mark());
+        if (top().items.size() % 2 != 0) refuse("a key without a value");
+        return true;
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        push_tuple_of(static_cast<unsigned char>(code) - 0x84);
+        return true;
+      case 'a':
+        append({pop()});
+        return true;
+      case 'e':
+      case 0x90:
+        append(pop_to_mark());
+        return true;
+      case 's': {
+        const PickleValue* const value = pop();
+        const PickleValue* const key = pop();
+        set_items({key, value});
+        return true;
+      }
+      case 'u':
+        set_items(pop_to_mark());
+        return true;
+      // The memo.
+      case 'q':
+        remember(take_unsigned(1));
+        return true;
+      case 'r':
+        remember(take_unsigned(4));
+        return true;
+      case 0x94:
+        remember(memo_.size());
+        return true;
+      case 'h':
+        recall(take_unsigned(1));
+        return true;
+      case 'j':
+        recall(take_unsigned(4));
+        return true;
+      // Names and what is done with them.
+      case 'c': {
+        const std::string module = take_line();
+        push_global(module, take_line());
+        return true;
+      }
+      case 0x93:
+        push_stack_global();
+        return true;
+      case 0x81:
+        new_object(*pop());
+        return true;
+      case 0x92: {
+        pop();  // keyword arguments
+        new_object(*pop());
+        return true;
+      }
+      case 'R':
+        call();
+        return true;
+      case 'b':
+        build();
+        return true;
+      case 'Q':
+        push_storage();
+        return true;
+      default:
+        refuse("instruction " +
+               std::to_string(static_cast<unsigned char>(code)) +
+               " is not one that torch.save writes");
+    }
+  }
+
+  std::string_view bytes_;
+  const std::string& source_;
+  size_t at_ = 0;
+  size_t instruction_ = 0;
+  std::vector<PickleValue*> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint64_t, PickleValue*> memo_;
+  size_t copied_ = 0;
+  Pickle result_;
+};
+
+Pickle Pickle::parse(std::string_view bytes, const std::string& source) {
+  return PickleMachine(bytes, source).run();
+}
+
+}  // namespace headroom

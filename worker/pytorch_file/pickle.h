@@ -1,0 +1,72 @@
+// Pickle: Python's object files, read as data.
+//
+// A pickle is a program for a stack machine that can import and call anything.
+// This machine has the instructions that build values, and executes nothing:
+//   a class or function  is a kGlobal, its name
+//   an object            is an inert kRecord: its class's name, its arguments,
+//                        its state
+//   a call               is one of a fixed list (pickle_calls.h), or refused by
+//                        name
+// Values may be shared and may contain themselves, as in Python: who walks them
+// has to bound the walk.
+//
+// Ownership: Pickle owns its values; pointers are valid as long as it lives.
+// Memory: at most kMostValues values, and what the bytes themselves hold.
+// Threads: pure.
+// Errors: Error naming the source and the byte.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom {
+
+struct PickleValue {
+  enum class Kind {
+    kNone,
+    kBool,     // integer
+    kInteger,  // integer; one beyond 64 bits is kText, its bytes
+    kReal,     // real
+    kText,     // text; also bytes
+    kList,     // items
+    kTuple,    // items
+    kSet,      // items
+    kDict,     // items: key, value, key, value
+    kGlobal,   // text: "torch.nn.modules.conv Conv2d"
+    kRecord,   // text: the class; items: arguments; state
+    kStorage,  // text: its class; items: key, number of elements
+    kTensor    // items: storage, offset, sizes, strides
+  };
+  Kind kind = Kind::kNone;
+  int64_t integer = 0;
+  double real = 0;
+  std::string text;
+  std::vector<const PickleValue*> items;
+  const PickleValue* state = nullptr;
+
+  bool is(Kind wanted) const { return kind == wanted; }
+  // A dictionary's value for a text key; nullptr where there is none, and for
+  // other kinds.
+  const PickleValue* at(std::string_view key) const;
+};
+
+class Pickle {
+ public:
+  static constexpr size_t kMostValues = 4'000'000;
+
+  // `source` stands in errors: "last.pt: data.pkl".
+  static Pickle parse(std::string_view bytes, const std::string& source);
+
+  const PickleValue& root() const { return *root_; }
+  size_t num_values() const { return values_.size(); }
+
+ private:
+  friend class PickleMachine;
+  std::deque<PickleValue> values_;
+  const PickleValue* root_ = nullptr;
+};
+
+}  // namespace headroom

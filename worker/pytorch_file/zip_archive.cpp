@@ -1,0 +1,255 @@
+#include "worker/pytorch_file/zip_archive.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+namespace {
+
+constexpr uint32_t kLocalHeader = 0x04034b50;
+constexpr uint32_t kDirectoryEntry = 0x02014b50;
+constexpr uint32_t kEndRecord = 0x06054b50;
+constexpr uint32_t kEndRecord64 = 0x06064b50;
+constexpr uint32_t kLocator64 = 0x07064b50;
+constexpr uint64_t kLocalHeaderBytes = 30;
+constexpr uint64_t kDirectoryEntryBytes = 46;
+constexpr uint64_t kEndRecordBytes = 22;
+constexpr uint64_t kEndRecord64Bytes = 56;
+constexpr uint64_t kLocator64Bytes = 20;
+constexpr uint64_t kLongestComment = 0xffff;
+constexpr uint16_t kExtra64 = 1;
+constexpr uint32_t kSee64 = 0xffffffff;
+constexpr uint16_t kSee64Short = 0xffff;
+// A checkpoint has some thousand entries, of some hundred bytes each.
+constexpr uint64_t kLargestDirectory = 64 << 20;
+
+// Little-endian fields; the caller has checked that they are there.
+uint64_t field(const std::string& bytes, size_t at, int width) {
+  uint64_t value = 0;
+  for (int i = width; i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  }
+  return value;
+}
+uint16_t field16(const std::string& bytes, size_t at) {
+  return static_cast<uint16_t>(field(bytes, at, 2));
+}
+uint32_t field32(const std::string& bytes, size_t at) {
+  return static_cast<uint32_t>(field(bytes, at, 4));
+}
+
+uint32_t crc32_of(const std::string& bytes) {
+  static const auto table = [] {
+    std::array<uint32_t, 256> made{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        value = (value & 1) != 0 ? 0xedb88320u ^ (value >> 1) : value >> 1;
+      }
+      made[i] = value;
+    }
+    return made;
+  }();
+  uint32_t crc = 0xffffffff;
+  for (const char c : bytes) {
+    crc = table[(crc ^ static_cast<unsigned char>(c)) & 0xff] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+// "" when the name stays inside the archive's folder.
+std::string objection_to(const std::string& name) {
+  if (name.empty()) return "is empty";
+  if (name.front() == '/' || name.find(':') != std::string::npos) {
+    return "is an absolute path";
+  }
+  if (name.find('\\') != std::string::npos) return "has a backslash";
+  for (const char c : name) {
+    if (static_cast<unsigned char>(c) < 0x20) return "has a control character";
+  }
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    if (name.substr(begin, end - begin) == "..") return "leads upwards";
+    begin = end + 1;
+  }
+  return "";
+}
+
+std::string printable(const std::string& name) {
+  std::string text;
+  for (const char c : name.substr(0, 200)) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte >= 0x7f ? '?' : c;
+  }
+  return text;
+}
+
+}  // namespace
+
+void ZipArchive::refuse(const std::string& what) const {
+  throw Error("weights", path_.string() + ": " + what,
+              "give a checkpoint as torch.save wrote it, or a .safetensors "
+              "file");
+}
+
+std::string ZipArchive::bytes_at(uint64_t offset, uint64_t count) {
+  if (offset > file_bytes_ || count > file_bytes_ - offset) {
+    refuse("its directory points to byte " + std::to_string(offset) + " + " +
+           std::to_string(count) + ", but it has " +
+           std::to_string(file_bytes_));
+  }
+  std::string bytes(count, '\0');
+  file_.clear();
+  file_.seekg(static_cast<std::streamoff>(offset));
+  file_.read(bytes.data(), static_cast<std::streamsize>(count));
+  if (!file_) refuse("it cannot be read");
+  return bytes;
+}
+
+ZipArchive::ZipArchive(const std::filesystem::path& path) : path_(path) {
+  std::error_code error;
+  file_bytes_ = std::filesystem::file_size(path, error);
+  file_.open(path, std::ios::binary);
+  if (error || !file_) refuse("there is no such file, or it cannot be read");
+  if (file_bytes_ < kEndRecordBytes) refuse("it is no zip archive");
+
+  // The end record is the last thing but a comment.
+  const uint64_t tail_bytes =
+      std::min(file_bytes_, kEndRecordBytes + kLongestComment);
+  const uint64_t tail_offset = file_bytes_ - tail_bytes;
+  const std::string tail = bytes_at(tail_offset, tail_bytes);
+  size_t at = tail.size() - kEndRecordBytes;
+  while (field32(tail, at) != kEndRecord ||
+         at + kEndRecordBytes + field16(tail, at + 20) != tail.size()) {
+    if (at == 0) refuse("it is no zip archive, or its end is missing");
+    --at;
+  }
+  uint64_t num_entries = field16(tail, at + 10);
+  uint64_t bytes = field32(tail, at + 12);
+  uint64_t offset = field32(tail, at + 16);
+  const uint64_t end_offset = tail_offset + at;
+  if (num_entries == kSee64Short || bytes == kSee64 || offset == kSee64) {
+    if (end_offset < kLocator64Bytes) refuse("its 64-bit end is missing");
+    const std::string locator =
+        bytes_at(end_offset - kLocator64Bytes, kLocator64Bytes);
+    if (field32(locator, 0) != kLocator64) refuse("its 64-bit end is missing");
+    const std::string end = bytes_at(field(locator, 8, 8), kEndRecord64Bytes);
+    if (field32(end, 0) != kEndRecord64) refuse("its 64-bit end is damaged");
+    num_entries = field(end, 32, 8);
+    bytes = field(end, 40, 8);
+    offset = field(end, 48, 8);
+  }
+  read_directory(offset, bytes, num_entries);
+  check_overlaps();
+}
+
+void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
+                                uint64_t num_entries) {
+  if (bytes > kLargestDirectory) {
+    refuse("its directory of " + std::to_string(bytes) + " bytes is too large");
+  }
+  const std::string directory = bytes_at(offset, bytes);
+  size_t at = 0;
+  for (uint64_t i = 0; i < num_entries; ++i) {
+    if (directory.size() - at < kDirectoryEntryBytes ||
+        field32(directory, at) != kDirectoryEntry) {
+      refuse("entry " + std::to_string(i) + " of its directory is damaged");
+    }
+    const uint16_t flags = field16(directory, at + 8);
+    const uint16_t method = field16(directory, at + 10);
+    Entry entry;
+    entry.crc = field32(directory, at + 16);
+    uint64_t stored = field32(directory, at + 20);
+    entry.bytes = field32(directory, at + 24);
+    const size_t name_bytes = field16(directory, at + 28);
+    const size_t extra_bytes = field16(directory, at + 30);
+    const size_t comment_bytes = field16(directory, at + 32);
+    entry.header_offset = field32(directory, at + 42);
+    at += kDirectoryEntryBytes;
+    if (directory.size() - at < name_bytes + extra_bytes + comment_bytes) {
+      refuse("entry " + std::to_string(i) + " of its directory is damaged");
+    }
+    const std::string name = directory.substr(at, name_bytes);
+    const std::string extra = directory.substr(at + name_bytes, extra_bytes);
+    at += name_bytes + extra_bytes + comment_bytes;
+
+    for (size_t e = 0; e + 4 <= extra.size();) {
+      const uint16_t tag = field16(extra, e);
+      const size_t length = field16(extra, e + 2);
+      e += 4;
+      if (length > extra.size() - e) break;  // padding, not a field
+      if (tag == kExtra64) {
+        size_t next = e;
+        for (uint64_t* value : {&entry.bytes, &stored, &entry.header_offset}) {
+          if (*value != kSee64) continue;
+          if (next + 8 > e + length) refuse("a 64-bit field is missing");
+          *value = field(extra, next, 8);
+          next += 8;
+        }
+      }
+      e += length;
+    }
+    const std::string quoted = "entry '" + printable(name) + "'";
+    if (const std::string why = objection_to(name); !why.empty()) {
+      refuse("the name of " + quoted + " " + why);
+    }
+    if ((flags & 1) != 0) refuse(quoted + " is encrypted");
+    if (method != 0 || stored != entry.bytes) {
+      refuse(quoted + " is compressed, which PyTorch's files never are");
+    }
+    if (entry.bytes > file_bytes_ || entry.header_offset > file_bytes_) {
+      refuse(quoted + " claims " + std::to_string(entry.bytes) +
+             " bytes, but the file has " + std::to_string(file_bytes_));
+    }
+    if (!entries_.emplace(name, entry).second) {
+      refuse(quoted + " is there twice");
+    }
+  }
+}
+
+// Entries that share bytes are how an archive claims more than it holds.
+void ZipArchive::check_overlaps() const {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, entry] : entries_) {
+    ranges.emplace_back(
+        entry.header_offset,
+        entry.header_offset + kLocalHeaderBytes + name.size() + entry.bytes);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first < ranges[i - 1].second) {
+      refuse("two of its entries share bytes");
+    }
+  }
+}
+
+const ZipArchive::Entry* ZipArchive::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+uint64_t ZipArchive::data_offset(const std::string& name, const Entry& entry) {
+  const std::string header = bytes_at(entry.header_offset, kLocalHeaderBytes);
+  if (field32(header, 0) != kLocalHeader) {
+    refuse("there is no entry where the directory says '" + printable(name) +
+           "' is");
+  }
+  return entry.header_offset + kLocalHeaderBytes + field16(header, 26) +
+         field16(header, 28);
+}
+
+std::string ZipArchive::read(const std::string& name) {
+  const Entry* entry = find(name);
+  HEADROOM_CHECK(entry != nullptr, name);
+  const std::string bytes = bytes_at(data_offset(name, *entry), entry->bytes);
+  if (entry->crc != 0 && crc32_of(bytes) != entry->crc) {
+    refuse("the checksum of entry '" + printable(name) + "' is wrong");
+  }
+  return bytes;
+}
+
+}  // namespace headroom

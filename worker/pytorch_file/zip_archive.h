@@ -1,0 +1,57 @@
+// ZipArchive: the archives that torch.save writes, read without unpacking.
+//
+// PyTorch stores its entries uncompressed, so an entry is a range of the file,
+// and nothing read can be larger than the file: compressed entries, which could
+// be, are refused. Names that would lead out of a folder are refused too,
+// although nothing is ever written to disk.
+//
+// The format: PKWARE's APPNOTE, with its 64-bit fields.
+//
+// Ownership: holds the open file. Reading allocates what it returns and the
+// directory, which is part of the file.
+// Threads: one at a time.
+// Errors: Error naming the file, the entry and what is wrong with it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace headroom {
+
+class ZipArchive {
+ public:
+  struct Entry {
+    uint64_t header_offset = 0;  // of its local header
+    uint64_t bytes = 0;
+    uint32_t crc = 0;  // CRC-32; 0: not recorded
+  };
+
+  explicit ZipArchive(const std::filesystem::path& path);
+
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  bool has(const std::string& name) const { return entries_.contains(name); }
+  // nullptr when there is no such entry.
+  const Entry* find(const std::string& name) const;
+
+  // The whole entry, its checksum compared. REQUIRES: has(name).
+  std::string read(const std::string& name);
+
+  uint64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  std::string bytes_at(uint64_t offset, uint64_t count);
+  void read_directory(uint64_t offset, uint64_t bytes, uint64_t num_entries);
+  void check_overlaps() const;
+  uint64_t data_offset(const std::string& name, const Entry& entry);
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  std::filesystem::path path_;
+  std::ifstream file_;
+  uint64_t file_bytes_ = 0;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace headroom
