@@ -16,5 +16,7 @@ int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
+// Becomes headroom-worker, which has LibTorch: returns only where it cannot.
+int export_command(const CommandLine& line);
 
 }  // namespace headroom

@@ -69,6 +69,7 @@ int run(const std::vector<std::string>& words) {
   if (line.command == "agent") return agent_command(line);
   if (line.command == "status") return status_command(line);
   if (line.command == "plan") return plan_command(line);
+  if (line.command == "export") return export_command(line);
   return train_command(line);
 }
 

@@ -1,0 +1,163 @@
+// Exported networks, run by onnxruntime (PyPI), against our own forward.
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "worker/export/export_command.h"
+#include "worker/export/onnx_network.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class OnnxTest : public ::testing::Test {
+ protected:
+  OnnxTest() {
+    std::string name =
+        (fs::temp_directory_path() / "headroom_onnx_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~OnnxTest() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  ExportRequest request(const std::string& name) const {
+    ExportRequest made;
+    made.weights = folder_ / "weights.safetensors";
+    made.include = {"onnx"};
+    made.output = folder_ / name;
+    made.height = 128;
+    made.width = 160;
+    made.batch = 2;
+    return made;
+  }
+
+  // yolov5n with the rule-made weights and the calibrated statistics, whose
+  // outputs are lively.
+  void write_model(const std::string& model_name,
+                   const std::string& calibration) const {
+    const at::NoGradGuard no_grad;
+    LayerGraph model(load_model_table(model_name), 80, at::kFloat, 0);
+    fill_model(model.state());
+    const Safetensors statistics = load_parity_tensors(calibration);
+    for (const NamedTensor& entry : model.state()) {
+      const auto found = statistics.tensors.find(entry.name);
+      if (found != statistics.tensors.end()) {
+        entry.tensor->copy_(found->second);
+      }
+    }
+    save_weights(folder_ / "weights.safetensors", model.state(),
+                 {{"model", model_name}});
+    const at::Tensor x = rule_input("A", 2, 128, 160, at::kFloat);
+    const auto heads = model.forward(x, StepContext());
+    std::vector<std::pair<std::string, at::Tensor>> reference = {
+        {"x", x.contiguous()}, {"decoded", model.decode(heads).contiguous()}};
+    for (size_t i = 0; i < heads.size(); ++i) {
+      reference.emplace_back("level" + std::to_string(i),
+                             heads[i].contiguous());
+    }
+    write_safetensors(folder_ / "reference.safetensors", reference, {});
+  }
+
+  // "NAME output deviation" per line; empty: there is no onnxruntime.
+  std::map<std::string, double> run() const {
+    const fs::path source = HEADROOM_SOURCE_DIR;
+    const fs::path own = source / ".deps/venv/bin/python";
+    const std::string python = fs::exists(own) ? own.string() : "python3";
+    const std::string command =
+        python + " " + (source / "tests/worker/export/run_onnx.py").string() +
+        " " + folder_.string() + " 2>&1";
+    FILE* const pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    for (int c = ::fgetc(pipe); c != EOF; c = ::fgetc(pipe)) {
+      text += static_cast<char>(c);
+    }
+    const int status = ::pclose(pipe);
+    if (WEXITSTATUS(status) == 77) return {};
+    EXPECT_EQ(status, 0) << text;
+    std::map<std::string, double> deviations;
+    std::istringstream lines(text);
+    std::string name, output;
+    double deviation = 0;
+    while (lines >> name >> output >> deviation) {
+      deviations[name + " " + output] = deviation;
+    }
+    return deviations;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  write_model("yolov5s", "bn_calibrated_v5s.safetensors");
+  ExportRequest fixed = request("fixed");
+  EXPECT_THAT(export_weights(fixed).at(0),
+              HasSubstr("images 2x3x128x160 -> output0 2x1260x85"));
+  ExportRequest raw = request("raw");
+  raw.raw = true;
+  export_weights(raw);
+  ExportRequest dynamic = request("dynamic");
+  dynamic.dynamic = true;
+  dynamic.batch = 1;
+  export_weights(dynamic);
+  dynamic.output = folder_ / "dynamic_raw";
+  dynamic.raw = true;
+  export_weights(dynamic);
+
+  const std::map<std::string, double> deviations = run();
+  if (deviations.empty()) {
+    GTEST_SKIP() << "onnxruntime is not installed (pip install onnxruntime)";
+  }
+  EXPECT_EQ(deviations.size(), 8u);
+  for (const auto& [what, deviation] : deviations) {
+    EXPECT_LT(deviation, 1e-4) << what;
+    EXPECT_GE(deviation, 0) << what;
+  }
+}
+
+TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
+  LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
+  save_weights(folder_ / "weights.safetensors", model.state(),
+               {{"model", "yolov5n"}});
+  const auto complaint = [](const ExportRequest& asked) -> std::string {
+    try {
+      export_weights(asked);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ExportRequest asked = request("x");
+  EXPECT_EQ(complaint(asked), "");
+  asked.height = 100;
+  EXPECT_THAT(complaint(asked), HasSubstr("give --img 128"));
+  asked = request("x");
+  asked.include = {"coreml"};
+  EXPECT_THAT(complaint(asked), HasSubstr("use onnx or safetensors"));
+  asked = request("x");
+  asked.raw = asked.nms = true;
+  EXPECT_THAT(complaint(asked), HasSubstr("give one of them"));
+  asked = request("weights");
+  asked.include = {"safetensors"};
+  EXPECT_THAT(complaint(asked), HasSubstr("is the file of weights itself"));
+  asked = request("x");
+  asked.weights = folder_ / "gone.pt";
+  EXPECT_NE(complaint(asked), "");
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,55 @@
+"""Runs exported networks with onnxruntime and compares them with ours.
+
+usage: run_onnx.py FOLDER, which holds reference.safetensors ("x": images,
+"decoded", "level0", ...) and NAME.onnx files. Prints one line per file,
+"NAME output largest-deviation", relative to max(1, |expected|). Exit 77:
+onnxruntime is not installed.
+"""
+import json
+import pathlib
+import struct
+import sys
+
+try:
+    import numpy as np
+    import onnxruntime
+except ImportError as missing:
+    print(missing)
+    sys.exit(77)
+
+
+def read(path):
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        part = data[8 + length + begin : 8 + length + end]
+        tensors[name] = np.frombuffer(part, "<f4").reshape(entry["shape"])
+    return tensors
+
+
+folder = pathlib.Path(sys.argv[1])
+reference = read(folder / "reference.safetensors")
+for path in sorted(folder.glob("*.onnx")):
+    session = onnxruntime.InferenceSession(
+        str(path), providers=["CPUExecutionProvider"]
+    )
+    entry = session.get_inputs()[0]
+    x = reference["x"]
+    if entry.type == "tensor(float16)":
+        x = x.astype(np.float16)
+    outputs = session.run(None, {"images": x})
+    for output, value in zip(session.get_outputs(), outputs):
+        name = "decoded" if output.name == "output0" else output.name
+        expected = reference[name]
+        if value.shape != expected.shape:
+            print(path.stem, output.name, "shape", value.shape, expected.shape)
+            continue
+        worst = 0.0
+        if value.size:
+            scale = np.maximum(1, np.abs(expected))
+            worst = float((np.abs(value - expected) / scale).max())
+        print(path.stem, output.name, worst)

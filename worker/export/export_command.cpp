@@ -1,0 +1,150 @@
+#include "worker/export/export_command.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/export/onnx_network.h"
+#include "worker/model/atomic_file.h"
+#include "worker/model/weights.h"
+#include "worker/model/weights_file.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error("export", what, remedy);
+}
+
+void check_request(const ExportRequest& request) {
+  if (request.weights.empty()) {
+    refuse("there are no weights to export",
+           "give --weights FILE, for example "
+           "runs/train/exp/weights/best.safetensors");
+  }
+  for (const std::string& format : request.include) {
+    if (format != "onnx" && format != "safetensors") {
+      refuse("--include " + format + " is not a format of this version",
+             "use onnx or safetensors");
+    }
+  }
+  if (request.raw && request.nms) {
+    refuse("--raw leaves decoding out, which --nms needs", "give one of them");
+  }
+  if (request.dynamic && request.batch != 1) {
+    refuse("--batch " + std::to_string(request.batch) +
+               " fixes what --dynamic leaves open",
+           "give one of them");
+  }
+}
+
+// A square of the head's anchors and fields tells the classes.
+int64_t classes_in(const ExportRequest& request, const ModelTable& table,
+                   const Safetensors& file) {
+  const std::string name =
+      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias";
+  const int64_t fields = file.at(name).numel();
+  const auto anchors = static_cast<int64_t>(table.anchors.front().size());
+  if (anchors == 0 || fields % anchors != 0 || fields / anchors < 6) {
+    refuse(request.weights + ": its head has " + std::to_string(fields) +
+               " outputs, which " + table.name + " cannot have",
+           "name its model: --cfg");
+  }
+  return fields / anchors - 5;
+}
+
+std::string shape_of(const OnnxValue& value) {
+  std::string text = value.name + " ";
+  for (size_t i = 0; i < value.dims.size(); ++i) {
+    const auto* size = std::get_if<int64_t>(&value.dims[i]);
+    text += (i == 0 ? "" : "x") + (size != nullptr
+                                       ? std::to_string(*size)
+                                       : std::get<std::string>(value.dims[i]));
+  }
+  return text;
+}
+
+std::string write_onnx(const ExportRequest& request, const ModelTable& table,
+                       LayerGraph& model,
+                       const std::map<std::string, std::string>& metadata,
+                       const fs::path& path) {
+  OnnxHeadOptions options;
+  options.output = request.nms   ? OnnxOutput::kDetections
+                   : request.raw ? OnnxOutput::kRaw
+                                 : OnnxOutput::kDecoded;
+  options.is_half = request.half;
+  if (request.dynamic) {
+    options.batch = options.height = options.width = 0;
+  } else {
+    options.batch = request.batch;
+    options.height = request.height;
+    options.width = request.width;
+  }
+  options.confidence_threshold =
+      static_cast<float>(request.confidence_threshold);
+  options.iou_threshold = static_cast<float>(request.iou_threshold);
+  options.most_per_class = request.most_per_class;
+  const OnnxGraph graph = make_onnx_network(table, model, options, metadata);
+  const std::string bytes = serialise_onnx(graph);
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+  std::string line = path.string() + ": ONNX, opset 17, " +
+                     format_bytes(static_cast<int64_t>(bytes.size())) + ": " +
+                     shape_of(graph.inputs.front()) + " ->";
+  for (const OnnxValue& value : graph.outputs) line += " " + shape_of(value);
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::string> export_weights(const ExportRequest& request) {
+  check_request(request);
+  Safetensors file = read_weights_file(request.weights);
+  std::string name = request.cfg;
+  if (name.empty()) {
+    const auto said = file.metadata.find("model");
+    if (said == file.metadata.end()) {
+      refuse(request.weights + " does not say which model it holds",
+             "name it, for example --cfg yolov5n");
+    }
+    name = said->second;
+  }
+  const ModelTable table = load_model_table(name);
+  LayerGraph model(table, classes_in(request, table, file), at::kFloat, 0);
+  load_weights(request.weights, model, {});
+
+  std::map<std::string, std::string> metadata = {{"model", table.name}};
+  if (const auto names = file.metadata.find("names");
+      names != file.metadata.end()) {
+    metadata["names"] = names->second;
+  }
+  fs::path stem = request.output.empty() ? fs::path(request.weights)
+                                         : fs::path(request.output);
+  if (request.output.empty()) stem.replace_extension();
+  std::vector<std::string> lines;
+  for (const std::string& format : request.include) {
+    const fs::path path = stem.string() + "." + format;
+    std::error_code ignored;
+    if (fs::equivalent(path, request.weights, ignored)) {
+      refuse(path.string() + " is the file of weights itself",
+             "give another name with --output");
+    }
+    if (format == "onnx") {
+      lines.push_back(write_onnx(request, table, model, metadata, path));
+    } else {
+      metadata["format"] = "headroom-weights";
+      save_weights(path, model.state(), metadata);
+      lines.push_back(path.string() + ": safetensors, " +
+                      std::to_string(model.state().size()) + " tensors");
+    }
+  }
+  return lines;
+}
+
+}  // namespace headroom

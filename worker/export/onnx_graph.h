@@ -1,0 +1,69 @@
+// OnnxGraph: a network as ONNX sees it, as plain values: nodes by name, the
+// tensors they read, what goes in and out. Opset 17.
+//
+// Standard library only: the side that makes it uses LibTorch, the side that
+// writes it protobuf, and the two never meet in one file.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace headroom {
+
+enum class OnnxType : int32_t { kFloat = 1, kInt64 = 7, kHalf = 10 };
+
+struct OnnxTensor {
+  std::string name;
+  OnnxType type = OnnxType::kFloat;
+  std::vector<int64_t> dims;
+  std::string bytes;  // row-major, little-endian
+};
+
+struct OnnxNode {
+  using Attribute =
+      std::variant<int64_t, float, std::string, std::vector<int64_t>>;
+  std::string op;
+  std::vector<std::string> inputs, outputs;
+  std::vector<std::pair<std::string, Attribute>> attributes;
+};
+
+struct OnnxValue {
+  std::string name;
+  OnnxType type = OnnxType::kFloat;
+  std::vector<std::variant<int64_t, std::string>> dims;  // a word: any size
+};
+
+struct OnnxGraph {
+  std::string name;
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxTensor> tensors;
+  std::vector<OnnxValue> inputs, outputs;
+  std::map<std::string, std::string> metadata;
+
+  // Adds a node with one output, named after the operator and its place;
+  // returns the output's name.
+  std::string add(
+      const std::string& op, std::vector<std::string> node_inputs,
+      std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {});
+  // The same with several outputs.
+  std::vector<std::string> add_many(
+      const std::string& op, std::vector<std::string> node_inputs,
+      size_t num_outputs,
+      std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {});
+  // Adds a tensor of these values; returns its name. Empty dims: a scalar.
+  std::string floats(const std::vector<float>& values,
+                     const std::vector<int64_t>& dims);
+  std::string integers(const std::vector<int64_t>& values);
+  std::string integer(int64_t value);  // a scalar
+};
+
+// The bytes of an .onnx file.
+std::string serialise_onnx(const OnnxGraph& graph);
+
+}  // namespace headroom

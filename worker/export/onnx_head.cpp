@@ -1,0 +1,202 @@
+#include "worker/export/onnx_head.h"
+
+namespace headroom {
+namespace {
+
+using Attributes = std::vector<std::pair<std::string, OnnxNode::Attribute>>;
+
+Attributes axis(int64_t value) { return {{"axis", value}}; }
+Attributes permutation(std::vector<int64_t> order) {
+  return {{"perm", std::move(order)}};
+}
+constexpr int64_t kToFloat = 1;
+
+using Size = std::variant<int64_t, std::string>;
+Size size_or(int64_t size, const std::string& word) {
+  return size > 0 ? Size(size) : Size(word);
+}
+
+class Head {
+ public:
+  Head(OnnxGraph& graph, const OnnxHeadOptions& options)
+      : graph_(graph), options_(options), fields_(5 + options.num_classes) {}
+
+  void add_raw(const OnnxLevel& level, size_t index) {
+    const auto anchors = static_cast<int64_t>(level.anchors.size());
+    const std::string shape =
+        options_.height > 0
+            ? graph_.integers(
+                  {0, anchors, fields_, rows_of(level), columns_of(level)})
+            : graph_.add("Concat",
+                         {graph_.integers({0, anchors, fields_}),
+                          height_and_width(level.map)},
+                         axis(0));
+    const std::string map = graph_.add(
+        "Transpose", {as_float(graph_.add("Reshape", {level.map, shape}))},
+        permutation({0, 1, 3, 4, 2}));
+    name_output(map, "level" + std::to_string(index),
+                {size_or(options_.batch, "batch"), anchors,
+                 size_or(rows_of(level), "rows_" + std::to_string(index)),
+                 size_or(columns_of(level), "columns_" + std::to_string(index)),
+                 fields_});
+  }
+
+  // [N, anchors * H * W, fields]
+  std::string decoded(const OnnxLevel& level) {
+    const auto anchors = static_cast<int64_t>(level.anchors.size());
+    const std::string cells = graph_.add(
+        "Transpose",
+        {graph_.add("Reshape",
+                    {level.map, graph_.integers({0, anchors, fields_, -1})})},
+        permutation({0, 1, 3, 2}));
+    const std::string scores = graph_.add("Sigmoid", {as_float(cells)});
+    const auto parts = graph_.add_many(
+        "Split", {scores, graph_.integers({2, 2, fields_ - 4})}, 3, axis(3));
+    const std::string two = graph_.floats({2}, {1});
+    const std::string centre = graph_.add(
+        "Mul",
+        {graph_.add("Add", {graph_.add("Mul", {parts[0], two}), grid(level)}),
+         graph_.floats({static_cast<float>(level.stride)}, {1})});
+    const std::string root = graph_.add("Mul", {parts[1], two});
+    std::vector<float> sizes;
+    for (const auto& [w, h] : level.anchors) {
+      sizes.push_back(static_cast<float>(w));
+      sizes.push_back(static_cast<float>(h));
+    }
+    const std::string size =
+        graph_.add("Mul", {graph_.add("Mul", {root, root}),
+                           graph_.floats(sizes, {1, anchors, 1, 2})});
+    return graph_.add("Reshape",
+                      {graph_.add("Concat", {centre, size, parts[2]}, axis(3)),
+                       graph_.integers({0, -1, fields_})});
+  }
+
+  void add_decoded(const std::string& boxes, int64_t num_rows) {
+    name_output(
+        boxes, "output0",
+        {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
+  }
+
+  // After the steps of worker/metrics/nms.h: every class of a box whose score
+  // exceeds the threshold; classes apart.
+  void add_detections(const std::string& boxes) {
+    const auto parts = graph_.add_many(
+        "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,
+        axis(2));
+    const std::string scores =
+        graph_.add("Transpose", {graph_.add("Mul", {parts[2], parts[3]})},
+                   permutation({0, 2, 1}));  // [N, classes, rows]
+    const std::string half =
+        graph_.add("Mul", {parts[1], graph_.floats({0.5F}, {1})});
+    const std::string corners =
+        graph_.add("Concat",
+                   {graph_.add("Sub", {parts[0], half}),
+                    graph_.add("Add", {parts[0], half})},
+                   axis(2));
+    const std::string kept =
+        graph_.add("NonMaxSuppression",
+                   {corners, scores, graph_.integers({options_.most_per_class}),
+                    graph_.floats({options_.iou_threshold}, {1}),
+                    graph_.floats({options_.confidence_threshold}, {1})});
+    // kept: image, class, row.
+    const auto indices = graph_.add_many(
+        "Split", {kept, graph_.integers({1, 1, 1})}, 3, axis(1));
+    const std::string box = graph_.add(
+        "GatherND",
+        {corners, graph_.add("Concat", {indices[0], indices[2]}, axis(1))});
+    const std::string score = graph_.add(
+        "Unsqueeze",
+        {graph_.add("GatherND", {scores, kept}), graph_.integers({1})});
+    name_output(graph_.add("Concat",
+                           {cast_to_float(indices[0]), box, score,
+                            cast_to_float(indices[1])},
+                           axis(1)),
+                "detections", {std::string("found"), int64_t{7}});
+  }
+
+  int64_t rows_of(const OnnxLevel& level) const {
+    return options_.height / level.stride;
+  }
+  int64_t columns_of(const OnnxLevel& level) const {
+    return options_.width / level.stride;
+  }
+
+ private:
+  std::string cast_to_float(const std::string& value) {
+    return graph_.add("Cast", {value}, {{"to", kToFloat}});
+  }
+  std::string as_float(const std::string& value) {
+    return options_.is_half ? cast_to_float(value) : value;
+  }
+  std::string height_and_width(const std::string& map) {
+    return graph_.add("Slice", {graph_.add("Shape", {map}),
+                                graph_.integers({2}), graph_.integers({4})});
+  }
+
+  // Each cell's column and row, less a half: [1, 1, H * W, 2].
+  std::string grid(const OnnxLevel& level) {
+    if (options_.height > 0) {
+      const int64_t rows = rows_of(level), columns = columns_of(level);
+      std::vector<float> cells;
+      for (int64_t y = 0; y < rows; ++y) {
+        for (int64_t x = 0; x < columns; ++x) {
+          cells.push_back(static_cast<float>(x) - 0.5F);
+          cells.push_back(static_cast<float>(y) - 0.5F);
+        }
+      }
+      return graph_.floats(cells, {1, 1, rows * columns, 2});
+    }
+    const std::string shape = height_and_width(level.map);
+    const auto along = [&](int64_t which, std::vector<int64_t> as) {
+      const std::string size =
+          graph_.add("Gather", {shape, graph_.integer(which)}, axis(0));
+      const std::string places =
+          graph_.add("Range", {graph_.integer(0), size, graph_.integer(1)});
+      const std::string centred = graph_.add(
+          "Sub", {cast_to_float(places), graph_.floats({0.5F}, {1})});
+      const std::string plane = graph_.add(
+          "Expand",
+          {graph_.add("Reshape", {centred, graph_.integers(as)}), shape});
+      return graph_.add("Reshape", {plane, graph_.integers({1, 1, -1, 1})});
+    };
+    const std::string columns = along(1, {1, -1});
+    const std::string rows = along(0, {-1, 1});
+    return graph_.add("Concat", {columns, rows}, axis(3));
+  }
+
+  void name_output(const std::string& value, const std::string& name,
+                   std::vector<Size> dims) {
+    graph_.nodes.push_back({"Identity", {value}, {name}, {}});
+    graph_.outputs.push_back({name, OnnxType::kFloat, std::move(dims)});
+  }
+
+  OnnxGraph& graph_;
+  const OnnxHeadOptions& options_;
+  int64_t fields_;
+};
+
+}  // namespace
+
+void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
+              const OnnxHeadOptions& options) {
+  Head head(graph, options);
+  if (options.output == OnnxOutput::kRaw) {
+    for (size_t i = 0; i < levels.size(); ++i) head.add_raw(levels[i], i);
+    return;
+  }
+  std::vector<std::string> parts;
+  int64_t num_rows = 0;
+  for (const OnnxLevel& level : levels) {
+    parts.push_back(head.decoded(level));
+    num_rows += static_cast<int64_t>(level.anchors.size()) *
+                head.rows_of(level) * head.columns_of(level);
+  }
+  const std::string boxes = graph.add("Concat", parts, axis(1));
+  if (options.output == OnnxOutput::kDecoded) {
+    head.add_decoded(boxes, num_rows);
+  } else {
+    head.add_detections(boxes);
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,49 @@
+// onnx_head: from the maps of the last convolutions to boxes, in ONNX's
+// operators.
+//
+//   kRaw         level0, level1, ...: [N, anchors, H, W, 5 + classes], as
+//                LayerGraph::forward gives them
+//   kDecoded     output0: [N, rows, 5 + classes], as LayerGraph::decode does
+//   kDetections  detections: [found, 7], rows image, x1, y1, x2, y2, score,
+//                class, after ONNX's NonMaxSuppression: by image, then class,
+//                then descending score
+//
+// Decoding is in float32 whatever the network's type: float16 has a spacing of
+// a pixel above 1024.
+//
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/export/onnx_graph.h"
+
+namespace headroom {
+
+enum class OnnxOutput { kRaw, kDecoded, kDetections };
+
+struct OnnxHeadOptions {
+  OnnxOutput output = OnnxOutput::kDecoded;
+  bool is_half = false;
+  int64_t num_classes = 0;
+  // The input's size; 0: any, found out while the network runs.
+  int64_t batch = 1, height = 640, width = 640;
+  // kDetections.
+  float confidence_threshold = 0.25F, iou_threshold = 0.45F;
+  int64_t most_per_class = 100;  // of an image
+};
+
+struct OnnxLevel {
+  std::string map;  // [N, anchors * (5 + classes), H, W]
+  int64_t stride = 0;
+  std::vector<std::pair<double, double>> anchors;  // pixels
+};
+
+// Adds the nodes and the graph's outputs.
+void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
+              const OnnxHeadOptions& options);
+
+}  // namespace headroom

@@ -1,0 +1,27 @@
+// onnx_network: a model with its weights as an ONNX graph.
+//
+// Row by row, from the table and the state: batch norms are folded into their
+// convolutions (in float64), SiLU is Sigmoid and Mul, upsampling is Resize. The
+// input is "images": [N, 3, H, W], RGB, 0..1.
+//
+// Threads: one per model. Errors: Error (exit 2) naming the row for a module
+// that has no counterpart here, or a size that the strides do not divide.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "configs/model_table.h"
+#include "worker/export/onnx_graph.h"
+#include "worker/export/onnx_head.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+// `model` was built from `table`. Of `options`, num_classes is taken from the
+// model.
+OnnxGraph make_onnx_network(const ModelTable& table, LayerGraph& model,
+                            OnnxHeadOptions options,
+                            const std::map<std::string, std::string>& metadata);
+
+}  // namespace headroom
