@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "configs/scalar.h"
 #include "configs/strict_yaml.h"
+#include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -17,11 +19,11 @@ constexpr int64_t kMostClasses = 100'000;
 // The last row: written by exporters, of no use to training boxes.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
-      "path",     "train",     "val",         "test",      "names",
-      "nc",       "download",  "channels",    "roboflow",  "kpt_shape",
-      "flip_idx", "kpt_names", "minival",     "yaml_file", "author",
-      "date",     "version",   "description", "license",   "url",
-      "links"};
+      "path",      "train",    "val",       "test",        "names",
+      "images",    "nc",       "download",  "channels",    "roboflow",
+      "kpt_shape", "flip_idx", "kpt_names", "minival",     "yaml_file",
+      "author",    "date",     "version",   "description", "license",
+      "url",       "links"};
   return keys;
 }
 
@@ -70,6 +72,28 @@ class Reader {
     return paths;
   }
 
+  // Where the images of a split's COCO JSONs are; "" if that is not written.
+  fs::path images(const std::string& split) const {
+    const YamlValue* value = root_.find("images");
+    if (value != nullptr && value->kind == YamlValue::Kind::kMapping) {
+      static const std::vector<std::string> splits = {"train", "val", "test"};
+      require_mapping(*value, "images", splits);
+      value = value->find(split);
+    }
+    if (value == nullptr || value->kind == YamlValue::Kind::kNull) return {};
+    const fs::path folder = source(*value, "images");
+    std::error_code error;
+    if (fs::is_directory(folder, error)) return folder;
+    refuse(value->place, "images: " + folder.string() + " is no folder",
+           "name the folder that file_name starts from");
+  }
+
+  // The Pascal VOC folder that `path` names, or the file's own.
+  std::optional<fs::path> voc_folder() const {
+    if (!is_voc_folder(bases_.front())) return std::nullopt;
+    return bases_.front();
+  }
+
  private:
   void find_base() {
     const YamlValue* value = root_.find("path");
@@ -116,11 +140,13 @@ class Reader {
                   "put the images there or correct the path");
     }
     std::error_code error;
-    if (!fs::is_directory(*found, error) && found->extension() != ".txt") {
+    if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
+        found->extension() != ".json") {
       throw Error("data",
                   to_string(value.place) + ": " + key + ": " + found->string() +
-                      " is neither a folder nor a .txt list of images",
-                  "name a folder or a .txt list");
+                      " is neither a folder nor a .txt list of images nor a "
+                      "COCO .json",
+                  "name a folder, a .txt list or a .json");
     }
     return *found;
   }
@@ -201,6 +227,44 @@ std::vector<std::string> read_names(const YamlValue& root) {
   return result;
 }
 
+// The splits of a Pascal VOC folder, where none is written.
+void read_voc_splits(const fs::path& folder, DataConfig& config) {
+  const fs::path lists = folder / "ImageSets" / "Main";
+  const auto list = [&](const char* name) -> std::vector<fs::path> {
+    const fs::path file = (lists / name).lexically_normal();
+    return exists(file) ? std::vector{file} : std::vector<fs::path>{};
+  };
+  config.train = list("train.txt");
+  config.val = list("val.txt");
+  config.test = list("test.txt");
+  if (config.train.empty() || config.val.empty()) {
+    throw Error("data",
+                lists.string() + " has no " +
+                    (config.train.empty() ? "train.txt" : "val.txt"),
+                "write the names of its images there, one a line, without "
+                "suffix");
+  }
+}
+
+// A folder without a data.yaml says by its annotations what its classes are.
+DataConfig load_voc_folder(const fs::path& folder) {
+  DataConfig config;
+  config.file = folder;
+  read_voc_splits(folder, config);
+  config.names = voc_class_names(folder);
+  if (config.names.empty()) {
+    throw Error("data", (folder / "Annotations").string() + " names no object",
+                "put annotations there, NAME.xml for each image",
+                ExitCode::kData);
+  }
+  return config;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
 void require_split(const YamlValue& root, const std::string& key) {
   const YamlValue& value = require(root, key);
   if (value.kind == YamlValue::Kind::kNull) {
@@ -217,21 +281,45 @@ void require_colour(const YamlValue& root) {
 
 }  // namespace
 
-DataConfig load_data_config(const std::filesystem::path& file) {
+DataConfig load_data_config(const std::filesystem::path& given) {
+  std::filesystem::path file = given;
+  if (is_folder(given)) {
+    const bool is_voc = is_voc_folder(given);
+    file = given / "data.yaml";
+    if (!exists(file) && is_voc) return load_voc_folder(given);
+    if (!exists(file)) {
+      throw Error("data",
+                  given.string() +
+                      " is a folder without data.yaml, and no Pascal VOC "
+                      "folder (Annotations and ImageSets/Main)",
+                  "name a data.yaml");
+    }
+  }
   const YamlValue root =
       parse_yaml(read_config_file(file, "data"), file.string());
   require_mapping(root, "a data file", known_keys());
-  for (const char* key : {"train", "val"}) require_split(root, key);
-  require_colour(root);
 
   DataConfig config;
   config.file = file;
+  if (root.find("train") == nullptr && root.find("val") == nullptr) {
+    if (const auto voc = Reader(file, root).voc_folder()) {
+      config.names = root.find("names") != nullptr ? read_names(root)
+                                                   : voc_class_names(*voc);
+      read_voc_splits(*voc, config);
+      return config;
+    }
+  }
+  for (const char* key : {"train", "val"}) require_split(root, key);
+  require_colour(root);
   config.names = read_names(root);
   const Reader reader(file, root);
   config.train = reader.split("train");
   config.val = reader.split("val");
+  config.train_images = reader.images("train");
+  config.val_images = reader.images("val");
   try {
     config.test = reader.split("test");
+    config.test_images = reader.images("test");
   } catch (const Error& error) {
     // Published sets name test images that hardly anybody has: only a run that
     // asks for them fails.

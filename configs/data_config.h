@@ -3,6 +3,10 @@
 //   path    optional root; relative to the yaml's folder, then the working one
 //   train, val, test   a directory (searched recursively), a .txt list of image
 //           paths ("./x" in it is relative to the list), or a list of these
+//           train, val and test may also name a COCO JSON, or a split of a
+//           Pascal VOC folder (ImageSets/Main/train.txt beside Annotations/)
+//   images  where the file names of COCO JSONs start: one folder, or
+//           {train: DIR, val: DIR}; without it, beside the JSON
 //   names   a list, or {0: a, 1: b};  nc optional
 //   download   never run, never followed: named in a refusal only
 #pragma once
@@ -19,10 +23,18 @@ struct DataConfig {
   std::vector<std::filesystem::path> train;  // existing directories and lists
   std::vector<std::filesystem::path> val;
   std::vector<std::filesystem::path> test;  // may be empty
+  // Where a COCO JSON of the split has its images; "" is beside the JSON.
+  std::filesystem::path train_images, val_images, test_images;
   // Why `test` is empty although the file names one; "" otherwise.
   std::string why_no_test;
 };
 
+// `file` may also be a Pascal VOC folder, with Annotations/ and
+// ImageSets/Main/: its splits are train.txt, val.txt and test.txt, its classes
+// those of `names` in its data.yaml, if it has one, else those of its
+// annotations, sorted. A data.yaml whose `path` is such a folder need not name
+// train and val.
+//
 // Throws Error with file:line:column: exit 2 for a missing file, bad YAML,
 // unknown keys or wrong types (Ultralytics' extra keys are known and ignored),
 // names with a gap, nc that disagrees, train or val images that are not there.

@@ -1,7 +1,8 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it does what the coordinator assigns; with --standalone it runs on its own
 // (worker/standalone.h). For a launcher that plans it also reads a data set's
-// labels (worker/label_statistics.h).
+// labels (worker/label_statistics.h), and it carries out headroom's commands on
+// data sets and weights (worker/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 
@@ -10,7 +11,6 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -19,12 +19,12 @@
 #include "parallel/base/check.h"
 #include "proto/channel_security.h"
 #include "worker/coordinator_client.h"
-#include "worker/export/export_command.h"
 #include "worker/generation_loop.h"
 #include "worker/label_statistics.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/standalone.h"
 #include "worker/stop_signals.h"
+#include "worker/tool_command.h"
 
 namespace {
 
@@ -41,7 +41,6 @@ struct CommandLine {
 
 constexpr std::string_view kLabelStatistics = "label-statistics";
 constexpr std::string_view kStandalone = "--standalone";
-constexpr std::string_view kExport = "export";
 
 // headroom-worker label-statistics DATA.YAML, of which `argv` has the end.
 int print_label_statistics(int argc, char** argv) {
@@ -52,64 +51,6 @@ int print_label_statistics(int argc, char** argv) {
   app.add_option("--threads", request.threads, "that read files");
   CLI11_PARSE(app, argc, argv);
   std::puts(headroom::label_statistics_json(request).c_str());
-  return 0;
-}
-
-// One or two whole numbers: "640" or "480 640".
-void read_image_size(const std::string& text, int64_t& height, int64_t& width) {
-  std::istringstream in(text);
-  std::string rest;
-  const bool has_height = static_cast<bool>(in >> height);
-  if (has_height && !(in >> width)) {
-    in.clear();
-    width = height;
-  }
-  if (!has_height || in >> rest || height < 1 || width < 1 || height > 65536 ||
-      width > 65536) {
-    throw headroom::Error("export", "--img " + text + " is no image size",
-                          "give pixels, for example --img 640");
-  }
-}
-
-// headroom-worker export, of which `argv` has the end: what `headroom export`
-// becomes.
-int run_export(int argc, char** argv) {
-  headroom::ExportRequest request;
-  std::string image_size = "640", include = "onnx";
-  CLI::App app("Weights as ONNX or safetensors", "headroom-worker export");
-  app.add_option("--weights", request.weights)->required();
-  app.add_option("--include", include);
-  app.add_option("--cfg", request.cfg);
-  app.add_option("--output", request.output);
-  app.add_option("--img,--imgsz,--img-size", image_size);
-  app.add_option("--batch,--batch-size", request.batch)
-      ->check(CLI::Range(1, 65536));
-  app.add_flag("--dynamic", request.dynamic);
-  app.add_flag("--half", request.half);
-  app.add_flag("--raw", request.raw);
-  app.add_flag("--nms", request.nms);
-  app.add_option("--conf-thres", request.confidence_threshold)
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--iou-thres", request.iou_threshold)
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--topk-per-class", request.most_per_class)
-      ->check(CLI::Range(1, 100000));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    throw headroom::Error("command line", error.what(),
-                          "headroom export --help shows how to write it");
-  }
-  read_image_size(image_size, request.height, request.width);
-  std::istringstream formats(include);
-  for (std::string format; formats >> format;) {
-    request.include.push_back(format);
-  }
-  for (const std::string& line : headroom::export_weights(request)) {
-    std::puts(line.c_str());
-  }
   return 0;
 }
 
@@ -188,18 +129,11 @@ int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   std::signal(SIGPIPE, SIG_IGN);
   const std::string_view first = argc > 1 ? argv[1] : "";
-  if (first == kExport) {  // a command of the user's own: its words alone
-    try {
-      return run_export(argc - 1, argv + 1);
-    } catch (const headroom::Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      return static_cast<int>(error.exit_code());
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "[export] %s\n", error.what());
-      return static_cast<int>(headroom::ExitCode::kResource);
-    }
-  }
+  const auto* tool = headroom::find_tool_command(first);
+  // A tool speaks for `headroom`, whose words were typed.
+  const char* const speaker = tool ? "" : "headroom-worker: ";
   try {
+    if (tool) return tool->run(argc - 1, argv + 1);
     if (first == kStandalone) return run_standalone(argc - 1, argv + 1);
     // A terminal's Ctrl-C is the supervisor's business; it asks through the
     // coordinator for a stop at a committed step.
@@ -208,10 +142,10 @@ int main(int argc, char** argv) {
                ? print_label_statistics(argc - 1, argv + 1)
                : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
-    std::fprintf(stderr, "headroom-worker: %s\n", error.what());
+    std::fprintf(stderr, "%s%s\n", speaker, error.what());
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "headroom-worker: %s\n", error.what());
+    std::fprintf(stderr, "%s%s\n", speaker, error.what());
     return static_cast<int>(headroom::ExitCode::kResource);
   }
 }

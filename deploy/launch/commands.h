@@ -16,7 +16,8 @@ int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// Becomes headroom-worker, which has LibTorch: returns only where it cannot.
-int export_command(const CommandLine& line);
+// Becomes headroom-worker, which has the tensors and reads data sets: for the
+// commands that are its (CommandSummary::is_workers), and val --detections.
+int worker_command(const CommandLine& line);
 
 }  // namespace headroom

@@ -114,6 +114,7 @@ std::string command_help(const std::string& command) {
   for (const std::string& example : summary.examples) {
     text += "  " + example + "\n";
   }
+  if (!summary.lesson.empty()) text += "\n" + summary.lesson + "\n";
   if (summary.takes_run_flags) text += run_flags_help(command);
   return text + launch_flags_help(command) + kExitCodes;
 }

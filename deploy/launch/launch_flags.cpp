@@ -96,6 +96,43 @@ const std::vector<LaunchFlag>& launch_flags() {
        {"plan"},
        "Also write run.yaml and plan.json into this folder, for a worker "
        "without a coordinator: headroom-worker --standalone DIR/run.yaml."},
+      {"--detections",
+       "FILE",
+       {"val"},
+       "Score this file instead of running a model: COCO's result format, a "
+       "list of {image_id, category_id, bbox, score}. No other flag of val but "
+       "--ground-truth and --json counts then."},
+      {"--ground-truth",
+       "FILE",
+       {"val"},
+       "What --detections is held against: COCO's annotation format. Crowds "
+       "are "
+       "regions where nothing counts, as in COCO."},
+      {"--data",
+       "DATA",
+       {"verify"},
+       "data.yaml, as train takes it (YOLO text files, COCO JSON), or a Pascal "
+       "VOC folder."},
+      {"--strict",
+       "",
+       {"verify"},
+       "End with exit 4 where there is any fault, also one that training "
+       "repairs."},
+      {"--fix-to",
+       "DIR",
+       {"verify"},
+       "Write a corrected copy into this new folder: the images that are kept, "
+       "byte for byte, their repaired boxes as YOLO text files, and a "
+       "data.yaml. The data set itself is never changed."},
+      {"--single-cls",
+       "",
+       {"verify"},
+       "All classes are one, as in training with this flag."},
+      {"--all", "", {"verify"}, "Also a line for every image that is sound."},
+      {"--workers",
+       "N",
+       {"verify"},
+       "Threads that decode images. Default: all cores."},
       {"--ledger",
        "",
        {"status"},
@@ -108,7 +145,7 @@ const std::vector<LaunchFlag>& launch_flags() {
        "Go on showing the status, once a second, until the run ends."},
       {"--json",
        "",
-       {"train", "val", "status", "plan"},
+       {"train", "val", "status", "plan", "verify"},
        "Print the result as one JSON document on standard output."},
       {"--weights",
        "FILE",
@@ -207,7 +244,23 @@ const std::vector<CommandSummary>& command_summaries() {
         "runs/train/exp/weights/best.safetensors",
         "headroom val --data my.yaml --weights w.safetensors --task test",
         "headroom val --data my.yaml --weights w.safetensors --processes 2 "
-        "--json"}},
+        "--json",
+        "headroom val --detections results.json --ground-truth "
+        "instances_val2017.json"}},
+      {"verify",
+       "everything that is wrong with a data set, and what training does about "
+       "it",
+       false,
+       {"headroom verify --data my.yaml",
+        "headroom verify --data my.yaml --strict --json",
+        "headroom verify --data voc/ --fix-to corrected/"},
+       true,
+       "Decodes every image and reads every box by the rules of training, and "
+       "prints\neach fault with its file, its line and what is done: box "
+       "clipped, box dropped,\nimage left out. Training does the same and goes "
+       "on, so faults are warnings and\nthe exit code is 0; it is 4 where "
+       "training would be refused (an unknown class, no\nusable image, no box) "
+       "and, with --strict, where there is any fault."},
       {"coordinator",
        "the server that gives workers ranks and a plan, on its own",
        true,
@@ -228,7 +281,8 @@ const std::vector<CommandSummary>& command_summaries() {
        {"headroom export --weights runs/train/exp/weights/best.safetensors "
         "--include onnx --img 640",
         "headroom export --weights yolov5s.pt --include onnx --dynamic --nms",
-        "headroom export --weights yolov5s.pt --include safetensors"}},
+        "headroom export --weights yolov5s.pt --include safetensors"},
+       true},
       {"status",
        "what a run is doing: processes, plan, progress, last events",
        false,
@@ -247,7 +301,7 @@ const CommandSummary* find_command(const std::string& name) {
 }
 
 const std::vector<std::string>& absent_commands() {
-  static const std::vector<std::string> all = {"detect", "verify", "tile"};
+  static const std::vector<std::string> all = {"detect", "tile"};
   return all;
 }
 

@@ -26,6 +26,8 @@ struct CommandSummary {
   std::string summary;
   bool takes_run_flags = false;  // those of configs/flags.h too
   std::vector<std::string> examples;
+  bool is_workers = false;  // headroom-worker does it, with the same flags
+  std::string lesson = {};  // what the help says before the flags
 };
 
 const std::vector<CommandSummary>& command_summaries();

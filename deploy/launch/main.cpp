@@ -16,6 +16,7 @@
 #include "deploy/launch/commands.h"
 #include "deploy/launch/help_text.h"
 #include "deploy/launch/interrupts.h"
+#include "deploy/launch/launch_flags.h"
 #include "deploy/launch/launcher_environment.h"
 #include "deploy/launch/run_result.h"
 #include "parallel/base/check.h"
@@ -69,7 +70,10 @@ int run(const std::vector<std::string>& words) {
   if (line.command == "agent") return agent_command(line);
   if (line.command == "status") return status_command(line);
   if (line.command == "plan") return plan_command(line);
-  if (line.command == "export") return export_command(line);
+  if (find_command(line.command)->is_workers || line.has("--detections") ||
+      line.has("--ground-truth")) {
+    return worker_command(line);
+  }
   return train_command(line);
 }
 

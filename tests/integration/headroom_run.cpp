@@ -86,6 +86,35 @@ std::string program(const std::string& name) {
   return std::string(HEADROOM_BUILD_DIR) + "/bin/" + name;
 }
 
+namespace {
+
+// What a test that passed leaves behind is a few hundred MB of checkpoints, and
+// there are many tests; what a failed one leaves is wanted.
+class PassedFolders : public ::testing::EmptyTestEventListener {
+ public:
+  static void note(const fs::path& folder) {
+    static PassedFolders* const listener = [] {
+      auto* made = new PassedFolders;  // GoogleTest owns it
+      ::testing::UnitTest::GetInstance()->listeners().Append(made);
+      return made;
+    }();
+    listener->folder_ = folder;
+  }
+
+ private:
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    if (test.result()->Passed() && !folder_.empty()) {
+      std::error_code ignored;
+      fs::remove_all(folder_, ignored);
+    }
+    folder_.clear();
+  }
+
+  fs::path folder_;
+};
+
+}  // namespace
+
 fs::path fresh_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(test->test_suite_name()) + "." + test->name();
@@ -94,6 +123,7 @@ fs::path fresh_folder() {
       fs::path(HEADROOM_BUILD_DIR) / "tests" / "runs" / name;
   fs::remove_all(folder);
   fs::create_directories(folder);
+  PassedFolders::note(folder);
   return folder;
 }
 

@@ -44,7 +44,8 @@ ProgramResult run_program(const std::vector<std::string>& command,
 // build/bin/NAME of the build under test.
 std::string program(const std::string& name);
 
-// A new folder under the build's tests, named after the running test.
+// A new folder under the build's tests, named after the running test; gone
+// when the test has passed.
 std::filesystem::path fresh_folder();
 
 // A small drawn data set, made once per build; returns its data.yaml.

@@ -1,12 +1,10 @@
 #include "worker/data/box_counts.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/data/file_list.h"
-#include "worker/data/label_file.h"
+#include "worker/data/label_reader.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
@@ -14,15 +12,16 @@ namespace {
 
 constexpr int64_t kUnreadable = -1;
 
-int64_t boxes_of(const std::filesystem::path& image, int64_t num_classes,
-                 bool single_cls) {
-  const std::filesystem::path file = label_path(image);
-  std::string reason;
-  const auto text = read_label_text(file, reason);
-  if (!text) return kUnreadable;
-  const LabelFile labels =
-      parse_label_file(*text, file.string(), num_classes, single_cls);
-  return static_cast<int64_t>(labels.boxes.size());
+int64_t boxes_of(const SplitImage& image, const ImageLimits& limits) {
+  ImageSize size;
+  if (image.reader->is_in_pixels()) {
+    const ImageSizeResult header = read_image_size(image.path, limits);
+    if (!header.ok()) return kUnreadable;
+    size = header.size;
+  }
+  const ImageLabels labels = image.labels(size);
+  if (labels.fault) return kUnreadable;
+  return static_cast<int64_t>(labels.labels.boxes.size());
 }
 
 }  // namespace
@@ -30,15 +29,15 @@ int64_t boxes_of(const std::filesystem::path& image, int64_t num_classes,
 std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
                                  const IndexOptions& options) {
   DataReport ignored;  // the run's own report has the same faults
-  const std::vector<std::filesystem::path> images =
-      list_images(split_sources(config, split), ignored);
+  const SplitImages split_images =
+      open_split(config, split, options.single_cls, ignored);
+  const std::vector<SplitImage>& images = split_images.images;
   std::vector<int64_t> boxes(images.size());
-  const auto num_classes = static_cast<int64_t>(config.names.size());
-  parallel_for(
-      static_cast<int64_t>(images.size()), options.num_threads, [&](int64_t i) {
-        const auto at = static_cast<size_t>(i);
-        boxes[at] = boxes_of(images[at], num_classes, options.single_cls);
-      });
+  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 boxes[at] = boxes_of(images[at], options.limits);
+               });
   std::erase(boxes, kUnreadable);
   if (boxes.empty()) {
     throw Error("data",

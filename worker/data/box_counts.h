@@ -1,5 +1,6 @@
 // box_counts: how many boxes the images of a split have, from their label
 // files alone: no image is opened, so thousands take a fraction of a second.
+// (Of formats with pixels, images' headers are read too.)
 //
 // An image that cannot be decoded counts here and is left out of training.
 //

@@ -33,6 +33,8 @@ std::string_view to_string(DataFaultKind kind) {
       return "unsupported format";
     case DataFaultKind::kListedTwice:
       return "listed twice";
+    case DataFaultKind::kUnknownImage:
+      return "unknown image";
   }
   return "fault";
 }

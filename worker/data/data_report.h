@@ -24,9 +24,10 @@ enum class DataFaultKind {
   kUnreadableLabels,  // the label file exists and cannot be read
   kUnreadableImage,   // not an image, damaged, too large
   kUnsupportedImage,  // a format that is not decoded here
-  kListedTwice
+  kListedTwice,
+  kUnknownImage  // a box of an image that its file does not list
 };
-inline constexpr int kNumDataFaultKinds = 13;
+inline constexpr int kNumDataFaultKinds = 14;
 
 std::string_view to_string(DataFaultKind kind);
 

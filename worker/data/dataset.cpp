@@ -10,7 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "worker/data/file_list.h"
+#include "worker/data/label_reader.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
@@ -34,29 +34,16 @@ std::string split_name(Split split) {
 struct Examined {
   ImageSizeResult size;
   int64_t file_bytes = 0;
-  LabelFile labels;
-  std::optional<DataFault> label_fault;  // the file as a whole
-  fs::path label_file;
+  ImageLabels labels;
 };
 
-Examined examine(const fs::path& image, int64_t num_classes,
-                 const IndexOptions& options) {
+Examined examine(const SplitImage& image, const IndexOptions& options) {
   Examined result;
-  result.size = inspect_image(image, options.limits);
+  result.size = inspect_image(image.path, options.limits);
   if (!result.size.ok()) return result;
   std::error_code error;
-  result.file_bytes = static_cast<int64_t>(fs::file_size(image, error));
-  result.label_file = label_path(image);
-  std::string reason;
-  const auto text = read_label_text(result.label_file, reason);
-  if (text) {
-    result.labels = parse_label_file(*text, result.label_file.string(),
-                                     num_classes, options.single_cls);
-  } else {
-    result.label_fault =
-        DataFault{DataFaultKind::kUnreadableLabels, result.label_file.string(),
-                  reason, "its image left out"};
-  }
+  result.file_bytes = static_cast<int64_t>(fs::file_size(image.path, error));
+  result.labels = image.labels(result.size.size);
   return result;
 }
 
@@ -81,13 +68,13 @@ class DatasetBuilder {
 
   void add(const fs::path& image, const Examined& examined) {
     const ImageSize size = examined.size.size;
-    const std::vector<BoxLabel>& boxes = examined.labels.boxes;
+    const std::vector<BoxLabel>& boxes = examined.labels.labels.boxes;
     dataset_.path_text_ += image.string();
     dataset_.path_offsets_.push_back(dataset_.path_text_.size());
     dataset_.sizes_.push_back(size);
     dataset_.labels_.insert(dataset_.labels_.end(), boxes.begin(), boxes.end());
     dataset_.label_offsets_.push_back(dataset_.labels_.size());
-    dataset_.num_polygons_ += examined.labels.num_polygons;
+    dataset_.num_polygons_ += examined.labels.labels.num_polygons;
 
     hash_text(image.lexically_relative(root_).string());
     hash_value(examined.file_bytes);
@@ -127,12 +114,12 @@ class DatasetBuilder {
 namespace {
 
 void refuse_unknown_class(const DataConfig& config, const Examined& examined) {
-  const auto& unknown = examined.labels.unknown_class;
+  const auto& unknown = examined.labels.labels.unknown_class;
   if (!unknown) return;
   throw Error("data",
-              examined.label_file.string() + ":" +
+              examined.labels.file.string() + ":" +
                   std::to_string(unknown->line) + " has class " +
-                  std::to_string(unknown->class_index) + ", but names in " +
+                  unknown->class_name + ", but names in " +
                   config.file.string() + " has " +
                   std::to_string(config.names.size()) + " classes, 0 to " +
                   std::to_string(static_cast<int64_t>(config.names.size()) - 1),
@@ -140,8 +127,9 @@ void refuse_unknown_class(const DataConfig& config, const Examined& examined) {
 }
 
 [[noreturn]] void refuse_empty(const DataConfig& config,
-                               const DataReport& report, size_t num_found,
-                               const fs::path& first) {
+                               const DataReport& report,
+                               const std::vector<SplitImage>& images) {
+  const size_t num_found = images.size();
   const std::string name = report.split + " of " + config.file.string();
   if (num_found == 0) {
     throw Error("data", name + " has no image",
@@ -160,8 +148,8 @@ void refuse_unknown_class(const DataConfig& config, const Examined& examined) {
   throw Error("data",
               "none of the " + std::to_string(report.images) + " images in " +
                   name + " has a box; labels of the first are looked for in " +
-                  label_path(first).string(),
-              "put labels there, one `class cx cy w h` per line",
+                  images.front().labels({1, 1}).file.string(),
+              "put labels there (YOLO: one `class cx cy w h` per line)",
               ExitCode::kData);
 }
 
@@ -173,12 +161,13 @@ bool report_image(const fs::path& image, const Examined& examined,
                 examined.size.reason, "image and its boxes left out"});
     return false;
   }
-  if (examined.label_fault) {
-    report.add(*examined.label_fault);
+  if (examined.labels.fault) {
+    report.add(*examined.labels.fault);
     return false;
   }
-  for (const DataFault& fault : examined.labels.faults) report.add(fault);
-  const auto boxes = static_cast<int64_t>(examined.labels.boxes.size());
+  const LabelFile& labels = examined.labels.labels;
+  for (const DataFault& fault : labels.faults) report.add(fault);
+  const auto boxes = static_cast<int64_t>(labels.boxes.size());
   ++report.images;
   report.boxes += boxes;
   if (boxes == 0) ++report.background;
@@ -214,25 +203,22 @@ IndexedDataset index_dataset(const DataConfig& config, Split split,
                              const IndexOptions& options) {
   IndexedDataset result;
   result.report.split = split_name(split);
-  const std::vector<fs::path> images =
-      list_images(split_sources(config, split), result.report);
+  const SplitImages split_images =
+      open_split(config, split, options.single_cls, result.report);
+  const std::vector<SplitImage>& images = split_images.images;
   std::vector<Examined> examined(images.size());
-  const auto num_classes = static_cast<int64_t>(config.names.size());
   parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
-               [&](int64_t i) {
-                 examined[i] = examine(images[i], num_classes, options);
-               });
+               [&](int64_t i) { examined[i] = examine(images[i], options); });
 
   DatasetBuilder builder(config, options.single_cls);
   for (size_t i = 0; i < images.size(); ++i) {
     refuse_unknown_class(config, examined[i]);
-    if (!report_image(images[i], examined[i], result.report)) continue;
-    builder.add(images[i], examined[i]);
+    if (!report_image(images[i].path, examined[i], result.report)) continue;
+    builder.add(images[i].path, examined[i]);
     examined[i] = {};
   }
   if (result.report.boxes == 0) {
-    refuse_empty(config, result.report, images.size(),
-                 images.empty() ? fs::path() : images.front());
+    refuse_empty(config, result.report, images);
   }
   result.dataset = builder.finish();
   return result;

@@ -18,8 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 8> kDecodedSuffixes{
-    ".bmp", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"};
+constexpr std::array<std::string_view, 9> kDecodedSuffixes{
+    ".bmp", ".jpeg", ".jpg",  ".mpo", ".png",
+    ".svs", ".tif",  ".tiff", ".webp"};
 constexpr std::array<std::string_view, 8> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2", ".dcm"};
 

@@ -1,17 +1,14 @@
 #include "worker/data/label_file.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <set>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "parallel/base/units.h"
+#include "worker/data/box_rules.h"
 
 namespace headroom {
 namespace {
@@ -22,10 +19,6 @@ constexpr size_t kBoxValues = 5;
 // another column.
 constexpr double kMaxClass = 1e6;
 
-struct Corners {
-  double x1, y1, x2, y2;
-};
-
 std::string quoted(std::string_view line) {
   constexpr size_t kShown = 60;
   std::string text = "\"";
@@ -33,12 +26,6 @@ std::string quoted(std::string_view line) {
     text += c >= ' ' && c <= '~' ? c : '?';
   }
   return text + (line.size() > kShown ? "..\"" : "\"");
-}
-
-std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.6g", value);
-  return text.data();
 }
 
 bool is_space(char c) {
@@ -73,11 +60,13 @@ class LineParser {
       : file_(file),
         num_classes_(num_classes),
         single_cls_(single_cls),
-        result_(result) {}
+        result_(result),
+        rules_(result) {}
 
   void parse(std::string_view line, int64_t line_number) {
     line_ = line;
     line_number_ = line_number;
+    rules_.at(std::string(file_) + ":" + std::to_string(line_number));
     const auto values = parse_numbers(line);
     if (!values) {
       return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line));
@@ -97,13 +86,8 @@ class LineParser {
   }
 
  private:
-  void fault(DataFaultKind kind, std::string what, std::string fix) {
-    result_.faults.push_back(
-        {kind, std::string(file_) + ":" + std::to_string(line_number_),
-         std::move(what), std::move(fix)});
-  }
   void drop(DataFaultKind kind, std::string what) {
-    fault(kind, std::move(what), "box dropped");
+    rules_.drop(kind, std::move(what));
   }
 
   bool check_count(size_t count) {
@@ -123,23 +107,24 @@ class LineParser {
 
   std::optional<int32_t> read_class(double value) {
     if (value < 0 || value > kMaxClass || value != std::floor(value)) {
-      drop(DataFaultKind::kBadClass, "class " + number(value));
+      drop(DataFaultKind::kBadClass, "class " + short_number(value));
       return std::nullopt;
     }
     if (single_cls_) return 0;
     if (value >= static_cast<double>(num_classes_)) {
       if (!result_.unknown_class) {
-        result_.unknown_class = {line_number_, static_cast<int64_t>(value)};
+        result_.unknown_class = {line_number_,
+                                 std::to_string(static_cast<int64_t>(value))};
       }
       return std::nullopt;
     }
     return static_cast<int32_t>(value);
   }
 
-  std::optional<Corners> box_corners(const std::vector<double>& values) {
+  std::optional<BoxExtent> box_corners(const std::vector<double>& values) {
     const double w = values[3];
     const double h = values[4];
-    const std::string size = "w " + number(w) + ", h " + number(h);
+    const std::string size = "w " + short_number(w) + ", h " + short_number(h);
     if (w < 0 || h < 0) {
       drop(DataFaultKind::kNegativeSize, size);
       return std::nullopt;
@@ -149,15 +134,15 @@ class LineParser {
       return std::nullopt;
     }
     if (values.size() > kBoxValues) {
-      fault(DataFaultKind::kExtraValue, number(values[5]),
-            "value ignored, box kept");
+      rules_.fault(DataFaultKind::kExtraValue, short_number(values[5]),
+                   "value ignored, box kept");
     }
-    return Corners{values[1] - w / 2, values[2] - h / 2, values[1] + w / 2,
-                   values[2] + h / 2};
+    return BoxExtent{values[1] - w / 2, values[2] - h / 2, values[1] + w / 2,
+                     values[2] + h / 2};
   }
 
-  std::optional<Corners> polygon_corners(const std::vector<double>& values) {
-    Corners corners{values[1], values[2], values[1], values[2]};
+  std::optional<BoxExtent> polygon_corners(const std::vector<double>& values) {
+    BoxExtent corners{values[1], values[2], values[1], values[2]};
     for (size_t i = 1; i < values.size(); i += 2) {
       corners.x1 = std::min(corners.x1, values[i]);
       corners.x2 = std::max(corners.x2, values[i]);
@@ -171,49 +156,25 @@ class LineParser {
     return corners;
   }
 
-  void add_box(int32_t class_index, const Corners& corners,
+  void add_box(int32_t class_index, const BoxExtent& corners,
                const std::vector<double>& values, bool polygon) {
-    const bool inside =
-        corners.x1 >= -kLabelTolerance && corners.y1 >= -kLabelTolerance &&
-        corners.x2 <= 1 + kLabelTolerance && corners.y2 <= 1 + kLabelTolerance;
-    BoxLabel box{class_index, 0, 0, 0, 0};
-    if (inside && !polygon) {
-      // As written: corners there and back would change the last bits.
-      box.cx = static_cast<float>(values[1]);
-      box.cy = static_cast<float>(values[2]);
-      box.w = static_cast<float>(values[3]);
-      box.h = static_cast<float>(values[4]);
-    } else {
-      const Corners clipped{
-          std::clamp(corners.x1, 0.0, 1.0), std::clamp(corners.y1, 0.0, 1.0),
-          std::clamp(corners.x2, 0.0, 1.0), std::clamp(corners.y2, 0.0, 1.0)};
-      box.cx = static_cast<float>((clipped.x1 + clipped.x2) / 2);
-      box.cy = static_cast<float>((clipped.y1 + clipped.y2) / 2);
-      box.w = static_cast<float>(clipped.x2 - clipped.x1);
-      box.h = static_cast<float>(clipped.y2 - clipped.y1);
+    std::optional<BoxLabel> as_written;
+    if (!polygon) {
+      as_written =
+          BoxLabel{class_index, static_cast<float>(values[1]),
+                   static_cast<float>(values[2]), static_cast<float>(values[3]),
+                   static_cast<float>(values[4])};
     }
-    const std::string extent = "x " + number(corners.x1) + " to " +
-                               number(corners.x2) + ", y " +
-                               number(corners.y1) + " to " + number(corners.y2);
-    if (box.w <= 0 || box.h <= 0) {
-      return drop(inside ? DataFaultKind::kZeroSize : DataFaultKind::kOutside,
-                  extent);
-    }
-    if (!seen_.insert({box.class_index, box.cx, box.cy, box.w, box.h}).second) {
-      return drop(DataFaultKind::kDuplicate, quoted(line_));
-    }
-    if (!inside) {
-      fault(DataFaultKind::kOutOfRange, extent, "box clipped to the image");
-    }
-    result_.boxes.push_back(box);
-    if (polygon) ++result_.num_polygons;
+    const size_t before = result_.boxes.size();
+    rules_.add(class_index, corners, as_written, quoted(line_));
+    if (polygon && result_.boxes.size() > before) ++result_.num_polygons;
   }
 
   std::string_view file_;
   int64_t num_classes_;
   bool single_cls_;
   LabelFile& result_;
-  std::set<std::tuple<int32_t, float, float, float, float>> seen_;
+  BoxRules rules_;
   std::string_view line_;
   int64_t line_number_ = 0;
 };

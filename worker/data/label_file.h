@@ -32,7 +32,7 @@ struct LabelFile {
   // is wrong.
   struct UnknownClass {
     int64_t line = 0;
-    int64_t class_index = 0;
+    std::string class_name;  // "7", or the word that the file has
   };
   std::vector<BoxLabel> boxes;
   std::vector<DataFault> faults;

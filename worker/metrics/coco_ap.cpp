@@ -11,14 +11,6 @@ namespace {
 
 constexpr size_t kNumRecalls = 101;
 
-// In double, from the same formula as the reference: an IoU that equals a
-// threshold must fall on the same side of it.
-double coco_threshold(size_t i) {
-  return i + 1 == kNumIouThresholds
-             ? 0.95
-             : 0.5 + static_cast<double>(i) * ((0.95 - 0.5) / 9);
-}
-
 double coco_iou(const Corners& a, const Corners& b) {
   const double w = static_cast<double>(std::min(a.x2, b.x2)) -
                    static_cast<double>(std::max(a.x1, b.x1));
@@ -46,7 +38,15 @@ size_t best_free_label(const std::vector<double>& ious,
   return best;
 }
 
-double step_average(const PrecisionCurve& curve) {
+}  // namespace
+
+double coco_threshold(size_t i) {
+  return i + 1 == kNumIouThresholds
+             ? 0.95
+             : 0.5 + static_cast<double>(i) * ((0.95 - 0.5) / 9);
+}
+
+double coco_step_average(const PrecisionCurve& curve) {
   std::vector<double> envelope = curve.precision;
   make_envelope(envelope);
   double sum = 0;
@@ -60,8 +60,6 @@ double step_average(const PrecisionCurve& curve) {
   }
   return sum / kNumRecalls;
 }
-
-}  // namespace
 
 std::vector<DetectionRecord> coco_match_records(
     std::span<const Detection> detections, std::span<const LabelledBox> labels,
@@ -98,7 +96,7 @@ CocoAveragePrecision compute_coco_average_precision(
     CocoClassPrecision& figures = result.classes.emplace_back();
     figures.class_index = static_cast<int64_t>(c);
     for (size_t t = 0; t < kNumIouThresholds; ++t) {
-      const double ap = step_average(
+      const double ap = coco_step_average(
           precision_curve(records, ranking[c], t, labels_per_class[c], 0,
                           std::numeric_limits<double>::epsilon()));
       if (t == 0) figures.ap50 = ap;

@@ -5,7 +5,7 @@
 // object is taken may take another; at most 100 detections per image and
 // class) and in the curve (precision by step at 101 recalls, 0 beyond the
 // last; a perfect class has 1). Labels of the YOLO format know no crowds, so
-// nothing is ignored.
+// nothing is ignored. coco_evaluation.h has all twelve figures, crowds too.
 //
 // Threads: pure.
 #pragma once
@@ -17,6 +17,15 @@
 #include "worker/metrics/average_precision.h"
 
 namespace headroom {
+
+struct PrecisionCurve;
+
+// Threshold i in float64, from the same formula as the reference: an IoU that
+// equals a threshold must fall on the same side of it.
+double coco_threshold(size_t i);
+
+// Average over 101 recalls of precision by step, 0 beyond the last recall.
+double coco_step_average(const PrecisionCurve& curve);
 
 // One image; returns the detections that count, in the order given.
 // REQUIRES: detections in descending confidence.

@@ -110,7 +110,7 @@ TEST(LabelFile, AClassBeyondNamesIsNotRepaired) {
   const LabelFile file = parse("0 .5 .5 .2 .2\n7 .5 .5 .2 .2\n8 .5 .5 .2 .2");
   ASSERT_TRUE(file.unknown_class);
   EXPECT_EQ(file.unknown_class->line, 2);
-  EXPECT_EQ(file.unknown_class->class_index, 7);
+  EXPECT_EQ(file.unknown_class->class_name, "7");
   const LabelFile single = parse_label_file("7 .5 .5 .2 .2", "x.txt", 1, true);
   EXPECT_FALSE(single.unknown_class);
   EXPECT_EQ(single.boxes.at(0).class_index, 0);

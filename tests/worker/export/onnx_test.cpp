@@ -12,7 +12,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
-#include "worker/export/export_command.h"
+#include "worker/export/export_weights.h"
 #include "worker/export/onnx_network.h"
 #include "worker/model/weights.h"
 

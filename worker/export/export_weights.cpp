@@ -1,4 +1,4 @@
-#include "worker/export/export_command.h"
+#include "worker/export/export_weights.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,0 +1,104 @@
+#include "worker/data/verification.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST(Verification, ACorrectedCopyHasNoFaultAndTheSameBoxes) {
+  const TemporaryFolder folder;
+  folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  const std::string labels = "0 .5 .5 .2 .2\n1 .9 .5 .4 .2\n1 .5 .5 0 .2\nx\n";
+  folder.write("in/labels/1.txt", labels);
+  folder.write("in/images/2.jpg", "<html>");
+  const fs::path yaml = folder.write(
+      "in/data.yaml", "train: images\nval: images\nnames: [a, b]\n");
+  const DataConfig config = load_data_config(yaml);
+  const auto splits = verify_data(config, {});
+  ASSERT_EQ(splits.size(), 2u);
+  EXPECT_EQ(splits[0].report.num_faults(), 4);
+  EXPECT_EQ(splits[0].refusal, "");
+  write_corrected_copy(splits, config.names, folder.path() / "out");
+  EXPECT_EQ(read_bytes(folder.path() / "in/labels/1.txt"), labels);
+
+  const DataConfig copy = load_data_config(folder.path() / "out/data.yaml");
+  EXPECT_EQ(copy.names, config.names);
+  const auto clean = verify_data(copy, {});
+  EXPECT_EQ(clean[0].report.num_faults(), 0);
+  ASSERT_THAT(clean[0].images, SizeIs(1));
+  EXPECT_EQ(clean[0].images[0].boxes, splits[0].images[0].boxes);
+  EXPECT_EQ(read_bytes(clean[0].images[0].image),
+            read_bytes(folder.path() / "in/images/1.bmp"));
+  EXPECT_THROW(
+      write_corrected_copy(splits, config.names, folder.path() / "out"), Error);
+}
+
+TEST(Verification, UnknownClassesAreNamedAndRefused) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n7 .5 .5 .4 .4\n");
+  const auto splits = verify_data(
+      load_data_config(folder.write(
+          "data.yaml", "train: images\nval: images\nnames: [a]\n")),
+      {});
+  EXPECT_EQ(splits[0].refusal, "labels have unknown classes");
+  EXPECT_THAT(verification_text(splits, false),
+              HasSubstr("labels/1.txt:2: bad class (class 7, but"));
+}
+
+TEST(Verification, BloodCellsHaveTwoZeroAreaBoxes) {
+  const fs::path root = shared_data_set("bccd");
+  if (!fs::exists(root)) GTEST_SKIP() << kSharedDataMissing;
+  const auto splits = verify_data(load_data_config(root / "data.yaml"), {});
+  ASSERT_EQ(splits.size(), 3u);
+  const auto json = nlohmann::json::parse(verification_json(splits));
+  EXPECT_EQ(json["faults"], 2);
+  std::vector<std::string> found;
+  for (const auto& split : json["splits"]) {
+    EXPECT_EQ(split["refusal"], "");
+    for (const auto& fault : split["faults"]) {
+      EXPECT_EQ(fault["kind"], "zero size");
+      EXPECT_EQ(fault["fix"], "box dropped");
+      EXPECT_GT(fault["line"].get<int>(), 0);
+      found.push_back(
+          fs::path(fault["file"].get<std::string>()).stem().string());
+    }
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre("BloodImage_00338",
+                                                   "BloodImage_00343"));
+}
+
+TEST(Verification, EveryBadImageHasItsOwnVerdict) {
+  const fs::path root = shared_data_set("badimages");
+  if (!fs::exists(root)) GTEST_SKIP() << kSharedDataMissing;
+  const TemporaryFolder folder;
+  const std::string source = fs::canonical(root).string();
+  const auto splits = verify_data(
+      load_data_config(folder.write("data.yaml", "train: " + source +
+                                                     "\nval: " + source +
+                                                     "\nnames: [a]\n")),
+      {});
+  const std::string text = verification_text(splits, true);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(root)) {
+    ++files;
+    EXPECT_THAT(text, HasSubstr(entry.path().filename().string() + ": "));
+  }
+  EXPECT_GE(files, 39);
+  EXPECT_THAT(text, HasSubstr("made_lfs_pointer.jpg: unreadable image (a Git "
+                              "LFS pointer"));
+  EXPECT_THAT(text, HasSubstr("sharp_exif6_Portrait_6.jpg: sound, 450 x 600"));
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,61 @@
+// COCO's JSON files: annotations of a data set, and results of a detector.
+//
+// Read in one pass without a tree: a file of 500 MB of which segmentations are
+// most costs its own length and 80 bytes per box. Ids may be any whole numbers,
+// also written as text; nothing needs to be in order. What is not known is
+// skipped.
+//
+// Errors: Error (exit 4), one line with file:line.
+// Threads: pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+struct CocoImage {
+  int64_t id = 0;
+  std::string file_name;  // "" if the file does not say
+  int64_t width = 0;      // 0 if the file does not say
+  int64_t height = 0;
+  int64_t line = 0;
+};
+
+struct CocoAnnotation {
+  std::optional<int64_t> id;
+  int64_t image_id = 0;
+  int64_t category_id = 0;
+  std::array<double, 4> bbox{};  // x, y, w, h in pixels
+  int num_bbox = 0;  // numbers that bbox has in the file: 4 is right
+  std::optional<double> area;
+  bool crowd = false;
+  double score = 0;  // of results
+  int64_t line = 0;
+};
+
+struct CocoCategory {
+  int64_t id = 0;
+  std::string name;
+};
+
+struct CocoFile {
+  std::vector<CocoImage> images;            // in the order of the file
+  std::vector<CocoAnnotation> annotations;  // likewise
+  std::vector<CocoCategory> categories;     // by rising id
+};
+
+// Refused: no such file, over 4 GiB, no JSON, no list of images and categories,
+// records without their ids, ids twice.
+CocoFile read_coco_annotations(const std::filesystem::path& file);
+
+// A list of {image_id, category_id, bbox, score}. Refused: records without one
+// of these.
+std::vector<CocoAnnotation> read_coco_results(
+    const std::filesystem::path& file);
+
+}  // namespace headroom

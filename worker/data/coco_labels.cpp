@@ -1,0 +1,117 @@
+#include "worker/data/coco_labels.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/data/box_rules.h"
+#include "worker/data/coco_json.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A name that stays in its folder.
+bool is_safe(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+class CocoLabels : public LabelReader {
+ public:
+  CocoLabels(fs::path file, const fs::path& folder, ClassRules classes,
+             DataReport& report)
+      : file_(std::move(file)), classes_(std::move(classes)) {
+    CocoFile content = read_coco_annotations(file_);
+    for (CocoCategory& category : content.categories) {
+      category_names_.emplace(category.id, std::move(category.name));
+    }
+    std::map<int64_t, size_t> index_of;
+    for (const CocoImage& image : content.images) {
+      if (!is_safe(image.file_name)) {
+        report.add({DataFaultKind::kUnreadableImage, place(image.line),
+                    "file_name '" + image.file_name +
+                        "' is empty or leads out of its folder",
+                    "image and its boxes left out"});
+        index_of.emplace(image.id, kLeftOut);
+        continue;
+      }
+      index_of.emplace(image.id, images_.size());
+      images_.push_back((folder / image.file_name).lexically_normal());
+    }
+    boxes_.resize(images_.size());
+    for (CocoAnnotation& box : content.annotations) {
+      const auto image = index_of.find(box.image_id);
+      if (image == index_of.end()) {
+        report.add({DataFaultKind::kUnknownImage, place(box.line),
+                    name_of(box) + ": image_id " + std::to_string(box.image_id),
+                    "box dropped"});
+      } else if (image->second != kLeftOut && !box.crowd) {
+        boxes_[image->second].push_back(box);
+      }
+    }
+  }
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, ImageSize size) const override {
+    ImageLabels result;
+    result.file = file_;
+    BoxRules rules(result.labels);
+    for (const CocoAnnotation& box : boxes_[index]) {
+      rules.at(place(box.line), name_of(box));
+      if (box.num_bbox != 4) {
+        rules.drop(DataFaultKind::kBadLine, "bbox is no list of 4 numbers");
+        continue;
+      }
+      const auto name = category_names_.find(box.category_id);
+      if (name == category_names_.end()) {
+        rules.drop(DataFaultKind::kBadClass,
+                   "there is no category " + std::to_string(box.category_id));
+        continue;
+      }
+      const auto class_index =
+          classes_.find(name->second, box.line, result.labels);
+      if (!class_index) continue;
+      const auto& [x, y, w, h] = box.bbox;
+      rules.add_pixels(*class_index, {x, y, x + w, y + h}, size);
+    }
+    return result;
+  }
+
+ private:
+  static constexpr size_t kLeftOut = SIZE_MAX;
+
+  std::string place(int64_t line) const {
+    return file_.string() + ":" + std::to_string(line);
+  }
+  static std::string name_of(const CocoAnnotation& box) {
+    return box.id ? "annotation " + std::to_string(*box.id)
+                  : "a box of image " + std::to_string(box.image_id);
+  }
+
+  fs::path file_;
+  ClassRules classes_;
+  std::map<int64_t, std::string> category_names_;
+  std::vector<fs::path> images_;
+  std::vector<std::vector<CocoAnnotation>> boxes_;  // per image
+};
+
+}  // namespace
+
+std::unique_ptr<LabelReader> open_coco_labels(const fs::path& file,
+                                              const fs::path& images,
+                                              const ClassRules& classes,
+                                              DataReport& report) {
+  const fs::path whole = fs::absolute(file).lexically_normal();
+  const fs::path folder =
+      images.empty() ? whole.parent_path() : fs::absolute(images);
+  return std::make_unique<CocoLabels>(whole, folder, classes, report);
+}
+
+}  // namespace headroom

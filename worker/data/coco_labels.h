@@ -1,0 +1,23 @@
+// The images and boxes of a COCO JSON as a source of a split.
+//
+// Categories are found in `names` by their names, whatever their ids are. Boxes
+// are pixels of the image as it is, upright; the sizes that the file states are
+// not used. Crowds are regions, not objects: they are no boxes to train on.
+//
+// Errors: Error (exit 4) for a file that is none; a box of an image that the
+// file has not, and an image whose name leads out of its folder, are faults.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "worker/data/label_reader.h"
+
+namespace headroom {
+
+// `images`: where file names start; "" is beside the file.
+std::unique_ptr<LabelReader> open_coco_labels(
+    const std::filesystem::path& file, const std::filesystem::path& images,
+    const ClassRules& classes, DataReport& report);
+
+}  // namespace headroom

@@ -1,0 +1,260 @@
+#include "worker/data/verification.h"
+
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/data/label_reader.h"
+#include "worker/data/parallel_for.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Examined {
+  ImageVerdict verdict;
+  DataFaultKind kind = DataFaultKind::kUnreadableImage;
+  ImageLabels labels;
+};
+
+Examined examine(const SplitImage& image, const IndexOptions& options) {
+  Examined result;
+  result.verdict.image = image.path;
+  const ImageResult decoded = decode_image(image.path, options.limits);
+  result.verdict.reason = decoded.reason;
+  if (!decoded.ok()) return result;
+  result.verdict.size = decoded.size;
+  result.labels = image.labels(decoded.size);
+  result.verdict.boxes = result.labels.labels.boxes;
+  if (result.labels.fault) result.verdict.reason = result.labels.fault->what;
+  return result;
+}
+
+void add_to(VerifiedSplit& split, Examined& examined,
+            const DataConfig& config) {
+  DataReport& report = split.report;
+  const ImageVerdict& verdict = examined.verdict;
+  const LabelFile& labels = examined.labels.labels;
+  if (examined.labels.fault) {
+    report.add(*examined.labels.fault);
+  } else if (!verdict.reason.empty()) {
+    report.add({DataFaultKind::kUnreadableImage, verdict.image.string(),
+                verdict.reason, "image and its boxes left out"});
+  } else {
+    for (const DataFault& fault : labels.faults) report.add(fault);
+    ++report.images;
+    report.boxes += static_cast<int64_t>(labels.boxes.size());
+    if (labels.boxes.empty()) ++report.background;
+  }
+  if (const auto& unknown = labels.unknown_class) {
+    report.add(
+        {DataFaultKind::kBadClass,
+         examined.labels.file.string() + ":" + std::to_string(unknown->line),
+         "class " + unknown->class_name + ", but " + config.file.string() +
+             " names " + std::to_string(config.names.size()) + " classes",
+         "training is refused: complete names, or correct the label"});
+    if (split.refusal.empty()) split.refusal = "labels have unknown classes";
+  }
+  split.images.push_back(std::move(examined.verdict));
+}
+
+VerifiedSplit verify_split(const DataConfig& config, Split split,
+                           const char* name, const IndexOptions& options) {
+  VerifiedSplit result;
+  result.report.split = name;
+  const SplitImages images =
+      open_split(config, split, options.single_cls, result.report);
+  std::vector<Examined> examined(images.images.size());
+  parallel_for(static_cast<int64_t>(examined.size()), options.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 examined[at] = examine(images.images[at], options);
+               });
+  for (Examined& one : examined) add_to(result, one, config);
+  if (result.refusal.empty() && result.report.images == 0) {
+    result.refusal = "no image can be used";
+  } else if (result.refusal.empty() && result.report.boxes == 0) {
+    result.refusal = "no image has a box";
+  }
+  return result;
+}
+
+[[noreturn]] void refuse_to_write(const fs::path& path,
+                                  const std::error_code& error) {
+  throw Error("verify",
+              path.string() + " cannot be written (" + error.message() + ")",
+              "free some space, or name another folder", ExitCode::kResource);
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary);
+  stream << text;
+  if (!stream.flush()) {
+    refuse_to_write(file, std::make_error_code(std::errc::io_error));
+  }
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) refuse_to_write(folder, error);
+}
+
+// All digits: the copy's boxes are the repaired ones to the bit.
+std::string exact(float value) {
+  std::array<char, 32> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+
+std::string label_text(const std::vector<BoxLabel>& boxes) {
+  std::string text;
+  for (const BoxLabel& box : boxes) {
+    text += std::to_string(box.class_index);
+    for (const float value : {box.cx, box.cy, box.w, box.h}) {
+      text += " " + exact(value);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// "file:12" as file and line; line 0 where there is none.
+std::pair<std::string, int64_t> file_and_line(const std::string& where) {
+  const size_t colon = where.rfind(':');
+  int64_t line = 0;
+  if (colon == std::string::npos) return {where, 0};
+  const char* end = where.data() + where.size();
+  const auto parsed = std::from_chars(where.data() + colon + 1, end, line);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return {where, 0};
+  return {where.substr(0, colon), line};
+}
+
+Json fault_json(const DataFault& fault) {
+  const auto [file, line] = file_and_line(fault.where);
+  Json json = {{"kind", to_string(fault.kind)}, {"file", file}};
+  if (line > 0) json["line"] = line;
+  json["what"] = fault.what;
+  json["fix"] = fault.fix;
+  return json;
+}
+
+}  // namespace
+
+std::vector<VerifiedSplit> verify_data(const DataConfig& config,
+                                       const IndexOptions& options) {
+  std::vector<VerifiedSplit> splits;
+  splits.push_back(verify_split(config, Split::kTrain, "train", options));
+  splits.push_back(verify_split(config, Split::kVal, "val", options));
+  if (!config.test.empty()) {
+    splits.push_back(verify_split(config, Split::kTest, "test", options));
+  }
+  return splits;
+}
+
+void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
+                          const std::vector<std::string>& class_names,
+                          const fs::path& folder) {
+  make_folder(folder);
+  std::error_code error;
+  if (!fs::is_empty(folder, error) || error) {
+    throw Error("verify", folder.string() + " is not empty",
+                "name a new folder for --fix-to");
+  }
+  Json names = Json::array();
+  for (const std::string& name : class_names) names.push_back(name);
+  std::string yaml = "names: " + names.dump() + "\n";
+  for (const VerifiedSplit& split : splits) {
+    const std::string& name = split.report.split;
+    const fs::path images = folder / "images" / name;
+    const fs::path labels = folder / "labels" / name;
+    make_folder(images);
+    make_folder(labels);
+    yaml += name + ": images/" + name + "\n";
+    std::set<std::string> taken;
+    for (const ImageVerdict& verdict : split.images) {
+      if (!verdict.reason.empty()) continue;
+      std::string stem = verdict.image.stem().string();
+      for (int i = 2; !taken.insert(stem).second; ++i) {
+        stem = verdict.image.stem().string() + "_" + std::to_string(i);
+      }
+      const fs::path copy =
+          images / (stem + verdict.image.extension().string());
+      fs::copy_file(verdict.image, copy, error);
+      if (error) refuse_to_write(copy, error);
+      write_text(labels / (stem + ".txt"), label_text(verdict.boxes));
+    }
+  }
+  write_text(folder / "data.yaml", yaml);
+}
+
+std::string verification_text(const std::vector<VerifiedSplit>& splits,
+                              bool all) {
+  std::string text;
+  for (const VerifiedSplit& split : splits) {
+    for (const std::string& line : split.report.lines(kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    for (const ImageVerdict& verdict : split.images) {
+      if (!all) break;
+      text += verdict.image.string() + ": " +
+              (verdict.reason.empty()
+                   ? "sound, " + std::to_string(verdict.size.width) + " x " +
+                         std::to_string(verdict.size.height) + ", " +
+                         std::to_string(verdict.boxes.size()) + " boxes"
+                   : verdict.reason) +
+              "\n";
+    }
+    if (!split.refusal.empty()) {
+      text +=
+          split.report.split + ": training is refused: " + split.refusal + "\n";
+    }
+  }
+  return text;
+}
+
+std::string verification_json(const std::vector<VerifiedSplit>& splits) {
+  Json json;
+  int64_t num_faults = 0;
+  json["splits"] = Json::array();
+  for (const VerifiedSplit& split : splits) {
+    const DataReport& report = split.report;
+    num_faults += report.num_faults();
+    Json entry = {{"split", report.split},
+                  {"images", report.images},
+                  {"background", report.background},
+                  {"boxes", report.boxes},
+                  {"refusal", split.refusal}};
+    entry["faults"] = Json::array();
+    for (const DataFault& fault : report.faults) {
+      entry["faults"].push_back(fault_json(fault));
+    }
+    entry["verdicts"] = Json::array();
+    for (const ImageVerdict& verdict : split.images) {
+      Json one = {{"file", verdict.image.string()},
+                  {"verdict", verdict.reason.empty() ? "sound" : "left out"}};
+      if (verdict.reason.empty()) {
+        one["width"] = verdict.size.width;
+        one["height"] = verdict.size.height;
+        one["boxes"] = verdict.boxes.size();
+      } else {
+        one["reason"] = verdict.reason;
+      }
+      entry["verdicts"].push_back(std::move(one));
+    }
+    json["splits"].push_back(std::move(entry));
+  }
+  json["faults"] = num_faults;
+  // File names may be in any encoding.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom

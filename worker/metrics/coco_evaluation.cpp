@@ -1,0 +1,219 @@
+#include "worker/metrics/coco_evaluation.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "parallel/base/check.h"
+#include "worker/metrics/coco_ap.h"
+#include "worker/metrics/precision_curve.h"
+
+namespace headroom {
+namespace {
+
+using Flags = std::array<bool, kNumIouThresholds>;
+
+struct AreaRange {
+  double low, high;
+};
+constexpr std::array<AreaRange, kNumCocoAreas> kAreas{
+    {{0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}}};
+
+bool lies_in(const AreaRange& range, double area) {
+  return area >= range.low && area <= range.high;
+}
+
+// The objects and detections of one class in one image, and their overlaps.
+struct Cell {
+  std::vector<const CocoObject*> objects;
+  std::vector<const CocoDetection*> detections;  // descending, cut
+  std::vector<std::vector<double>> overlaps;     // [detection][object]
+};
+
+double overlap(const CocoDetection& d, const CocoObject& o) {
+  const double w = std::min(d.x + d.w, o.x + o.w) - std::max(d.x, o.x);
+  const double h = std::min(d.y + d.h, o.y + o.h) - std::max(d.y, o.y);
+  if (w <= 0 || h <= 0) return 0;
+  const double shared = w * h;
+  const double united = o.crowd ? d.w * d.h : d.w * d.h + o.w * o.h - shared;
+  return shared / united;
+}
+
+void finish(Cell& cell, size_t max_detections) {
+  std::stable_sort(cell.detections.begin(), cell.detections.end(),
+                   [](const CocoDetection* a, const CocoDetection* b) {
+                     return a->score > b->score;
+                   });
+  if (cell.detections.size() > max_detections) {
+    cell.detections.resize(max_detections);
+  }
+  for (const CocoDetection* detection : cell.detections) {
+    std::vector<double>& row = cell.overlaps.emplace_back();
+    for (const CocoObject* object : cell.objects) {
+      row.push_back(overlap(*detection, *object));
+    }
+  }
+}
+
+// A detection after matching, per threshold.
+struct Judged {
+  double score = 0;
+  size_t rank = 0;  // among those of its image
+  Flags matched{}, ignored{};
+};
+
+// Appends the cell's detections; returns how many objects count.
+int64_t judge(const Cell& cell, const AreaRange& range,
+              std::vector<Judged>& judged) {
+  std::vector<size_t> order(cell.objects.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto is_ignored = [&](size_t o) {
+    return cell.objects[o]->crowd || !lies_in(range, cell.objects[o]->area);
+  };
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t o) { return !is_ignored(o); });
+  std::vector<Flags> taken(cell.objects.size());
+  for (size_t d = 0; d < cell.detections.size(); ++d) {
+    const CocoDetection& detection = *cell.detections[d];
+    Judged& result = judged.emplace_back();
+    result.score = detection.score;
+    result.rank = d;
+    const bool outside = !lies_in(range, detection.w * detection.h);
+    for (size_t t = 0; t < kNumIouThresholds; ++t) {
+      double best_iou = std::min(coco_threshold(t), 1 - 1e-10);
+      size_t best = order.size();
+      for (const size_t o : order) {
+        if (taken[o][t] && !cell.objects[o]->crowd) continue;
+        // Objects that are ignored come last: a real match stands.
+        if (best != order.size() && !is_ignored(best) && is_ignored(o)) break;
+        if (cell.overlaps[d][o] < best_iou) continue;
+        best_iou = cell.overlaps[d][o];
+        best = o;
+      }
+      if (best == order.size()) {
+        result.ignored[t] = outside;
+        continue;
+      }
+      taken[best][t] = true;
+      result.matched[t] = true;
+      result.ignored[t] = is_ignored(best);
+    }
+  }
+  return static_cast<int64_t>(order.size()) -
+         std::count_if(order.begin(), order.end(), is_ignored);
+}
+
+struct Curve {
+  double average = 0;  // of precision over 101 recalls
+  double recall = 0;   // the last
+};
+
+// `judged` in descending score.
+Curve curve_of(const std::vector<Judged>& judged, size_t t, size_t most,
+               int64_t objects) {
+  PrecisionCurve curve;
+  double hits = 0, misses = 0;
+  for (const Judged& one : judged) {
+    // Ignored ones repeat the point before: they change nothing.
+    if (one.rank >= most) continue;
+    if (!one.ignored[t]) (one.matched[t] ? hits : misses) += 1;
+    curve.recall.push_back(hits / static_cast<double>(objects));
+    curve.precision.push_back(
+        hits / (hits + misses + std::numeric_limits<double>::epsilon()));
+  }
+  return {coco_step_average(curve),
+          curve.recall.empty() ? 0 : curve.recall.back()};
+}
+
+CocoFigures figures_of(const std::vector<Cell>& cells, const AreaRange& range,
+                       int64_t max_detections) {
+  CocoFigures figures;
+  std::vector<Judged> judged;
+  for (const Cell& cell : cells) figures.objects += judge(cell, range, judged);
+  if (figures.objects == 0) return figures;
+  std::stable_sort(
+      judged.begin(), judged.end(),
+      [](const Judged& a, const Judged& b) { return a.score > b.score; });
+  figures.ap = figures.ar1 = figures.ar10 = figures.ar = 0;
+  for (size_t t = 0; t < kNumIouThresholds; ++t) {
+    const auto at = [&](size_t most) {
+      return curve_of(judged, t, most, figures.objects);
+    };
+    const Curve whole = at(static_cast<size_t>(max_detections));
+    if (t == 0) figures.ap50 = whole.average;
+    if (t == 5) figures.ap75 = whole.average;
+    figures.ap += whole.average / kNumIouThresholds;
+    figures.ar += whole.recall / kNumIouThresholds;
+    figures.ar1 += at(1).recall / kNumIouThresholds;
+    figures.ar10 += at(10).recall / kNumIouThresholds;
+  }
+  return figures;
+}
+
+CocoFigures mean_of(
+    const std::vector<std::array<CocoFigures, kNumCocoAreas>>& classes,
+    size_t area) {
+  CocoFigures mean;
+  double count = 0;
+  for (const auto& figures : classes) {
+    if (figures[area].objects > 0) count += 1;
+  }
+  if (count == 0) return mean;
+  mean.ap = mean.ap50 = mean.ap75 = mean.ar1 = mean.ar10 = mean.ar = 0;
+  for (const auto& by_area : classes) {
+    const CocoFigures& figures = by_area[area];
+    if (figures.objects == 0) continue;
+    mean.objects += figures.objects;
+    mean.ap += figures.ap / count;
+    mean.ap50 += figures.ap50 / count;
+    mean.ap75 += figures.ap75 / count;
+    mean.ar1 += figures.ar1 / count;
+    mean.ar10 += figures.ar10 / count;
+    mean.ar += figures.ar / count;
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::array<double, 12> CocoEvaluation::stats() const {
+  const auto& [all, small, medium, large] = by_area;
+  return {all.ap,  all.ap50, all.ap75, small.ap, medium.ap, large.ap,
+          all.ar1, all.ar10, all.ar,   small.ar, medium.ar, large.ar};
+}
+
+CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
+                             int64_t num_classes, int64_t max_detections) {
+  std::vector<std::vector<Cell>> cells(static_cast<size_t>(num_classes));
+  for (const CocoScene& scene : scenes) {
+    std::map<int32_t, Cell> by_class;
+    for (const CocoObject& object : scene.objects) {
+      by_class[object.class_index].objects.push_back(&object);
+    }
+    for (const CocoDetection& detection : scene.detections) {
+      by_class[detection.class_index].detections.push_back(&detection);
+    }
+    for (auto& [c, cell] : by_class) {
+      HEADROOM_CHECK(
+          c >= 0 && c < num_classes,
+          "class " + std::to_string(c) + " of " + std::to_string(num_classes));
+      finish(cell, static_cast<size_t>(max_detections));
+      cells[static_cast<size_t>(c)].push_back(std::move(cell));
+    }
+  }
+  CocoEvaluation result;
+  for (const std::vector<Cell>& of_class : cells) {
+    auto& figures = result.classes.emplace_back();
+    for (size_t a = 0; a < kNumCocoAreas; ++a) {
+      figures[a] = figures_of(of_class, kAreas[a], max_detections);
+    }
+  }
+  for (size_t a = 0; a < kNumCocoAreas; ++a) {
+    result.by_area[a] = mean_of(result.classes, a);
+  }
+  return result;
+}
+
+}  // namespace headroom

@@ -1,0 +1,69 @@
+// COCO's twelve figures (pycocotools' COCOeval for boxes), in float64, with
+// crowds and object sizes.
+//
+//   matching   per image and class, detections in descending score; each takes
+//              the object with the best IoU that is free, or a crowd; an object
+//              that counts goes before one that is ignored
+//   ignored    crowds, and objects outside the range of areas; detections that
+//              took one, and untaken detections outside the range
+//   crowd      IoU = intersection / area of the detection; may be taken by many
+//   curve      precision by step at 101 recalls, 0 beyond the last
+//
+// coco_ap.h has the part of it that ranks exchange while training.
+// Threads: pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace headroom {
+
+// Pixels; `area` is the object's own (of its outline), not the box's.
+struct CocoObject {
+  double x = 0, y = 0, w = 0, h = 0;
+  double area = 0;
+  int32_t class_index = 0;
+  bool crowd = false;
+};
+
+struct CocoDetection {
+  double x = 0, y = 0, w = 0, h = 0;
+  double score = 0;
+  int32_t class_index = 0;
+};
+
+struct CocoScene {
+  std::vector<CocoObject> objects;
+  std::vector<CocoDetection> detections;  // any order; of equals the first
+};
+
+// Sizes: side of a square of the same area below 32 px, to 96 px, above.
+enum class CocoArea { kAll, kSmall, kMedium, kLarge };
+inline constexpr size_t kNumCocoAreas = 4;
+inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
+    "all", "small", "medium", "large"};
+
+// -1 where no object counts, as pycocotools writes it.
+struct CocoFigures {
+  int64_t objects = 0;  // that count
+  double ap = -1, ap50 = -1, ap75 = -1;
+  double ar1 = -1, ar10 = -1, ar = -1;  // at 1, 10 and max_detections
+};
+
+struct CocoEvaluation {
+  std::array<CocoFigures, kNumCocoAreas> by_area;
+  // [class]; means over classes are taken over those with objects that count.
+  std::vector<std::array<CocoFigures, kNumCocoAreas>> classes;
+
+  // AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm ARl.
+  std::array<double, 12> stats() const;
+};
+
+// `max_detections` per image and class. REQUIRES: 0 <= class_index <
+// num_classes.
+CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
+                             int64_t num_classes, int64_t max_detections = 100);
+
+}  // namespace headroom

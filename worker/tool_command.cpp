@@ -1,0 +1,17 @@
+#include "worker/tool_command.h"
+
+#include <array>
+
+namespace headroom {
+
+const ToolCommand* find_tool_command(std::string_view name) {
+  static constexpr std::array<ToolCommand, 3> all{{{"export", export_command},
+                                                   {"val", score_command},
+                                                   {"verify", verify_command}}};
+  for (const ToolCommand& command : all) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace headroom
