@@ -27,7 +27,7 @@ const std::vector<std::string>& known_keys() {
   return keys;
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -132,7 +132,7 @@ class Reader {
         add_once(tried, base / written.lexically_relative(".."));
       }
     }
-    const auto found = std::find_if(tried.begin(), tried.end(), exists);
+    const auto found = std::find_if(tried.begin(), tried.end(), is_there);
     if (found == tried.end()) {
       throw Error("data",
                   to_string(value.place) + ": " + key + ": " +
@@ -232,7 +232,7 @@ void read_voc_splits(const fs::path& folder, DataConfig& config) {
   const fs::path lists = folder / "ImageSets" / "Main";
   const auto list = [&](const char* name) -> std::vector<fs::path> {
     const fs::path file = (lists / name).lexically_normal();
-    return exists(file) ? std::vector{file} : std::vector<fs::path>{};
+    return is_there(file) ? std::vector{file} : std::vector<fs::path>{};
   };
   config.train = list("train.txt");
   config.val = list("val.txt");
@@ -286,8 +286,8 @@ DataConfig load_data_config(const std::filesystem::path& given) {
   if (is_folder(given)) {
     const bool is_voc = is_voc_folder(given);
     file = given / "data.yaml";
-    if (!exists(file) && is_voc) return load_voc_folder(given);
-    if (!exists(file)) {
+    if (!is_there(file) && is_voc) return load_voc_folder(given);
+    if (!is_there(file)) {
       throw Error("data",
                   given.string() +
                       " is a folder without data.yaml, and no Pascal VOC "

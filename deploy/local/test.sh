@@ -12,25 +12,26 @@ for argument in "$@"; do
   esac
 done
 
-# One test reads our event files with TensorBoard's own reader; it is skipped
-# by name where that cannot be had.
-provide_tensorboard() {
-  local venv="$dependencies/venv"
-  if [[ -f $venv/COMPLETE ]]; then return; fi
+# A few tests judge what we write by its readers' own programs: TensorBoard,
+# onnxruntime, the Kubernetes schemas. They are skipped by name where these
+# cannot be had.
+provide_python_packages() {
+  local venv="$dependencies/venv" list="$repository/tests/python_packages.txt"
+  if cmp -s "$list" "$venv/COMPLETE"; then return; fi
   rm -rf "$venv"
   mkdir -p "$dependencies"
-  say "installing the tensorboard package into $venv for one test"
+  say "installing $(tr '\n' ' ' <"$list")into $venv for a few tests"
   if python3 -m venv "$venv" >&2 &&
-    "$venv/bin/pip" install --quiet --no-cache-dir tensorboard==2.21.0 >&2; then
-    touch "$venv/COMPLETE"
+    "$venv/bin/pip" install --quiet --no-cache-dir -r "$list" >&2; then
+    cp "$list" "$venv/COMPLETE"
   else
-    say "warning: tensorboard could not be installed: its test will be skipped"
+    say "warning: they could not be installed: their tests will be skipped"
     rm -rf "$venv"
   fi
 }
 
 bash "$repository/deploy/local/setup.sh"
-provide_tensorboard
+provide_python_packages
 bash "$repository/deploy/local/build.sh"
 
 cd "$repository"

@@ -11,6 +11,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "parallel/base/check.h"
 #include "tests/support/test_device/test_device_api.h"
 
 namespace headroom {
