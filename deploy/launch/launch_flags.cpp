@@ -243,13 +243,10 @@ const std::vector<CommandSummary>& command_summaries() {
        {"headroom val --data my.yaml --weights "
         "runs/train/exp/weights/best.safetensors",
         "headroom val --data my.yaml --weights w.safetensors --task test",
-        "headroom val --data my.yaml --weights w.safetensors --processes 2 "
-        "--json",
         "headroom val --detections results.json --ground-truth "
         "instances_val2017.json"}},
       {"verify",
-       "everything that is wrong with a data set, and what training does about "
-       "it",
+       "what is wrong with a data set, and what training does about it",
        false,
        {"headroom verify --data my.yaml",
         "headroom verify --data my.yaml --strict --json",
@@ -259,7 +256,7 @@ const std::vector<CommandSummary>& command_summaries() {
        "prints\neach fault with its file, its line and what is done: box "
        "clipped, box dropped,\nimage left out. Training does the same and goes "
        "on, so faults are warnings and\nthe exit code is 0; it is 4 where "
-       "training would be refused (an unknown class, no\nusable image, no box) "
+       "training would be refused (an unknown class,\nno usable image, no box) "
        "and, with --strict, where there is any fault."},
       {"coordinator",
        "the server that gives workers ranks and a plan, on its own",

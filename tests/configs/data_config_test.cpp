@@ -198,11 +198,12 @@ TEST_F(DataConfigTest, MissingImagesNameEveryPathTried) {
 }
 
 TEST_F(DataConfigTest, OnlyFoldersAndLists) {
-  folder_.file("set/train.json", "{}");
-  EXPECT_EQ(refusal("path: .\ntrain: train.json\nval: images/val\n"
+  folder_.file("set/train.csv", "{}");
+  EXPECT_EQ(refusal("path: .\ntrain: train.csv\nval: images/val\n"
                     "names: [a]\n"),
-            "[data] set/data.yaml:2:8: train: set/train.json is neither a "
-            "folder nor a .txt list of images: name a folder or a .txt list");
+            "[data] set/data.yaml:2:8: train: set/train.csv is neither a "
+            "folder nor a .txt list of images nor a COCO .json: name a "
+            "folder, a .txt list or a .json");
 }
 
 TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {

@@ -166,8 +166,8 @@ TEST(CheckRunConfig, ControlCharactersInNamesAreRefusedAndNotRepeated) {
 }
 
 TEST(CheckRunConfig, ChoicesOfWords) {
-  EXPECT_EQ(refusal([](RunConfig& c) { c.backend = "nccl"; }),
-            "[config] backend is 'nccl': use auto, gloo or mpi");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.backend = "smoke"; }),
+            "[config] backend is 'smoke': use auto, gloo, nccl or mpi");
   EXPECT_EQ(refusal([](RunConfig& c) { c.task = "speed"; }),
             "[config] task is 'speed': use train, val or test");
 }

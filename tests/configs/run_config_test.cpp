@@ -123,9 +123,9 @@ TEST(RunConfig, WrongTypesAreNamedByPlace) {
   EXPECT_EQ(refusal("precision: fp8\n"),
             "[config] run.yaml:1:12: precision is 'fp8': write fp32, bf16, "
             "fp16 or fp64 here");
-  EXPECT_EQ(refusal("backend: nccl\n"),
-            "[config] run.yaml:1:10: backend is 'nccl': write auto, gloo or "
-            "mpi here");
+  EXPECT_EQ(refusal("backend: smoke\n"),
+            "[config] run.yaml:1:10: backend is 'smoke': write auto, gloo, "
+            "nccl or mpi here");
   EXPECT_EQ(refusal("host_memory_limit: lots\n"),
             "[config] run.yaml:1:20: host_memory_limit is 'lots': write a size "
             "such as 2GiB here");

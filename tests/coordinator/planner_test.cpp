@@ -365,7 +365,7 @@ TEST(Planner, AnUnknownBackendIsRefused) {
   RunConfig config = batch_of(16);
   config.backend = "smoke";
   expect_refused(config, 1, "there is no backend 'smoke'",
-                 "use --backend auto, gloo or mpi");
+                 "use --backend auto, gloo, nccl or mpi");
 }
 
 TEST(Planner, ARefusalAsAnErrorIsOneLine) {

@@ -167,8 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "'train'?"},
         Refused{"detect",
                 "[command line] headroom detect is not in this version "
-                "(0.1.0): it has train, plan, val, coordinator, agent, "
-                "status"},
+                "(0.1.0): it has train, plan, val, verify, coordinator, agent, "
+                "export, status"},
         Refused{"train --optimizer LAMB",
                 "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
                 "for example --optimizer SGD"},

@@ -179,7 +179,7 @@ TEST_F(RunRequestTest, MpiNeedsOneWorkerPerSlot) {
 TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--weights", "gone.safetensors"}),
             "[weights] there is no file gone.safetensors: give a .safetensors "
-            "file, or leave --weights out");
+            "or .pt file, or leave --weights out");
   EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
             std::string::npos);
   EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);

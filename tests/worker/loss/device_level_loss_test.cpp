@@ -83,7 +83,10 @@ class DeviceLevelLoss : public testing::TestWithParam<Case> {};
 TEST_P(DeviceLevelLoss, EqualsTheCpus) {
   const Case& c = GetParam();
   const ComputeDevice device = test_compute_device();
-  at::manual_seed(5);
+  // Not at::manual_seed: it seeds every device, and the test device has no
+  // generator.
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  generator.set_current_seed(5);
   const at::Tensor cells =
       at::randn({c.images, kHeight, kWidth, kAnchors, 5 + c.classes}, c.type);
   const LevelTargets targets = targets_of(c);
