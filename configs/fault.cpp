@@ -25,16 +25,16 @@ constexpr std::array kPhases = {
     PhaseName{Fault::Phase::kBackward, "backward"},
     PhaseName{Fault::Phase::kBetween, "between"}};
 
-// What only a process's end can strike, and what it cannot.
+// Where a process can only be stopped, and where it cannot.
 bool fits(const Fault& fault) {
   switch (fault.phase) {
     case Fault::Phase::kForward:
     case Fault::Phase::kBackward:
     case Fault::Phase::kBetween:
-      return fault.ends_the_worker();
+      return fault.stops_the_worker();
     case Fault::Phase::kStep:
     case Fault::Phase::kLoader:
-      return !fault.ends_the_worker();
+      return !fault.stops_the_worker();
     default:
       return true;
   }
@@ -96,6 +96,7 @@ Fault::Kind kind_of(const std::string& part, const std::string& kind) {
   if (kind == "ballast") return Fault::Kind::kBallast;
   if (kind == "kill") return Fault::Kind::kKill;
   if (kind == "hang") return Fault::Kind::kHang;
+  if (kind == "pause") return Fault::Kind::kPause;
   if (kind == "disk_full") {
     refuse(part, kind + " is not in this version");
   }
@@ -109,7 +110,8 @@ Fault read_fault(const std::string& part) {
   fault.kind = kind_of(part, kind);
   const bool is_oom = fault.kind == Fault::Kind::kOutOfMemory;
   const bool is_ballast = fault.kind == Fault::Kind::kBallast;
-  if (fault.ends_the_worker()) fault.phase = Fault::Phase::kForward;
+  const bool is_pause = fault.kind == Fault::Kind::kPause;
+  if (fault.stops_the_worker()) fault.phase = Fault::Phase::kForward;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
     if (name == "phase" && fault.kind != Fault::Kind::kNotANumber) {
@@ -126,11 +128,14 @@ Fault read_fault(const std::string& part) {
       fault.allocation = number;
     } else if (name == "bytes" && is_ballast && number > 0) {
       fault.bytes = number;
+    } else if (name == "seconds" && is_pause && number > 0) {
+      fault.seconds = number;
     } else {
       refuse(part, name + "=" + value + " does not belong to " + kind);
     }
   }
   if (is_ballast && fault.bytes == 0) refuse(part, "bytes are missing");
+  if (is_pause && fault.seconds == 0) refuse(part, "seconds are missing");
   return fault;
 }
 
@@ -153,6 +158,8 @@ std::string to_string(const Fault& fault) {
     text += ",allocation=" + std::to_string(fault.allocation);
   } else if (fault.kind == Fault::Kind::kBallast) {
     text = "ballast" + place + ",bytes=" + std::to_string(fault.bytes);
+  } else if (fault.kind == Fault::Kind::kPause) {
+    text = "pause" + place + ",seconds=" + std::to_string(fault.seconds);
   } else {
     text = (fault.kind == Fault::Kind::kKill ? "kill" : "hang") + place;
   }

@@ -23,8 +23,12 @@
 //     between                 when its rank joins another generation after them
 //   hang@rank=1,step=3                its training thread stops there for good;
 //                                     the same phases
+//   pause@rank=0,step=3,phase=commit,seconds=2
+//                                     it stops there for so long, and says so
+//                                     first: others can be struck meanwhile
 //
-// A worker that was started again meets no kill or hang of the steps before.
+// A worker that was started again meets none of these three of the steps
+// before.
 //
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.
@@ -39,7 +43,7 @@
 namespace headroom {
 
 struct Fault {
-  enum class Kind { kOutOfMemory, kNotANumber, kBallast, kKill, kHang };
+  enum class Kind { kOutOfMemory, kNotANumber, kBallast, kKill, kHang, kPause };
   enum class Phase {
     kStep,
     kVote,
@@ -56,9 +60,10 @@ struct Fault {
   int64_t step = 0;
   int64_t allocation = 1;  // counted from the phase's first
   Phase phase = Phase::kStep;
-  int64_t bytes = 0;  // of a ballast
-  bool ends_the_worker() const {
-    return kind == Kind::kKill || kind == Kind::kHang;
+  int64_t bytes = 0;    // of a ballast
+  int64_t seconds = 0;  // of a pause
+  bool stops_the_worker() const {
+    return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
   }
   bool operator==(const Fault&) const = default;
 };

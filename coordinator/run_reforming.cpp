@@ -70,6 +70,7 @@ ReformingView RunState::reforming_view(TimePoint since, TimePoint now) const {
 // at the next committed step. Newcomers that are on their way are waited for a
 // little.
 void RunState::advance_running(TimePoint now) {
+  release_drained();
   if (leave_requested_ || stop_requested_ || !can_reform()) return;
   const std::vector<Member> there = available();
   for (const RankedMember& ranked : generation_.members) {
@@ -261,9 +262,16 @@ void RunState::form_generation(const Plan& plan, const ResumePoint& begin,
   for (const RankedMember& member : generation_.members) {
     order(Order::Kind::kRun, member.worker_id, reason);
   }
+  release_drained();
+}
+
+// Workers of nodes that are to leave, once no generation needs them: also one
+// that was still starting when its node was asked to.
+void RunState::release_drained() {
   for (const Member& member : membership_.members()) {
     if (member.state != MemberState::kJoined ||
         !draining_nodes_.contains(member.node_id) ||
+        generation_.find(member.worker_id) != nullptr ||
         !released_.insert(member.worker_id).second) {
       continue;
     }

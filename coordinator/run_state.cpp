@@ -47,8 +47,15 @@ RunState::RunState(const RunOptions& options, const RunConfig& config,
 
 std::optional<std::string> RunState::register_node(TimePoint now,
                                                    const Node& node) {
+  const bool is_new = membership_.find_node(node.node_id) == nullptr;
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
+  if (is_new && generation_.number > 0) {
+    emit("agent_joins", -1,
+         "the agent of node " + node.node_id + " has come, with " +
+             std::to_string(node.worker_ids.size()) +
+             (node.worker_ids.size() == 1 ? " worker" : " workers"));
+  }
   const auto was_succeeded = [this](const std::string& worker_id) {
     return membership_.find(worker_id) == nullptr;
   };

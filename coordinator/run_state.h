@@ -162,6 +162,7 @@ class RunState {
   // were in the last one first.
   void form_generation(const Plan& plan, const ResumePoint& begin,
                        const std::string& reason);
+  void release_drained();
   // Joined, and not to leave.
   std::vector<Member> available() const;
   ReformingView reforming_view(TimePoint since, TimePoint now) const;

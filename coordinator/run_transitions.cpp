@@ -200,9 +200,9 @@ void RunState::end(TimePoint now, RunPhase phase, int exit_code,
   reason_ = valid_utf8(reason);
   over_since_ = now;
   for (const Member& member : membership_.members()) {
-    if (member.state == MemberState::kJoined) {
-      order(Order::Kind::kExit, member.worker_id, reason_);
-    }
+    if (member.state != MemberState::kJoined) continue;
+    if (released_.contains(member.worker_id)) continue;  // knows already
+    order(Order::Kind::kExit, member.worker_id, reason_);
   }
   nlohmann::ordered_json detail;
   detail["exit_code"] = exit_code;

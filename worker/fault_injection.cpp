@@ -16,9 +16,14 @@ namespace {
 
 thread_local bool ballast_fits = true;  // the newest one
 
-[[noreturn]] void end_this_worker(const Fault& fault) {
+// Returns from a pause alone.
+void stop_here(const Fault& fault) {
   log::warn("--inject " + to_string(fault));
   if (fault.kind == Fault::Kind::kKill) std::raise(SIGKILL);
+  if (fault.kind == Fault::Kind::kPause) {
+    std::this_thread::sleep_for(std::chrono::seconds(fault.seconds));
+    return;
+  }
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
@@ -38,7 +43,7 @@ FaultInjection::FaultInjection(std::vector<Fault> faults, int rank,
   for (Fault& fault : faults) {
     if (fault.rank != rank) continue;
     const bool has_happened =
-        fault.ends_the_worker() && fault.step <= first_step;
+        fault.stops_the_worker() && fault.step <= first_step;
     if (!has_happened) faults_.push_back(fault);
   }
 }
@@ -58,7 +63,10 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
     armed() = *next;
     faults_.erase(next);
   }
-  if (armed()->ends_the_worker()) end_this_worker(*armed());
+  if (armed()->stops_the_worker()) {
+    stop_here(*std::exchange(armed(), std::nullopt));
+    return;
+  }
   if (armed()->kind == Fault::Kind::kOutOfMemory) {
     CountingAllocator::fail_allocation(armed()->allocation);
   } else if (armed()->kind == Fault::Kind::kBallast) {
@@ -74,12 +82,17 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
 }
 
 void FaultInjection::strike(Fault::Phase phase, int64_t step) {
-  const std::lock_guard lock(mutex_);
-  for (const Fault& fault : faults_) {
-    if (fault.ends_the_worker() && fault.phase == phase && fault.step == step) {
-      end_this_worker(fault);
-    }
+  std::optional<Fault> fault;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto next = std::ranges::find_if(faults_, [&](const Fault& one) {
+      return one.stops_the_worker() && one.phase == phase && one.step == step;
+    });
+    if (next == faults_.end()) return;
+    fault = *next;
+    faults_.erase(next);
   }
+  stop_here(*fault);
 }
 
 std::optional<FaultReport> FaultInjection::end() {

@@ -32,14 +32,16 @@ std::string describe(const FaultReport& report);
 
 class FaultInjection {
  public:
-  // `first_step`: of what a successor takes over; -1: from the start. Kills and
-  // hangs up to it have happened.
+  // `first_step`: of what a successor takes over; -1: from the start. Kills,
+  // hangs and pauses up to it have happened.
   FaultInjection(std::vector<Fault> faults, int rank, int64_t first_step = -1);
 
   // Arms the first fault of this phase and step that has not been armed yet.
-  // Allocates a ballast, if it fits. Does not return from a kill or a hang.
+  // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
+  // late from a pause.
   void begin(Fault::Phase phase, int64_t step);
-  // Kills or hangs this worker where a fault of this phase and step says so.
+  // Kills, hangs or pauses this worker where a fault of this phase and step
+  // says so.
   void strike(Fault::Phase phase, int64_t step);
   // Disarms.
   std::optional<FaultReport> end();

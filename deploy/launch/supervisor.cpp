@@ -19,6 +19,7 @@
 #include "deploy/launch/event_follower.h"
 #include "deploy/launch/log_folder.h"
 #include "deploy/launch/progress_reporter.h"
+#include "deploy/launch/restart_budget.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -148,18 +149,21 @@ class Supervisor {
     return std::nullopt;
   }
 
-  // Nothing if all is well.
-  std::optional<RunEnd> start() {
-    const RunRequest& request = options_.request;
-    if (auto end = start_coordinator(options_.listen)) return end;
-    if (options_.on_address) options_.on_address(address_);
+  void start_agent() {
     ChildOptions child = child_options("agent");
     for (const std::string& word : std::vector<std::string>{
              "--supervised", "--coordinator", address_, "--processes",
-             std::to_string(request.workers_per_agent)}) {
+             std::to_string(options_.request.workers_per_agent)}) {
       child.command.push_back(word);
     }
     agent_ = std::make_unique<ChildProcess>(std::move(child));
+  }
+
+  // Nothing if all is well.
+  std::optional<RunEnd> start() {
+    if (auto end = start_coordinator(options_.listen)) return end;
+    if (options_.on_address) options_.on_address(address_);
+    start_agent();
     client_ = ControlClient::connect(address_);
     follower_ = std::make_unique<EventFollower>(address_);
     return std::nullopt;
@@ -207,28 +211,63 @@ class Supervisor {
     }
   }
 
-  // A coordinator that was killed is started again, at its address and on its
-  // log: the run goes on. Nothing if there is nothing to be done about it.
-  std::optional<RunEnd> restart_coordinator() {
-    constexpr int kMaxRestarts = 20;
-    const std::string address = address_;
-    std::optional<RunEnd> end;
-    while (was_killed(*coordinator_) && restarts_ < kMaxRestarts &&
-           !status_.over() && options_.interrupts() == 0) {
-      ++restarts_;
-      terminal_.print("the coordinator " +
-                      describe_exit(*coordinator_->exit_code()) +
-                      ": it is started again at " + address);
-      end = start_coordinator(address);
+  // A child that is started again where it was killed.
+  struct Restarts {
+    RestartBudget budget;
+    std::optional<Clock::time_point> due;
+    bool is_over = false;  // not any more
+  };
+
+  // Whether `child` was killed and is to be started again now. Says what comes
+  // of its end.
+  bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
+              Clock::time_point now) {
+    if (!was_killed(child) || restarts.is_over || status_.over() ||
+        options_.interrupts() > 0) {
+      restarts.due.reset();
+      return false;
     }
-    return end;
+    if (!restarts.due) {
+      const RestartDecision decision =
+          restarts.budget.note_end(*child.exit_code(), status_.progress.step);
+      terminal_.print(
+          "the " + child.name() + " " + describe_exit(*child.exit_code()) +
+          ": " +
+          (decision.restart ? "it is started again" + where : decision.reason));
+      restarts.is_over = !decision.restart;
+      if (restarts.is_over) return false;
+      restarts.due = now + decision.delay;
+    }
+    if (now < *restarts.due) return false;
+    restarts.due.reset();
+    child_ended_.reset();
+    return true;
+  }
+
+  // A coordinator goes on at its address and with its log, an agent with new
+  // workers; before the first generation there is nothing to go on with. The
+  // run's end if a coordinator does not get that far.
+  std::optional<RunEnd> restart_children(Clock::time_point now) {
+    const std::string address = address_;
+    if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
+      if (auto end = start_coordinator(address)) {
+        if (!was_killed(*coordinator_)) return end;
+        address_ = address;  // once more
+      }
+    }
+    if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
+      start_agent();
+    }
+    return std::nullopt;
   }
 
   // The run's end as told by a child that ended before its time.
   std::optional<RunEnd> end_of_the_children(Clock::time_point now) {
     ChildProcess* first = nullptr;
-    if (agent_->exit_code()) first = agent_.get();
-    if (coordinator_->exit_code()) first = coordinator_.get();
+    if (agent_->exit_code() && !agent_restarts_.due) first = agent_.get();
+    if (coordinator_->exit_code() && !coordinator_restarts_.due) {
+      first = coordinator_.get();
+    }
     if (first == nullptr) return std::nullopt;
     if (!child_ended_) child_ended_ = now;
     if (now - *child_ended_ < kPatience) return std::nullopt;
@@ -269,7 +308,7 @@ class Supervisor {
         return {status_.exit_code, status_.reason};
       }
       if (auto end = answer_interrupts()) return *end;
-      if (auto end = restart_coordinator()) return *end;
+      if (auto end = restart_children(now)) return *end;
       if (auto end = end_of_the_children(now)) return *end;
       std::this_thread::sleep_for(kTick);
     }
@@ -291,7 +330,8 @@ class Supervisor {
   Terminal& terminal_;
   const LogFolder log_folder_{std::filesystem::temp_directory_path()};
   const std::unique_ptr<FileDescriptor> config_;
-  int restarts_ = 0;
+  Restarts coordinator_restarts_;
+  Restarts agent_restarts_;
   ProgressReporter reporter_;
   std::string address_;
   std::atomic<bool> is_listening_{false};

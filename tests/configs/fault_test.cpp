@@ -53,6 +53,17 @@ TEST(Fault, AKillStrikesInForwardUnlessItSaysWhere) {
   EXPECT_EQ(parse_faults("kill@rank=0,step=5")[0], faults[0]);
 }
 
+TEST(Fault, APauseSaysHowLong) {
+  const std::string text = "pause@rank=1,step=3,seconds=2,phase=checkpoint";
+  const std::vector<Fault> faults = parse_faults(text);
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0].kind, Fault::Kind::kPause);
+  EXPECT_EQ(faults[0].seconds, 2);
+  EXPECT_EQ(faults[0].phase, Fault::Phase::kCheckpoint);
+  EXPECT_TRUE(faults[0].stops_the_worker());
+  EXPECT_EQ(to_string(faults[0]), text);
+}
+
 TEST(Fault, WhatIsWrongIsNamed) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {
@@ -80,6 +91,10 @@ TEST(Fault, WhatIsWrongIsNamed) {
             std::string::npos);
   EXPECT_NE(refusal("nan@phase=vote").find("NAME=NUMBER"), std::string::npos);
   EXPECT_NE(refusal("ballast@step=1").find("bytes are missing"),
+            std::string::npos);
+  EXPECT_NE(refusal("pause@step=1").find("seconds are missing"),
+            std::string::npos);
+  EXPECT_NE(refusal("hang@seconds=1").find("does not belong to hang"),
             std::string::npos);
   EXPECT_NE(refusal("oom@bytes=1").find("does not belong to oom"),
             std::string::npos);

@@ -284,6 +284,54 @@ TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
   EXPECT_TRUE(run.state.stop_requested());
 }
 
+TEST(Recovery, WhoIsToldToLeaveIsToldOnce) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.register_node(run.now, other_node(1));
+  run.state.join(run.now, "m0", "m");
+  run.state.generation_left(run.now, "w0", asked(5));
+  run.state.generation_left(run.now, "w1", asked(5));
+  run.state.drain_node(run.now, "m", "SIGTERM");
+  for (const char* worker : {"w0", "w1", "m0"}) {
+    run.state.generation_left(run.now, worker, asked(8));
+  }
+  EXPECT_EQ(run.orders(), "w0:run w1:run m0:run w0:run w1:run m0:exit");
+  run.state.finish(run.now, "w0", 0, "done", "{}", 9);
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+}
+
+TEST(Recovery, ADrainedNodesWorkerThatWasStillStartingLeavesToo) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.register_node(run.now, other_node(1));
+  run.events();
+  run.state.drain_node(run.now, "m", "SIGTERM");
+  EXPECT_EQ(run.orders(), "");
+  run.state.join(run.now, "m0", "m");
+  EXPECT_EQ(run.orders(), "m0:exit");
+  run.events();
+  run.state.worker_disconnected(run.now, "m0");
+  EXPECT_FALSE(run.state.worker_exited(run.now, "m0", 0, "").restart);
+  EXPECT_EQ(run.events(), "") << "nobody's loss";
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
+TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(4, std::nullopt);
+  run.state.worker_disconnected(run.now, "w0");
+  run.state.worker_disconnected(run.now, "w1");
+  run.events();
+  EXPECT_EQ(run.state.register_node(run.now, other_node(2)), std::nullopt);
+  EXPECT_EQ(run.events(), "agent_joins");
+  run.state.join(run.now, "m0", "m");
+  EXPECT_EQ(run.orders(), "");
+  run.state.join(run.now, "m1", "m");
+  EXPECT_EQ(run.orders(), "m0:run m1:run");
+  EXPECT_EQ(run.state.generation().begin, (ResumePoint{4, ""}));
+}
+
 TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
   RunConfig config = ScriptedRun::config();
   config.layout = "data=2";

@@ -291,6 +291,57 @@ TEST_F(Supervision, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   expect_nobody_left();
 }
 
+TEST_F(Supervision, AKilledAgentIsStartedAgainWithNewWorkers) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const std::vector<pid_t> workers =
+      descendants(run.pid(), "bin/headroom-worker");
+  EXPECT_EQ(workers.size(), 2u);
+  for (const pid_t pid : descendants(run.pid(), "--supervised")) {
+    kill(pid, SIGKILL);
+  }
+  ASSERT_TRUE(wait_for("it is started again")) << standard_error();
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it is "
+                        "started again\n"));
+  for (int i = 0; i < 1000 && count_of(standard_error(), "rank 1 of 2") < 2;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (const pid_t pid : workers) EXPECT_NE(kill(pid, 0), 0) << pid;
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AnAgentThatIsKilledEachTimeEndsTheRun) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  pid_t last = 0;
+  for (int time = 0; time < 5; ++time) {
+    pid_t agent = last;
+    for (int i = 0; i < 1000 && agent == last; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const auto agents = descendants(run.pid(), "--supervised");
+      if (!agents.empty()) agent = agents[0];
+    }
+    ASSERT_NE(agent, last) << standard_error();
+    kill(agent, SIGKILL);
+    last = agent;
+  }
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(count_of(result.err, "it is started again"), 4u) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it has "
+                        "ended 5 times in a row without a step between\n"));
+  expect_nobody_left();
+}
+
 TEST_F(Supervision, APortInUseIsOneLine) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program first(train(), folder_);
