@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/run_image.h"
+
 namespace headroom {
 namespace {
 
@@ -29,9 +31,11 @@ RunConfig config() {
 
 SimulatedCluster::SimulatedCluster(uint64_t seed, int nodes,
                                    int workers_per_node)
-    : random_(seed), workers_per_node_(workers_per_node) {
-  state_ = std::make_unique<RunState>(options(nodes * workers_per_node),
-                                      config(), time());
+    : random_(seed),
+      workers_per_node_(workers_per_node),
+      expected_workers_(nodes * workers_per_node) {
+  state_ =
+      std::make_unique<RunState>(options(expected_workers_), config(), time());
   for (int node = 0; node < nodes; ++node) add_agent();
 }
 
@@ -51,7 +55,37 @@ void SimulatedCluster::at(int64_t ms, Action action) {
 void SimulatedCluster::send(int node, Action action) {
   const Agent& from = agents_[static_cast<size_t>(node)];
   const int64_t cut = std::max<int64_t>(0, from.cut_until - now_ms_);
-  at(cut + random(0, chance(5) ? 300 : 10), std::move(action));
+  at(cut + random(0, chance(5) ? 300 : 10),
+     [this, call = std::move(action)] { when_up(call); });
+}
+
+// Who finds nobody there tries again within a second.
+void SimulatedCluster::when_up(Action action) {
+  if (now_ms_ >= down_until_) return action();
+  at(down_until_ - now_ms_ + random(0, 1000),
+     [this, call = std::move(action)] { when_up(call); });
+}
+
+void SimulatedCluster::end_stream(const std::string& id) {
+  send(worker(id).node, [this, id, term = term_] {
+    if (term == term_) state_->worker_disconnected(time(), id);
+  });
+}
+
+void SimulatedCluster::kill_coordinator() {
+  constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(5);
+  if (now_ms_ < down_until_) return;
+  ++term_;
+  const int64_t down = random(50, 2000);
+  down_until_ = now_ms_ + down;
+  at(down, [this] {
+    auto next = std::make_unique<RunState>(options(expected_workers_), config(),
+                                           time());
+    RunImage::restore(*next, RunImage::of(*state_), time(), kReadoption);
+    const RunProgress progress = RunImage::progress_of(*state_);
+    next->committed(progress.step, progress);
+    state_ = std::move(next);
+  });
 }
 
 void SimulatedCluster::fail(const std::string& what) {
@@ -147,7 +181,7 @@ void SimulatedCluster::kill_worker(const std::string& id) {
     });
   }
   if (one.joined) {
-    send(one.node, [this, id] { state_->worker_disconnected(time(), id); });
+    end_stream(id);
   }
   if (agents_[static_cast<size_t>(one.node)].alive) report_exit(id, 137);
 }
@@ -308,7 +342,9 @@ void SimulatedCluster::strike() {
   const std::string id =
       agent.workers[static_cast<size_t>(random(0, workers_per_node_ - 1))];
   const int64_t kind = random(0, 99);
-  if (kind < 55) {
+  if (kind < 10) {
+    kill_coordinator();
+  } else if (kind < 55) {
     if (workers_.contains(id)) kill_worker(id);
   } else if (kind < 70) {
     if (!workers_.contains(id)) return;
@@ -343,8 +379,7 @@ void SimulatedCluster::deliver() {
         Worker& leaver = worker(id);
         if (!leaver.alive) return;
         leaver.alive = false;
-        send(leaver.node,
-             [this, id] { state_->worker_disconnected(time(), id); });
+        end_stream(id);
         if (agents_[static_cast<size_t>(leaver.node)].alive) {
           report_exit(id, 0);
         }
@@ -398,7 +433,7 @@ void SimulatedCluster::check() {
 
 std::string SimulatedCluster::run() {
   std::function<void()> tick = [&] {
-    state_->tick(time());
+    if (now_ms_ >= down_until_) state_->tick(time());
     at(50, tick);
   };
   at(0, tick);

@@ -7,7 +7,9 @@
 //   workers    join, train in lockstep with their generation, hold the newest
 //              step that they committed; in a commit some may be a step ahead
 //   faults     a worker or an agent is killed, a worker is stopped (silent), a
-//              link is cut, an agent is drained, another comes
+//              link is cut, an agent is drained, another comes; the coordinator
+//              is killed and started again from what it wrote down: streams
+//              that ended meanwhile it does not hear of, calls are repeated
 //
 // Invariants, checked at every event: a generation's number only rises; a
 // worker gets one order to run per generation and none after its exit; only
@@ -63,6 +65,9 @@ class SimulatedCluster {
   void at(int64_t ms, Action action);
   // To the coordinator, over a network of moods.
   void send(int node, Action action);
+  void when_up(Action action);
+  void end_stream(const std::string& id);
+  void kill_coordinator();
   int64_t random(int64_t low, int64_t high);
   bool chance(int percent) { return random(0, 99) < percent; }
   Worker& worker(const std::string& id) { return workers_.at(id); }
@@ -98,7 +103,10 @@ class SimulatedCluster {
   int64_t num_events_ = 0;
   std::vector<Agent> agents_;
   std::map<std::string, Worker> workers_;
+  const int expected_workers_;
   std::unique_ptr<RunState> state_;
+  int64_t down_until_ = 0;  // ms: the coordinator is being started again
+  int term_ = 1;            // rises with each of its deaths
   std::map<uint64_t, std::set<std::string>> connected_;  // by generation
   std::map<uint64_t, int64_t> steps_of_;  // newest committed, by generation
   uint64_t seen_generation_ = 0;

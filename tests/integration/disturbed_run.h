@@ -1,0 +1,56 @@
+// A run that a test disturbs from outside while it goes on: who its processes
+// are, what it has committed so far, and what it must look like at the end.
+//
+// Errors: GoogleTest failures.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin);
+
+// Looks every 2 ms; false if the time is over.
+bool wait_until(const std::function<bool()>& is_so, double seconds);
+
+std::string text_of(const std::filesystem::path& file);
+
+// The one run of a folder.
+std::filesystem::path run_directory(const std::filesystem::path& folder);
+
+// Lines of steps.jsonl or events.jsonl while they are being written.
+std::vector<Json> lines_so_far(const std::filesystem::path& file);
+std::vector<Json> steps_so_far(const std::filesystem::path& folder);
+std::vector<Json> events_named(const std::filesystem::path& folder,
+                               const std::string& name);
+
+// One of `size` slots on this host, as Open MPI describes them: an agent of its
+// own, slot 0 with the coordinator too. `job` is theirs alone.
+std::vector<std::string> in_slot(int slot, int size, const std::string& job,
+                                 const std::vector<std::string>& command);
+
+// --- processes below a supervisor, in the order of their starts --------------
+std::vector<pid_t> workers_of(pid_t pid);
+std::vector<pid_t> coordinators_of(pid_t supervisor);
+std::vector<pid_t> agents_of(pid_t supervisor);
+
+// --- at the end --------------------------------------------------------------
+
+// Samples, losses and gradient norms to the bit.
+void expect_same_steps(const std::vector<Json>& steps,
+                       const std::vector<Json>& expected);
+
+// Every step once and each sample once, by `headroom status --ledger`.
+void expect_exact_ledger(const std::filesystem::path& folder);
+
+}  // namespace headroom::testing

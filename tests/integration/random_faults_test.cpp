@@ -1,0 +1,203 @@
+// Kills, hangs and restarts at random moments, one after the other in one run:
+// it completes, every sample is used once, and losses and weights are those of
+// an undisturbed run to the bit.
+//
+// Two agents with a worker each, and never fewer than two processes, so that
+// the layout comes back each time. What is struck follows from a seed, the
+// moment it meets does not.
+//
+// The suite named Slow runs with the label `slow`.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/disturbed_run.h"
+#include "tests/integration/run_comparison.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> command(int steps) {
+  std::vector<std::string> words = train_fp64("4");  // 10 steps an epoch
+  const auto size = std::find(words.begin(), words.end(), "--img");
+  *std::next(size) = "64";
+  words.insert(words.end(), {"--max-steps", std::to_string(steps)});
+  return words;
+}
+
+class RandomFaults : public ::testing::Test {
+ protected:
+  void run(int steps, int faults, uint64_t seed) {
+    random_.seed(seed);
+    const fs::path calm = fresh_folder() / "undisturbed";
+    const std::vector<Json> expected =
+        train_in(calm, command(steps), {"--processes", "2"});
+    ASSERT_EQ(expected.size(), static_cast<size_t>(steps));
+    folder_ = calm.parent_path() / "disturbed";
+    fs::create_directories(folder_ / "second");
+    start(steps);
+    for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
+      strike(static_cast<size_t>(fault * (steps - 6) / faults + 2));
+    }
+    const ProgramResult result = agents_[0]->join();
+    ASSERT_EQ(result.exit_code, 0) << said();
+    EXPECT_EQ(agents_[1]->join().exit_code, 0);
+
+    const std::vector<Json> lines = steps_so_far(folder_);
+    expect_same_steps(lines, expected);
+    expect_exact_ledger(folder_);
+    expect_same_files("weights", calm);
+    expect_same_files("checkpoints", calm);
+    for (const Json& event : events_named(folder_, "resume")) {
+      EXPECT_TRUE(
+          event.at("reason").get<std::string>().starts_with("goes on after"))
+          << event;
+    }
+    for (const auto& [kind, count] : struck_) {
+      std::printf("%d x %s\n", count, kind.c_str());
+    }
+    std::printf("%lld generations, slowest recovery %.2f s\n",
+                lines.back().at("generation").get<long long>(), slowest_);
+  }
+
+ private:
+  // Weights, moments, statistics and counters, and the manifests with their
+  // digests.
+  void expect_same_files(const std::string& name, const fs::path& calm) const {
+    const fs::path expected = run_directory(calm) / name;
+    int64_t bytes = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(expected)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string content = text_of(entry.path());
+      const fs::path file = fs::relative(entry.path(), expected);
+      EXPECT_TRUE(content == text_of(run_directory(folder_) / name / file))
+          << file;
+      bytes += static_cast<int64_t>(content.size());
+    }
+    EXPECT_GT(bytes, 1'000'000) << name;
+  }
+
+  int random(int low, int high) {
+    return low +
+           static_cast<int>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool chance(int percent) { return random(0, 99) < percent; }
+
+  static void pause_ms(int ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  }
+
+  std::string said() const {
+    return text_of(folder_ / "stderr.txt") +
+           text_of(folder_ / "second" / "stderr.txt");
+  }
+
+  void start(int steps) {
+    std::vector<std::string> words = command(steps);
+    words.insert(words.end(), {"--min-processes", "2"});
+    const std::string job = "random" + std::to_string(getpid());
+    agents_[0] = std::make_unique<Program>(in_slot(0, 2, job, words), folder_);
+    agents_[1] = std::make_unique<Program>(in_slot(1, 2, job, words),
+                                           folder_ / "second");
+    ASSERT_TRUE(wait_until([&] { return !steps_so_far(folder_).empty(); }, 60))
+        << said();
+    const std::string words_before = "--coordinator ";
+    const std::string text = said();
+    const size_t begin = text.find(words_before) + words_before.size();
+    address_ = text.substr(begin, text.find('\n', begin) - begin);
+  }
+
+  bool kill_all(const std::vector<pid_t>& victims, int signal) {
+    for (const pid_t pid : victims) ::kill(pid, signal);
+    return !victims.empty();
+  }
+
+  // The test is slot 1's launcher; slot 0's agent has a supervisor.
+  void kill_agent(size_t slot) {
+    if (slot == 0) {
+      kill_all(agents_of(agents_[0]->pid()), SIGKILL);
+      return;
+    }
+    agents_[1]->signal(SIGKILL);
+    agents_[1]->join();
+    agents_[1] = std::make_unique<Program>(
+        std::vector<std::string>{program("headroom"), "agent", "--coordinator",
+                                 address_},
+        folder_ / "second");
+  }
+
+  // One fault, or a second one while the first is being made good; then a step
+  // has been committed after it.
+  void strike(size_t after_steps) {
+    ASSERT_TRUE(wait_until(
+        [&] { return steps_so_far(folder_).size() >= after_steps; }, 60))
+        << said();
+    pause_ms(random(0, 150));
+    const auto slot = static_cast<size_t>(random(0, 1));
+    const int kind = random(0, 99);
+    const Clock::time_point begin = Clock::now();
+    const std::vector<Json> before = steps_so_far(folder_);
+    const auto generation = before.back().at("generation").get<int64_t>();
+    bool ends_generation = true;
+    if (kind < 50) {
+      ++struck_["worker killed"];
+      kill_all(workers_of(agents_[slot]->pid()), SIGKILL);
+    } else if (kind < 65) {
+      ++struck_["worker stopped (SIGSTOP)"];
+      kill_all(workers_of(agents_[slot]->pid()), SIGSTOP);
+    } else if (kind < 80) {
+      ++struck_["agent killed and started again"];
+      kill_agent(slot);
+    } else {
+      ++struck_["coordinator killed"];
+      ends_generation = !kill_all(coordinators_of(agents_[0]->pid()), SIGKILL);
+    }
+    if (ends_generation && chance(25)) {
+      pause_ms(random(0, 1500));
+      if (chance(50)) {
+        ++struck_["and its successor killed"];
+        kill_all(workers_of(agents_[slot]->pid()), SIGKILL);
+      } else {
+        ++struck_["and the coordinator killed"];
+        kill_all(coordinators_of(agents_[0]->pid()), SIGKILL);
+      }
+    }
+    ASSERT_TRUE(wait_until(
+        [&] {
+          const std::vector<Json> now = steps_so_far(folder_);
+          return now.size() > before.size() &&
+                 (!ends_generation || now.back().at("generation") > generation);
+        },
+        60))
+        << said();
+    slowest_ = std::max(slowest_, seconds_since(begin));
+  }
+
+  std::mt19937_64 random_;
+  fs::path folder_;
+  std::array<std::unique_ptr<Program>, 2> agents_;
+  std::string address_;
+  std::map<std::string, int> struck_;
+  double slowest_ = 0;
+};
+
+TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
+
+class Slow : public RandomFaults {};
+
+TEST_F(Slow, AHundredFaultsChangeNothing) { run(400, 100, 1); }
+
+}  // namespace
+}  // namespace headroom::testing
