@@ -13,9 +13,9 @@
 #include <iostream>
 #include <string>
 
-#include "deploy/local/jpeg_writer.h"
 #include "deploy/local/shape_picture.h"
 #include "parallel/base/check.h"
+#include "worker/chart/jpeg_file.h"
 
 namespace headroom {
 namespace {

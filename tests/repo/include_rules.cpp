@@ -78,7 +78,9 @@ const std::vector<Rule>& rules() {
        {"configs", "configs/memory", "parallel/base", "parallel/plan",
         "parallel/nvml", "proto", "coordinator"},
        {"grpc", "json", "system", "cli"}},
-      {"deploy/local", {"parallel/base"}, {"images", "system", "cli"}},
+      {"deploy/local",
+       {"parallel/base", "worker/chart"},
+       {"images", "system", "cli"}},
   };
   return all;
 }

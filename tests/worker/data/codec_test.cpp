@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "deploy/local/jpeg_writer.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "worker/chart/jpeg_file.h"
 #include "worker/data/image.h"
 #include "worker/data/random.h"
 

@@ -1,4 +1,4 @@
-#include "deploy/local/jpeg_writer.h"
+#include "worker/chart/jpeg_file.h"
 
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it first
