@@ -7,33 +7,15 @@
 
 #include "parallel/base/check.h"
 #include "worker/export/export_weights.h"
+#include "worker/image_size_flag.h"
+#include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
 
 namespace headroom {
-namespace {
-
-// One or two whole numbers: "640" or "480 640".
-void read_image_size(const std::string& text, int64_t& height, int64_t& width) {
-  std::istringstream in(text);
-  std::string rest;
-  const bool has_height = static_cast<bool>(in >> height);
-  if (has_height && !(in >> width)) {
-    in.clear();
-    width = height;
-  }
-  if (!has_height || in >> rest || height < 1 || width < 1 || height > 65536 ||
-      width > 65536) {
-    throw Error("export", "--img " + text + " is no image size",
-                "give pixels, for example --img 640");
-  }
-}
-
-}  // namespace
-
 int export_command(int argc, char** argv) {
   ExportRequest request;
   std::string image_size = "640", include = "onnx";
-  CLI::App app("Weights as ONNX or safetensors", "headroom-worker export");
+  CLI::App app("Weights as ONNX or safetensors", "export");
   app.add_option("--weights", request.weights)->required();
   app.add_option("--include", include);
   app.add_option("--cfg", request.cfg);
@@ -51,12 +33,10 @@ int export_command(int argc, char** argv) {
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--topk-per-class", request.most_per_class)
       ->check(CLI::Range(1, 100000));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& end) {
-    return app.exit(end) == 0 ? 0 : static_cast<int>(ExitCode::kRequest);
-  }
-  read_image_size(image_size, request.height, request.width);
+  parse_arguments(app, argc, argv);
+  const PixelSize size = read_image_size("--img", image_size);
+  request.height = size.height;
+  request.width = size.width;
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);

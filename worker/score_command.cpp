@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/detection_scores.h"
+#include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
 
 namespace headroom {
@@ -12,17 +13,12 @@ namespace headroom {
 int score_command(int argc, char** argv) {
   std::string detections, ground_truth;
   bool json = false;
-  CLI::App app("Scores a COCO result file against COCO annotations",
-               "headroom-worker val");
+  CLI::App app("Scores a COCO result file against COCO annotations", "val");
   app.add_option("--detections", detections, "COCO results")->required();
   app.add_option("--ground-truth", ground_truth, "COCO annotations")
       ->required();
   app.add_flag("--json", json, "one JSON document");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& end) {
-    return app.exit(end) == 0 ? 0 : static_cast<int>(ExitCode::kRequest);
-  }
+  parse_arguments(app, argc, argv);
   const DetectionScores scores = score_detections(detections, ground_truth);
   if (json) {
     std::puts(scores_json(scores).c_str());

@@ -19,6 +19,7 @@ struct ToolCommand {
 // nullptr if there is no such command.
 const ToolCommand* find_tool_command(std::string_view name);
 
+int detect_command(int argc, char** argv);
 int export_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
 int verify_command(int argc, char** argv);

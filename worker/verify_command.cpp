@@ -8,6 +8,7 @@
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "worker/data/verification.h"
+#include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
 
 namespace headroom {
@@ -75,8 +76,7 @@ int verify_command(int argc, char** argv) {
   VerifyRequest request;
   request.index.num_threads =
       std::max<int64_t>(1, std::thread::hardware_concurrency());
-  CLI::App app("Names everything that is wrong with a data set",
-               "headroom-worker verify");
+  CLI::App app("Names everything that is wrong with a data set", "verify");
   app.add_option("--data", request.data, "data.yaml or VOC folder")->required();
   app.add_option("--fix-to", request.fix_to, "folder of the corrected copy");
   app.add_option("--workers", request.index.num_threads, "threads")
@@ -85,11 +85,7 @@ int verify_command(int argc, char** argv) {
   app.add_flag("--single-cls", request.index.single_cls, "one class");
   app.add_flag("--all", request.all, "a line for every image");
   app.add_flag("--json", request.json, "one JSON document");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& end) {
-    return app.exit(end) == 0 ? 0 : static_cast<int>(ExitCode::kRequest);
-  }
+  parse_arguments(app, argc, argv);
   return verify(request);
 }
 

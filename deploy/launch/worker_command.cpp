@@ -9,6 +9,7 @@
 
 #include "deploy/launch/agent.h"
 #include "deploy/launch/commands.h"
+#include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -29,13 +30,30 @@ void check_scoring(const CommandLine& line) {
               "leave it out, or leave --detections and --ground-truth out");
 }
 
+bool names_results(const std::string& flag) {
+  return flag == "--project" || flag == "--name" || flag == "--exist-ok";
+}
+
+std::string results_folder(const CommandLine& line) {
+  RunConfig naming;
+  naming.command = line.command;
+  naming.project = line.value_of("--project", "");
+  naming.name = line.value_of("--name", naming.name);
+  naming.exist_ok = line.has("--exist-ok");
+  return new_run_directory(naming).string();
+}
+
 }  // namespace
 
 int worker_command(const CommandLine& line) {
   if (line.command == "val") check_scoring(line);
   const std::string program = find_worker_program().string();
   std::vector<std::string> words = {program, line.command};
+  if (line.command == "detect") {
+    words.push_back("--output=" + results_folder(line));
+  }
   for (const auto& [flag, value] : line.launch_flags) {
+    if (names_results(flag)) continue;
     words.push_back(value.empty() ? flag : flag + "=" + value);
   }
   std::vector<char*> arguments;

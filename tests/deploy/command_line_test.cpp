@@ -165,10 +165,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"trian",
                 "[command line] unknown command 'trian': did you mean "
                 "'train'?"},
-        Refused{"detect",
-                "[command line] headroom detect is not in this version "
+        Refused{"tile",
+                "[command line] headroom tile is not in this version "
                 "(0.1.0): it has train, plan, val, verify, coordinator, agent, "
-                "export, status"},
+                "detect, export, status"},
         Refused{"train --optimizer LAMB",
                 "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
                 "for example --optimizer SGD"},

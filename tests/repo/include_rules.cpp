@@ -56,6 +56,9 @@ const std::vector<Rule>& rules() {
       // PyTorch's files without LibTorch.
       {"worker/pytorch_file", {"parallel/base"}, {}},
       {"worker/export", kDetectorParts, {"torch"}},
+      {"worker/detect",
+       with(kDetectorParts, {"worker/chart"}),
+       {"torch", "images", "json", "system"}},
       {"worker/loss", kDetectorParts, {"torch"}},
       {"worker/data",
        kDetectorParts,
@@ -64,11 +67,12 @@ const std::vector<Rule>& rules() {
       {"worker/metrics", kDetectorParts, {"torch"}},
       {"worker/optim", kDetectorParts, {"torch"}},
       {"worker",
-       with(kDetectorParts,
-            {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
-             "parallel/spatial", "parallel/pipeline", "parallel/zero",
-             "parallel/activations", "parallel/devices", "proto",
-             "worker/chart", "worker/export", "configs/memory"}),
+       with(
+           kDetectorParts,
+           {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
+            "parallel/spatial", "parallel/pipeline", "parallel/zero",
+            "parallel/activations", "parallel/devices", "proto", "worker/chart",
+            "worker/detect", "worker/export", "configs/memory"}),
        {"torch", "json", "xxhash", "system", "cli"}},
       {"coordinator",
        {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
@@ -222,8 +226,9 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h", "dlfcn.h",   "fcntl.h", "ifaddrs.h", "malloc.h", "netdb.h",
-      "poll.h",   "pthread.h", "sched.h", "signal.h",  "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",  "fcntl.h", "glob.h",    "ifaddrs.h",
+      "malloc.h", "netdb.h",  "poll.h",  "pthread.h", "sched.h",
+      "signal.h", "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||

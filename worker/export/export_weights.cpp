@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
 #include "worker/model/atomic_file.h"
+#include "worker/model/open_weights.h"
 #include "worker/model/weights.h"
-#include "worker/model/weights_file.h"
 
 namespace headroom {
 namespace {
@@ -41,21 +40,6 @@ void check_request(const ExportRequest& request) {
                " fixes what --dynamic leaves open",
            "give one of them");
   }
-}
-
-// A square of the head's anchors and fields tells the classes.
-int64_t classes_in(const ExportRequest& request, const ModelTable& table,
-                   const Safetensors& file) {
-  const std::string name =
-      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias";
-  const int64_t fields = file.at(name).numel();
-  const auto anchors = static_cast<int64_t>(table.anchors.front().size());
-  if (anchors == 0 || fields % anchors != 0 || fields / anchors < 6) {
-    refuse(request.weights + ": its head has " + std::to_string(fields) +
-               " outputs, which " + table.name + " cannot have",
-           "name its model: --cfg");
-  }
-  return fields / anchors - 5;
 }
 
 std::string shape_of(const OnnxValue& value) {
@@ -105,25 +89,9 @@ std::string write_onnx(const ExportRequest& request, const ModelTable& table,
 
 std::vector<std::string> export_weights(const ExportRequest& request) {
   check_request(request);
-  Safetensors file = read_weights_file(request.weights);
-  std::string name = request.cfg;
-  if (name.empty()) {
-    const auto said = file.metadata.find("model");
-    if (said == file.metadata.end()) {
-      refuse(request.weights + " does not say which model it holds",
-             "name it, for example --cfg yolov5n");
-    }
-    name = said->second;
-  }
-  const ModelTable table = load_model_table(name);
-  LayerGraph model(table, classes_in(request, table, file), at::kFloat, 0);
-  load_weights(request.weights, model, {});
-
-  std::map<std::string, std::string> metadata = {{"model", table.name}};
-  if (const auto names = file.metadata.find("names");
-      names != file.metadata.end()) {
-    metadata["names"] = names->second;
-  }
+  const OpenedWeights opened = open_weights(request.weights, request.cfg);
+  LayerGraph& model = *opened.model;
+  std::map<std::string, std::string> metadata = opened.metadata;
   fs::path stem = request.output.empty() ? fs::path(request.weights)
                                          : fs::path(request.output);
   if (request.output.empty()) stem.replace_extension();
@@ -136,7 +104,7 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
              "give another name with --output");
     }
     if (format == "onnx") {
-      lines.push_back(write_onnx(request, table, model, metadata, path));
+      lines.push_back(write_onnx(request, opened.table, model, metadata, path));
     } else {
       metadata["format"] = "headroom-weights";
       save_weights(path, model.state(), metadata);

@@ -1,0 +1,157 @@
+// What detect writes, and what it takes for a source.
+#include "worker/detect/detection_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <opencv2/core.hpp>
+#include <sstream>
+
+#include "parallel/base/check.h"
+#include "worker/data/image.h"
+#include "worker/detect/detection_folder.h"
+#include "worker/detect/image_sources.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kNames = {"cat", "a, \"b\"", "../up"};
+
+ImageDetections found_in(const fs::path& image) {
+  return {image,
+          100,
+          200,
+          {{{10, 20, 50, 60}, .75F, 0},
+           {{0, 0, 200, 100}, .5F, 1},
+           {{190, 90, 200, 100}, .25F, 2}}};
+}
+
+TEST(DetectionFiles, YoloText) {
+  EXPECT_EQ(yolo_text(found_in("x.jpg"), false),
+            "0 0.150000 0.400000 0.200000 0.400000\n"
+            "1 0.500000 0.500000 1.000000 1.000000\n"
+            "2 0.975000 0.950000 0.050000 0.100000\n");
+  EXPECT_THAT(yolo_text(found_in("x.jpg"), true), HasSubstr(" 0.750000\n1 "));
+}
+
+TEST(DetectionFiles, CsvQuotesWhatMustBe) {
+  EXPECT_EQ(csv_lines(found_in("a,b.jpg"), kNames),
+            "\"a,b.jpg\",0,cat,0.75000,10.00,20.00,50.00,60.00\n"
+            "\"a,b.jpg\",1,\"a, \"\"b\"\"\",0.50000,0.00,0.00,200.00,100.00\n"
+            "\"a,b.jpg\",2,../up,0.25000,190.00,90.00,200.00,100.00\n");
+}
+
+TEST(DetectionFiles, CocoJson) {
+  const auto json = nlohmann::json::parse(
+      coco_json({found_in("d/000042.jpg"), found_in("d/42b.jpg")}));
+  ASSERT_EQ(json.size(), 6u);
+  EXPECT_EQ(json[0].at("image_id"), 42);
+  EXPECT_EQ(json[3].at("image_id"), "42b");
+  EXPECT_EQ(json[0].at("category_id"), 1);
+  EXPECT_EQ(json[0].at("bbox"), (std::vector<double>{10, 20, 40, 40}));
+  EXPECT_EQ(json[0].at("score"), 0.75);
+  EXPECT_EQ(nlohmann::json::parse(coco_json({})).size(), 0u);
+}
+
+TEST(DetectionFiles, Counts) {
+  EXPECT_EQ(counts_text(found_in("x"), kNames), "1 cat, 1 a, \"b\", 1 ../up");
+  EXPECT_EQ(counts_text({}, kNames), "nothing");
+}
+
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() {
+    std::string name = (fs::temp_directory_path() / "detect_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~FolderTest() override { fs::remove_all(folder_); }
+
+  fs::path touch(const std::string& name) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << "x";
+    return folder_ / name;
+  }
+
+  static std::string complaint(const std::string& source) {
+    try {
+      find_images(source);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kData);
+      return error.what();
+    }
+    return "nothing was refused";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
+  FolderOptions options;
+  options.text = options.csv = options.json = options.crops = true;
+  DetectionFolder out(folder_ / "out", kNames, options);
+  for (const char* image : {"a/x.jpg", "b/x.jpg", "b/x_2.jpg"}) {
+    cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+    out.add(found_in(image), pixels);
+  }
+  out.finish();
+  for (const char* file :
+       {"x.jpg", "x_2.jpg", "x_2_2.jpg", "labels/x.txt", "labels/x_2.txt",
+        "labels/x_2_2.txt", "crops/cat/x_1.jpg", "crops/a, \"b\"/x_2.jpg",
+        "crops/.._up/x_3.jpg", "predictions.csv", "predictions.json"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "out" / file)) << file;
+  }
+  const ImageResult crop = decode_image(folder_ / "out/crops/cat/x_1.jpg");
+  EXPECT_EQ(crop.size, (ImageSize{40, 40}));
+  // Crops come from the picture as it was, without boxes.
+  EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
+  // The picture has them.
+  const ImageResult drawn = decode_image(folder_ / "out/x.jpg");
+  EXPECT_GT(cv::norm(drawn.pixels,
+                     cv::Mat(100, 200, CV_8UC3, cv::Scalar(40, 80, 120))),
+            1000);
+}
+
+TEST_F(FolderTest, NothingAskedForNothingWritten) {
+  FolderOptions options;
+  options.pictures = false;
+  DetectionFolder out(folder_ / "out", kNames, options);
+  cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+  out.add(found_in("x.jpg"), pixels);
+  out.finish();
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(FolderTest, SourcesOfEveryKind) {
+  const fs::path a = touch("set/a.jpg"), b = touch("set/deep/b.png");
+  touch("set/c.mp4");
+  touch("set/notes.doc");
+  const ImageSources all = find_images((folder_ / "set").string());
+  EXPECT_EQ(all.images, (std::vector{a, b}));
+  EXPECT_EQ(find_images(a.string()).images, std::vector{a});
+  const ImageSources pattern = find_images((folder_ / "set/*").string());
+  EXPECT_EQ(pattern.images[0], a);
+  EXPECT_THAT(pattern.left_out.at(0), HasSubstr("c.mp4: a video"));
+  std::ofstream(folder_ / "list.txt") << a.string() << "\n";
+  EXPECT_EQ(find_images((folder_ / "list.txt").string()).images,
+            std::vector{a});
+}
+
+TEST_F(FolderTest, SourcesThatAreNone) {
+  EXPECT_THAT(complaint("https://example.org/a.jpg"), HasSubstr("an address"));
+  EXPECT_THAT(complaint((folder_ / "gone").string()),
+              HasSubstr("there is nothing at"));
+  EXPECT_THAT(complaint((folder_ / "*.jpg").string()),
+              HasSubstr("there is nothing at"));
+  EXPECT_THAT(complaint(touch("c.MOV").string()), HasSubstr("ffmpeg -i"));
+  fs::create_directories(folder_ / "empty");
+  EXPECT_THAT(complaint((folder_ / "empty").string()),
+              HasSubstr("holds no image"));
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,111 @@
+// A trained network on pictures whole and in tiles.
+#include "worker/detect/detector.h"
+
+#include <gtest/gtest.h>
+
+#include <opencv2/core.hpp>
+
+#include "tests/support/parity.h"
+#include "worker/data/image.h"
+#include "worker/data/letterbox.h"
+#include "worker/detect/tile_merge.h"
+#include "worker/model/open_weights.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kSide = 320;
+
+class DetectorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!parity_present()) GTEST_SKIP() << kParityMissing;
+    weights_ = open_weights(parity_path("weights/bccd_v5n.pt"), "");
+    const ImageResult image =
+        decode_image(parity_path("../datasets/bccd/images/test/"
+                                 "BloodImage_00007.jpg"));
+    ASSERT_TRUE(image.ok()) << image.reason;
+    picture_ = resize_loaded(image.pixels, {kSide, kSide}, false);
+  }
+
+  std::vector<Detection> detect(const cv::Mat& pixels,
+                                std::optional<TileOptions> tiles) {
+    DetectorOptions options;
+    options.height = options.width = kSide;
+    options.nms.confidence_threshold = 0.25;
+    options.nms.iou_threshold = 0.45;
+    options.nms.multi_label = false;
+    options.tiles = tiles;
+    return Detector(*weights_.model, options).detect(pixels);
+  }
+
+  OpenedWeights weights_;
+  cv::Mat picture_;
+};
+
+void expect_same(const Detection& a, const Detection& b, float x, float y) {
+  EXPECT_EQ(a.class_index, b.class_index);
+  EXPECT_NEAR(a.confidence, b.confidence, 1e-4);
+  EXPECT_NEAR(a.box.x1 + x, b.box.x1, 1e-2);
+  EXPECT_NEAR(a.box.y1 + y, b.box.y1, 1e-2);
+  EXPECT_NEAR(a.box.x2 + x, b.box.x2, 1e-2);
+  EXPECT_NEAR(a.box.y2 + y, b.box.y2, 1e-2);
+}
+
+TEST_F(DetectorTest, KnowsTheClassesOfItsWeights) {
+  EXPECT_EQ(weights_.class_names,
+            (std::vector<std::string>{"RBC", "WBC", "Platelets"}));
+}
+
+TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
+  const auto whole = detect(picture_, {});
+  ASSERT_GE(whole.size(), 5u);
+  const auto tiled = detect(picture_, TileOptions{kSide, kSide, 0.2});
+  ASSERT_EQ(tiled.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    expect_same(whole[i], tiled[i], 0, 0);
+  }
+}
+
+// Four copies side by side, a tile each: what lies within a copy is found four
+// times, where it is.
+TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
+  cv::Mat four(2 * kSide, 2 * kSide, CV_8UC3);
+  for (const int y : {0, kSide}) {
+    for (const int x : {0, kSide}) {
+      picture_.copyTo(four(cv::Rect(x, y, kSide, kSide)));
+    }
+  }
+  const auto tiled = detect(four, TileOptions{kSide, kSide, 0});
+  int found = 0;
+  for (const Detection& one : detect(picture_, {})) {
+    for (const int y : {0, kSide}) {
+      for (const int x : {0, kSide}) {
+        const TileRect tile{y, x, kSide, kSide};
+        Detection moved = one;
+        moved.box = {one.box.x1 + static_cast<float>(x),
+                     one.box.y1 + static_cast<float>(y),
+                     one.box.x2 + static_cast<float>(x),
+                     one.box.y2 + static_cast<float>(y)};
+        if (is_cut(moved.box, tile, 2 * kSide, 2 * kSide)) continue;
+        ++found;
+        EXPECT_TRUE(
+            std::any_of(tiled.begin(), tiled.end(),
+                        [&](const Detection& other) {
+                          return other.class_index == one.class_index &&
+                                 std::abs(other.box.x1 - moved.box.x1) < 1e-2 &&
+                                 std::abs(other.box.y2 - moved.box.y2) < 1e-2;
+                        }))
+            << moved.box.x1 << " " << moved.box.y1;
+      }
+    }
+  }
+  EXPECT_GE(found, 20);
+}
+
+TEST_F(DetectorTest, NothingIsLeftOfALineAndThatIsNoError) {
+  EXPECT_TRUE(detect(cv::Mat(1, 20'000, CV_8UC3, cv::Scalar()), {}).empty());
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,39 @@
+// What was found, in the forms other programs read:
+//
+//   YOLO txt   per image: class cx cy w h [confidence], fractions of the image
+//   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
+//   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}]: image_id is
+//              the file's stem, a number where it is one; category_id is the
+//              class + 1
+//
+// Pure: text from values.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/metrics/detection.h"
+
+namespace headroom {
+
+struct ImageDetections {
+  std::filesystem::path image;
+  int64_t height = 0, width = 0;
+  std::vector<Detection> detections;  // in its pixels
+};
+
+std::string yolo_text(const ImageDetections& found, bool with_confidence);
+
+std::string csv_header();
+std::string csv_lines(const ImageDetections& found,
+                      const std::vector<std::string>& class_names);
+
+std::string coco_json(const std::vector<ImageDetections>& all);
+
+// "2 RBC, 1 WBC"; "nothing".
+std::string counts_text(const ImageDetections& found,
+                        const std::vector<std::string>& class_names);
+
+}  // namespace headroom

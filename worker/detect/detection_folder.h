@@ -1,0 +1,58 @@
+// DetectionFolder: a run's results as files, each written whole or not at all.
+//
+//   NAME.jpg          the picture with its boxes
+//   labels/NAME.txt   YOLO txt of pictures in which something was found
+//   crops/CLASS/NAME_3.jpg
+//   predictions.csv, predictions.json   by finish()
+//
+// NAME is the image's stem; where two images have the same, the second is
+// STEM_2. The folder is made with the first file.
+//
+// Threads: one. Errors: Error (exit 5) of a full disk and the like.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <vector>
+
+#include "worker/detect/annotate.h"
+#include "worker/detect/detection_files.h"
+
+namespace headroom {
+
+struct FolderOptions {
+  bool pictures = true;
+  bool text = false;
+  bool confidences_in_text = false;
+  bool csv = false;
+  bool json = false;
+  bool crops = false;
+  AnnotateOptions annotate;
+};
+
+class DetectionFolder {
+ public:
+  DetectionFolder(std::filesystem::path folder,
+                  std::vector<std::string> class_names, FolderOptions options);
+
+  // `pixels` may be drawn into.
+  void add(ImageDetections found, cv::Mat& pixels);
+  void finish();
+
+ private:
+  std::string name_of(const std::filesystem::path& image);
+  void write(const std::filesystem::path& place, const std::string& bytes);
+  void write_crops(const ImageDetections& found, const cv::Mat& pixels,
+                   const std::string& name);
+
+  const std::filesystem::path folder_;
+  const std::vector<std::string> class_names_;
+  const FolderOptions options_;
+  std::map<std::string, int> names_;
+  std::string csv_;
+  std::vector<ImageDetections> all_;  // where JSON is wanted
+};
+
+}  // namespace headroom

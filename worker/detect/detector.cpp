@@ -1,0 +1,79 @@
+#include "worker/detect/detector.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/data/letterbox.h"
+#include "worker/data/tile_grid.h"
+#include "worker/detect/tile_merge.h"
+#include "worker/metrics/box_mapping.h"
+#include "worker/model/step_context.h"
+
+namespace headroom {
+namespace {
+
+// [1, 3, H, W] float32 in 0..1, channels last.
+at::Tensor network_input_of(const cv::Mat& pixels) {
+  return at::from_blob(pixels.data, {1, pixels.rows, pixels.cols, 3}, at::kByte)
+      .permute({0, 3, 1, 2})
+      .to(at::kFloat)
+      .div_(255);
+}
+
+}  // namespace
+
+Detector::Detector(LayerGraph& model, DetectorOptions options)
+    : model_(model), options_(std::move(options)) {}
+
+std::vector<Detection> Detector::look_at(const cv::Mat& pixels) {
+  const at::NoGradGuard no_grad;
+  LetterboxOptions shape;
+  shape.smallest = true;
+  shape.stride = model_.max_stride();
+  const ImageSize source{pixels.rows, pixels.cols};
+  const Letterbox geometry =
+      letterbox_geometry(source, options_.height, options_.width, shape);
+  // So long and narrow that nothing of it would be left.
+  if (geometry.resized_height == 0 || geometry.resized_width == 0) return {};
+  const cv::Mat input = letterbox(
+      resize_loaded(pixels, placed_picture(geometry).size, false), geometry);
+  const auto heads = model_.forward(network_input_of(input), StepContext());
+  auto detections =
+      non_maximum_suppression(model_.decode(heads), options_.nms).at(0);
+  const SourceMapping mapping{source.height, source.width, geometry.ratio_x,
+                              geometry.pad_x, geometry.pad_y};
+  for (Detection& detection : detections) {
+    detection.box = to_source(detection.box, mapping);
+  }
+  return detections;
+}
+
+std::vector<Detection> Detector::detect(const cv::Mat& pixels) {
+  if (!options_.tiles) return look_at(pixels);
+  std::vector<TileDetection> all;
+  for (const TileRect& tile :
+       tile_grid(pixels.rows, pixels.cols, options_.tiles->height,
+                 options_.tiles->width, options_.tiles->overlap)) {
+    const cv::Rect place(static_cast<int>(tile.x), static_cast<int>(tile.y),
+                         static_cast<int>(tile.width),
+                         static_cast<int>(tile.height));
+    for (Detection& detection : look_at(pixels(place).clone())) {
+      Corners& box = detection.box;
+      box = {box.x1 + static_cast<float>(tile.x),
+             box.y1 + static_cast<float>(tile.y),
+             box.x2 + static_cast<float>(tile.x),
+             box.y2 + static_cast<float>(tile.y)};
+      all.push_back({detection, is_cut(box, tile, pixels.rows, pixels.cols)});
+    }
+  }
+  MergeOptions merge;
+  merge.iou_threshold = options_.nms.iou_threshold;
+  merge.agnostic = options_.nms.agnostic;
+  merge.max_detections = options_.nms.max_detections;
+  return merge_tiles(std::move(all), merge);
+}
+
+}  // namespace headroom

@@ -1,0 +1,50 @@
+// Detector: from a picture to boxes, whole or tile by tile.
+//
+// Whole: the picture is letterboxed to the network's size as in validation
+// (shape kept, padded to the next multiple of the stride). In tiles: each tile
+// is letterboxed so, and the tiles' boxes are merged (tile_merge.h); of the
+// picture one tile at a time is in the network, so memory does not grow with
+// it.
+//
+// Ownership: refers to the model. Threads: one; the network uses LibTorch's.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/mat.hpp>
+#include <optional>
+#include <vector>
+
+#include "worker/metrics/detection.h"
+#include "worker/metrics/nms.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+struct TileOptions {
+  int64_t height = 640, width = 640;  // pixels of the picture
+  double overlap = 0.2;               // of a tile's side
+};
+
+struct DetectorOptions {
+  int64_t height = 640, width = 640;  // of the network's input
+  NmsOptions nms;                     // max_detections: of the whole picture
+  std::optional<TileOptions> tiles;   // none: the picture as a whole
+};
+
+class Detector {
+ public:
+  // REQUIRES: height and width are multiples of the model's largest stride.
+  Detector(LayerGraph& model, DetectorOptions options);
+
+  // pixels: CV_8UC3, RGB, not empty. Boxes in its pixels, in descending
+  // confidence.
+  std::vector<Detection> detect(const cv::Mat& pixels);
+
+ private:
+  std::vector<Detection> look_at(const cv::Mat& pixels);
+
+  LayerGraph& model_;
+  const DetectorOptions options_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,78 @@
+#include "worker/model/open_weights.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "worker/model/weights.h"
+#include "worker/model/weights_file.h"
+
+namespace headroom {
+namespace {
+
+// The head's last convolution has anchors x (5 + classes) outputs.
+int64_t classes_in(const std::filesystem::path& path, const ModelTable& table,
+                   const Safetensors& file) {
+  const std::string name =
+      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias";
+  const int64_t outputs = file.at(name).numel();
+  const auto anchors = static_cast<int64_t>(table.anchors.front().size());
+  if (anchors == 0 || outputs % anchors != 0 || outputs / anchors < 6) {
+    throw Error("weights",
+                path.string() + ": its head has " + std::to_string(outputs) +
+                    " outputs, which " + table.name + " cannot have",
+                "name its model: --cfg");
+  }
+  return outputs / anchors - 5;
+}
+
+std::vector<std::string> names_of(
+    const std::map<std::string, std::string>& metadata, int64_t classes) {
+  std::vector<std::string> names;
+  if (const auto said = metadata.find("names"); said != metadata.end()) {
+    const auto list = nlohmann::json::parse(said->second, nullptr, false);
+    if (list.is_array()) {
+      for (const auto& name : list) {
+        if (name.is_string()) names.push_back(name.get<std::string>());
+      }
+    }
+  }
+  if (static_cast<int64_t>(names.size()) == classes) return names;
+  names.clear();
+  for (int64_t i = 0; i < classes; ++i) {
+    names.push_back("class" + std::to_string(i));
+  }
+  return names;
+}
+
+}  // namespace
+
+OpenedWeights open_weights(const std::filesystem::path& path,
+                           const std::string& cfg) {
+  const Safetensors file = read_weights_file(path);
+  std::string name = cfg;
+  if (name.empty()) {
+    const auto said = file.metadata.find("model");
+    if (said == file.metadata.end()) {
+      throw Error("weights",
+                  path.string() + " does not say which model it holds",
+                  "name it, for example --cfg yolov5n");
+    }
+    name = said->second;
+  }
+  OpenedWeights opened;
+  opened.table = load_model_table(name);
+  const int64_t classes = classes_in(path, opened.table, file);
+  opened.model =
+      std::make_unique<LayerGraph>(opened.table, classes, at::kFloat, 0);
+  load_weights(path, *opened.model, {});
+  opened.class_names = names_of(file.metadata, classes);
+  opened.metadata = {{"model", opened.table.name}};
+  if (const auto names = file.metadata.find("names");
+      names != file.metadata.end()) {
+    opened.metadata["names"] = names->second;
+  }
+  return opened;
+}
+
+}  // namespace headroom

@@ -1,0 +1,31 @@
+// open_weights: a file of weights as the network it belongs to, for what looks
+// at images and does not train.
+//
+// Threads: one. Errors: Error (exit 2): no such file, damaged, of a model that
+// it does not name or that does not fit.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "configs/model_table.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+struct OpenedWeights {
+  ModelTable table;
+  std::unique_ptr<LayerGraph> model;     // float32, CPU
+  std::vector<std::string> class_names;  // "class3" where none is known
+  std::map<std::string, std::string>
+      metadata;  // "model", "names" if it has any
+};
+
+// `cfg`: the model; "": what the file says.
+OpenedWeights open_weights(const std::filesystem::path& path,
+                           const std::string& cfg);
+
+}  // namespace headroom
