@@ -120,10 +120,11 @@ int detect(const DetectRequest& request) {
                 "see the lines above", ExitCode::kData);
   }
   folder.finish();
-  std::printf("%lld boxes in %lld images, %.0f ms per image; results in %s\n",
+  std::printf("%lld boxes in %lld images, %.0f ms per image%s%s\n",
               static_cast<long long>(boxes), static_cast<long long>(images),
               seconds * 1e3 / static_cast<double>(images),
-              request.output.c_str());
+              folder.has_files() ? "; results in " : "",
+              folder.has_files() ? request.output.c_str() : "");
   return 0;
 }
 

@@ -64,6 +64,7 @@ void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
   file.commit();
+  has_files_ = true;
 }
 
 void DetectionFolder::write_crops(const ImageDetections& found,

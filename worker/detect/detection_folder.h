@@ -40,6 +40,7 @@ class DetectionFolder {
   // `pixels` may be drawn into.
   void add(ImageDetections found, cv::Mat& pixels);
   void finish();
+  bool has_files() const { return has_files_; }
 
  private:
   std::string name_of(const std::filesystem::path& image);
@@ -50,6 +51,7 @@ class DetectionFolder {
   const std::filesystem::path folder_;
   const std::vector<std::string> class_names_;
   const FolderOptions options_;
+  bool has_files_ = false;
   std::map<std::string, int> names_;
   std::string csv_;
   std::vector<ImageDetections> all_;  // where JSON is wanted

@@ -123,6 +123,7 @@ TEST_F(FolderTest, NothingAskedForNothingWritten) {
   cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
   out.add(found_in("x.jpg"), pixels);
   out.finish();
+  EXPECT_FALSE(out.has_files());
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
