@@ -40,6 +40,9 @@ class Results : public ::testing::Test {
     ASSERT_EQ(result.exit_code, 0) << result.err;
     err_ = result.err;
   }
+  static void TearDownTestSuite() {
+    if (!::testing::UnitTest::GetInstance()->Failed()) fs::remove_all(folder_);
+  }
   static fs::path run() { return folder_ / "runs/train/exp"; }
   static fs::path folder_;
   static std::string err_;
@@ -62,6 +65,33 @@ TEST_F(Results, EveryPromisedFileIsThere) {
         entry.path().filename().string().starts_with("events.out.tfevents.");
   }
   EXPECT_TRUE(tensorboard);
+}
+
+TEST_F(Results, DetectAndExportReadItsWeights) {
+  const std::string weights = (run() / "weights/best.safetensors").string();
+  const fs::path images =
+      fs::path(shapes_data()).parent_path() / "images" / "val";
+  const ProgramResult detected = run_program(
+      {program("headroom"), "detect", "--weights", weights, "--source",
+       images.string(), "--img", "96", "--tile", "96", "--conf-thres", "0.001",
+       "--save-csv", "--save-json", "--name", "found"},
+      folder_);
+  ASSERT_EQ(detected.exit_code, 0) << detected.err;
+  EXPECT_NE(detected.out.find("image 9/9 "), std::string::npos) << detected.out;
+  const fs::path found = folder_ / "runs/detect/found";
+  const Json boxes = read_json(found / "predictions.json");
+  ASSERT_FALSE(boxes.empty());
+  EXPECT_EQ(lines_of(found / "predictions.csv").size(), boxes.size() + 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(found), {}), 9 + 2);
+
+  const ProgramResult exported = run_program(
+      {program("headroom"), "export", "--weights", weights, "--img", "96"},
+      folder_);
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_NE(exported.out.find("images 1x3x96x96 -> output0 1x567x8"),
+            std::string::npos)
+      << exported.out;
+  EXPECT_TRUE(fs::exists(run() / "weights/best.onnx"));
 }
 
 TEST_F(Results, EachSampleIsUsedExactlyOncePerEpoch) {
