@@ -14,7 +14,7 @@ namespace {
 
 // For workers and agents to find the way back, on top of the usual time
 // between heartbeats.
-constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(5);
 // As many events as the log keeps when it is compacted: as the coordinator
 // does.
 constexpr size_t kLoggedEvents = EventLog::kMaxEvents;

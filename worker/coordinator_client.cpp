@@ -93,6 +93,7 @@ struct Patience {
   grpc::Status call(
       milliseconds timeout,
       const std::function<grpc::Status(grpc::ClientContext&)>& send) const {
+    const PeerWait waiting;  // for the coordinator, or for those it waits for
     const auto end = SteadyClock::now() + time;
     for (;;) {
       grpc::ClientContext context;
@@ -210,6 +211,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   Assignment next_assignment() override {
+    const PeerWait waiting;  // for whoever has to come first, however long
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
     if (assignments_.empty()) std::rethrow_exception(failure_);

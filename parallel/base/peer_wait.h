@@ -1,6 +1,7 @@
 // PeerWait: says for whom a process stands still: for its peers, or for itself.
 //
-// Whoever waits for an operation over ranks puts one around it; whoever watches
+// Whoever waits for an operation over ranks, or for the coordinator, puts one
+// around it; whoever watches
 // over the process asks for how long it has shown no sign of life, which is
 // never while it waits for peers: it is then they who are late.
 //

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
 #include "tests/coordinator/cuttable_wire.h"
 #include "tests/coordinator/local_run.h"
 
@@ -70,6 +71,20 @@ TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
   const auto w0 = run.worker(0);
   EXPECT_THAT([&] { run.worker(0); },
               ThrowsMessage<Error>(HasSubstr("has joined already")));
+}
+
+// A generation may take minutes to form: who waits for it is not stuck, and
+// must not be taken for it once there is one.
+TEST(CoordinatorClient, WhoWaitsForAnAssignmentIsNotStuck) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  PeerWait::sign_of_life();
+  std::thread waits([&] { w0->next_assignment(); });
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(PeerWait::quiet(), milliseconds(0));
+  const auto w1 = run.worker(1);
+  waits.join();
+  EXPECT_LT(PeerWait::quiet(), milliseconds(150));
 }
 
 TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {

@@ -19,66 +19,18 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/integration/disturbed_run.h"
+#include "tests/integration/kill_cells.h"
 #include "tests/integration/run_comparison.h"
 
 namespace headroom::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
-constexpr const char* kPhases[] = {"forward", "backward",   "vote",
-                                   "commit",  "checkpoint", "validation",
-                                   "between"};
-
-// Whom the test kills; kNobody: a worker kills itself.
-enum class Victim { kNobody, kSuccessor, kCoordinator, kAgent, kLostAgent };
-
-struct Kill {
-  std::string name;
-  std::vector<std::string> layout;
-  std::string faults;
-  int first_step = 4;  // from which on the run goes on, or the one before it
-  Victim victim = Victim::kNobody;
-
-  // Two agents with a worker each, or one with all workers.
-  bool has_two_agents() const {
-    return victim == Victim::kAgent || victim == Victim::kLostAgent;
-  }
-};
-
-void PrintTo(const Kill& kill, std::ostream* out) { *out << kill.name; }
-
-std::vector<std::string> command_without_layout() {
-  std::vector<std::string> words = train_fp64("8");
-  std::erase(words, "--noval");
-  words.insert(words.end(), {"--max-steps", std::to_string(kSteps)});
-  return words;
-}
-
-std::vector<std::string> command_of(const Kill& kill) {
-  std::vector<std::string> words = command_without_layout();
-  words.insert(words.end(), kill.layout.begin(), kill.layout.end());
-  return words;
-}
-
-const std::vector<Json>& undisturbed(const Kill& kill) {
-  static std::map<std::vector<std::string>, std::vector<Json>> runs;
-  auto& steps = runs[kill.layout];
-  if (steps.empty()) {
-    std::string name;
-    for (const std::string& word : kill.layout) name += word;
-    steps =
-        train_in(fresh_folder() / ("undisturbed" + name), command_of(kill), {});
-  }
-  return steps;
-}
 
 // What each kill cost, as a table at the end of the program.
 class CostTable : public ::testing::Environment {
@@ -116,10 +68,7 @@ const auto* const cost_table =
 class KillMatrix : public ::testing::TestWithParam<Kill> {
  protected:
   void start() {
-    // An agent's share of the processes is one.
-    std::vector<std::string> words = GetParam().has_two_agents()
-                                         ? command_without_layout()
-                                         : command_of(GetParam());
+    std::vector<std::string> words = command_of(GetParam());
     words.insert(words.end(), {"--inject", GetParam().faults});
     folder_ = fresh_folder();
     if (!GetParam().has_two_agents()) {
@@ -232,7 +181,7 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   const Kill& kill = GetParam();
   const bool is_coordinator = kill.victim == Victim::kCoordinator;
   const std::vector<Json>& expected = undisturbed(kill);
-  ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kKillSteps));
   start();
   const Clock::time_point killed = strike();
   const size_t steps_before = steps_so_far(folder_).size();
@@ -276,95 +225,6 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   std::printf("%-28s detected %.3f s, next step %.2f s\n", kill.name.c_str(),
               detection, next_step);
   CostTable::rows().push_back({kill.name, detection, next_step});
-}
-
-// --- what is struck, and when ------------------------------------------------
-
-std::string at(int rank, int step, const std::string& phase) {
-  return "@rank=" + std::to_string(rank) + ",step=" + std::to_string(step) +
-         ",phase=" + phase;
-}
-
-std::string kill_at(int rank, int step, const std::string& phase) {
-  return "kill" + at(rank, step, phase);
-}
-
-std::string pause_at(int rank, int step, const std::string& phase) {
-  return "pause" + at(rank, step, phase) + ",seconds=2";
-}
-
-// What comes after the first epoch, and what within it.
-int step_of(const std::string& phase) {
-  return phase == "checkpoint" || phase == "validation" ? 5 : 4;
-}
-
-// Between generations: the successor of the one who brought the first to its
-// end, before it has anything of the state.
-Kill kill_of_worker(const std::string& name,
-                    const std::vector<std::string>& layout, int rank,
-                    const std::string& phase) {
-  const int step = step_of(phase);
-  Kill kill{name + "_" + phase, layout, kill_at(rank, step, phase), step};
-  if (phase == "between") {
-    kill.faults =
-        kill_at(rank, step, "forward") + ";" + pause_at(1 - rank, step, phase);
-    kill.victim = Victim::kSuccessor;
-  }
-  return kill;
-}
-
-// While the rank that is the victim's, or for the coordinator rank 0, is in
-// that phase; between generations while the other one is.
-Kill kill_of_other(const std::string& name, Victim victim, int rank,
-                   const std::string& phase) {
-  const int step = step_of(phase);
-  Kill kill{name + "_" + phase,
-            {"--processes", "2"},
-            pause_at(rank, step, phase),
-            step,
-            victim};
-  if (phase == "between") {
-    kill.faults =
-        kill_at(rank, step, "forward") + ";" + pause_at(1 - rank, step, phase);
-  }
-  return kill;
-}
-
-std::vector<Kill> all_kills() {
-  struct Worker {
-    std::string name;
-    std::vector<std::string> layout;
-    int rank;
-  };
-  const std::vector<Worker> workers = {
-      {"rank_0", {"--processes", "2"}, 0},
-      {"rank_1", {"--processes", "2"}, 1},
-      {"zero_3_rank_1", {"--layout", "data=2", "--zero", "3"}, 1},
-      {"zero_1_rank_0", {"--layout", "data=2", "--zero", "1"}, 0},
-      {"first_stage", {"--layout", "pipeline=2"}, 0},
-      {"last_stage", {"--layout", "pipeline=2"}, 1},
-      {"spatial_rank", {"--layout", "spatial=2"}, 1}};
-  std::vector<Kill> kills;
-  for (const char* phase : kPhases) {
-    for (const Worker& worker : workers) {
-      kills.push_back(
-          kill_of_worker(worker.name, worker.layout, worker.rank, phase));
-    }
-    kills.push_back(
-        kill_of_other("coordinator", Victim::kCoordinator, 0, phase));
-    kills.push_back(kill_of_other("agent_0", Victim::kAgent, 0, phase));
-    kills.push_back(kill_of_other("lost_agent", Victim::kLostAgent, 1, phase));
-  }
-  // A survivor dies while the generation after another's death is formed.
-  kills.push_back({"rank_2_between",
-                   {"--processes", "3"},
-                   kill_at(1, 4, "forward") + ";" + kill_at(2, 4, "between"),
-                   4});
-  return kills;
-}
-
-std::string name_of_kill(const ::testing::TestParamInfo<Kill>& info) {
-  return info.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Slow, KillMatrix, ::testing::ValuesIn(all_kills()),

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -41,6 +42,15 @@ class RandomFaults : public ::testing::Test {
  protected:
   void run(int steps, int faults, uint64_t seed) {
     random_.seed(seed);
+    run(steps, [&] {
+      for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
+        strike(static_cast<size_t>(fault * (steps - 6) / faults + 2));
+      }
+    });
+  }
+
+  // `disturb` is called once the first step is committed.
+  void run(int steps, const std::function<void()>& disturb) {
     const fs::path calm = fresh_folder() / "undisturbed";
     const std::vector<Json> expected =
         train_in(calm, command(steps), {"--processes", "2"});
@@ -48,9 +58,7 @@ class RandomFaults : public ::testing::Test {
     folder_ = calm.parent_path() / "disturbed";
     fs::create_directories(folder_ / "second");
     start(steps);
-    for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
-      strike(static_cast<size_t>(fault * (steps - 6) / faults + 2));
-    }
+    disturb();
     const ProgramResult result = agents_[0]->join();
     ASSERT_EQ(result.exit_code, 0) << said();
     EXPECT_EQ(agents_[1]->join().exit_code, 0);
@@ -68,8 +76,24 @@ class RandomFaults : public ::testing::Test {
     for (const auto& [kind, count] : struck_) {
       std::printf("%d x %s\n", count, kind.c_str());
     }
+    EXPECT_GT(lines.back().at("generation"), 1);
     std::printf("%lld generations, slowest recovery %.2f s\n",
                 lines.back().at("generation").get<long long>(), slowest_);
+  }
+
+  // The test is slot 1's launcher; slot 0's agent has a supervisor.
+  void kill_agent(size_t slot, int ms_until_restart = 0) {
+    if (slot == 0) {
+      kill_all(agents_of(agents_[0]->pid()), SIGKILL);
+      return;
+    }
+    agents_[1]->signal(SIGKILL);
+    agents_[1]->join();
+    pause_ms(ms_until_restart);
+    agents_[1] = std::make_unique<Program>(
+        std::vector<std::string>{program("headroom"), "agent", "--coordinator",
+                                 address_},
+        folder_ / "second");
   }
 
  private:
@@ -124,20 +148,6 @@ class RandomFaults : public ::testing::Test {
     return !victims.empty();
   }
 
-  // The test is slot 1's launcher; slot 0's agent has a supervisor.
-  void kill_agent(size_t slot) {
-    if (slot == 0) {
-      kill_all(agents_of(agents_[0]->pid()), SIGKILL);
-      return;
-    }
-    agents_[1]->signal(SIGKILL);
-    agents_[1]->join();
-    agents_[1] = std::make_unique<Program>(
-        std::vector<std::string>{program("headroom"), "agent", "--coordinator",
-                                 address_},
-        folder_ / "second");
-  }
-
   // One fault, or a second one while the first is being made good; then a step
   // has been committed after it.
   void strike(size_t after_steps) {
@@ -183,6 +193,9 @@ class RandomFaults : public ::testing::Test {
         60))
         << said();
     slowest_ = std::max(slowest_, seconds_since(begin));
+    if (!ends_generation) return;
+    const Json resumed = events_named(folder_, "resume").back();
+    EXPECT_GE(resumed.at("step").get<size_t>() + 1, before.size()) << resumed;
   }
 
   std::mt19937_64 random_;
@@ -196,6 +209,11 @@ class RandomFaults : public ::testing::Test {
 TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
 
 class Slow : public RandomFaults {};
+
+// Longer than after what a rank counts as stuck.
+TEST_F(Slow, AnAgentThatComesBackLateFindsTheStateOfTheOther) {
+  run(25, [&] { kill_agent(1, 12'000); });
+}
 
 TEST_F(Slow, AHundredFaultsChangeNothing) { run(400, 100, 1); }
 
