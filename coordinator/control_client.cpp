@@ -190,6 +190,9 @@ class GrpcControlClient final : public ControlClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
+      // While the coordinator is away too: gRPC makes connections only while a
+      // call waits for one.
+      context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
       lock.lock();

@@ -92,7 +92,7 @@ std::vector<MetricFamily> families_of(
     families.add(static_cast<double>(member.measured_peak_bytes), "rank",
                  std::to_string(member.rank));
   }
-  families.begin("refused_calls_total", "calls that were refused",
+  families.begin("refused_calls_total", "calls and connections that were refused",
                  MetricType::Counter);
   for (const auto& [reason, count] : refused_calls) {
     families.add(static_cast<double>(count), "reason", reason);

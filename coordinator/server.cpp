@@ -12,12 +12,14 @@
 #include "coordinator/listen_address.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
+#include "coordinator/reflection.h"
 #include "coordinator/run_log.h"
 #include "coordinator/saved_plan.h"
 #include "coordinator/service.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "proto/channel.h"
+#include "proto/handshake_watch.h"
 
 namespace headroom {
 namespace {
@@ -73,9 +75,12 @@ class GrpcServer final : public Server {
              const Clock& clock, std::unique_ptr<RunLog> log)
       : listen_(parse_listen_address(options.listen)),
         service_(identify(options), run, options.config, clock, std::move(log),
-                 options.security.token) {
+                 options.security.token),
+        handshakes_([this](const std::string& why) {
+          service_.connection_refused(why);
+        }) {
     refuse_open_network(options);
-    listen(options.security);
+    listen(options);
     ticker_ = std::thread([this] {
       while (!stopping_) {
         service_.tick();
@@ -124,14 +129,15 @@ class GrpcServer final : public Server {
               "(--insecure-network)");
   }
 
-  void listen(const ChannelSecurity& security) {
+  void listen(const ServerOptions& options) {
     quieten_grpc();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(listen_.to_string(), server_credentials(security),
-                             &port);
+    builder.AddListeningPort(listen_.to_string(),
+                             server_credentials(options.security), &port);
     builder.RegisterService(&service_);
+    offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(kMaxReportBytes);
     // Two coordinators on one port would each get half of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -163,6 +169,7 @@ class GrpcServer final : public Server {
 
   ListenAddress listen_;
   mutable CoordinatorService service_;
+  const HandshakeWatch handshakes_;  // outlived by the service
   std::unique_ptr<grpc::Server> server_;
   std::mutex stop_mutex_;
   std::atomic<bool> stopping_ = false;

@@ -50,6 +50,8 @@ struct ServerOptions {
   ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
+  // gRPC's server reflection is answered.
+  bool debug_reflection = false;
 };
 
 class Server {

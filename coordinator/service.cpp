@@ -21,6 +21,8 @@ using grpc::ServerUnaryReactor;
 using grpc::Status;
 using grpc::StatusCode;
 
+const std::string kTooLong = "the message has ";
+
 Status refused(const std::string& why) {
   return Status(StatusCode::FAILED_PRECONDITION, valid_utf8(why));
 }
@@ -34,6 +36,26 @@ Status check_version(const std::string& who, const std::string& version) {
   return refused("coordinator is " + std::string(kVersion) + ", this " + who +
                  " is " + (version.empty() ? "of no version" : version) +
                  ": install the same build on every node");
+}
+
+// Few kinds: each is a series of its own in the metrics.
+std::string kind_of_refusal(const Status& status) {
+  const std::string& words = status.error_message();
+  for (const Admission admission :
+       {Admission::kWrongToken, Admission::kTooManyCalls,
+        Admission::kTooManyJoins}) {
+    if (words == to_string(admission)) return words;
+  }
+  switch (status.error_code()) {
+    case StatusCode::ABORTED:
+      return "stale";
+    case StatusCode::FAILED_PRECONDITION:
+      return "not as agreed";
+    case StatusCode::RESOURCE_EXHAUSTED:
+      return words.starts_with(kTooLong) ? "message too long" : "no room";
+    default:
+      return "other";
+  }
 }
 
 std::optional<RunProgress> progress_of(bool present,
@@ -69,8 +91,8 @@ ServerUnaryReactor* CoordinatorService::answer(
   if (request_bytes > max_request_bytes) {
     status =
         Status(StatusCode::RESOURCE_EXHAUSTED,
-               "the message has " + std::to_string(request_bytes) +
-                   " bytes, more than " + std::to_string(max_request_bytes));
+               kTooLong + std::to_string(request_bytes) + " bytes, more than " +
+                   std::to_string(max_request_bytes));
   } else {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
@@ -119,16 +141,16 @@ Status CoordinatorService::admit(const CallbackServerContext& context,
 // The mutex is held.
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
                                        const Status& status) {
-  const bool is_named = status.error_code() == StatusCode::UNAUTHENTICATED ||
-                        status.error_code() == StatusCode::RESOURCE_EXHAUSTED;
-  const std::string reason =
-      status.error_code() == StatusCode::ABORTED               ? "stale"
-      : status.error_code() == StatusCode::FAILED_PRECONDITION ? "not as agreed"
-      : is_named && status.error_message().size() < 40 ? status.error_message()
-                                                       : "other";
-  if (guard_.refuse(clock_.now(), reason) && !state_.over()) {
+  if (guard_.refuse(clock_.now(), kind_of_refusal(status)) && !state_.over()) {
     log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
               status.error_message());
+  }
+}
+
+void CoordinatorService::connection_refused(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (guard_.refuse(clock_.now(), why) && !state_.over() && !closed_) {
+    log::warn("refused a connection: " + why);
   }
 }
 

@@ -56,6 +56,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   RunStatus status();
   // Calls that were refused, by reason.
   std::map<std::string, int64_t> refused_calls();
+  // A connection that ended before it could call: counted and logged like them.
+  void connection_refused(const std::string& why);
   void drain(const std::string& reason);
   bool wait_until_over(std::chrono::milliseconds timeout);
 

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "proto/handshake_watch.h"
 
 namespace headroom {
 namespace {
@@ -72,6 +73,7 @@ void quieten_grpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     gpr_set_log_function([](gpr_log_func_args* line) {
+      note_grpc_line(line->message);
       log::debug(std::string("grpc: ") + line->message);
     });
   });

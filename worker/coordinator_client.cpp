@@ -449,6 +449,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
+      // While the coordinator is away too: gRPC makes connections only while a
+      // call waits for one.
+      context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
       if (status.ok() && response.stop_requested()) stop_requested_ = true;

@@ -13,7 +13,9 @@
 #include "coordinator/control_client.h"
 #include "deploy/launch/child_output.h"
 #include "deploy/launch/child_process.h"
+#include "deploy/launch/core_binding.h"
 #include "deploy/launch/host.h"
+#include "deploy/launch/line_log.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -35,6 +37,10 @@ class Agent {
     }
     const RegisteredRun run =
         client_->register_node(registration(), options_.registration_timeout);
+    // Of several agents on a machine under a launcher each has a rank.
+    log_ = std::make_unique<LineLog>(
+        run.run_directory, "workers-" + host_name() + "-" +
+                               std::to_string(options_.launcher_rank));
     const RunConfig config =
         parse_run_config(run.run_config_yaml, "the coordinator's run.yaml");
     threads_ = config.threads > 0
@@ -86,8 +92,14 @@ class Agent {
     for (const std::string& word : options_.security.flags()) {
       child.command.push_back(word);
     }
+    child.cores =
+        cores_of_worker(numa_nodes(), allowed_cores(),
+                        options_.first_local_rank + static_cast<int>(k),
+                        std::max(options_.local_workers, options_.processes),
+                        static_cast<int>(threads_));
     child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
-    child.on_line = [this](const std::string& line) {
+    child.on_line = [this, process = child.name](const std::string& line) {
+      log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);
     };
     slot.reported = false;
@@ -224,6 +236,7 @@ class Agent {
   const AgentOptions& options_;
   const std::string node_id_;
   std::unique_ptr<ControlClient> client_;
+  std::unique_ptr<LineLog> log_;  // outlives the workers
   std::vector<Slot> slots_;
   int64_t threads_ = 1;
   int answered_interrupts_ = 0;

@@ -2,6 +2,7 @@
 #include "deploy/launch/agent.h"
 
 #include "deploy/launch/commands.h"
+#include "deploy/launch/core_binding.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
 #include "deploy/launch/launcher_environment.h"
@@ -18,6 +19,7 @@ int agent_command(const CommandLine& line) {
   Terminal terminal;
   const LauncherPlace place =
       launcher_place(process_environment()).value_or(LauncherPlace());
+  if (is_bound_by_default(process_environment())) use_all_cores();
   AgentOptions options;
   options.coordinator = line.value_of("--coordinator", "");
   host_of(options.coordinator, "--coordinator");
@@ -25,6 +27,7 @@ int agent_command(const CommandLine& line) {
   options.processes = line.count_of("--processes", 1);
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * options.processes;
+  options.local_workers = place.local_size * options.processes;
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;

@@ -6,8 +6,9 @@
 namespace headroom {
 namespace {
 
+constexpr std::string_view kPattern = "00:00:00 ";
+
 bool is_log_line(std::string_view line) {
-  constexpr std::string_view kPattern = "00:00:00 ";
   if (line.size() <= kPattern.size()) return false;
   for (size_t i = 0; i < kPattern.size(); ++i) {
     const bool digit = std::isdigit(static_cast<unsigned char>(line[i])) != 0;
@@ -22,9 +23,16 @@ bool is_refusal(std::string_view line) {
 
 }  // namespace
 
+LogLine split_log_line(std::string_view line) {
+  if (!is_log_line(line)) return {"output", line};
+  const std::string_view rest = line.substr(kPattern.size());
+  const size_t blank = rest.find(' ');
+  if (blank == std::string_view::npos) return {rest, ""};
+  return {rest.substr(0, blank), rest.substr(blank + 1)};
+}
+
 bool is_shown_at_once(std::string_view line) {
-  if (!is_log_line(line)) return false;
-  const std::string_view level = line.substr(9);
+  const std::string_view level = split_log_line(line).level;
   return level.starts_with("warn") || level.starts_with("err") ||
          level.starts_with("crit");
 }

@@ -12,6 +12,15 @@
 
 namespace headroom {
 
+// A line of a child, taken apart: "12:03:44 warning text" has the level
+// "warning", and what is no log line the level "output".
+struct LogLine {
+  std::string_view level;
+  std::string_view message;
+};
+// Into `line`, which must outlive the result.
+LogLine split_log_line(std::string_view line);
+
 // "12:03:44 warn …" and "12:03:44 error …".
 bool is_shown_at_once(std::string_view line);
 

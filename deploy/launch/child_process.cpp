@@ -1,6 +1,7 @@
 #include "deploy/launch/child_process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,10 +45,18 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // In the child, between fork and exec: async-signal-safe calls only. Returns
 // only if the program could not be started.
 void become(char** command, char** environment, int output_fd,
-            const std::vector<int>& passed_fds, pid_t parent) {
+            const std::vector<int>& passed_fds, const std::vector<int>& cores,
+            pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // the parent died before the line above
   setpgid(0, 0);
+  if (!cores.empty()) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    for (int core : cores) CPU_SET(core, &allowed);
+    // A refusal costs time alone.
+    sched_setaffinity(0, sizeof allowed, &allowed);
+  }
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     std::signal(signal, SIG_DFL);
   }
@@ -109,7 +118,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid == 0) {
     become(const_cast<char**>(command_pointers.data()),
            const_cast<char**>(environment_pointers.data()), output.writing,
-           state_->options.passed_fds, parent);
+           state_->options.passed_fds, state_->options.cores, parent);
     const int error = errno;
     [[maybe_unused]] ssize_t told =
         write(failure.writing, &error, sizeof error);

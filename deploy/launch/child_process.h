@@ -26,6 +26,7 @@ struct ChildOptions {
   std::vector<std::string> command;  // command[0] is a path
   Environment extra_environment;     // added to this process's own
   std::vector<int> passed_fds;       // open in the child under the same number
+  std::vector<int> cores;            // that it may run on; none: as its parent
   std::function<void(const std::string&)> on_line;
 };
 

@@ -109,6 +109,7 @@ int coordinator_command(const CommandLine& line) {
   host_of(options.listen, "--listen");
   options.expected_workers = line.count_of("--expected-workers", 1);
   options.insecure_network = line.has("--insecure-network");
+  options.debug_reflection = line.has("--debug-reflection");
   options.run_directory = line.value_of(
       "--run-directory", new_run_directory(options.config).string());
   options.log = line.value_of("--log", "");

@@ -284,6 +284,12 @@ const std::vector<LaunchFlag>& launch_flags() {
        "",
        {"detect"},
        "Write into the folder although it is there."},
+      {"--debug-reflection",
+       "",
+       {"coordinator"},
+       "For debugging: answer gRPC's server reflection, so that grpcurl and "
+       "the "
+       "like find the calls."},
       {"--config-fd", "FD", {"coordinator"}, ""},
       {"--report-fd", "FD", {"coordinator"}, ""},
       {"--run-directory", "DIR", {"coordinator"}, ""},

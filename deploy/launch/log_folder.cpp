@@ -18,7 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A folder has its name from when it is locked: one that nobody holds is dead.
 constexpr const char* kPrefix = "headroom-log-";
+constexpr const char* kUnlockedPrefix = "headroom-new-";
 // Between a folder's making and its lock.
 constexpr time_t kYoungSeconds = 60;
 
@@ -32,16 +34,21 @@ int locked(const fs::path& folder) {
   return -1;
 }
 
-// Ours, old enough to have been locked, and locked by nobody.
+bool is_ours_and_as_old(const fs::path& folder, time_t seconds) {
+  struct stat about {};
+  return ::lstat(folder.c_str(), &about) == 0 && about.st_uid == ::geteuid() &&
+         std::time(nullptr) - about.st_mtime >= seconds;
+}
+
 void remove_if_left_behind(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const bool was_locked = name.starts_with(kPrefix);
+  if (!was_locked && !name.starts_with(kUnlockedPrefix)) return;
+  if (!is_ours_and_as_old(folder, was_locked ? 0 : kYoungSeconds)) return;
   const int lock = locked(folder);
   if (lock < 0) return;
-  struct stat about {};
-  const bool is_left_behind =
-      ::fstat(lock, &about) == 0 && about.st_uid == ::geteuid() &&
-      std::time(nullptr) - about.st_mtime > kYoungSeconds;
   std::error_code ignored;
-  if (is_left_behind) fs::remove_all(folder, ignored);
+  fs::remove_all(folder, ignored);
   ::close(lock);
 }
 
@@ -50,19 +57,20 @@ void remove_if_left_behind(const fs::path& folder) {
 LogFolder::LogFolder(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) {
-      remove_if_left_behind(entry.path());
-    }
+    remove_if_left_behind(entry.path());
   }
-  std::string name = (parent / (std::string(kPrefix) + "XXXXXX")).string();
+  std::string name =
+      (parent / (std::string(kUnlockedPrefix) + "XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw Error("launch",
                 "no folder can be made in " + parent.string() + ": " +
                     std::strerror(errno),
                 "free some space there, or set TMPDIR");
   }
-  path_ = name;
-  lock_ = locked(path_);
+  lock_ = locked(name);
+  const std::string unique = name.substr(name.size() - 6);
+  path_ = parent / (kPrefix + unique);
+  if (::rename(name.c_str(), path_.c_str()) != 0) path_ = name;
 }
 
 LogFolder::~LogFolder() {

@@ -8,6 +8,10 @@
 // that a reader finds all of it or nothing. Job names never come again
 // (launcher_environment.h), so a file left behind by another job is not read.
 //
+// Each process of a job holds a private folder by a lock that the kernel lets
+// go of with it; one that nobody holds is of a job that was killed, and the
+// next job removes it.
+//
 // Threads: functions of their arguments and the file system.
 #pragma once
 
@@ -32,10 +36,30 @@ RendezvousFolder rendezvous_folder(
     const LauncherPlace& place, const std::string& flag,
     const std::filesystem::path& temporary_directory, unsigned user_id);
 
+// A lock on a folder, or on nothing.
+class FolderHold {
+ public:
+  FolderHold() = default;
+  explicit FolderHold(int descriptor) : descriptor_(descriptor) {}
+  FolderHold(FolderHold&& other) noexcept;
+  FolderHold& operator=(FolderHold&& other) noexcept;
+  ~FolderHold();
+
+  // flock's `operation`; true if it was done.
+  bool lock(int operation) const;
+  // Whether it is that folder which lies at `path`.
+  bool is_at(const std::filesystem::path& path) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
 // Makes the folder unless it is there. A private one has mode 0700 and belongs
 // to `user_id`; throws Error if something else lies at its path (a symbolic
-// link, a folder of somebody else or open to others).
-void prepare_folder(const RendezvousFolder& folder, unsigned user_id);
+// link, a folder of somebody else or open to others). Before that, private ones
+// beside it that nobody holds are removed.
+[[nodiscard]] FolderHold prepare_folder(const RendezvousFolder& folder,
+                                        unsigned user_id);
 
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
                      const std::string& address);

@@ -17,6 +17,7 @@
 #include "deploy/launch/child_output.h"
 #include "deploy/launch/child_process.h"
 #include "deploy/launch/event_follower.h"
+#include "deploy/launch/line_log.h"
 #include "deploy/launch/log_folder.h"
 #include "deploy/launch/progress_reporter.h"
 #include "deploy/launch/restart_budget.h"
@@ -83,6 +84,7 @@ class Supervisor {
       : options_(options),
         terminal_(terminal),
         config_(memory_file(to_yaml(options.request.config))),
+        log_(options.request.run_directory, "coordinator"),
         reporter_(terminal.is_interactive()) {}
 
   SupervisedRun run() {
@@ -103,6 +105,7 @@ class Supervisor {
     // Once it listens, what the coordinator logs comes as events too.
     const bool is_coordinator = name == "coordinator";
     child.on_line = [this, is_coordinator](const std::string& line) {
+      if (is_coordinator) log_.add("coordinator", line);
       if (is_coordinator && is_listening_) return;
       if (is_shown_at_once(line)) terminal_.print(line);
     };
@@ -330,6 +333,7 @@ class Supervisor {
   Terminal& terminal_;
   const LogFolder log_folder_{std::filesystem::temp_directory_path()};
   const std::unique_ptr<FileDescriptor> config_;
+  LineLog log_;
   Restarts coordinator_restarts_;
   Restarts agent_restarts_;
   ProgressReporter reporter_;

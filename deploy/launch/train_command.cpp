@@ -9,6 +9,7 @@
 
 #include "coordinator/listen_address.h"
 #include "deploy/launch/commands.h"
+#include "deploy/launch/core_binding.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
 #include "deploy/launch/launcher_environment.h"
@@ -46,6 +47,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.processes = processes;
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * processes;
+  options.local_workers = place.local_size * processes;
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
@@ -164,6 +166,18 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
 }
 
 // mpirun binds a process of a small job to one core, and its workers with it.
+// Where nobody asked for that, it is undone.
+void correct_binding(const LauncherPlace& place, Terminal& terminal) {
+  if (!is_bound_by_default(process_environment())) return;
+  const int bound = usable_cores();
+  const int all = use_all_cores();
+  if (place.rank != 0 || all == bound) return;
+  terminal.print(place.launcher + " bound its processes to " +
+                 std::to_string(bound) + " of " + std::to_string(all) +
+                 " cores by default: undone (give --bind-to to keep it)");
+}
+
+// A binding that somebody asked for stays.
 void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
@@ -177,15 +191,17 @@ void notice_binding(int workers, Terminal& terminal) {
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
   if (line.has("--coordinator")) require_reachable(line);
+  correct_binding(place, terminal);
   const RunRequest request =
       make_run_request(line, place, usable_cores(), measure_labels);
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
+  FolderHold hold;
   if (place.size > 1 && !line.has("--coordinator")) {
     folder =
         rendezvous_folder(place, line.value_of("--rendezvous", ""),
                           std::filesystem::temp_directory_path(), geteuid());
-    prepare_folder(*folder, geteuid());
+    hold = prepare_folder(*folder, geteuid());
   }
   if (place.rank == 0) {
     return run_with_coordinator(line, request, place, folder, terminal);

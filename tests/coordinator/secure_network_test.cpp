@@ -87,6 +87,12 @@ class SecureNetwork : public ::testing::Test {
     return stub->Register(&context, request, &response);
   }
 
+  int64_t refused(const std::string& reason) const {
+    const auto all = server_->refused_calls();
+    const auto found = all.find(reason);
+    return found == all.end() ? 0 : found->second;
+  }
+
   fs::path ours_;
   ChannelSecurity security_;
   std::unique_ptr<Server> server_;
@@ -114,6 +120,9 @@ TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
   none.key.clear();
   EXPECT_EQ(registers_as(none).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(registers_as({}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  // gRPC's client tries more than once.
+  EXPECT_TRUE(eventually([&] { return refused("no certificate") >= 1; }));
+  EXPECT_TRUE(eventually([&] { return refused("no TLS") >= 1; }));
 }
 
 TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
@@ -124,6 +133,7 @@ TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
   EXPECT_EQ(registers_as(forged).error_code(), grpc::StatusCode::UNAVAILABLE);
   ChannelSecurity deceived = security_;
   deceived.ca = foreign.ca;
+  EXPECT_TRUE(eventually([&] { return refused("foreign certificate") >= 1; }));
   EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
@@ -160,6 +170,8 @@ TEST_F(SecureNetwork, AnOversizedMessageIsRefused) {
               grpc::StatusCode::RESOURCE_EXHAUSTED)
         << bytes;
   }
+  // gRPC drops what is beyond its own limit, 4 MiB, before anybody sees it.
+  EXPECT_EQ(refused("message too long"), 1);
 }
 
 TEST_F(SecureNetwork, AThousandIdleConnectionsAreShownOut) {
@@ -190,6 +202,8 @@ TEST_F(SecureNetwork, AThousandIdleConnectionsAreShownOut) {
   bool closed = false;
   for (int i = 0; i < 6 && !closed; ++i) closed = eventually(all_closed);
   EXPECT_TRUE(closed);
+  EXPECT_TRUE(
+      eventually([&] { return refused("silent connection") >= kConnections; }));
 }
 
 TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
@@ -202,6 +216,8 @@ TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
     // Half of them begin like TLS.
     connection.send_bytes(i % 2 == 0 ? bytes : "\x16\x03\x01" + bytes);
   }
+  EXPECT_TRUE(eventually(
+      [&] { return refused("no TLS") + refused("broken handshake") >= 100; }));
 }
 
 TEST(OpenNetwork, BeyondLoopbackCertificatesAreEnough) {

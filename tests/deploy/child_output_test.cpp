@@ -15,6 +15,15 @@ TEST(ChildOutput, WarningsAndErrorsOfTheLogAreShownAtOnce) {
   EXPECT_FALSE(is_shown_at_once(""));
 }
 
+TEST(ChildOutput, ALogLineHasALevelAndAMessage) {
+  const LogLine line = split_log_line("12:03:44 warning [gen 2] two  bad");
+  EXPECT_EQ(line.level, "warning");
+  EXPECT_EQ(line.message, "[gen 2] two  bad");
+  EXPECT_EQ(split_log_line("12:03:44 info").level, "info");
+  EXPECT_EQ(split_log_line("terminate called").level, "output");
+  EXPECT_EQ(split_log_line("terminate called").message, "terminate called");
+}
+
 TEST(ChildOutput, ARefusalTellsMostThenWhatIsNoLogLine) {
   EXPECT_EQ(telling_line("12:00:00 info a\n[data] b: c\nlast\n"),
             "[data] b: c");

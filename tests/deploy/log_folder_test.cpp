@@ -43,7 +43,11 @@ TEST(LogFolder, IsItsOwnersAloneAndGoesWithIt) {
 TEST(LogFolder, RemovesWhatTheKilledLeftBehindAndNothingElse) {
   const testing::TemporaryFolder parent;
   const fs::path dead = left_behind(parent.path(), "headroom-log-dead00", 100);
-  const fs::path young = left_behind(parent.path(), "headroom-log-young0", 0);
+  const fs::path just_now =
+      left_behind(parent.path(), "headroom-log-justno", 0);
+  const fs::path unlocked =
+      left_behind(parent.path(), "headroom-new-unlock", 100);
+  const fs::path young = left_behind(parent.path(), "headroom-new-young0", 0);
   const fs::path other = left_behind(parent.path(), "another", 100);
   const LogFolder living(parent.path());
   fs::path aged = living.path();
@@ -52,7 +56,9 @@ TEST(LogFolder, RemovesWhatTheKilledLeftBehindAndNothingElse) {
   ASSERT_EQ(utimensat(AT_FDCWD, aged.c_str(), times, 0), 0);
   const LogFolder next(parent.path());
   EXPECT_FALSE(fs::exists(dead));
-  EXPECT_TRUE(fs::exists(young));
+  EXPECT_FALSE(fs::exists(just_now));
+  EXPECT_FALSE(fs::exists(unlocked));
+  EXPECT_TRUE(fs::exists(young)) << "its owner may be about to lock it";
   EXPECT_TRUE(fs::exists(other));
   EXPECT_TRUE(fs::exists(aged)) << "its owner lives";
 }

@@ -67,7 +67,7 @@ TEST(Rendezvous, AJobWithoutANameCannotMeetInAFolder) {
 TEST(Rendezvous, AnAddressIsThereOnceItIsPublished) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "meet", false};
-  prepare_folder(folder, geteuid());
+  const FolderHold hold = prepare_folder(folder, geteuid());
   EXPECT_FALSE(read_address(folder, "job"));
   publish_address(folder, "job", "10.0.0.5:29500");
   EXPECT_EQ(read_address(folder, "job"), "10.0.0.5:29500");
@@ -96,14 +96,15 @@ TEST(Rendezvous, ANonsensicalFileIsRefused) {
 TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  prepare_folder(folder, geteuid());
-  prepare_folder(folder, geteuid());  // the second process of the job
+  const FolderHold first = prepare_folder(folder, geteuid());
+  // The second process of the job.
+  const FolderHold second = prepare_folder(folder, geteuid());
   struct stat found {};
   ASSERT_EQ(stat(folder.path.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0700u);
 
   ASSERT_EQ(chmod(folder.path.c_str(), 0755), 0);
-  EXPECT_EQ(refusal([&] { prepare_folder(folder, geteuid()); }),
+  EXPECT_EQ(refusal([&] { (void)prepare_folder(folder, geteuid()); }),
             "[rendezvous] " + folder.path.string() +
                 " is open to other users: remove it, or give --rendezvous DIR");
 }
@@ -111,26 +112,47 @@ TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
 TEST(Rendezvous, SomebodyElsesFolderOrALinkIsNotUsed) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  prepare_folder(folder, geteuid());
+  const FolderHold hold = prepare_folder(folder, geteuid());
   EXPECT_NE(refusal([&] {
-              prepare_folder(folder, geteuid() + 1);
+              (void)prepare_folder(folder, geteuid() + 1);
             }).find("belongs to user"),
             std::string::npos);
 
   const RendezvousFolder link{root.path() / "link", true};
   std::filesystem::create_directory_symlink(folder.path, link.path);
-  EXPECT_NE(
-      refusal([&] { prepare_folder(link, geteuid()); }).find("is no folder"),
-      std::string::npos);
+  EXPECT_NE(refusal([&] {
+              (void)prepare_folder(link, geteuid());
+            }).find("is no folder"),
+            std::string::npos);
 }
 
 TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  prepare_folder(folder, geteuid());
+  const FolderHold hold = prepare_folder(folder, geteuid());
   publish_address(folder, "job", "127.0.0.1:29500");
   withdraw_address(folder, "job");
   EXPECT_FALSE(std::filesystem::exists(folder.path));
+}
+
+// A job that was killed leaves its folder; the next one removes it.
+TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
+  const TemporaryFolder root;
+  const auto folder_of = [&](const std::string& job) {
+    LauncherPlace place = place_of(2, 2);
+    place.job_id = job;
+    return rendezvous_folder(place, "", root.path(), geteuid());
+  };
+  {
+    const FolderHold killed = prepare_folder(folder_of("dead"), geteuid());
+    publish_address(folder_of("dead"), "dead", "127.0.0.1:29500");
+  }
+  root.write("headroom-other", "no folder");
+  const FolderHold living = prepare_folder(folder_of("living"), geteuid());
+  EXPECT_FALSE(std::filesystem::exists(folder_of("dead").path));
+  const FolderHold next = prepare_folder(folder_of("next"), geteuid());
+  EXPECT_TRUE(std::filesystem::exists(folder_of("living").path));
+  EXPECT_TRUE(std::filesystem::exists(root.path() / "headroom-other"));
 }
 
 TEST(Rendezvous, WithdrawingLeavesASharedFolderAndOtherJobsAlone) {

@@ -9,74 +9,20 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/integration/headroom_run.h"
+#include "tests/deploy/supervision.h"
 
 namespace headroom {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::descendants;
-using testing::fresh_folder;
 using ::testing::HasSubstr;
 using testing::Json;
 using ::testing::Not;
 using testing::Program;
 using testing::ProgramResult;
 using testing::run_program;
-
-class Supervision : public ::testing::Test {
- protected:
-  // headroom-worker is looked for beside headroom: here the pretender is.
-  void SetUp() override {
-    folder_ = fresh_folder();
-    fs::create_directories(folder_ / "bin");
-    fs::copy_file(testing::program("headroom"), headroom());
-    fs::copy_file(fs::path(HEADROOM_BUILD_DIR) / "tests/fake_worker",
-                  folder_ / "bin/headroom-worker");
-    fs::create_directories(folder_ / "images");
-    std::ofstream(folder_ / "data.yaml")
-        << "train: images\nval: images\nnames: [a]\n";
-    unsetenv("FAKE_WORKER");
-  }
-
-  fs::path headroom() const { return folder_ / "bin/headroom"; }
-
-  std::vector<std::string> train(std::vector<std::string> more = {}) const {
-    std::vector<std::string> command = {headroom(),  "train", "--data",
-                                        "data.yaml", "--cfg", "yolov5n"};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
-  }
-
-  static std::string text_of(const fs::path& file) {
-    std::ifstream in(file);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-  std::string standard_error() const { return text_of(folder_ / "stderr.txt"); }
-
-  bool wait_for(const std::string& text) const {
-    for (int i = 0; i < 1000; ++i) {
-      if (standard_error().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
-
-  // Nothing of this test's programs is left running.
-  void expect_nobody_left() const {
-    std::vector<pid_t> left;
-    for (int i = 0; i < 200; ++i) {
-      left = descendants(1, folder_.string());
-      if (left.empty()) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ADD_FAILURE() << left.size() << " processes are left";
-  }
-
-  fs::path folder_;
-};
+using testing::Supervision;
 
 size_t count_of(const std::string& text, const std::string& what) {
   size_t count = 0;

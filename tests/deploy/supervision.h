@@ -1,0 +1,76 @@
+// Supervision: the whole program, with workers that only pretend to train
+// (fake_worker.cpp), in a folder of the running test's own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+
+class Supervision : public ::testing::Test {
+ protected:
+  // headroom-worker is looked for beside headroom: here the pretender is.
+  void SetUp() override {
+    folder_ = fresh_folder();
+    std::filesystem::create_directories(folder_ / "bin");
+    std::filesystem::copy_file(program("headroom"), headroom());
+    std::filesystem::copy_file(
+        std::filesystem::path(HEADROOM_BUILD_DIR) / "tests/fake_worker",
+        folder_ / "bin/headroom-worker");
+    std::filesystem::create_directories(folder_ / "images");
+    std::ofstream(folder_ / "data.yaml")
+        << "train: images\nval: images\nnames: [a]\n";
+    unsetenv("FAKE_WORKER");
+  }
+
+  std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
+
+  std::vector<std::string> train(std::vector<std::string> more = {}) const {
+    std::vector<std::string> command = {headroom(),  "train", "--data",
+                                        "data.yaml", "--cfg", "yolov5n"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+
+  static std::string text_of(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  std::string standard_error() const { return text_of(folder_ / "stderr.txt"); }
+
+  bool wait_for(const std::string& text) const {
+    for (int i = 0; i < 1000; ++i) {
+      if (standard_error().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  // Nothing of this test's programs is left running.
+  void expect_nobody_left() const {
+    std::vector<pid_t> left;
+    for (int i = 0; i < 200; ++i) {
+      left = descendants(1, folder_.string());
+      if (left.empty()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << left.size() << " processes are left";
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace headroom::testing

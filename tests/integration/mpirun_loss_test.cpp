@@ -1,0 +1,74 @@
+// Under mpirun, with a worker killed: the run completes, and mpirun ends with
+// 0.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/integration/run_comparison.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRun = "runs/train/exp";
+
+class Mpirun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fresh_folder();
+    const ProgramResult there = run_program({"mpirun", "--version"}, folder_);
+    if (there.exit_code != 0) GTEST_SKIP() << "no mpirun here";
+  }
+
+  // An agent with a worker each; the rest is the run's.
+  std::vector<std::string> job(std::vector<std::string> run) const {
+    std::vector<std::string> words = {"mpirun", "-np", "2", "--oversubscribe",
+                                      "--allow-run-as-root"};
+    words.insert(words.end(), run.begin(), run.end());
+    return words;
+  }
+
+  static std::vector<std::string> training(
+      const std::vector<std::string>& more) {
+    std::vector<std::string> words = train_fp64("8");
+    words.insert(words.end(), {"--max-steps", "10"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  fs::path folder_;
+};
+
+class LostUnderMpirun : public Mpirun,
+                        public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(LostUnderMpirun, AWorkerIsStartedAgainAndTheRunCompletes) {
+  const std::vector<Json> expected =
+      train_in(folder_ / "undisturbed", training({"--processes", "2"}), {});
+  Program run(job(training({})), folder_);
+  const fs::path log = folder_ / kRun / "steps.jsonl";
+  ASSERT_TRUE(wait_for_lines(log, 4, 120));
+  const std::vector<pid_t> workers = descendants(run.pid(), "headroom-worker");
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[GetParam()], SIGKILL);
+  const ProgramResult result = run.join();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> steps = read_lines(log);
+  ASSERT_EQ(steps.size(), expected.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].at("loss"), expected[i].at("loss")) << i;
+    EXPECT_EQ(steps[i].at("samples"), expected[i].at("samples")) << i;
+  }
+  EXPECT_EQ(steps.back().at("generation"), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpirun, LostUnderMpirun, ::testing::Values(0u, 1u),
+                         [](const auto& info) {
+                           return "worker_" + std::to_string(info.param);
+                         });
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,56 @@
+// TwoNodes: two machines with a network between them, made of name spaces: each
+// has its own network, host name and process numbers, so that programs on one
+// share nothing with those on the other but files.
+//
+//   node 0 (10.77.0.1) --veth-- switch --veth-- node 1 (10.77.0.2)
+//
+// The switch is a bridge in a name space of its own. Cutting node 1's cable
+// there is silence to node 0, as between real machines.
+//
+// Everything goes with the object, or with its process, however it ends.
+// Threads: one. Errors: what fails is a failure of the running test.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+
+class TwoNodes {
+ public:
+  // "" if this machine lets us: root, iproute2, a kernel with veth.
+  static std::string why_not(const std::filesystem::path& folder);
+
+  explicit TwoNodes(const std::filesystem::path& folder);
+
+  // `command` as words to start it on node 0 or 1.
+  std::vector<std::string> on(int node, std::vector<std::string> command) const;
+  static std::string address(int node);
+
+  void cut();
+  void heal();
+
+  // Delays and drops packets between them, both ways. Says by what means.
+  std::string make_worse();
+  // Packets that were dropped since.
+  int64_t dropped() const;
+
+ private:
+  // The name space of a process that does nothing.
+  struct Space {
+    std::unique_ptr<Program> holder;
+    pid_t pid = -1;
+  };
+  Space make_space(const std::string& name) const;
+  // By sh, as the system's tools want it. Its output.
+  std::string run(const Space& space, const std::string& script) const;
+
+  const std::filesystem::path folder_;
+  Space switch_;
+  Space nodes_[2];
+};
+
+}  // namespace headroom::testing
