@@ -10,7 +10,6 @@
 #include "configs/nearest_name.h"
 #include "deploy/launch/launch_flags.h"
 #include "parallel/base/check.h"
-#include "proto/version.h"
 
 namespace headroom {
 namespace {
@@ -256,13 +255,6 @@ void refuse_command(const std::string& name) {
   for (const CommandSummary& command : command_summaries()) {
     names.push_back(command.name);
     list += (list.empty() ? "" : ", ") + command.name;
-  }
-  const std::vector<std::string>& absent = absent_commands();
-  if (std::find(absent.begin(), absent.end(), name) != absent.end()) {
-    throw Error(
-        "command line",
-        "headroom " + name + " is not in this version (" + kVersion + ")",
-        "it has " + list);
   }
   throw Error("command line", "unknown command '" + name + "'",
               suggestion(name, names, "the commands are " + list));

@@ -31,10 +31,7 @@ struct CommandSummary {
 };
 
 const std::vector<CommandSummary>& command_summaries();
-// nullptr when this version has no such command.
+// nullptr when there is no such command.
 const CommandSummary* find_command(const std::string& name);
-
-// Commands of the design that this version does not have.
-const std::vector<std::string>& absent_commands();
 
 }  // namespace headroom

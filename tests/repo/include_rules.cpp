@@ -60,8 +60,10 @@ const std::vector<Rule>& rules() {
        with(kDetectorParts, {"worker/chart"}),
        {"torch", "images", "json", "system"}},
       {"worker/loss", kDetectorParts, {"torch"}},
+      // Tiles are written by the writers of pictures, which know nothing of
+      // data.
       {"worker/data",
-       kDetectorParts,
+       with(kDetectorParts, {"worker/chart"}),
        {"torch", "images", "json", "xxhash", "system", "vector"}},
       {"worker/chart", {"parallel/base"}, {"images"}},
       {"worker/metrics", kDetectorParts, {"torch"}},

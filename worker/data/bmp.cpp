@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/data/codec.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -140,6 +143,18 @@ void convert_row(const Bitmap& bitmap, const uint8_t* row, uint8_t* rgb) {
   }
 }
 
+// The rows from `first` on that `pixels` has room for.
+void read_rows(ImageFile& file, const Bitmap& bitmap, int64_t first,
+               cv::Mat& pixels) {
+  std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));
+  for (int i = 0; i < pixels.rows; ++i) {
+    const int64_t y = first + i;
+    const int64_t stored = bitmap.top_down ? y : bitmap.height - 1 - y;
+    read_exactly(file, bitmap.pixel_offset + stored * bitmap.row_bytes, row);
+    convert_row(bitmap, row.data(), pixels.ptr<uint8_t>(i));
+  }
+}
+
 bool matches(std::span<const uint8_t> head) {
   return head.size() >= 2 && head[0] == 'B' && head[1] == 'M';
 }
@@ -154,15 +169,33 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   const Bitmap bitmap = read_bitmap(file, limits);
   RawImage image = allocate_rows({bitmap.height, bitmap.width, 1}, wanted);
-  std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));
-  for (int64_t y = image.kept.begin; y < image.kept.end; ++y) {
-    const int64_t stored = bitmap.top_down ? y : bitmap.height - 1 - y;
-    read_exactly(file, bitmap.pixel_offset + stored * bitmap.row_bytes, row);
-    convert_row(
-        bitmap, row.data(),
-        image.pixels.ptr<uint8_t>(static_cast<int>(y - image.kept.begin)));
-  }
+  read_rows(file, bitmap, image.kept.begin, image.pixels);
   return image;
+}
+
+class BitmapRows : public RowReader {
+ public:
+  BitmapRows(ImageFile& file, Bitmap bitmap)
+      : RowReader({bitmap.height, bitmap.width, 1}, CV_8UC3),
+        file_(file),
+        bitmap_(std::move(bitmap)) {}
+
+  void read(cv::Mat& rows) override {
+    read_rows(file_, bitmap_, next_, rows);
+    next_ += rows.rows;
+  }
+  void skip(int64_t rows) override { next_ += rows; }
+
+ private:
+  ImageFile& file_;
+  Bitmap bitmap_;
+  int64_t next_ = 0;
+};
+
+std::unique_ptr<RowReader> open_rows(ImageFile& file,
+                                     const ImageLimits& limits) {
+  return std::make_unique<BitmapRows>(file,
+                                      read_bitmap(file, streamed(limits)));
 }
 
 // read_header has compared the file's length with its size already.
@@ -170,6 +203,7 @@ bool ends_well(ImageFile&) { return true; }
 
 }  // namespace
 
-const Codec kBmpCodec{"BMP", matches, read_header, decode, ends_well};
+const Codec kBmpCodec{"BMP",  matches,   read_header,
+                      decode, ends_well, open_rows};
 
 }  // namespace headroom

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <opencv2/core/mat.hpp>
 #include <span>
 
@@ -30,6 +31,8 @@ struct RawImage {
   cv::Mat pixels;  // those rows; CV_8UC3, RGB
 };
 
+class RowReader;
+
 struct Codec {
   const char* name;
   // `head`: the first kCodecHeadBytes of the file, fewer if it is shorter.
@@ -41,6 +44,9 @@ struct Codec {
   // Cheap: does the file end as files of this format do? If not it is decoded
   // for its verdict.
   bool (*ends_well)(ImageFile& file);
+  // Reads nothing but headers; `file` has to outlive it (row_reader.h).
+  std::unique_ptr<RowReader> (*open_rows)(ImageFile& file,
+                                          const ImageLimits& limits);
 };
 inline constexpr int64_t kCodecHeadBytes = 32;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <opencv2/core.hpp>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
 #include "worker/data/image_file.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -84,6 +86,19 @@ ImageSize upright_size(const ImageHeader& header) {
                                         : ImageSize{height, width};
 }
 
+std::unique_ptr<RowReader> open_rows(const Codec& codec, ImageFile& file,
+                                     const ImageLimits& limits) {
+  auto rows = codec.open_rows(file, limits);
+  const ImageHeader& header = rows->header();
+  constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
+  if (std::max(header.width, header.height) > kMaxSide) {
+    throw ImageRefusal(
+        std::to_string(header.width) + " x " + std::to_string(header.height) +
+        " pixels have a side above the limit of " + std::to_string(kMaxSide));
+  }
+  return rows;
+}
+
 }  // namespace
 
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
@@ -152,6 +167,27 @@ ImageSizeResult inspect_image(const std::filesystem::path& file,
     result.size = upright_size(codec.read_header(opened, limits));
     constexpr PixelRows kNone{0, 0};
     if (!codec.ends_well(opened)) codec.decode(opened, limits, kNone);
+  });
+  return result;
+}
+
+std::string read_image_rows(const std::filesystem::path& file,
+                            const ImageLimits& limits,
+                            const std::function<void(RowReader&)>& use) {
+  return reason_of([&] {
+    ImageFile opened(file, kMaxStreamedFileBytes);
+    use(*open_rows(find_codec(opened), opened, limits));
+  });
+}
+
+StreamedImage inspect_streamed(const std::filesystem::path& file,
+                               const ImageLimits& limits) {
+  StreamedImage result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, kMaxStreamedFileBytes);
+    const Codec& codec = find_codec(opened);
+    result.size = upright_size(open_rows(codec, opened, limits)->header());
+    result.is_jpeg = &codec == &kJpegCodec;
   });
   return result;
 }

@@ -13,9 +13,12 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -126,48 +129,64 @@ void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
   }
 }
 
-// What is kept of the picture, and room for a row in the library's colours.
-struct Rows {
-  JDIMENSION begin = 0, end = 0;
-  uint8_t* pixels = nullptr;  // of row `begin`
-  size_t stride = 0;
-  JSAMPLE* scratch = nullptr;
-  bool cmyk = false;
-};
-
-// The entropy code of the rows between is read all the same: damage shows. The
-// last row of a picture is not to be skipped: the library would take that for
-// the end of the file and look at nothing more.
-void skip_to(j_decompress_ptr info, JDIMENSION row) {
-  while (info->output_scanline < row) {
-    jpeg_skip_scanlines(info, row - info->output_scanline);
-  }
+bool is_cmyk(const jpeg_decompress_struct& info) {
+  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
 
-bool guarded_pixels(Reader& reader, const Rows& rows) {
+bool guarded_start(Reader& reader) {
+  if (setjmp(reader.jump) != 0) return false;
+  reader.info.out_color_space = is_cmyk(reader.info) ? JCS_CMYK : JCS_RGB;
+  jpeg_start_decompress(&reader.info);
+  return true;
+}
+
+// Where rows go, and room for a row in the library's colours.
+struct Target {
+  uint8_t* pixels = nullptr;
+  size_t stride = 0;
+  JSAMPLE* scratch = nullptr;
+};
+
+bool guarded_read(Reader& reader, const Target& target, JDIMENSION rows) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_decompress_struct* info = &reader.info;
-  info->out_color_space = rows.cmyk ? JCS_CMYK : JCS_RGB;
-  jpeg_start_decompress(info);
-  const JDIMENSION last = info->output_height - 1;
-  skip_to(info, rows.begin < last ? rows.begin : last);
-  while (info->output_scanline >= rows.begin &&
-         info->output_scanline < rows.end) {
-    uint8_t* target =
-        rows.pixels + (info->output_scanline - rows.begin) * rows.stride;
-    JSAMPROW line = rows.cmyk ? rows.scratch : target;
-    if (jpeg_read_scanlines(info, &line, 1) == 1 && rows.cmyk) {
-      cmyk_to_rgb(line, target, info->output_width,
+  const bool cmyk = info->out_color_space == JCS_CMYK;
+  const JDIMENSION first = info->output_scanline;
+  while (info->output_scanline - first < rows) {
+    uint8_t* row =
+        target.pixels + (info->output_scanline - first) * target.stride;
+    JSAMPROW line = cmyk ? target.scratch : row;
+    if (jpeg_read_scanlines(info, &line, 1) == 1 && cmyk) {
+      cmyk_to_rgb(line, row, info->output_width,
                   info->saw_Adobe_marker != FALSE);
     }
   }
-  skip_to(info, last);
-  while (info->output_scanline < info->output_height) {
-    JSAMPROW line = rows.scratch;
+  return true;
+}
+
+// The entropy code of the rows is read all the same: damage shows. The last row
+// of a picture is not to be skipped: the library would take that for the end of
+// the file and look at nothing more.
+bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
+  if (setjmp(reader.jump) != 0) return false;
+  jpeg_decompress_struct* info = &reader.info;
+  const JDIMENSION target = info->output_scanline + rows;
+  const JDIMENSION last = info->output_height - 1;
+  const JDIMENSION skipped = target < last ? target : last;
+  while (info->output_scanline < skipped) {
+    jpeg_skip_scanlines(info, skipped - info->output_scanline);
+  }
+  while (info->output_scanline < target) {
+    JSAMPROW line = scratch;
     jpeg_read_scanlines(info, &line, 1);
   }
-  // Reads to the end marker: data left over is corruption too.
-  jpeg_finish_decompress(info);
+  return true;
+}
+
+// Reads to the end marker: data left over is corruption too.
+bool guarded_finish(Reader& reader) {
+  if (setjmp(reader.jump) != 0) return false;
+  jpeg_finish_decompress(&reader.info);
   return true;
 }
 
@@ -238,22 +257,66 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(*reader);
 }
 
+class JpegRows : public RowReader {
+ public:
+  explicit JpegRows(std::unique_ptr<Reader> reader)
+      : RowReader(header_of(*reader), CV_8UC3),
+        reader_(std::move(reader)),
+        scratch_(size_t{4} * reader_->info.image_width) {}
+
+  void read(cv::Mat& rows) override {
+    start();
+    const Target target{rows.data, rows.step, scratch_.data()};
+    if (!guarded_read(*reader_, target, static_cast<JDIMENSION>(rows.rows))) {
+      refuse(*reader_);
+    }
+  }
+
+  void skip(int64_t rows) override {
+    start();
+    if (!guarded_skip(*reader_, scratch_.data(),
+                      static_cast<JDIMENSION>(rows))) {
+      refuse(*reader_);
+    }
+  }
+
+  void finish() override {
+    if (!guarded_finish(*reader_)) refuse(*reader_);
+  }
+
+ private:
+  // Not before a row is wanted: a progressive file is read to its end here.
+  void start() {
+    if (!started_ && !guarded_start(*reader_)) refuse(*reader_);
+    started_ = true;
+  }
+
+  std::unique_ptr<Reader> reader_;
+  std::vector<JSAMPLE> scratch_;
+  bool started_ = false;
+};
+
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
-  const auto reader = open_reader(file, limits);
+  auto reader = open_reader(file, limits);
   check_length(*reader, file.size());
-  const jpeg_decompress_struct& info = reader->info;
-  RawImage image = allocate_rows(header_of(*reader), wanted);
-  std::vector<JSAMPLE> scratch(size_t{4} * info.image_width);
-  Rows rows;
-  rows.begin = static_cast<JDIMENSION>(image.kept.begin);
-  rows.end = static_cast<JDIMENSION>(image.kept.end);
-  rows.pixels = image.pixels.data;
-  rows.stride = image.pixels.step;
-  rows.scratch = scratch.data();
-  rows.cmyk =
-      info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
-  if (!guarded_pixels(*reader, rows)) refuse(*reader);
+  JpegRows rows(std::move(reader));
+  RawImage image = allocate_rows(rows.header(), wanted);
+  rows.skip(image.kept.begin);
+  rows.read(image.pixels);
+  rows.skip(rows.header().height - image.kept.end);
+  rows.finish();
   return image;
+}
+
+std::unique_ptr<RowReader> open_rows(ImageFile& file,
+                                     const ImageLimits& limits) {
+  auto reader = open_reader(file, streamed(limits));
+  check_length(*reader, file.size());
+  // The coefficients of all of it are held: two bytes each.
+  if (jpeg_has_multiple_scans(&reader->info) != FALSE) {
+    check_pixels(reader->info.image_width, reader->info.image_height, limits);
+  }
+  return std::make_unique<JpegRows>(std::move(reader));
 }
 
 bool ends_well(ImageFile& file) {
@@ -264,6 +327,7 @@ bool ends_well(ImageFile& file) {
 
 }  // namespace
 
-const Codec kJpegCodec{"JPEG", matches, read_header, decode, ends_well};
+const Codec kJpegCodec{"JPEG", matches,   read_header,
+                       decode, ends_well, open_rows};
 
 }  // namespace headroom

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -161,6 +165,83 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
+// With all their bits. Returns by `passes` how often a row comes.
+bool guarded_start(Reader& reader, int& passes) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_structp png = reader.png;
+  png_set_expand(png);
+  png_set_strip_alpha(png);
+  if (std::endian::native == std::endian::little) png_set_swap(png);
+  passes = png_set_interlace_handling(png);
+  png_read_update_info(png, reader.info);
+  return true;
+}
+
+bool guarded_read(Reader& reader, uint8_t* pixels, size_t stride, int rows) {
+  if (setjmp(reader.jump) != 0) return false;
+  for (int y = 0; y < rows; ++y) {
+    png_read_row(reader.png, pixels + static_cast<size_t>(y) * stride, nullptr);
+  }
+  return true;
+}
+
+bool guarded_finish(Reader& reader) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_read_end(reader.png, reader.info);
+  return true;
+}
+
+class PngRows : public RowReader {
+ public:
+  PngRows(std::unique_ptr<Reader> reader, int type, int passes)
+      : RowReader(header_of(*reader), type),
+        reader_(std::move(reader)),
+        passes_(passes) {}
+
+  void read(cv::Mat& rows) override {
+    if (passes_ == 1) return read_rows(rows);
+    if (whole_.empty()) read_passes();
+    whole_.rowRange(next_, next_ + rows.rows).copyTo(rows);
+    next_ += rows.rows;
+  }
+
+  void finish() override {
+    if (!guarded_finish(*reader_)) refuse(*reader_);
+  }
+
+ private:
+  void read_rows(cv::Mat& rows) {
+    if (!guarded_read(*reader_, rows.data, rows.step, rows.rows)) {
+      refuse(*reader_);
+    }
+  }
+  void read_passes() {
+    whole_ = cv::Mat::zeros(static_cast<int>(header().height),
+                            static_cast<int>(header().width), type());
+    for (int pass = 0; pass < passes_; ++pass) read_rows(whole_);
+  }
+
+  std::unique_ptr<Reader> reader_;
+  int passes_;
+  cv::Mat whole_;  // of an interlaced picture
+  int next_ = 0;
+};
+
+std::unique_ptr<RowReader> open_rows(ImageFile& file,
+                                     const ImageLimits& limits) {
+  auto reader = std::make_unique<Reader>();
+  open_reader(*reader, file, streamed(limits));
+  int passes = 1;
+  if (!guarded_start(*reader, passes)) refuse(*reader);
+  const ImageHeader header = header_of(*reader);
+  if (passes > 1) check_pixels(header.width, header.height, limits);
+  const int depth =
+      png_get_bit_depth(reader->png, reader->info) == 16 ? CV_16U : CV_8U;
+  const int type =
+      CV_MAKETYPE(depth, png_get_channels(reader->png, reader->info));
+  return std::make_unique<PngRows>(std::move(reader), type, passes);
+}
+
 bool ends_well(ImageFile& file) {
   constexpr std::array<uint8_t, 8> kEnd{'I',  'E',  'N',  'D',
                                         0xAE, 0x42, 0x60, 0x82};
@@ -171,6 +252,7 @@ bool ends_well(ImageFile& file) {
 
 }  // namespace
 
-const Codec kPngCodec{"PNG", matches, read_header, decode, ends_well};
+const Codec kPngCodec{"PNG",  matches,   read_header,
+                      decode, ends_well, open_rows};
 
 }  // namespace headroom

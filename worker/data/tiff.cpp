@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/data/codec.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -208,18 +210,32 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(tiff.get(), limits);
 }
 
-RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
+// An open file with what libtiff refers to.
+struct OpenTiff {
   Source source;
-  source.file = &file;
-  TiffHandle tiff = open_tiff(source, limits);
-  const ImageHeader header = header_of(tiff.get(), limits);
-  if (has_to_be_mapped(tiff.get())) {
-    tiff.reset();
-    source.bytes = file.read_all();
-    tiff = open_tiff(source, limits);
-  }
-  const int64_t chunk = rows_per_chunk(tiff.get(), header.height);
-  RgbaReader reader(tiff.get(), source);
+  TiffHandle tiff;
+};
+
+std::unique_ptr<OpenTiff> open_with_source(ImageFile& file,
+                                           const ImageLimits& limits) {
+  auto opened = std::make_unique<OpenTiff>();
+  opened->source.file = &file;
+  opened->tiff = open_tiff(opened->source, limits);
+  if (!has_to_be_mapped(opened->tiff.get())) return opened;
+  check_held_file(file.size(), limits);
+  opened->tiff.reset();
+  opened->source.bytes = file.read_all();
+  opened->tiff = open_tiff(opened->source, limits);
+  return opened;
+}
+
+RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
+  const auto opened = open_with_source(file, limits);
+  Source& source = opened->source;
+  TIFF* const tiff = opened->tiff.get();
+  const ImageHeader header = header_of(tiff, limits);
+  const int64_t chunk = rows_per_chunk(tiff, header.height);
+  RgbaReader reader(tiff, source);
   source.reading_pixels = true;
   source.error.clear();
   RawImage image = allocate_rows(header, wanted);
@@ -237,11 +253,148 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
+// Gray or RGB of 16 bits, side by side: to be read without libtiff's RGBA,
+// which has 8.
+bool has_plain_16_bits(TIFF* tiff, uint16_t& samples) {
+  uint16_t bits = 1, photometric = 0, planar = PLANARCONFIG_CONTIG;
+  uint16_t format = SAMPLEFORMAT_UINT;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &samples);
+  TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &photometric);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_PLANARCONFIG, &planar);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &format);
+  const bool gray = photometric == PHOTOMETRIC_MINISBLACK && samples >= 1;
+  const bool rgb = photometric == PHOTOMETRIC_RGB && samples >= 3;
+  return bits == 16 && format == SAMPLEFORMAT_UINT && (gray || rgb) &&
+         samples <= CV_CN_MAX &&
+         (planar == PLANARCONFIG_CONTIG || samples == 1);
+}
+
+class TiffRows : public RowReader {
+ public:
+  // `samples`: of a pixel as stored where they are plain and have 16 bits;
+  // else 0.
+  TiffRows(std::unique_ptr<OpenTiff> opened, const ImageHeader& header,
+           int64_t chunk_rows, uint16_t samples)
+      : RowReader(header, samples == 0  ? CV_8UC3
+                          : samples < 3 ? CV_16UC1
+                                        : CV_16UC3),
+        opened_(std::move(opened)),
+        chunk_rows_(chunk_rows),
+        samples_(samples) {
+    if (samples_ == 0) rgba_.emplace(tiff(), opened_->source);
+    opened_->source.reading_pixels = true;
+    opened_->source.error.clear();
+  }
+
+  void read(cv::Mat& rows) override {
+    for (int y = 0; y < rows.rows; ++y, ++next_) {
+      if (next_ % chunk_rows_ == 0) load_chunk();
+      chunk_.row(static_cast<int>(next_ % chunk_rows_)).copyTo(rows.row(y));
+    }
+  }
+
+ private:
+  TIFF* tiff() { return opened_->tiff.get(); }
+
+  void load_chunk() {
+    const int64_t rows = std::min(chunk_rows_, header().height - next_);
+    chunk_.create(static_cast<int>(rows), static_cast<int>(header().width),
+                  type());
+    const bool done = samples_ == 0         ? load_rgba(rows)
+                      : TIFFIsTiled(tiff()) ? load_tiles(rows)
+                                            : load_strip(rows);
+    if (!done || !opened_->source.error.empty()) {
+      const std::string& error = opened_->source.error;
+      refuse(error.empty() ? "pixels cannot be read" : error);
+    }
+  }
+
+  bool load_rgba(int64_t rows) {
+    raster_.resize(static_cast<size_t>(chunk_rows_ * header().width));
+    if (!rgba_->read(next_, rows, raster_.data())) return false;
+    RawImage image;
+    image.header = header();
+    image.kept = {next_, next_ + rows};
+    image.pixels = chunk_;
+    copy_kept(raster_.data(), image.kept, image);
+    return true;
+  }
+
+  bool load_strip(int64_t rows) {
+    const int64_t row_bytes = header().width * samples_ * 2;
+    stored_.resize(static_cast<size_t>(rows * row_bytes));
+    const auto bytes = static_cast<tmsize_t>(stored_.size());
+    const uint32_t strip =
+        TIFFComputeStrip(tiff(), static_cast<uint32_t>(next_), 0);
+    if (TIFFReadEncodedStrip(tiff(), strip, stored_.data(), bytes) != bytes) {
+      return false;
+    }
+    for (int64_t y = 0; y < rows; ++y) {
+      take(stored_.data() + y * row_bytes, y, 0, header().width);
+    }
+    return true;
+  }
+
+  bool load_tiles(int64_t rows) {
+    uint32_t tile_width = 0;
+    TIFFGetField(tiff(), TIFFTAG_TILEWIDTH, &tile_width);
+    const tmsize_t bytes = TIFFTileSize(tiff());
+    const int64_t row_bytes = int64_t{tile_width} * samples_ * 2;
+    if (tile_width == 0 || bytes < row_bytes * chunk_rows_) return false;
+    stored_.resize(static_cast<size_t>(bytes));
+    for (int64_t x = 0; x < header().width; x += tile_width) {
+      const uint32_t tile = TIFFComputeTile(tiff(), static_cast<uint32_t>(x),
+                                            static_cast<uint32_t>(next_), 0, 0);
+      if (TIFFReadEncodedTile(tiff(), tile, stored_.data(), bytes) != bytes) {
+        return false;
+      }
+      const int64_t columns = std::min<int64_t>(tile_width, header().width - x);
+      for (int64_t y = 0; y < rows; ++y) {
+        take(stored_.data() + y * row_bytes, y, x, columns);
+      }
+    }
+    return true;
+  }
+
+  // The first or the first three samples of each pixel.
+  void take(const uint8_t* bytes, int64_t y, int64_t x, int64_t columns) {
+    const int channels = chunk_.channels();
+    auto* target = chunk_.ptr<uint16_t>(static_cast<int>(y)) + x * channels;
+    for (int64_t i = 0; i < columns; ++i, target += channels) {
+      std::memcpy(target, bytes + i * samples_ * 2,
+                  static_cast<size_t>(channels) * 2);
+    }
+  }
+
+  std::unique_ptr<OpenTiff> opened_;
+  std::optional<RgbaReader> rgba_;
+  int64_t chunk_rows_;
+  uint16_t samples_;
+  int64_t next_ = 0;
+  cv::Mat chunk_;  // where next_ is
+  std::vector<uint32_t> raster_;
+  std::vector<uint8_t> stored_;
+};
+
+std::unique_ptr<RowReader> open_rows(ImageFile& file,
+                                     const ImageLimits& limits) {
+  auto opened = open_with_source(file, limits);
+  TIFF* tiff = opened->tiff.get();
+  const ImageHeader header = header_of(tiff, streamed(limits));
+  const int64_t chunk = rows_per_chunk(tiff, header.height);
+  check_pixels(header.width, chunk, limits);
+  uint16_t samples = 0;
+  if (!has_plain_16_bits(tiff, samples)) samples = 0;
+  return std::make_unique<TiffRows>(std::move(opened), header, chunk, samples);
+}
+
 // The directory may stand anywhere: the end says nothing.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace
 
-const Codec kTiffCodec{"TIFF", matches, read_header, decode, ends_well};
+const Codec kTiffCodec{"TIFF", matches,   read_header,
+                       decode, ends_well, open_rows};
 
 }  // namespace headroom

@@ -1,6 +1,5 @@
 #include "worker/data/verification.h"
 
-#include <array>
 #include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/label_reader.h"
+#include "worker/data/label_text.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
@@ -107,26 +107,6 @@ void make_folder(const fs::path& folder) {
   if (error) refuse_to_write(folder, error);
 }
 
-// All digits: the copy's boxes are the repaired ones to the bit.
-std::string exact(float value) {
-  std::array<char, 32> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
-
-std::string label_text(const std::vector<BoxLabel>& boxes) {
-  std::string text;
-  for (const BoxLabel& box : boxes) {
-    text += std::to_string(box.class_index);
-    for (const float value : {box.cx, box.cy, box.w, box.h}) {
-      text += " " + exact(value);
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 // "file:12" as file and line; line 0 where there is none.
 std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   const size_t colon = where.rfind(':');
@@ -169,16 +149,14 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
     throw Error("verify", folder.string() + " is not empty",
                 "name a new folder for --fix-to");
   }
-  Json names = Json::array();
-  for (const std::string& name : class_names) names.push_back(name);
-  std::string yaml = "names: " + names.dump() + "\n";
+  std::vector<std::string> names;
   for (const VerifiedSplit& split : splits) {
     const std::string& name = split.report.split;
     const fs::path images = folder / "images" / name;
     const fs::path labels = folder / "labels" / name;
     make_folder(images);
     make_folder(labels);
-    yaml += name + ": images/" + name + "\n";
+    names.push_back(name);
     std::set<std::string> taken;
     for (const ImageVerdict& verdict : split.images) {
       if (!verdict.reason.empty()) continue;
@@ -193,7 +171,7 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       write_text(labels / (stem + ".txt"), label_text(verdict.boxes));
     }
   }
-  write_text(folder / "data.yaml", yaml);
+  write_text(folder / "data.yaml", data_yaml_text(class_names, names));
 }
 
 std::string verification_text(const std::vector<VerifiedSplit>& splits,

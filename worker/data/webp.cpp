@@ -10,6 +10,7 @@
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
@@ -88,11 +89,20 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows) {
   return image;
 }
 
+std::unique_ptr<RowReader> open_rows(ImageFile& file,
+                                     const ImageLimits& limits) {
+  check_held_file(file.size(), limits);
+  return std::make_unique<WholeRows>(
+      read_header(file, limits),
+      [&file, limits] { return decode(file, limits, kAllRows); });
+}
+
 // The demuxer has followed the container to its end already.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace
 
-const Codec kWebpCodec{"WebP", matches, read_header, decode, ends_well};
+const Codec kWebpCodec{"WebP", matches,   read_header,
+                       decode, ends_well, open_rows};
 
 }  // namespace headroom

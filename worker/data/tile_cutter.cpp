@@ -1,0 +1,126 @@
+#include "worker/data/tile_cutter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/data/codec.h"
+#include "worker/data/exif.h"
+#include "worker/data/row_reader.h"
+
+namespace headroom {
+namespace {
+
+// The rows [begin_, end_) of the picture as stored.
+class Band {
+ public:
+  Band(RowReader& reader, int64_t height)
+      : reader_(reader),
+        pixels_(static_cast<int>(height),
+                static_cast<int>(reader.header().width), reader.type()) {}
+
+  // REQUIRES: `rows` begins no earlier than those before, and is no higher than
+  // the band.
+  void move_to(PixelRows rows) {
+    if (rows.begin >= end_) {
+      reader_.skip(rows.begin - end_);
+      begin_ = end_ = rows.begin;
+    }
+    keep_from(rows.begin);
+    if (rows.end <= end_) return;
+    cv::Mat room = pixels_.rowRange(static_cast<int>(end_ - begin_),
+                                    static_cast<int>(rows.end - begin_));
+    reader_.read(room);
+    end_ = rows.end;
+  }
+
+  cv::Mat at(const TileRect& rect) const {
+    return pixels_(
+        cv::Rect(static_cast<int>(rect.x), static_cast<int>(rect.y - begin_),
+                 static_cast<int>(rect.width), static_cast<int>(rect.height)));
+  }
+
+  void finish() {
+    reader_.skip(reader_.header().height - end_);
+    reader_.finish();
+  }
+
+ private:
+  void keep_from(int64_t row) {
+    if (row == begin_) return;
+    const auto passed = static_cast<int>(row - begin_);
+    const auto kept = static_cast<size_t>(end_ - row);
+    std::memmove(pixels_.data, pixels_.ptr(passed), kept * pixels_.step);
+    begin_ = row;
+  }
+
+  RowReader& reader_;
+  cv::Mat pixels_;
+  int64_t begin_ = 0, end_ = 0;
+};
+
+struct StoredTile {
+  TileRect rect;
+  size_t index = 0;
+};
+
+void cut_stored(RowReader& reader, std::vector<StoredTile> tiles,
+                const ImageLimits& limits,
+                const std::function<void(size_t, const cv::Mat&)>& take) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const StoredTile& a, const StoredTile& b) {
+                     return a.rect.y < b.rect.y;
+                   });
+  int64_t height = 1;
+  for (const StoredTile& tile : tiles) {
+    height = std::max(height, tile.rect.height);
+  }
+  check_pixels(reader.header().width, height, limits);
+  Band band(reader, height);
+  const int orientation = reader.header().orientation;
+  for (const StoredTile& tile : tiles) {
+    band.move_to({tile.rect.y, tile.rect.y + tile.rect.height});
+    const cv::Mat pixels = band.at(tile.rect);
+    // Turning is done in place, and the next tile may share these pixels.
+    take(tile.index,
+         orientation == 1 ? pixels : upright(pixels.clone(), orientation));
+  }
+  band.finish();
+}
+
+}  // namespace
+
+TileRect stored_rect(const TileRect& upright, ImageSize stored,
+                     int orientation) {
+  HEADROOM_CHECK(orientation >= 1 && orientation <= 8, "1 to 8");
+  TileRect rect = upright;
+  if (swaps_axes(orientation)) {
+    rect = {upright.x, upright.y, upright.width, upright.height};
+  }
+  const bool from_bottom = orientation == 3 || orientation == 4 ||
+                           orientation == 6 || orientation == 7;
+  const bool from_right = orientation == 2 || orientation == 3 ||
+                          orientation == 7 || orientation == 8;
+  if (from_bottom) rect.y = stored.height - rect.y - rect.height;
+  if (from_right) rect.x = stored.width - rect.x - rect.width;
+  return rect;
+}
+
+std::string cut_tiles(const std::filesystem::path& file,
+                      std::span<const TileRect> tiles,
+                      const ImageLimits& limits,
+                      const std::function<void(size_t, const cv::Mat&)>& take) {
+  return read_image_rows(file, limits, [&](RowReader& reader) {
+    const ImageHeader& header = reader.header();
+    const ImageSize stored{static_cast<int32_t>(header.height),
+                           static_cast<int32_t>(header.width)};
+    std::vector<StoredTile> wanted;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      wanted.push_back({stored_rect(tiles[i], stored, header.orientation), i});
+    }
+    cut_stored(reader, std::move(wanted), limits, take);
+  });
+}
+
+}  // namespace headroom

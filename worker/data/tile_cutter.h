@@ -1,0 +1,37 @@
+// Tiles out of an image file whose picture is never held: rows go by in a band
+// as high as a tile, each file is read once, from top to bottom.
+//
+//   memory   a band: the tile's height x the picture's width, besides what the
+//            format needs (row_reader.h); for pictures that are stored on their
+//            side, the tile's width x the picture's height
+//
+// Threads: independent calls.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <opencv2/core/mat.hpp>
+#include <span>
+#include <string>
+
+#include "worker/data/image.h"
+#include "worker/data/tile_grid.h"
+
+namespace headroom {
+
+// Where a tile of the upright image lies in the picture as stored. `stored`:
+// the size of the latter; orientation 1..8.
+TileRect stored_rect(const TileRect& upright, ImageSize stored,
+                     int orientation);
+
+// Calls `take` with the index and the upright pixels (valid during the call) of
+// each tile, in the order in which the file has them. Reads to the file's end,
+// whatever is wanted. Returns why the file is refused, "" if it is sound;
+// `take` may have been called before. What `take` throws passes.
+std::string cut_tiles(const std::filesystem::path& file,
+                      std::span<const TileRect> tiles,
+                      const ImageLimits& limits,
+                      const std::function<void(size_t, const cv::Mat&)>& take);
+
+}  // namespace headroom

@@ -1,0 +1,250 @@
+#include "worker/data/tiling.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/chart/jpeg_file.h"
+#include "worker/chart/png_bytes.h"
+#include "worker/data/label_reader.h"
+#include "worker/data/label_text.h"
+#include "worker/data/new_folder.h"
+#include "worker/data/parallel_for.h"
+#include "worker/data/row_reader.h"
+#include "worker/data/tile_cutter.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct LargeImage {
+  fs::path path;
+  std::string stem;  // of its tiles' names, unique in the split
+  StreamedImage file;
+  ImageLabels labels;
+  TilePlan plan;
+};
+
+struct PlannedSplit {
+  TiledSplit result;
+  std::vector<LargeImage> images;
+};
+
+void refuse_unknown_class(const DataConfig& config, const LargeImage& image) {
+  const auto& unknown = image.labels.labels.unknown_class;
+  if (!unknown) return;
+  throw Error("tile",
+              image.labels.file.string() + ":" + std::to_string(unknown->line) +
+                  " has class " + unknown->class_name + ", but names in " +
+                  config.file.string() + " has " +
+                  std::to_string(config.names.size()) + " classes",
+              "complete names, or correct the label", ExitCode::kData);
+}
+
+PlannedSplit plan_split(const DataConfig& config, Split split, const char* name,
+                        const TilingRequest& request) {
+  PlannedSplit planned;
+  DataReport& report = planned.result.report;
+  report.split = name;
+  const SplitImages sources =
+      open_split(config, split, request.index.single_cls, report);
+  planned.images.resize(sources.images.size());
+  std::set<std::string> taken;
+  for (size_t i = 0; i < planned.images.size(); ++i) {
+    LargeImage& image = planned.images[i];
+    image.path = sources.images[i].path;
+    image.stem = image.path.stem().string();
+    for (int n = 2; !taken.insert(image.stem).second; ++n) {
+      image.stem = image.path.stem().string() + "_" + std::to_string(n);
+    }
+  }
+  parallel_for(
+      static_cast<int64_t>(planned.images.size()), request.index.num_threads,
+      [&](int64_t i) {
+        LargeImage& image = planned.images[static_cast<size_t>(i)];
+        image.file = inspect_streamed(image.path, request.index.limits);
+        if (!image.file.ok()) return;
+        const ImageSize size = image.file.size;
+        image.labels = sources.images[static_cast<size_t>(i)].labels(size);
+        if (image.labels.fault) return;
+        image.plan = plan_tiles(size, image.labels.labels.boxes,
+                                image.path.filename().string(), request.tiles);
+      });
+  for (const LargeImage& image : planned.images) {
+    refuse_unknown_class(config, image);
+  }
+  return planned;
+}
+
+// Returns why the image is refused, then with nothing written; "" if it is not.
+std::string write_tiles(const LargeImage& image, const std::string& split,
+                        const NewFolder& folder, const TilingRequest& request) {
+  if (image.plan.tiles.empty()) return "";
+  std::vector<TileRect> rects;
+  for (const PlannedTile& tile : image.plan.tiles) rects.push_back(tile.rect);
+  std::vector<fs::path> written;
+  const auto write = [&](const fs::path& file, const std::string& bytes) {
+    folder.write(file, bytes);
+    written.push_back(file);
+  };
+  std::string reason = cut_tiles(
+      image.path, rects, request.index.limits,
+      [&](size_t index, const cv::Mat& pixels) {
+        if (request.stopped()) {
+          throw Error("tile", "interrupted; nothing was written",
+                      "start it again", ExitCode::kInterrupted);
+        }
+        const TileRect& rect = rects[index];
+        const std::string name = image.stem + "_" + std::to_string(rect.y) +
+                                 "_" + std::to_string(rect.x);
+        const bool is_jpeg = image.file.is_jpeg;
+        write(fs::path("images") / split / (name + (is_jpeg ? ".jpg" : ".png")),
+              is_jpeg ? encode_jpeg(pixels, kTileJpegQuality)
+                      : encode_png_bytes(pixels));
+        write(fs::path("labels") / split / (name + ".txt"),
+              label_text(image.plan.tiles[index].boxes));
+      });
+  if (!reason.empty()) {
+    for (const fs::path& file : written) folder.remove(file);
+  }
+  return reason;
+}
+
+// An image whose tiles are written, or that is left out for `reason`.
+void add_to(TiledSplit& split, const LargeImage& image,
+            const std::string& reason) {
+  DataReport& report = split.report;
+  if (image.labels.fault) return report.add(*image.labels.fault);
+  if (!reason.empty()) {
+    return report.add({DataFaultKind::kUnreadableImage, image.path.string(),
+                       reason, "image and its boxes left out"});
+  }
+  const LabelFile& labels = image.labels.labels;
+  for (const DataFault& fault : labels.faults) report.add(fault);
+  ++report.images;
+  report.boxes += static_cast<int64_t>(labels.boxes.size());
+  if (labels.boxes.empty()) ++report.background;
+  split.in_grid += image.plan.in_grid;
+  split.without_box += image.plan.without_box;
+  split.lost_boxes += image.plan.lost_boxes;
+  for (const PlannedTile& tile : image.plan.tiles) {
+    ++split.tiles;
+    if (tile.boxes.empty()) ++split.empty_tiles;
+    split.boxes += static_cast<int64_t>(tile.boxes.size());
+  }
+}
+
+void write_split(PlannedSplit& planned, const NewFolder& folder,
+                 const TilingRequest& request) {
+  const std::string& name = planned.result.report.split;
+  folder.make(fs::path("images") / name);
+  folder.make(fs::path("labels") / name);
+  std::vector<std::string> reasons(planned.images.size());
+  parallel_for(static_cast<int64_t>(reasons.size()), request.index.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 const LargeImage& image = planned.images[at];
+                 reasons[at] = image.file.ok()
+                                   ? write_tiles(image, name, folder, request)
+                                   : image.file.reason;
+               });
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    add_to(planned.result, planned.images[i], reasons[i]);
+  }
+}
+
+// Training would refuse it.
+void refuse_without_box(const DataConfig& config, const TiledSplit& split) {
+  if (split.boxes > 0) return;
+  const DataReport& report = split.report;
+  std::string what = report.split + " of " + config.file.string() + " has " +
+                     std::to_string(report.images) + " images with " +
+                     std::to_string(report.boxes) +
+                     " boxes, and no tile shows one";
+  if (!report.faults.empty()) {
+    what += "; the first fault: " + to_string(report.faults.front());
+  }
+  throw Error("tile", what,
+              "see headroom verify, or give a larger --size or a smaller "
+              "--min-visible",
+              ExitCode::kData);
+}
+
+}  // namespace
+
+std::vector<TiledSplit> tile_data(const DataConfig& config,
+                                  const TilingRequest& request) {
+  NewFolder folder(request.output, "tile", "--output");
+  std::vector<PlannedSplit> planned;
+  planned.push_back(plan_split(config, Split::kTrain, "train", request));
+  planned.push_back(plan_split(config, Split::kVal, "val", request));
+  if (!config.test.empty()) {
+    planned.push_back(plan_split(config, Split::kTest, "test", request));
+  }
+  std::vector<TiledSplit> splits;
+  std::vector<std::string> names;
+  for (PlannedSplit& split : planned) {
+    write_split(split, folder, request);
+    names.push_back(split.result.report.split);
+    // Published sets have test images without labels.
+    if (names.back() != "test") refuse_without_box(config, split.result);
+    splits.push_back(std::move(split.result));
+  }
+  const std::vector<std::string> classes =
+      request.index.single_cls ? std::vector<std::string>{"item"}
+                               : config.names;
+  folder.write("data.yaml", data_yaml_text(classes, names));
+  folder.finish();
+  return splits;
+}
+
+std::string tiling_text(const std::vector<TiledSplit>& splits) {
+  std::string text;
+  for (const TiledSplit& split : splits) {
+    for (const std::string& line : split.report.lines(kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    text += split.report.split + ": " + std::to_string(split.tiles) + " of " +
+            std::to_string(split.in_grid) + " tiles written, with " +
+            std::to_string(split.boxes) + " boxes; " +
+            std::to_string(split.empty_tiles) + " of the " +
+            std::to_string(split.without_box) +
+            " tiles without a box are among them\n";
+    if (split.lost_boxes > 0) {
+      text += split.report.split + ": " + std::to_string(split.lost_boxes) +
+              " boxes are in no tile, for none shows enough of them: give a "
+              "larger --size or a smaller --min-visible\n";
+    }
+  }
+  return text;
+}
+
+std::string tiling_json(const std::vector<TiledSplit>& splits,
+                        const fs::path& output) {
+  Json json;
+  json["data"] = (output / "data.yaml").string();
+  json["splits"] = Json::array();
+  for (const TiledSplit& split : splits) {
+    Json entry = {{"split", split.report.split},
+                  {"images", split.report.images},
+                  {"image_boxes", split.report.boxes},
+                  {"tiles_in_images", split.in_grid},
+                  {"tiles_without_box", split.without_box},
+                  {"tiles", split.tiles},
+                  {"empty_tiles", split.empty_tiles},
+                  {"boxes", split.boxes},
+                  {"lost_boxes", split.lost_boxes}};
+    entry["faults"] = Json::array();
+    for (const DataFault& fault : split.report.faults) {
+      entry["faults"].push_back(to_string(fault));
+    }
+    json["splits"].push_back(std::move(entry));
+  }
+  // File names may be in any encoding.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom
