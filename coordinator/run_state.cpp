@@ -92,10 +92,12 @@ bool RunState::worker_heartbeat(TimePoint now, const std::string& worker_id,
   return true;
 }
 
-// Its peers wait for it, and only its end frees them.
+// Its peers wait for it, and only its end frees them; also where one of them is
+// lost already, and it does not leave.
 void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
                              const RunProgress& progress) {
-  if (phase_ != RunPhase::kRunning || rank_of(worker_id) < 0) return;
+  if (!can_reform() && phase_ != RunPhase::kRunning) return;
+  if (rank_of(worker_id) < 0 || reforming_.left.contains(worker_id)) return;
   const auto why =
       why_stuck(progress.quiet_ms, progress.median_step_ms, progress.step);
   if (!why) return;

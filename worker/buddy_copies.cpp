@@ -6,6 +6,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/collectives/counting_communicator.h"
 
 namespace headroom {
 namespace {
@@ -24,7 +25,8 @@ int buddy_shift(int world_size, int most_on_a_machine) {
 }
 
 BuddyCopies::BuddyCopies(Communicator& world, int shift)
-    : communicator_(world.split(0, world.rank())),
+    : communicator_(
+          std::make_unique<CountingCommunicator>(world.split(0, world.rank()))),
       to_((world.rank() + shift) % world.size()),
       from_((world.rank() - shift + world.size()) % world.size()) {
   HEADROOM_CHECK(to_ != world.rank(), "nobody is their own buddy");

@@ -370,6 +370,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       bool connected = false;
       while (reader->Read(&message)) {
         connected = true;
+        is_watching_ = true;
         if (!take(message)) context.TryCancel();
       }
       if (connected) {
@@ -378,6 +379,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         limit = patience_;
         backoff = kMinBackoff;
       }
+      is_watching_ = false;
       const grpc::Status status = reader->Finish();
       std::unique_lock lock(mutex_);
       watch_context_ = nullptr;
@@ -465,8 +467,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       }
       if (!status.ok()) log::debug("heartbeat: " + status.error_message());
       // Refused though nothing newer comes: this worker was given up. The news
-      // of the next generation may be on its way.
-      const bool refused = status.error_code() == grpc::StatusCode::ABORTED &&
+      // of the next generation may be on its way, and it has none while it
+      // looks for a coordinator that was started again.
+      const bool refused = is_watching_ &&
+                           status.error_code() == grpc::StatusCode::ABORTED &&
                            request.stamp().generation() == stamp_.generation();
       if (!refused) {
         refused_since = SteadyClock::now();
@@ -531,6 +535,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string worker_id_;
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
+  std::atomic<bool> is_watching_{false};  // connected to the assignments
   std::atomic<bool> stop_requested_ = false;
   std::atomic<uint64_t> leave_requested_ = 0;  // the generation to leave
 

@@ -2,13 +2,21 @@
 
 #include <signal.h>
 
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/gloo_connection.h"
 #include "parallel/collectives/operand_checks.h"
@@ -195,6 +203,49 @@ class GlooCommunicator final : public Communicator {
   int64_t num_splits_ = 0;
 };
 
+using Group = c10::intrusive_ptr<ClosableGroup>;
+
+// Connecting waits for peers, of whom one may be lost by then, and cannot be
+// aborted. It has a thread of its own, which is left to its time limit where
+// the loss is heard of.
+Group connect_unless_aborted(std::function<Group()> connecting) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_aborted = false;
+    bool is_done = false;
+    Group group;
+    std::exception_ptr failure;
+  };
+  const auto shared = std::make_shared<Shared>();
+  std::thread([shared, connecting = std::move(connecting)] {
+    Group group;
+    std::exception_ptr failure;
+    try {
+      group = connecting();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(shared->mutex);
+    shared->group = std::move(group);
+    shared->failure = failure;
+    shared->is_done = true;
+    shared->changed.notify_all();
+  }).detach();
+  const PeerWait waiting;
+  const AbortableWait abortable([shared] {
+    const std::lock_guard lock(shared->mutex);
+    shared->is_aborted = true;
+    shared->changed.notify_all();
+  });
+  std::unique_lock lock(shared->mutex);
+  shared->changed.wait(lock,
+                       [&] { return shared->is_done || shared->is_aborted; });
+  if (!shared->is_done) throw std::runtime_error("aborted: a peer is lost");
+  if (shared->failure) std::rethrow_exception(shared->failure);
+  return std::move(shared->group);
+}
+
 std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   if (size == 1) return make_single_communicator();
   ParkedGroups::instance().release_finished();
@@ -203,10 +254,12 @@ std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   options->threads = origin.options.threads;
   options->devices.push_back(origin.device);
   try {
-    auto group = c10::make_intrusive<ClosableGroup>(
-        c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
-                                             origin.options.timeout),
-        rank, size, options);
+    Group group = connect_unless_aborted([=] {
+      return c10::make_intrusive<ClosableGroup>(
+          c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
+                                               origin.options.timeout),
+          rank, size, options);
+    });
     return std::make_unique<GlooCommunicator>(std::move(origin),
                                               std::move(group), rank, size);
   } catch (const std::exception& error) {

@@ -210,6 +210,26 @@ TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
+TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
+  ScriptedRun run(3);
+  run.start();
+  run.state.worker_exited(run.now, "w0", 137, "");
+  run.complain(2, 7);
+  RunProgress progress;
+  progress.quiet_ms = 10'300;
+  run.state.worker_heartbeat(run.now, "w2", progress);  // it has left
+  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.succeed(0);
+  run.succeed(1);
+  EXPECT_EQ(run.state.generation().number, 2u);
+  EXPECT_EQ(run.state.generation().begin.committed_steps, 7);
+}
+
 // Who waits for a message of the lost one would wait for its time limit.
 TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
   ScriptedRun run(2);

@@ -362,6 +362,21 @@ TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   EXPECT_THAT(taken, AllOf(Ge(milliseconds(450)), Lt(seconds(5))));
 }
 
+TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAConnection) {
+  GlooOptions options;
+  options.timeout = seconds(8);
+  const auto store = std::make_shared<InMemoryStore>();
+  std::thread learns([] {
+    std::this_thread::sleep_for(milliseconds(300));
+    AbortableWait::abort_all();
+  });
+  const auto [what, taken] = communication_error_of(
+      [&] { make_gloo_communicator(store, "left", 0, 2, options); });
+  learns.join();
+  EXPECT_THAT(what, AllOf(HasSubstr("connecting"), HasSubstr("aborted")));
+  EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(6))));
+}
+
 TEST(GlooCommunicatorTest, AnAddressOfAnotherMachineIsRefused) {
   GlooOptions options;
   options.hostname = "192.0.2.1";  // reserved for documentation
