@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "proto/channel_security.h"
 #include "worker/coordinator_client.h"
 
 namespace {
@@ -110,6 +111,8 @@ int main(int argc, char** argv) {
   }
   std::map<std::string, std::string> flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
+  headroom::set_channel_security(headroom::read_channel_security(
+      flags["--certs"], flags["--token-file"], headroom::ChannelSide::kClient));
   const auto client = CoordinatorClient::connect(
       flags["--coordinator"], flags["--node-id"], flags["--worker-id"],
       flags["--advertise-host"]);

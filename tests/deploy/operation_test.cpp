@@ -88,14 +88,19 @@ TEST_F(Leftovers, AnEndLeavesNoneAndTheNextStartRemovesThoseOfTheKilled) {
   EXPECT_EQ(names_in("/dev/shm"), shared_memory_);
 }
 
-// gRPC makes connections only while a call waits for one: where each heartbeat
-// failed at once, an agent whose cable had been pulled never got through a
-// handshake again.
+// The agent gives its worker up, as the coordinator does, and starts another.
+// Between machines, where a heartbeat must wait for the connection to be made:
+// tests/integration/two_nodes_test.
 TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
   setenv("FAKE_WORKER", "slow", 1);
+  const std::string certs = (folder_ / "certs").string();
+  ASSERT_EQ(
+      run_program({headroom(), "coordinator", "--init-certs", certs}, folder_)
+          .exit_code,
+      0);
   const Program coordinator(
       {headroom(), "coordinator", "--data", (folder_ / "data.yaml").string(),
-       "--cfg", "yolov5n", "--listen", "127.0.0.1:0"},
+       "--cfg", "yolov5n", "--listen", "127.0.0.1:0", "--certs", certs},
       folder_);
   const std::string mark = "listening on ";
   ASSERT_TRUE(wait_for(mark));
@@ -103,8 +108,9 @@ TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
   address = address.substr(address.find(mark) + mark.size());
   CuttableWire wire(address.substr(0, address.find('\n')));
   fs::create_directories(folder_ / "agent");
-  const Program agent({headroom(), "agent", "--coordinator", wire.address()},
-                      folder_ / "agent");
+  const Program agent(
+      {headroom(), "agent", "--coordinator", wire.address(), "--certs", certs},
+      folder_ / "agent");
   ASSERT_TRUE(wait_for("generation 1"));
   wire.set_silent(true);
   wire.cut();  // what there was has been given up by keep-alive

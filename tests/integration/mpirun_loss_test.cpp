@@ -2,7 +2,10 @@
 // 0.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,12 +66,53 @@ TEST_P(LostUnderMpirun, AWorkerIsStartedAgainAndTheRunCompletes) {
     EXPECT_EQ(steps[i].at("samples"), expected[i].at("samples")) << i;
   }
   EXPECT_EQ(steps.back().at("generation"), 2);
+  if (::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+    EXPECT_NE(result.err.find("bound its processes to 1 of"), std::string::npos)
+        << result.err;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpirun, LostUnderMpirun, ::testing::Values(0u, 1u),
                          [](const auto& info) {
                            return "worker_" + std::to_string(info.param);
                          });
+
+std::set<std::string> ours_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.find("headroom") != std::string::npos) names.insert(name);
+  }
+  return names;
+}
+
+// What Open MPI itself leaves is Open MPI's.
+class AllKilled : public Mpirun {
+ protected:
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+};
+
+TEST_F(AllKilled, TheNextStartRemovesWhatIsLeft) {
+  const fs::path temporary = folder_ / "tmp";
+  fs::create_directories(temporary);
+  ::setenv("TMPDIR", temporary.c_str(), 1);
+  const std::set<std::string> shared_memory = ours_in("/dev/shm");
+  {
+    const Program run(job(training({})), folder_);
+    ASSERT_TRUE(wait_for_lines(folder_ / kRun / "steps.jsonl", 2, 120));
+    for (const pid_t pid : descendants(run.pid(), "headroom")) {
+      ::kill(pid, SIGKILL);
+    }
+  }
+  EXPECT_FALSE(ours_in(temporary).empty()) << "then this test shows nothing";
+  EXPECT_EQ(ours_in("/dev/shm"), shared_memory);
+  std::vector<std::string> words = training({});
+  words.insert(words.end(), {"--name", "next"});
+  const ProgramResult next = run_program(job(words), folder_);
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_EQ(ours_in(temporary), std::set<std::string>{});
+  EXPECT_EQ(ours_in("/dev/shm"), shared_memory);
+}
 
 }  // namespace
 }  // namespace headroom::testing
