@@ -1,5 +1,8 @@
 #include "worker/average_weights.h"
 
+#include <memory>
+
+#include "worker/checkpoint_files.h"
 #include "worker/state_stream.h"
 
 namespace headroom {
@@ -20,9 +23,19 @@ void save_average_weights(const std::filesystem::path& path,
     stream.collect({}, retry);
     return;
   }
-  SafetensorsWriter file(path, stream.tensors(), metadata);
-  stream.collect([&](const at::Tensor& tensor) { file.write(tensor); }, retry);
-  file.commit();
+  FirstFailure file_work;
+  std::unique_ptr<SafetensorsWriter> file;
+  file_work.run([&] {
+    file =
+        std::make_unique<SafetensorsWriter>(path, stream.tensors(), metadata);
+  });
+  stream.collect(
+      [&](const at::Tensor& tensor) {
+        file_work.run([&] { file->write(tensor); });
+      },
+      retry);
+  file_work.run([&] { file->commit(); });
+  file_work.rethrow();
 }
 
 }  // namespace headroom

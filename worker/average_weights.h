@@ -1,7 +1,8 @@
 // average_weights: the EMA as a weights file under YOLOv5's names, wherever its
 // parts lie.
 //
-// Errors: Error with exit code 5 at the rank that writes; CommunicationError.
+// Errors: Error with exit code 5 at the rank that writes, once all ranks have
+// done their part; CommunicationError.
 #pragma once
 
 #include <filesystem>

@@ -40,6 +40,10 @@ class BuddyCopies {
   // Collective. REQUIRES: the state is a committed one.
   void after_commit(TrainingState& state, const std::string& newest_line);
 
+  // This rank's own part after the newest commit, packed (held_state.h).
+  // REQUIRES: there was one.
+  const at::Tensor& newest() const { return own_.front(); }
+
   // Waits for what is on its way: a step that fails then has whole copies.
   void settle();
 

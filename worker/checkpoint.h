@@ -3,14 +3,17 @@
 //   state.safetensors   every flat buffer, entry by entry, under
 //                       "<buffer>.<YOLOv5 name>" (logical tensors, so that a
 //                       later run may split them differently)
-//   MANIFEST.json       counters, the run's plan, sizes and XXH3-128 digests of
-//                       the files; renamed into place last
+//   MANIFEST.json       counters, the run's plan, sizes and digests
+//                       (checkpoint_files.h)
 //
 // Rank 0 writes and reads; the others send and receive their parts, row by row
 // (state_stream.h).
 //
-// A folder without its manifest does not count. Loading goes from the newest
-// to the oldest: a damaged one is named and the one before is used.
+// Here training waits until the files are on disk; beside training they are
+// written by checkpoint_saver.h, to the same bytes.
+//
+// Loading goes from the newest to the oldest: a damaged one is named and the
+// one before is used.
 // Errors: Error naming file and remedy; saving to a full disk is exit 5.
 #pragma once
 
@@ -20,13 +23,15 @@
 #include <vector>
 
 #include "worker/memory_retry.h"
+#include "worker/state_stream.h"
 #include "worker/training_state.h"
 
 namespace headroom {
 
 // Writes checkpoints/step-N for N = state.counters.committed_steps, then
 // removes all but the newest `keep` (and every unfinished older folder).
-// Returns the new folder. `plan_json`: the plan the state was made under.
+// Returns the new folder. Where it cannot be written rank 0 alone throws, the
+// others go on. `plan_json`: the plan the state was made under.
 // Collective over mesh->world, whose rank 0 writes; null: this rank has the
 // whole state and writes alone.
 std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
@@ -49,6 +54,9 @@ LoadedCheckpoint load_newest_checkpoint(
 
 // Steps of the newest folder that has its manifest; 0: there is none.
 int64_t newest_checkpoint(const std::filesystem::path& checkpoints);
+
+// Everything of the state, as the file has it. Collective as above.
+StateStream checkpoint_stream(TrainingState& state, Mesh* mesh);
 
 // All counters, as a text for other ranks.
 std::string counters_to_text(const TrainingCounters& counters);

@@ -159,6 +159,11 @@ std::string to_json(const RunSummary& summary) {
   for (const PhaseMemory& phase : summary.memory) {
     json["memory"][phase.phase] = ranks_json(phase.ranks);
   }
+  const CheckpointCounts& checkpoints = summary.checkpoints;
+  json["checkpoints"] = {{"written", checkpoints.written},
+                         {"skipped", checkpoints.skipped},
+                         {"failed", checkpoints.failed},
+                         {"bytes", checkpoints.bytes}};
   json["ended"] = summary.ended;
   return json.dump(2);
 }
@@ -173,7 +178,7 @@ RunSummary read_summary(const fs::path& path) {
   summary.retries = json.value("retries", int64_t{0});
   for (const char* key :
        {"best_epoch", "steps", "epochs", "images", "generations", "retries",
-        "wall_seconds", "peak_bytes", "memory", "ended"}) {
+        "wall_seconds", "peak_bytes", "memory", "checkpoints", "ended"}) {
     json.erase(key);
   }
   if (!json["map50"].is_null()) summary.best_metrics_json = json.dump();

@@ -44,6 +44,12 @@ class Results {
   TensorboardWriter tensorboard_;
 };
 
+// Of a session; `skipped` were due while one was still being written.
+struct CheckpointCounts {
+  int64_t written = 0, skipped = 0, failed = 0;
+  int64_t bytes = 0;  // of those written
+};
+
 // summary.json: the metrics of best.safetensors, and what the run took.
 struct RunSummary {
   std::string best_metrics_json;  // to_json of its validation; "" if none yet
@@ -54,7 +60,8 @@ struct RunSummary {
   double wall_seconds = 0;          // over all sessions of the run
   std::vector<int64_t> peak_bytes;  // per rank, in steps
   std::vector<PhaseMemory> memory;  // outside of steps; the most of each rank
-  std::string ended;                // why, in words
+  CheckpointCounts checkpoints;
+  std::string ended;  // why, in words
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const ValidationResult& result);

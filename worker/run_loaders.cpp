@@ -47,7 +47,10 @@ HostMemory host_memory_of(const RunConfig& config, const Plan& plan,
   LoaderOptions validation =
       validation_options(config, plan, *inputs.validation, model, mesh);
   HostMemory memory;
-  if (mesh.world.rank() == 0) memory.files = file_bytes(rows, config.precision);
+  if (mesh.world.rank() == 0) {
+    memory.files = file_bytes(rows, config.precision);
+    memory.state_copy = state_copy_bytes(rows, config);
+  }
   const auto share_out = [&](const HostShares& shares) {
     training.host_memory_limit_bytes = shares.training;
     validation.host_memory_limit_bytes = shares.validation;
@@ -81,7 +84,10 @@ std::string describe(const HostMemory& memory) {
          (training.queue_depth == 1 ? " batch, " : " batches, ") +
          format_bytes(training.cache_bytes) +
          " of remembered images), the validation's " +
-         format_bytes(memory.validation.total_bytes());
+         format_bytes(memory.validation.total_bytes()) +
+         (memory.state_copy > 0 ? ", a copy of the state for checkpoints " +
+                                      format_bytes(memory.state_copy)
+                                : "");
 }
 
 }  // namespace headroom

@@ -9,6 +9,7 @@
 
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
+#include "proto/plan_json.h"
 #include "worker/checkpoint.h"
 #include "worker/data/sampler.h"
 #include "worker/data/synthetic.h"
@@ -97,6 +98,12 @@ void RunParts::prepare(Communicator& communicator) {
   recorder->set_mesh(mesh.get());
   resume();
   begin_copies();
+  saver = std::make_unique<CheckpointSaver>(
+      CheckpointSaver::Options{
+          RunDirectory(assignment.run_directory).checkpoints(),
+          plan_to_json(assignment.plan), config.keep_checkpoints,
+          host.copies_state},
+      *state, *mesh);
   memory.fetches_ahead = mesh->data->gathers_in_background();
   pass_lists = record_exchanges();
 }
@@ -195,9 +202,10 @@ bool RunParts::restore() {
 
 void RunParts::share_host_memory() {
   if (!inputs.training) return;
-  const HostMemory needed = host_memory_of(
-      config, assignment.plan, inputs, state->model(), *mesh, rows_of_model());
+  HostMemory needed = host_memory_of(config, assignment.plan, inputs,
+                                     state->model(), *mesh, rows_of_model());
   host = host_shares(config.host_memory_limit, needed);
+  if (!host.copies_state) needed.state_copy = 0;
   if (assignment.rank != 0) return;
   client.report_event(
       {"host_memory", committed(), 0, describe(needed), "", false});

@@ -21,6 +21,7 @@
 #include "parallel/plan/memory_model.h"
 #include "worker/buddy_copies.h"
 #include "worker/carried_state.h"
+#include "worker/checkpoint_saver.h"
 #include "worker/coordinator_client.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory_tracer.h"
@@ -66,8 +67,9 @@ struct RunParts {
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;
   std::unique_ptr<BuddyCopies> buddies;  // of a state that is in parts
+  std::unique_ptr<CheckpointSaver> saver;
   PassLists pass_lists;
-  HostShares host;  // of the loaders
+  HostShares host;  // of the loaders, and room for a copy of the state
   LossGains gains;
   ScheduleOptions schedule;
   int64_t checkpoint_steps;              // of the newest checkpoint

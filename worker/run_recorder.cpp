@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "proto/plan_json.h"
 #include "worker/average_weights.h"
 #include "worker/checkpoint.h"
@@ -106,16 +109,47 @@ void RunRecorder::record_step(const StepRecord& record) {
     summary_.peak_bytes[rank] =
         std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
   }
-  step_log_->write(to_json_line(record, subject_.images_in_epoch));
+  const bool is_written =
+      step_log_->write(to_json_line(record, subject_.images_in_epoch));
+  if (!is_written && !lines_wait_) {
+    client_.report_event({"disk", record.step, 0,
+                          step_log_->path().string() +
+                              " cannot be written (disk full?): its lines wait "
+                              "in memory, training goes on; free some space",
+                          "", true});
+  }
+  lines_wait_ = !is_written;
 }
 
-void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
-  if (records_) results_->write(record);
-  save_average("last", record.epoch);
-  if (is_best) save_average("best", record.epoch);
+// Before the run's end a full disk is no reason to stop. Peers have done their
+// part, whatever comes of the file.
+void RunRecorder::write_or_say(const std::string& name, bool is_end,
+                               const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (is_end || error.exit_code() != ExitCode::kResource) throw;
+    client_.report_event(
+        {"disk", subject_.state.counters.committed_steps, 0,
+         name + " is not written: " + error.what() + "; training goes on", "",
+         true});
+  }
+}
+
+void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
+                               bool is_end) {
+  if (records_) {
+    write_or_say("results.csv", is_end, [&] { results_->write(record); });
+  }
+  std::vector<std::string> names = {"last"};
+  if (is_best) names.push_back("best");
   const int64_t period = subject_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
-    save_average("epoch" + std::to_string(record.epoch + 1), record.epoch);
+    names.push_back("epoch" + std::to_string(record.epoch + 1));
+  }
+  for (const std::string& name : names) {
+    write_or_say(name + ".safetensors", is_end,
+                 [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
   if (record.validation) {
@@ -124,7 +158,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best) {
                           describe(record, subject_.config.epochs),
                           to_event_json(record), false});
   }
-  write_summary("");
+  write_or_say("summary.json", is_end, [&] { write_summary(""); });
 }
 
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
@@ -138,11 +172,55 @@ std::filesystem::path RunRecorder::save_checkpoint() {
       headroom::save_checkpoint(directory_.checkpoints(), subject_.state, mesh_,
                                 plan_to_json(subject_.assignment.plan),
                                 subject_.config.keep_checkpoints, retry_);
-  if (records_) {
-    client_.report_event({"checkpoint", subject_.state.counters.committed_steps,
-                          0, "saved " + folder.string(), "", false});
+  if (!records_) return folder;
+  CheckpointOutcome outcome{subject_.state.counters.committed_steps, folder, 0,
+                            ""};
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
+    outcome.bytes += static_cast<int64_t>(file.file_size(error));
   }
+  record_checkpoint(outcome);
   return folder;
+}
+
+void RunRecorder::record_checkpoint(const CheckpointOutcome& outcome) {
+  CheckpointCounts& counts = summary_.checkpoints;
+  if (outcome.failure.empty()) {
+    ++counts.written;
+    counts.bytes += outcome.bytes;
+    client_.report_event(
+        {"checkpoint", outcome.step, 0, "saved " + outcome.folder.string(),
+         R"({"bytes":)" + std::to_string(outcome.bytes) + R"(,"skipped":)" +
+             std::to_string(counts.skipped) + "}",
+         false});
+    return;
+  }
+  ++counts.failed;
+  const int64_t newest = newest_checkpoint(directory_.checkpoints());
+  client_.report_event({"checkpoint", outcome.step, 0,
+                        "the checkpoint after " + std::to_string(outcome.step) +
+                            " steps is not written: " + outcome.failure +
+                            "; training goes on, " +
+                            (newest > 0 ? "the newest is that after " +
+                                              std::to_string(newest) + " steps"
+                                        : "there is none yet"),
+                        "", true});
+}
+
+// Of interest where they were written beside training.
+void RunRecorder::report_checkpoints() const {
+  const CheckpointCounts& counts = summary_.checkpoints;
+  if (subject_.config.checkpoint_every_steps == 0 &&
+      counts.skipped + counts.failed == 0) {
+    return;
+  }
+  client_.report_event(
+      {"checkpoints", subject_.state.counters.committed_steps, 0,
+       std::to_string(counts.written) + " written (" +
+           format_bytes(counts.bytes) + "), " + std::to_string(counts.skipped) +
+           " skipped while the one before was being written, " +
+           std::to_string(counts.failed) + " failed",
+       "", false});
 }
 
 void RunRecorder::record_memory(const PhaseMemory& memory) {
@@ -165,6 +243,12 @@ void RunRecorder::record_memory(const PhaseMemory& memory) {
 
 std::string RunRecorder::record_end(const std::string& reason) {
   if (!records_) return "";
+  if (step_log_ && !step_log_->write_waiting()) {
+    throw Error("run", "cannot write " + step_log_->path().string(),
+                "free some space, then continue with --resume",
+                ExitCode::kResource);
+  }
+  report_checkpoints();
   write_summary(reason);
   return to_json(summary_);
 }

@@ -5,16 +5,22 @@
 // takes over because rank 0 was lost. record_epoch() and save_checkpoint() are
 // collective.
 //
+// A full disk does not end a run before its end: what cannot be written is
+// named, each time, and training goes on.
+//
 // Ownership: borrows all it is given. Threads: one.
-// Errors: Error (exit 2 in open(), exit 5 later) when a file cannot be written.
+// Errors: Error when a file cannot be written: exit 2 in open(), exit 5 in
+// save_checkpoint(), and where the run ends.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "configs/run_config.h"
+#include "worker/checkpoint_saver.h"
 #include "worker/coordinator_client.h"
 #include "worker/memory_retry.h"
 #include "worker/results.h"
@@ -50,10 +56,13 @@ class RunRecorder {
   // Makes or reopens the run directory: the last of the checks before a run.
   void open();
   void record_step(const StepRecord& record);
-  // `is_best`: the averaged weights are the best so far.
-  void record_epoch(const EpochRecord& record, bool is_best);
-  // Returns its folder.
+  // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
+  void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
+  // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
+  // What became of one that was written beside training.
+  void record_checkpoint(const CheckpointOutcome& outcome);
+  void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
   // Of a phase beside the steps.
   void record_memory(const PhaseMemory& memory);
   // The last word on the run; returns summary.json's content.
@@ -66,6 +75,9 @@ class RunRecorder {
   void open_files();
   void report_data() const;
   void save_average(const std::string& name, int64_t epoch) const;
+  void write_or_say(const std::string& name, bool is_end,
+                    const std::function<void()>& work) const;
+  void report_checkpoints() const;
   void write_summary(const std::string& ended);
 
   Subject subject_;
@@ -76,6 +88,7 @@ class RunRecorder {
   const MemoryRetry retry_;  // of files
   std::unique_ptr<StepLog> step_log_;
   std::unique_ptr<Results> results_;
+  bool lines_wait_ = false;  // of step_log_, and it was said
   RunSummary summary_;
   double started_;             // seconds of a steady clock
   double seconds_before_ = 0;  // of earlier sessions of this run

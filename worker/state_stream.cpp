@@ -67,7 +67,46 @@ at::Tensor view_of(const at::Tensor& row, const Block::Entry& entry) {
   return row.as_strided(entry.sizes, entry.strides, entry.offset);
 }
 
+// The first `elements` of some bytes.
+at::Tensor part_of(const at::Tensor& bytes, int64_t elements,
+                   at::ScalarType type) {
+  return bytes
+      .narrow(0, 0, elements * static_cast<int64_t>(c10::elementSize(type)))
+      .view(type);
+}
+
 }  // namespace
+
+std::vector<TensorDescription> tensors_of(const std::vector<Block>& blocks) {
+  std::vector<TensorDescription> tensors;
+  for (const Block& block : blocks) {
+    for (const Block::Entry& entry : block.entries) {
+      tensors.push_back({entry.name, block.type, entry.sizes});
+    }
+  }
+  return tensors;
+}
+
+int64_t largest_block_bytes(const std::vector<Block>& blocks) {
+  int64_t bytes = 0;
+  for (const Block& block : blocks) {
+    bytes = std::max(
+        bytes, block.size * static_cast<int64_t>(c10::elementSize(block.type)));
+  }
+  return bytes;
+}
+
+void take_tensors(const Block& block, const at::Tensor& row,
+                  const at::Tensor& memory,
+                  const std::function<void(const at::Tensor&)>& take) {
+  for (const Block::Entry& entry : block.entries) {
+    const at::Tensor view = view_of(row, entry);
+    const at::Tensor copy =
+        part_of(memory, view.numel(), block.type).view(view.sizes());
+    copy.copy_(view);
+    take(copy);
+  }
+}
 
 // `size` elements between the whole row at the root and a rank's part of it.
 struct StateStream::Move {
@@ -156,13 +195,7 @@ void StateStream::connect() {
 }
 
 std::vector<TensorDescription> StateStream::tensors() const {
-  std::vector<TensorDescription> tensors;
-  for (const Block& block : all_) {
-    for (const Block::Entry& entry : block.entries) {
-      tensors.push_back({entry.name, block.type, entry.sizes});
-    }
-  }
-  return tensors;
+  return tensors_of(all_);
 }
 
 int StateStream::world_rank(int stage, int data_rank, int spatial_rank) const {
@@ -220,15 +253,6 @@ void StateStream::for_each_block(
   }
 }
 
-int64_t StateStream::largest_block_bytes() const {
-  int64_t bytes = 0;
-  for (const Block& block : all_) {
-    bytes = std::max(
-        bytes, block.size * static_cast<int64_t>(c10::elementSize(block.type)));
-  }
-  return bytes;
-}
-
 void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
                           const MemoryRetry& retry) {
   const at::NoGradGuard no_grad;
@@ -237,16 +261,10 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
   at::Tensor memory, dense;
   if (is_root()) {
     retry.run([&] {
-      memory = at::empty({largest_block_bytes()}, at::kByte);
-      dense = at::empty({largest_block_bytes()}, at::kByte);
+      memory = at::empty({largest_block_bytes(all_)}, at::kByte);
+      dense = at::empty({largest_block_bytes(all_)}, at::kByte);
     });
   }
-  const auto part_of = [](const at::Tensor& whole, int64_t elements,
-                          at::ScalarType type) {
-    return whole
-        .narrow(0, 0, elements * static_cast<int64_t>(c10::elementSize(type)))
-        .view(type);
-  };
   for_each_block([&](const Block& block, const at::Tensor& mine) {
     at::Tensor row;
     if (is_root()) row = part_of(memory, block.size, block.type);
@@ -263,13 +281,7 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
       }
     }
     if (!is_root()) return;
-    for (const Block::Entry& entry : block.entries) {
-      const at::Tensor view = view_of(row, entry);
-      const at::Tensor copy =
-          part_of(dense, view.numel(), block.type).view(view.sizes());
-      copy.copy_(view);
-      take(copy);
-    }
+    take_tensors(block, row, dense, take);
   });
 }
 

@@ -68,8 +68,8 @@ class StateStream {
   // Collective. At the root, `give` fills each of tensors() in order.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
-  // The same, whole rows: at the root `give` has each of blocks() in order, as
-  // [block.size].
+  // As distribute(), whole rows: at the root `give` has each of blocks() in
+  // order, as [block.size].
   void distribute_rows(
       const std::function<const at::Tensor&(const Block&)>& give);
 
@@ -78,7 +78,6 @@ class StateStream {
   std::vector<Move> moves_to_root(const Block& block) const;
   std::vector<Move> moves_from_root(const Block& block) const;
   int world_rank(int stage, int data_rank, int spatial_rank) const;
-  int64_t largest_block_bytes() const;
   int here() const { return mesh_ == nullptr ? 0 : mesh_->world.rank(); }
   // This rank's part of own_[index].
   void for_each_block(
@@ -90,5 +89,18 @@ class StateStream {
   std::vector<at::Tensor> parts_;  // of own_: whole, or this rank's slice
   std::vector<Block> all_;         // at the root
 };
+
+// The tensors of blocks, in the order of the file.
+std::vector<TensorDescription> tensors_of(
+    const std::vector<StateStream::Block>& blocks);
+
+// Of the largest one.
+int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
+
+// `take` gets each tensor of a block's whole row, [block.size], row-major, in
+// `memory` of as many bytes as the row has.
+void take_tensors(const StateStream::Block& block, const at::Tensor& row,
+                  const at::Tensor& memory,
+                  const std::function<void(const at::Tensor&)>& take);
 
 }  // namespace headroom

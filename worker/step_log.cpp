@@ -44,6 +44,7 @@ StepLog::StepLog(const fs::path& file, int64_t first_step,
     throw Error("run", "cannot write " + path_.string(),
                 "choose a writable folder with --project DIR");
   }
+  size_ = fs::file_size(path_, error);
   if (!newest_line.empty()) write(newest_line);
 }
 
@@ -83,14 +84,27 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
   return line.dump();
 }
 
-void StepLog::write(const std::string& line) {
-  file_ << line << '\n';
+bool StepLog::write(const std::string& line) {
+  waiting_ += line + '\n';
+  return write_waiting();
+}
+
+bool StepLog::write_waiting() {
+  if (waiting_.empty()) return true;
+  file_ << waiting_;
   file_.flush();
-  if (!file_) {
-    throw Error("run", "cannot write " + path_.string() + " (disk full?)",
-                "free some space, then continue with --resume",
-                ExitCode::kResource);
+  if (file_) {
+    size_ += waiting_.size();
+    waiting_.clear();
+    return true;
   }
+  // What of it is there is no line.
+  std::error_code error;
+  file_.close();
+  file_.clear();
+  fs::resize_file(path_, size_, error);
+  file_.open(path_, std::ios::binary | std::ios::app);
+  return false;
 }
 
 }  // namespace headroom

@@ -3,7 +3,10 @@
 // Written by rank 0 right after the commit. A resume first cuts what lies
 // beyond the checkpoint it uses, then appends.
 //
-// Threads: one. Errors: Error (exit 5) when a line cannot be written.
+// A full disk keeps lines waiting in memory; they follow once there is room, so
+// that the file has whole lines only, without a gap.
+//
+// Threads: one. Errors: Error (exit 2) when the file cannot be opened.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +43,16 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  void write(const std::string& line);
+  // Whether it and all before it are in the file.
+  bool write(const std::string& line);
+  // Those that wait. True: none is left.
+  bool write_waiting();
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
+  std::string waiting_;
+  uintmax_t size_ = 0;  // of the file, in whole lines
   std::ofstream file_;
 };
 

@@ -68,6 +68,11 @@ struct TrainingRun::Implementation : RunParts {
     std::nth_element(sorted.begin(), middle, sorted.end());
     return static_cast<int64_t>(*middle * 1000);
   }
+  // Written before the run goes on, or ends.
+  std::filesystem::path checkpoint();
+  // One that is due, beside training.
+  void begin_checkpoint();
+  void note_checkpoints();
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunOutcome end(ExitCode exit_code, const std::string& reason);
 
@@ -110,15 +115,16 @@ struct TrainingRun::Implementation : RunParts {
             [this](const StepEvent& event) { report(committed(), event); },
             device};
   }
-  std::filesystem::path checkpoint() {
-    show_phase("checkpoint");
-    begin_phase(Fault::Phase::kCheckpoint, committed());
-    const PhaseWatch watch("checkpoint", device.memory());
-    const std::filesystem::path folder = recorder->save_checkpoint();
-    end_phase(committed());
-    checkpoint_steps = committed();
-    note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
-    return folder;
+  // Around a step: what is on its way to other ranks, or to disk.
+  void settle() {
+    if (buddies) buddies->settle();
+    saver->settle();
+    note_checkpoints();
+  }
+  void finish_checkpoints() {
+    if (!saver) return;  // a peer was lost before there was any
+    saver->finish();
+    note_checkpoints();
   }
   // Of the newest committed step.
   std::string newest_line() const {
@@ -198,7 +204,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
   const Batch batch = source.next();
-  if (buddies) buddies->settle();
+  settle();
   if (const auto event = labels.look_at(batch)) report(batch.step, *event);
   const StepResult result = trainer.train_step(
       batch,
@@ -229,14 +235,58 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   }
   if (config.checkpoint_every_steps > 0 &&
       committed() % config.checkpoint_every_steps == 0) {
-    checkpoint();
+    begin_checkpoint();
   }
   if (leave_agreed) return leave_as_asked();
   return std::nullopt;
 }
 
+std::filesystem::path TrainingRun::Implementation::checkpoint() {
+  finish_checkpoints();
+  show_phase("checkpoint");
+  begin_phase(Fault::Phase::kCheckpoint, committed());
+  const PhaseWatch watch("checkpoint", device.memory());
+  const std::filesystem::path folder = recorder->save_checkpoint();
+  end_phase(committed());
+  checkpoint_steps = committed();
+  note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
+  return folder;
+}
+
+void TrainingRun::Implementation::begin_checkpoint() {
+  show_phase("checkpoint");
+  begin_phase(Fault::Phase::kCheckpoint, committed());
+  const PhaseWatch watch("checkpoint", device.memory());
+  const CheckpointSaver::Answer answer = saver->begin(
+      buddies ? buddies->newest() : at::Tensor(), retry("checkpoint"));
+  end_phase(committed());
+  note_checkpoints();
+  if (answer == CheckpointSaver::Answer::kSkipped) {
+    recorder->record_skipped_checkpoint();
+    return;
+  }
+  if (answer == CheckpointSaver::Answer::kNoRoom) {
+    try {
+      recorder->save_checkpoint();
+      checkpoint_steps = committed();
+    } catch (const Error& error) {  // of rank 0; all have done their part
+      if (error.exit_code() != ExitCode::kResource) throw;
+      recorder->record_checkpoint({committed(), {}, 0, error.what()});
+    }
+  }
+  note_memory(watch.compare(estimate_checkpoint(memory, mesh->here)));
+}
+
+void TrainingRun::Implementation::note_checkpoints() {
+  for (const CheckpointOutcome& outcome : saver->take_outcomes()) {
+    recorder->record_checkpoint(outcome);
+    if (outcome.failure.empty()) checkpoint_steps = outcome.step;
+  }
+}
+
 // Others come, or some of these go.
 RunOutcome TrainingRun::Implementation::leave_as_asked() {
+  finish_checkpoints();
   LeftGeneration left;
   left.was_asked = true;
   left.committed_steps = committed();
@@ -347,11 +397,16 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   if (assignment.rank == 0 && record.validation) {
     say_once(record.validation->faults);
   }
-  recorder->record_epoch(record, is_best);
+  recorder->record_epoch(record, is_best, last);
   counters.recorded_epochs = record.epoch + 1;
   const bool stalled = config.patience > 0 && counters.best_epoch >= 0 &&
                        record.epoch - counters.best_epoch >= config.patience;
-  if (!config.nosave || last || stalled || stop_agreed) checkpoint();
+  if (last || stalled || stop_agreed) {
+    checkpoint();
+  } else if (!config.nosave) {
+    finish_checkpoints();  // an epoch's own is not skipped
+    begin_checkpoint();
+  }
 
   if (last) {
     return end(ExitCode::kDone,
@@ -396,6 +451,7 @@ PhaseMemory TrainingRun::Implementation::note_memory(
 
 RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
                                             const std::string& reason) {
+  finish_checkpoints();
   return {static_cast<int>(exit_code), reason, recorder->record_end(reason)};
 }
 
@@ -449,6 +505,7 @@ void TrainingRun::hold_committed() {
 void TrainingRun::leave_peers() {
   if (implementation_->mesh) implementation_->mesh->disconnect();
   if (implementation_->buddies) implementation_->buddies->disconnect();
+  if (implementation_->saver) implementation_->saver->disconnect();
 }
 
 int64_t TrainingRun::committed_steps() const {

@@ -165,6 +165,8 @@ class TrainingState {
   std::vector<Buffer> buffers();
   // A commit failed midway, when a peer was lost: this is no step's state.
   bool is_torn() const { return is_torn_; }
+  // Whether ranks hold slices of it.
+  bool is_sharded() const { return zero_stage_ > 0; }
   // Whether this rank can do without the others.
   bool is_whole() const;
   // Of all buffers together, over all stages and undivided, without padding.
@@ -186,7 +188,6 @@ class TrainingState {
   void build_accumulation();
   void build_average(const ModelTable& table);
   void build_pieces();
-  bool is_sharded() const { return zero_stage_ > 0; }
   int64_t shard_size() const;
   void move_running_statistics(int64_t num_groups);
   void step_piece(const Piece& piece, const OptimizerStep& step);

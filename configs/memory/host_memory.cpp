@@ -15,7 +15,8 @@ constexpr int64_t kCopiesOfARow = 2;
 }  // namespace
 
 int64_t HostMemory::total_bytes() const {
-  return training.total_bytes() + std::max(validation.total_bytes(), files);
+  return training.total_bytes() + std::max(validation.total_bytes(), files) +
+         state_copy;
 }
 
 int64_t HostMemory::least_bytes() const {
@@ -31,8 +32,36 @@ int64_t file_bytes(const std::vector<RowCost>& rows, Precision precision) {
   return kCopiesOfARow * largest;
 }
 
+// Running statistics are padded as their tensors are, of which there are fewer
+// than parameters.
+int64_t state_copy_bytes(const std::vector<RowCost>& rows,
+                         const RunConfig& config) {
+  const bool is_written_beside = config.checkpoint_every_steps > 0 ||
+                                 (!config.nosave && config.epochs > 1);
+  if (!is_written_beside) return 0;
+  constexpr int64_t kAlignmentBytes = 64;
+  const int64_t element = config.precision == Precision::kFp64 ? 8 : 4;
+  const int64_t num_moments = config.optimizer == "SGD" ? 1 : 2;
+  int64_t bytes = 0;
+  for (const memory::ModelRow& row : memory_rows(rows)) {
+    bytes += (3 + num_moments) * memory::flat_bytes(row, element) +
+             2 * (2 * row.norm_channels * element +
+                  kAlignmentBytes * row.parameter_tensors);
+  }
+  return bytes;
+}
+
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
+  if (least.state_copy > 0) {
+    HostMemory without = least;
+    without.state_copy = 0;
+    const int64_t rest = limit - least.state_copy;
+    const bool fits = least.least_bytes() <= rest;
+    HostShares shares = host_shares(fits ? rest : limit, without);
+    shares.copies_state = fits;
+    return shares;
+  }
   const int64_t between = std::max(least.validation.least_bytes(), least.files);
   const int64_t most = std::max(between, limit - least.training.least_bytes());
   const int64_t validation = std::min(std::max(limit / 4, between), most);
@@ -45,6 +74,7 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   HostMemory memory;
   if (rank_of(plan.layout, rank) == 0) {
     memory.files = file_bytes(rows, config.precision);
+    memory.state_copy = state_copy_bytes(rows, config);
   }
   if (config.synthetic_input) return memory;
   const int64_t stride = largest_stride(rows);
@@ -74,7 +104,9 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   };
   share_out({});
   if (config.host_memory_limit > 0) {
-    share_out(host_shares(config.host_memory_limit, memory));
+    const HostShares shares = host_shares(config.host_memory_limit, memory);
+    share_out(shares);
+    if (!shares.copies_state) memory.state_copy = 0;
   }
   return memory;
 }

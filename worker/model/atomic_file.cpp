@@ -13,6 +13,19 @@
 
 namespace headroom {
 
+bool sync_folder(const std::filesystem::path& folder) {
+  const int opened = ::open(folder.empty() ? "." : folder.c_str(),
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return false;
+  const bool on_disk = ::fsync(opened) == 0;
+  // Some network file systems cannot sync a folder and need not.
+  const bool refused = !on_disk && (errno == EINVAL || errno == ENOTSUP);
+  const int sync_error = errno;
+  ::close(opened);
+  errno = sync_error;
+  return on_disk || refused;
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), partial_path_(path_) {
   partial_path_ += ".partial";
@@ -48,19 +61,8 @@ void AtomicFile::commit() {
   ::close(descriptor_);
   descriptor_ = -1;
 
-  std::filesystem::path folder = path_.parent_path();
-  if (folder.empty()) folder = ".";
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened < 0) fail("is in a folder that cannot be opened");
-  const bool on_disk = ::fsync(opened) == 0;
-  // Some network file systems cannot sync a folder and need not.
-  const bool refused = !on_disk && (errno == EINVAL || errno == ENOTSUP);
-  const int sync_error = errno;
-  ::close(opened);
-  if (!on_disk && !refused) {
-    errno = sync_error;
+  if (!sync_folder(path_.parent_path()))
     fail("is in a folder that cannot be brought to disk");
-  }
 }
 
 void AtomicFile::fail(const char* action) const {

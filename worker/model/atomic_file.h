@@ -16,6 +16,9 @@
 
 namespace headroom {
 
+// Brings what was made and renamed in a folder to disk. False: errno says why.
+bool sync_folder(const std::filesystem::path& folder);
+
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

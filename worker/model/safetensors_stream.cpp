@@ -145,8 +145,8 @@ SafetensorsWriter::SafetensorsWriter(
   }
   const std::string text = format_safetensors_header(header);
   const uint64_t header_bytes = text.size();
-  file_.write(&header_bytes, sizeof header_bytes);
-  file_.write(text.data(), text.size());
+  put(&header_bytes, sizeof header_bytes);
+  put(text.data(), text.size());
 }
 
 void SafetensorsWriter::write(const at::Tensor& tensor) {
@@ -158,7 +158,13 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
                      c10::str(at::IntArrayRef(announced.sizes)) + ", not " +
                      c10::str(tensor.sizes()));
   const at::Tensor row_major = tensor.detach().to(at::kCPU).contiguous();
-  file_.write(row_major.data_ptr(), row_major.nbytes());
+  put(row_major.data_ptr(), row_major.nbytes());
+}
+
+void SafetensorsWriter::put(const void* data, size_t num_bytes) {
+  file_.write(data, num_bytes);
+  digest_.add(data, num_bytes);
+  num_bytes_ += static_cast<int64_t>(num_bytes);
 }
 
 void SafetensorsWriter::commit() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "worker/model/atomic_file.h"
+#include "worker/model/file_digest.h"
 #include "worker/model/safetensors_header.h"
 
 namespace headroom {
@@ -47,8 +48,16 @@ class SafetensorsWriter {
   // Complete or not at all (atomic_file.h). REQUIRES: all are written.
   void commit();
 
+  // Of all that was written so far; after commit(), of the file.
+  int64_t num_bytes() const { return num_bytes_; }
+  std::string digest() const { return digest_.hex(); }
+
  private:
+  void put(const void* data, size_t num_bytes);
+
   AtomicFile file_;
+  StreamDigest digest_;
+  int64_t num_bytes_ = 0;
   std::vector<TensorDescription> tensors_;
   size_t next_ = 0;
 };

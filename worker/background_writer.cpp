@@ -1,0 +1,50 @@
+#include "worker/background_writer.h"
+
+#include <sys/resource.h>
+
+#include <utility>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+void BackgroundWriter::start(std::shared_ptr<Job> job) {
+  HEADROOM_CHECK(!is_busy(), "one job at a time");
+  if (thread_.joinable()) thread_.join();
+  job_ = std::move(job);
+  error_ = nullptr;
+  is_done_ = false;
+  is_waited_for_ = false;
+  thread_ = std::thread([this] { run(); });
+}
+
+void BackgroundWriter::run() {
+  constexpr int kLowest = 19;
+  // Of this thread alone (Linux); where it is refused the thread is as others.
+  ::setpriority(PRIO_PROCESS, 0, kLowest);
+  CountingAllocator::count_as_host_memory();
+  while (!is_waited_for_) {
+    if (!advance()) return;
+  }
+}
+
+bool BackgroundWriter::advance() {
+  try {
+    if (job_->advance()) return true;
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  is_done_ = true;
+  return false;
+}
+
+void BackgroundWriter::finish() {
+  is_waited_for_ = true;
+  if (thread_.joinable()) thread_.join();
+  const CountingAllocator::HostMemory host;
+  while (is_busy()) advance();
+  job_.reset();
+}
+
+}  // namespace headroom
