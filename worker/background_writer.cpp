@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <system_error>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
@@ -16,7 +17,11 @@ void BackgroundWriter::start(std::shared_ptr<Job> job) {
   error_ = nullptr;
   is_done_ = false;
   is_waited_for_ = false;
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {  // the machine has no thread left
+    finish_here();
+  }
 }
 
 void BackgroundWriter::run() {
@@ -42,9 +47,13 @@ bool BackgroundWriter::advance() {
 void BackgroundWriter::finish() {
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
+  finish_here();
+  job_.reset();
+}
+
+void BackgroundWriter::finish_here() {
   const CountingAllocator::HostMemory host;
   while (is_busy()) advance();
-  job_.reset();
 }
 
 }  // namespace headroom

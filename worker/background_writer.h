@@ -40,6 +40,7 @@ class BackgroundWriter {
 
  private:
   void run();
+  void finish_here();
   bool advance();
 
   std::shared_ptr<Job> job_;

@@ -114,11 +114,16 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
 }
 
 // A damaged checkpoint must not count as the newest when old ones are removed,
-// but it is kept for whoever wants to look at it.
-void set_aside(const std::vector<fs::path>& folders) {
-  for (const fs::path& folder : folders) {
+// but it is kept for whoever wants to look at it; one that was never finished is
+// not.
+void set_aside(const std::vector<StepFolder>& folders) {
+  for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";
     std::error_code error;
+    if (!StepFolder{step, folder}.is_finished()) {
+      fs::remove_all(folder, error);
+      continue;
+    }
     fs::remove_all(aside, error);
     fs::rename(folder, aside, error);
     if (error) log::warn("cannot rename " + folder.string());
@@ -129,7 +134,7 @@ void set_aside(const std::vector<fs::path>& folders) {
 OpenCheckpoint open_newest(const fs::path& checkpoints,
                            const StateStream& stream,
                            LoadedCheckpoint& loaded) {
-  std::vector<fs::path> refused;
+  std::vector<StepFolder> refused;
   for (const StepFolder& folder : step_folders(checkpoints)) {
     std::string fault;
     try {
@@ -143,7 +148,7 @@ OpenCheckpoint open_newest(const fs::path& checkpoints,
               " is not a checkpoint's manifest: " + error.what();
     }
     loaded.damaged.push_back(fault);
-    refused.push_back(folder.path);
+    refused.push_back(folder);
   }
   throw Error("resume",
               "no usable checkpoint in " + checkpoints.string() +

@@ -64,7 +64,8 @@ bool comes_before(const Block& a, const Block& b) {
 }
 
 at::Tensor view_of(const at::Tensor& row, const Block::Entry& entry) {
-  return row.as_strided(entry.sizes, entry.strides, entry.offset);
+  return row.as_strided(entry.sizes, entry.strides,
+                        row.storage_offset() + entry.offset);
 }
 
 // The first `elements` of some bytes.

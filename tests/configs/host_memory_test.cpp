@@ -40,11 +40,41 @@ TEST(HostMemory, OnlyTheRankThatWritesHoldsRowsForFiles) {
   EXPECT_EQ(memory_of({}, 1, 2).files, 0);
 }
 
+// yolov5n has 1.87 million parameters; weights, momentum, accumulated gradients
+// and their average are copied.
+TEST(HostMemory, TheRankThatWritesHoldsACopyOfTheState) {
+  EXPECT_GT(memory_of({}, 0, 2).state_copy, 4 * 4 * 1'860'000);
+  EXPECT_LT(memory_of({}, 0, 2).state_copy, 4 * 4 * 1'900'000);
+  EXPECT_EQ(memory_of({}, 1, 2).state_copy, 0);
+  RunConfig config;
+  config.optimizer = "AdamW";
+  EXPECT_GT(memory_of(config).state_copy, 5 * 4 * 1'860'000);
+  config.epochs = 1;  // its only checkpoint is that of the end
+  EXPECT_EQ(memory_of(config).state_copy, 0);
+  config.checkpoint_every_steps = 10;
+  EXPECT_GT(memory_of(config).state_copy, 0);
+}
+
+TEST(HostMemory, WithoutRoomForItThereIsNoCopy) {
+  RunConfig config;
+  const HostMemory all = memory_of(config);
+  const int64_t least = all.least_bytes();
+  EXPECT_FALSE(host_shares(least, all).copies_state);
+  EXPECT_TRUE(host_shares(least + all.state_copy, all).copies_state);
+  config.host_memory_limit = least + all.state_copy - 1;
+  EXPECT_EQ(memory_of(config).state_copy, 0);
+  EXPECT_LE(memory_of(config).total_bytes(), config.host_memory_limit);
+  config.host_memory_limit = least + all.state_copy;
+  EXPECT_EQ(memory_of(config).state_copy, all.state_copy);
+  EXPECT_LE(memory_of(config).total_bytes(), config.host_memory_limit);
+}
+
 TEST(HostMemory, SyntheticInputHasNoLoaders) {
   RunConfig config;
   config.synthetic_input = true;
   const HostMemory memory = memory_of(config);
-  EXPECT_EQ(memory.total_bytes(), memory.training.total_bytes() + memory.files);
+  EXPECT_EQ(memory.total_bytes(),
+            memory.training.total_bytes() + memory.files + memory.state_copy);
   EXPECT_EQ(memory.training.total_bytes(), 0);
 }
 

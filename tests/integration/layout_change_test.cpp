@@ -1,8 +1,12 @@
 // A checkpoint belongs to no layout: a run that was stopped continues under
 // another one, and its next step is the one that one process would take from
 // the same state.
+//
+// The suite named Slow runs with the label `slow`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,10 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kRun = "runs/train/exp";
 
-// The steps of the run in `folder` once it was resumed for one more.
-std::vector<Json> resume_for_a_step(const fs::path& folder,
-                                    std::vector<std::string> layout,
-                                    size_t steps) {
+// The steps of the run in `folder` once it was resumed to have so many.
+std::vector<Json> resume_until(const fs::path& folder,
+                               std::vector<std::string> layout, size_t steps) {
   std::vector<std::string> more = {"--resume", (folder / kRun).string(),
                                    "--max-steps", std::to_string(steps)};
   more.insert(more.end(), layout.begin(), layout.end());
@@ -47,8 +50,8 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
     const fs::path reference = folder / ("reference" + std::to_string(i));
     fs::copy(changing, reference, fs::copy_options::recursive);
     ++steps;
-    const auto one = resume_for_a_step(reference, alone, steps);
-    const auto other = resume_for_a_step(changing, layouts[i], steps);
+    const auto one = resume_until(reference, alone, steps);
+    const auto other = resume_until(changing, layouts[i], steps);
     ASSERT_EQ(one.size(), steps);
     ASSERT_EQ(other.size(), steps);
     for (const char* key : {"loss", "box", "obj", "cls", "grad_norm"}) {
@@ -57,6 +60,57 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
     EXPECT_EQ(one.back().at("samples"), other.back().at("samples"));
     EXPECT_EQ(one.back().at("lr"), other.back().at("lr"));
     EXPECT_EQ(other.back().at("memory").size(), layouts[i] == alone ? 1u : 2u);
+  }
+}
+
+// From the checkpoint of a run whose state lay in slices on two ranks, written
+// beside training: the next step within 1e-9 of how that run went on, and 20
+// calm ones within 1e-6.
+TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
+  constexpr size_t kSaved = 3, kSteps = kSaved + 21;
+  const std::vector<std::string> calm = {
+      "--set", "hyp.lr0=1e-5",        "--set", "hyp.lrf=1",
+      "--set", "hyp.warmup_epochs=0", "--set", "checkpoint_every_steps=3"};
+  const std::vector<std::string> zero_3 = {"--layout", "data=2", "--processes",
+                                           "2",        "--zero", "3"};
+  const std::vector<std::vector<std::string>> others = {
+      {"--layout", "pipeline=2", "--processes", "2", "--zero", "0"},
+      {"--layout", "spatial=2", "--processes", "2", "--zero", "0"},
+      {"--layout", "data=1", "--processes", "1", "--zero", "0"},
+      {"--layout", "data=3", "--processes", "3", "--zero", "1"}};
+  const fs::path folder = fresh_folder();
+  const fs::path whole = folder / "whole";
+  std::vector<std::string> first = zero_3;
+  first.insert(first.end(), calm.begin(), calm.end());
+  first.insert(first.end(), {"--max-steps", "4"});
+  ASSERT_EQ(train_in(whole, train_fp64("8"), first).size(), 4u);
+  // That of the run's end is not the one it is about.
+  fs::remove_all(whole / kRun / "checkpoints/step-4");
+  for (size_t i = 0; i < others.size(); ++i) {
+    fs::copy(whole, folder / std::to_string(i), fs::copy_options::recursive);
+  }
+  const auto expected = resume_until(whole, zero_3, kSteps);
+  ASSERT_EQ(expected.size(), kSteps);
+  std::printf("data 2, ZeRO 3 -> %-12s next step %-9s 20 steps\n", "", "");
+  for (size_t i = 0; i < others.size(); ++i) {
+    SCOPED_TRACE(others[i][1]);
+    const auto steps =
+        resume_until(folder / std::to_string(i), others[i], kSteps);
+    ASSERT_EQ(steps.size(), kSteps);
+    double next = 0, most = 0;
+    for (size_t step = 0; step < kSteps; ++step) {
+      EXPECT_EQ(steps[step].at("step"), step);
+      EXPECT_EQ(steps[step].at("samples"), expected[step].at("samples"));
+      for (const char* key : {"loss", "box", "obj", "cls", "grad_norm"}) {
+        const double off = relative(expected[step], steps[step], key);
+        most = std::max(most, off);
+        if (step == kSaved) next = std::max(next, off);
+      }
+    }
+    std::printf("                  %-12s %-19.1e %.1e\n", others[i][1].c_str(),
+                next, most);
+    EXPECT_LT(next, 1e-9);
+    EXPECT_LT(most, 1e-6);
   }
 }
 

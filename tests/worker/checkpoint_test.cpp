@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "parallel/base/check.h"
 #include "worker/model/file_digest.h"
@@ -149,6 +150,39 @@ TEST_F(Checkpoints, AnotherModelsShapesAreRefusedWithBoth) {
   EXPECT_NE(text.find("model.24.m.0.weight"), std::string::npos) << text;
   EXPECT_NE(text.find("[24, 64, 1, 1]"), std::string::npos) << text;
   EXPECT_NE(text.find("[30, 64, 1, 1]"), std::string::npos) << text;
+}
+
+// The state is whole; what is said about it is not what was saved.
+TEST_F(Checkpoints, AManifestThatWasChangedIsRefused) {
+  auto saved = make_state();
+  fill(*saved, 4);
+  save_checkpoint(folder_, *saved, nullptr, kPlan, 2);
+  const fs::path file = folder_ / "step-4" / "MANIFEST.json";
+  std::string text;
+  {
+    std::ifstream manifest(file, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(manifest), {});
+  }
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    changed.replace(at, from.size(), to);
+    std::ofstream(file, std::ios::binary) << changed;
+    auto state = make_state();
+    return refusal(folder_, *state);
+  };
+  EXPECT_NE(with("\"committed_steps\": 4", "\"committed_steps\": 5")
+                .find("MANIFEST.json is damaged: its digest is"),
+            std::string::npos);
+  EXPECT_NE(with("\"schema\": 2", "\"schema\": 1").find("is damaged"),
+            std::string::npos);
+  EXPECT_NE(with("manifest_xxh3_128", "manifest_xxh3_129")
+                .find("its own digest is missing"),
+            std::string::npos);
+  EXPECT_NE(with("  \"counters\"", "\t \"counters\"").find("is damaged"),
+            std::string::npos);
+  EXPECT_EQ(with("{", "{"), "");  // as it was
 }
 
 TEST_F(Checkpoints, AForeignManifestIsRefusedWithoutACrash) {

@@ -1,0 +1,191 @@
+// What a checkpoint after every step costs, step by step: steps with and
+// without alternate in one group of two processes of one host, and each pair
+// gives a ratio; the median counts, at most 1.05.
+//
+// A step is timed on both processes together, from its start to its commit, or
+// to the copy of the state where there is one. Files are written while the next
+// step runs, which must be one of the same kind: so a few steps of a kind come
+// in a row, the first of which, with nothing behind it, does not count; what is
+// still being written after the last one ends before the other kind begins.
+//
+//   benchmark_checkpoint_stall [PAIRS [IMAGE_SIZE [IMAGES [MODEL [BLOCK]]]]]
+//
+// IMAGES: of the global batch. BLOCK: counted steps in a row. Prints the ratio,
+// the bytes written and the checkpoints skipped. Exits with 1 when the bound is
+// missed. To be run on a quiet machine.
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/collectives/backend.h"
+#include "parallel/collectives/mesh.h"
+#include "tests/support/folder_store.h"
+#include "tests/support/rank_training.h"
+#include "worker/checkpoint_saver.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kProcesses = 2;
+constexpr double kBound = 1.05;
+
+struct Request {
+  int pairs = 30;
+  int64_t image_size = 640;
+  int64_t images = 4;
+  std::string model = "yolov5s";
+  int block = 3;
+};
+
+struct Saving {
+  int64_t begun = 0, skipped = 0, written = 0, bytes = 0;
+  std::string failure;
+
+  void note(CheckpointSaver& saver) {
+    for (const CheckpointOutcome& outcome : saver.take_outcomes()) {
+      if (!outcome.failure.empty()) failure = outcome.failure;
+      ++written;
+      bytes += outcome.bytes;
+    }
+  }
+};
+
+// Of the slower process; the same on both.
+double seconds_of_step(RankTraining& training, CheckpointSaver* saver,
+                       Saving& saving, Communicator& world) {
+  using Clock = std::chrono::steady_clock;
+  world.barrier();
+  const Clock::time_point start = Clock::now();
+  training.step();
+  if (saver != nullptr) {
+    const bool is_begun = saver->begin({}) == CheckpointSaver::Answer::kBegun;
+    ++(is_begun ? saving.begun : saving.skipped);
+    saving.note(*saver);
+  }
+  const at::Tensor seconds =
+      at::full({1}, std::chrono::duration<double>(Clock::now() - start).count(),
+               at::kDouble);
+  world.all_reduce(seconds, ReduceOp::kMax);
+  return *seconds.const_data_ptr<double>();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+bool run(const Request& request, const std::filesystem::path& folder,
+         Communicator& world) {
+  RunConfig config;
+  config.cfg = request.model;
+  config.synthetic_input = true;
+  config.image_height = config.image_width = request.image_size;
+  config.global_batch_size = request.images;
+  config.batch_norm_group_size = request.images / kProcesses;
+  config.layout = "data=" + std::to_string(kProcesses);
+  const Plan plan = plan_of_synthetic_run(config);
+  RankTraining training(config, plan, world);
+  Mesh mesh(world, plan.layout);
+  CheckpointSaver saver({folder / "checkpoints", "{}", 2, true},
+                        training.state(), mesh);
+  Saving saving;
+  std::vector<double> with, without, ratios;
+  // The first pair of blocks warms up.
+  for (int pair = -request.block; pair < request.pairs;) {
+    std::vector<double> a, b;
+    for (int i = 0; i < request.block; ++i) {
+      a.push_back(seconds_of_step(training, &saver, saving, world));
+    }
+    saver.finish();
+    saving.note(saver);
+    for (int i = 0; i < request.block; ++i) {
+      b.push_back(seconds_of_step(training, nullptr, saving, world));
+    }
+    for (int i = 0; i < request.block; ++i, ++pair) {
+      // The block's first has no checkpoint being written behind it.
+      if (pair < 0 || (request.block > 1 && i == 0)) continue;
+      const auto place = static_cast<size_t>(i);
+      with.push_back(a[place]);
+      without.push_back(b[place]);
+      ratios.push_back(a[place] / b[place]);
+    }
+  }
+  if (world.rank() != 0) return true;
+  std::sort(ratios.begin(), ratios.end());
+  const double ratio = median(ratios);
+  std::printf(
+      "%s, %lld px, batch %lld, %d processes, a checkpoint after every step: "
+      "median ratio %.3f (quartiles %.3f to %.3f), bound %.2f: %s; %zu pairs "
+      "of "
+      "%.0f and %.0f ms; %lld checkpoints written (%s), %lld skipped\n",
+      request.model.c_str(), static_cast<long long>(request.image_size),
+      static_cast<long long>(request.images), kProcesses, ratio,
+      ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4], kBound,
+      ratio <= kBound ? "kept" : "MISSED", ratios.size(), 1e3 * median(with),
+      1e3 * median(without), static_cast<long long>(saving.written),
+      format_bytes(saving.bytes).c_str(),
+      static_cast<long long>(saving.skipped));
+  if (!saving.failure.empty()) {
+    std::printf("a checkpoint failed: %s\n", saving.failure.c_str());
+  }
+  std::fflush(stdout);
+  return ratio <= kBound && saving.failure.empty();
+}
+
+int rank_main(const Request& request, const std::filesystem::path& folder,
+              int rank) {
+  CountingAllocator::install();
+  install_saved_tensor_policies();
+  at::set_num_threads(1);
+  try {
+    const auto store = std::make_shared<FolderStore>(folder);
+    const auto world = make_communicator(Backend::kGloo, store,
+                                         "checkpoint_stall", rank, kProcesses);
+    return run(request, folder, *world) ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  headroom::Request request;
+  if (argc > 1) request.pairs = std::stoi(argv[1]);
+  if (argc > 2) request.image_size = std::stoll(argv[2]);
+  if (argc > 3) request.images = std::stoll(argv[3]);
+  if (argc > 4) request.model = argv[4];
+  if (argc > 5) request.block = std::stoi(argv[5]);
+  const auto folder = std::filesystem::current_path() /
+                      ("headroom-stall-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  // Forked before LibTorch starts a thread.
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < headroom::kProcesses; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) _exit(headroom::rank_main(request, folder, rank));
+    children.push_back(child);
+  }
+  int worst = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  std::filesystem::remove_all(folder);
+  return worst;
+}

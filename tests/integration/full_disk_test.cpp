@@ -1,0 +1,110 @@
+// A disk that is full for a while costs checkpoints, nothing else: training
+// goes on, the old checkpoint stays, a warning comes with every one that is
+// due, and once there is room all is as if nothing had been.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kSteps = 100;
+
+std::vector<std::string> train(const fs::path& project) {
+  return train_shapes(
+      "8", {"--epochs", "40", "--noval", "--processes", "1", "--project",
+            project.string(), "--name", "exp", "--max-steps",
+            std::to_string(kSteps), "--set", "checkpoint_every_steps=2"});
+}
+
+std::string words(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) line += " '" + word + "'";
+  return line;
+}
+
+int occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
+  const fs::path folder = fresh_folder();
+  const fs::path disk = folder / "disk", after = folder / "after";
+  fs::create_directories(disk);
+  if (::geteuid() != 0 ||
+      run_program({"unshare", "-m", "sh", "-c",
+                   "mount -t tmpfs none '" + disk.string() + "'"},
+                  folder)
+              .exit_code != 0) {
+    GTEST_SKIP() << "needs root, who may mount a disk of a limited size";
+  }
+  // The disk is there only for the run, and what is on it copied at the end.
+  // Once there is a checkpoint something else takes all that is free, until
+  // three warnings have come.
+  const fs::path run = disk / "exp";
+  const std::string script =
+      "mount -t tmpfs -o size=140m none " + disk.string() + "\n" +
+      words(train(disk)) + " 2>err.txt >out.txt &\n" +
+      "while kill -0 $! && ! ls " + run.string() +
+      "/checkpoints/step-*/MANIFEST.json; do sleep 0.01; done 2>&1 >seen.txt\n"
+      "cat /dev/zero >" +
+      disk.string() + "/other 2>>seen.txt\n" + "ls " + run.string() +
+      "/checkpoints >full.txt\n" +
+      "while kill -0 $! && [ $(grep -c 'steps is not written' err.txt) -lt 3 "
+      "]; do sleep 0.01; done 2>>seen.txt\n" +
+      "ls " + run.string() + "/checkpoints >still.txt\n" + "rm " +
+      disk.string() + "/other\n" + "wait $!; code=$?; cp -r " + run.string() +
+      " " + after.string() + "; cat err.txt >&2; exit $code\n";
+  std::ofstream(folder / "script.sh") << script;
+  const ProgramResult result = run_program(
+      {"unshare", "-m", "sh", (folder / "script.sh").string()}, folder);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GE(occurrences(result.err, "steps is not written: "), 3) << result.err;
+  EXPECT_GE(occurrences(result.err, "training goes on, the newest is that "), 3)
+      << result.err;
+
+  // Whole lines, each step once, and the losses of a run with a disk of its
+  // own.
+  const ProgramResult calm = run_program(train(folder / "calm"), folder);
+  ASSERT_EQ(calm.exit_code, 0) << calm.err;
+  const auto expected = read_lines(folder / "calm/exp/steps.jsonl");
+  const auto steps = read_lines(after / "steps.jsonl");
+  ASSERT_EQ(steps.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(expected.size(), steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    EXPECT_EQ(steps[step].at("step"), step);
+    EXPECT_EQ(steps[step].at("loss"), expected[step].at("loss"));
+  }
+  const Json counts = read_json(after / "summary.json").at("checkpoints");
+  EXPECT_EQ(counts.at("failed"),
+            occurrences(result.err, "steps is not written: "));
+  EXPECT_GT(counts.at("bytes").get<int64_t>(), 0);
+  EXPECT_EQ(counts.at("written").get<int>() + counts.at("failed").get<int>() +
+                counts.at("skipped").get<int>(),
+            kSteps / 2 + kSteps / 10);  // and at odd ends of an epoch
+
+  // Nothing half-written: two finished ones at the end.
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(after / "checkpoints")) {
+    names.push_back(entry.path().filename().string());
+    EXPECT_TRUE(fs::exists(entry.path() / "MANIFEST.json")) << names.back();
+  }
+  EXPECT_EQ(names.size(), 2u);
+  EXPECT_TRUE(
+      fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
+}
+
+}  // namespace
+}  // namespace headroom::testing
