@@ -7,6 +7,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
 
 namespace headroom {
 
@@ -45,6 +46,7 @@ bool BackgroundWriter::advance() {
 }
 
 void BackgroundWriter::finish() {
+  const PeerWait waiting;  // for a disk, however slow: nothing is stuck
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
   finish_here();
