@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 #include <opencv2/core.hpp>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "tests/worker/data/encoders.h"
 #include "worker/chart/png_bytes.h"
 #include "worker/data/exif.h"
+#include "worker/data/random.h"
 #include "worker/data/row_reader.h"
 
 namespace headroom {
@@ -184,6 +187,54 @@ TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
   EXPECT_THAT(cut_tiles(folder_.write("page", "<html>"), first, {},
                         [](size_t, const cv::Mat&) {}),
               HasSubstr("not an image"));
+}
+
+// The verdict is decode_image's, whatever the bytes are.
+TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
+  JpegForm progressive;
+  progressive.progressive = true;
+  TiffForm tiles;
+  tiles.tiled = true;
+  tiles.compression = COMPRESSION_LZW;
+  const fs::path file = folder_.path() / "damaged";
+  write_tiff(file, picture_, tiles);
+  const std::vector<std::string> sound = {
+      encode_jpeg(picture_, JpegForm{}),
+      encode_jpeg(picture_, progressive),
+      encode_png(picture_),
+      encode_png(picture_, {.interlaced = true}),
+      encode_bmp(picture_),
+      encode_webp(picture_),
+      read_bytes(file)};
+  RandomStream draws(7, 0, 0, RandomPurpose::kSyntheticImage);
+  ImageLimits limits;
+  limits.max_pixels = 1'000'000;
+  int refused = 0, kept = 0;
+  for (size_t kind = 0; kind < sound.size(); ++kind) {
+    for (int round = 0; round < 60; ++round) {
+      std::string bytes = sound[kind];
+      const auto length = static_cast<int64_t>(bytes.size());
+      // Half of them in the headers.
+      const int64_t reach =
+          round % 2 == 0 ? std::min<int64_t>(length, 200) : length;
+      for (int i = 0; i <= round % 3; ++i) {
+        bytes[static_cast<size_t>(draws.below(reach))] =
+            static_cast<char>(draws.below(256));
+      }
+      folder_.write("damaged", bytes);
+      const ImageResult whole = decode_image(file, limits);
+      // What may not be held may be streamed.
+      if (whole.reason.find("above the limit") != std::string::npos) continue;
+      const std::string reason =
+          cut_tiles(file, {}, limits, [](size_t, const cv::Mat&) {});
+      EXPECT_EQ(reason.empty(), whole.ok())
+          << "kind " << kind << " round " << round << ": '" << reason
+          << "', but '" << whole.reason << "'";
+      ++(whole.ok() ? kept : refused);
+    }
+  }
+  EXPECT_GT(refused, 80);
+  EXPECT_GT(kept, 80);
 }
 
 TEST_F(TileCutter, WhatHasToBeHeldWholeIsRefusedAboveTheLimit) {
