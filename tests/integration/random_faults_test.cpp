@@ -148,6 +148,21 @@ class RandomFaults : public ::testing::Test {
     return !victims.empty();
   }
 
+  // Of `steps` committed ones at most the last is done again. Events arrive
+  // after the steps that they are about.
+  void expect_goes_on(size_t resumes_before, size_t steps) const {
+    std::vector<Json> resumes;
+    EXPECT_TRUE(wait_until(
+        [&] {
+          resumes = events_named(folder_, "resume");
+          return resumes.size() > resumes_before;
+        },
+        10));
+    for (size_t i = resumes_before; i < resumes.size(); ++i) {
+      EXPECT_GE(resumes[i].at("step").get<size_t>() + 1, steps) << resumes[i];
+    }
+  }
+
   // One fault, or a second one while the first is being made good; then a step
   // has been committed after it.
   void strike(size_t after_steps) {
@@ -160,6 +175,7 @@ class RandomFaults : public ::testing::Test {
     const Clock::time_point begin = Clock::now();
     const std::vector<Json> before = steps_so_far(folder_);
     const auto generation = before.back().at("generation").get<int64_t>();
+    const size_t resumes = events_named(folder_, "resume").size();
     bool ends_generation = true;
     if (kind < 50) {
       ++struck_["worker killed"];
@@ -193,9 +209,7 @@ class RandomFaults : public ::testing::Test {
         60))
         << said();
     slowest_ = std::max(slowest_, seconds_since(begin));
-    if (!ends_generation) return;
-    const Json resumed = events_named(folder_, "resume").back();
-    EXPECT_GE(resumed.at("step").get<size_t>() + 1, before.size()) << resumed;
+    if (ends_generation) expect_goes_on(resumes, before.size());
   }
 
   std::mt19937_64 random_;
