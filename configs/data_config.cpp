@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "configs/class_names.h"
 #include "configs/scalar.h"
 #include "configs/strict_yaml.h"
 #include "configs/voc_folder.h"
@@ -252,6 +253,7 @@ DataConfig load_voc_folder(const fs::path& folder) {
   config.file = folder;
   read_voc_splits(folder, config);
   config.names = voc_class_names(folder);
+  check_class_names(config.names, folder / "Annotations");
   if (config.names.empty()) {
     throw Error("data", (folder / "Annotations").string() + " names no object",
                 "put annotations there, NAME.xml for each image",
@@ -305,6 +307,7 @@ DataConfig load_data_config(const std::filesystem::path& given) {
     if (const auto voc = Reader(file, root).voc_folder()) {
       config.names = root.find("names") != nullptr ? read_names(root)
                                                    : voc_class_names(*voc);
+      check_class_names(config.names, file);
       read_voc_splits(*voc, config);
       return config;
     }
@@ -312,6 +315,7 @@ DataConfig load_data_config(const std::filesystem::path& given) {
   for (const char* key : {"train", "val"}) require_split(root, key);
   require_colour(root);
   config.names = read_names(root);
+  check_class_names(config.names, file);
   const Reader reader(file, root);
   config.train = reader.split("train");
   config.val = reader.split("val");

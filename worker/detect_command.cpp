@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "worker/detect/image_sources.h"
 #include "worker/image_size_flag.h"
 #include "worker/model/open_weights.h"
+#include "worker/stop_signals.h"
 #include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
 
@@ -89,7 +91,9 @@ int detect(const DetectRequest& request) {
   DetectionFolder folder(request.output, weights.class_names, request.folder);
   int64_t images = 0, boxes = 0;
   double seconds = 0;
-  for (size_t i = 0; i < sources.images.size(); ++i) {
+  stop_signals::install();
+  for (size_t i = 0; i < sources.images.size() && !stop_signals::requested();
+       ++i) {
     const auto& file = sources.images[i];
     ImageResult image = decode_image(file);
     if (!image.ok()) {
@@ -113,19 +117,21 @@ int detect(const DetectRequest& request) {
     seconds += spent;
     folder.add(std::move(found), image.pixels);
   }
-  if (images == 0) {
+  const bool is_interrupted = stop_signals::requested();
+  if (images == 0 && !is_interrupted) {
     throw Error("detect",
                 "none of the " + std::to_string(sources.images.size()) +
                     " images of " + request.source + " can be decoded",
                 "see the lines above", ExitCode::kData);
   }
   folder.finish();
-  std::printf("%lld boxes in %lld images, %.0f ms per image%s%s\n",
+  std::printf("%s%lld boxes in %lld images, %.0f ms per image%s%s\n",
+              is_interrupted ? "interrupted: " : "",
               static_cast<long long>(boxes), static_cast<long long>(images),
-              seconds * 1e3 / static_cast<double>(images),
+              seconds * 1e3 / static_cast<double>(std::max<int64_t>(1, images)),
               folder.has_files() ? "; results in " : "",
               folder.has_files() ? request.output.c_str() : "");
-  return 0;
+  return is_interrupted ? static_cast<int>(ExitCode::kInterrupted) : 0;
 }
 
 }  // namespace
@@ -140,12 +146,11 @@ int detect_command(int argc, char** argv) {
   app.add_option("--cfg", request.cfg);
   app.add_option("--img,--imgsz,--img-size", request.image_size);
   app.add_option("--tile", request.tile_size);
-  app.add_option("--tile-overlap", request.overlap)
-      ->check(CLI::Range(0.0, 0.9));
+  app.add_option("--tile-overlap", request.overlap)->check(within(0.0, 0.9));
   app.add_option("--conf-thres", request.nms.confidence_threshold)
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
   app.add_option("--iou-thres", request.nms.iou_threshold)
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
   app.add_option("--max-det", request.nms.max_detections)
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--classes", request.classes);

@@ -28,9 +28,8 @@ int export_command(int argc, char** argv) {
   app.add_flag("--raw", request.raw);
   app.add_flag("--nms", request.nms);
   app.add_option("--conf-thres", request.confidence_threshold)
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--iou-thres", request.iou_threshold)
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
+  app.add_option("--iou-thres", request.iou_threshold)->check(within(0.0, 1.0));
   app.add_option("--topk-per-class", request.most_per_class)
       ->check(CLI::Range(1, 100000));
   parse_arguments(app, argc, argv);

@@ -123,6 +123,14 @@ int drive_device(int argc, char** argv) {
   return run(line);
 }
 
+// A result that nobody can read is no result.
+int with_output_written(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  throw headroom::Error("output", "standard output cannot be written",
+                        "free some space, or choose another place",
+                        headroom::ExitCode::kResource);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -133,7 +141,7 @@ int main(int argc, char** argv) {
   // A tool speaks for `headroom`, whose words were typed.
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {
-    if (tool) return tool->run(argc - 1, argv + 1);
+    if (tool) return with_output_written(tool->run(argc - 1, argv + 1));
     if (first == kStandalone) return run_standalone(argc - 1, argv + 1);
     // A terminal's Ctrl-C is the supervisor's business; it asks through the
     // coordinator for a stop at a committed step.

@@ -27,12 +27,12 @@ int tile_command(int argc, char** argv) {
   app.add_option("--output", request.output, "new folder")->required();
   app.add_option("--size", size, "of a tile, in pixels");
   app.add_option("--overlap", request.tiles.overlap, "of a tile's side")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(within(0.0, 0.9));
   app.add_option("--min-visible", request.tiles.min_visible, "of a box's area")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
   app.add_option("--empty-share", request.tiles.empty_share,
                  "of the tiles without a box")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
   app.add_option("--workers", request.index.num_threads, "threads")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--single-cls", request.index.single_cls, "one class");

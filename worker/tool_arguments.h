@@ -7,6 +7,9 @@
 
 namespace headroom {
 
+// A number from `least` to `most`; CLI::Range lets NaN through.
+CLI::Validator within(double least, double most);
+
 // `app`'s name is the command's.
 void parse_arguments(CLI::App& app, int argc, char** argv);
 

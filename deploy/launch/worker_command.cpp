@@ -2,6 +2,7 @@
 // takes this process's place. Exit code, output and Ctrl-C are its own then.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "deploy/launch/agent.h"
 #include "deploy/launch/commands.h"
+#include "deploy/launch/launch_flags.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 
@@ -34,6 +36,14 @@ bool names_results(const std::string& flag) {
   return flag == "--project" || flag == "--name" || flag == "--exist-ok";
 }
 
+bool takes_value(const std::string& spelling, const std::string& command) {
+  const auto& flags = launch_flags();
+  return std::any_of(flags.begin(), flags.end(), [&](const LaunchFlag& flag) {
+    return flag.spelling == spelling && belongs_to(flag, command) &&
+           !flag.value_name.empty();
+  });
+}
+
 std::string results_folder(const CommandLine& line) {
   RunConfig naming;
   naming.command = line.command;
@@ -54,6 +64,10 @@ int worker_command(const CommandLine& line) {
   }
   for (const auto& [flag, value] : line.launch_flags) {
     if (names_results(flag)) continue;
+    if (value.empty() && takes_value(flag, line.command)) {
+      throw Error("command line", flag + " has an empty value",
+                  "give one, or leave " + flag + " out");
+    }
     words.push_back(value.empty() ? flag : flag + "=" + value);
   }
   std::vector<char*> arguments;

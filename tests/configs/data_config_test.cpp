@@ -206,6 +206,18 @@ TEST_F(DataConfigTest, OnlyFoldersAndLists) {
             "folder, a .txt list or a .json");
 }
 
+TEST_F(DataConfigTest, ClassNamesAreUtf8) {
+  const std::string head = "path: .\n" + kSplits;
+  EXPECT_EQ(load(head + "names: [caf\xc3\xa9, \xe7\x8c\xab]\n").names.size(),
+            2u);
+  // Latin-1, cut short, overlong, a surrogate.
+  for (const char* name : {"caf\xe9", "\xe7\x8c", "\xc0\xaf", "\xed\xa0\x80"}) {
+    EXPECT_EQ(refusal(head + "names: [a, '" + name + "']\n"),
+              "[data] set/data.yaml: the name of class 1 is not UTF-8: save "
+              "the file as UTF-8 (for XML, declare its encoding)");
+  }
+}
+
 TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {
   const DataConfig config =
       load("path: .\n" + kSplits + "test: test-dev.txt\nnames: [a]\n");

@@ -1,5 +1,6 @@
 // Bad input: one clear line, the right exit code, and nothing left behind.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -201,6 +202,44 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
+
+// Commands that headroom-worker carries out.
+TEST(Tools, SayInOneLineWhatIsWrong) {
+  const std::string data = shapes_data();
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  write(folder / "names.yaml",
+        "path: " + fs::path(data).parent_path().string() +
+            "\ntrain: images/train\nval: images/val\nnames: [caf\xe9]\n");
+  struct Row {
+    std::string words;
+    int exit_code;
+    std::string line;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"verify --data " + data + " --fix-to '' --json", 2,
+            "--fix-to has an empty value: give one, or leave --fix-to out"},
+           {"verify --data " + data + " --json >/dev/full", 5,
+            "standard output cannot be written"},
+           {"verify --data names.yaml", 2, "the name of class 0 is not UTF-8"},
+           {"detect --weights w.pt --source . --conf-thres nan", 2,
+            "nan is not from 0 to 1"},
+           {"tile --data " + data + " --output t --overlap nan", 2,
+            "nan is not from 0 to"},
+           {"detect --weights pipe --source .", 2, "is no regular file"},
+           {"detect --source .", 2, "--weights is required"}}) {
+    const ProgramResult result = run_program(
+        {"sh", "-c", "exec '" + program("headroom") + "' " + row.words},
+        folder);
+    EXPECT_EQ(result.exit_code, row.exit_code) << row.words << result.err;
+    EXPECT_NE(result.err.find(row.line), std::string::npos) << row.words << "\n"
+                                                            << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
+  EXPECT_FALSE(fs::exists(folder / "--json"));
+  EXPECT_FALSE(fs::exists(folder / "t"));
+}
 
 // The system refuses threads and memory already to who starts the processes.
 TEST(Resources, ASystemThatRefusesThemIsNamed) {

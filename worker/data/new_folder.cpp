@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -24,7 +26,12 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
                      const std::string& flag)
     : folder_(without_slash(folder)), tag_(std::move(tag)) {
   std::error_code error;
-  if (fs::exists(folder_, error) && !fs::is_empty(folder_, error)) {
+  const fs::file_status there = fs::symlink_status(folder_, error);
+  if (fs::exists(there) && !fs::is_directory(there)) {
+    throw Error(tag_, folder_.string() + " is there and no folder",
+                "name a new folder for " + flag);
+  }
+  if (fs::exists(there) && !fs::is_empty(folder_, error)) {
     throw Error(tag_, folder_.string() + " is not empty",
                 "name a new folder for " + flag);
   }
@@ -56,11 +63,23 @@ void NewFolder::make(const fs::path& sub_folder) const {
 }
 
 void NewFolder::write(const fs::path& file, std::string_view bytes) const {
+  errno = 0;
   std::ofstream stream(partial_ / file, std::ios::binary);
   stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   stream.close();
-  if (stream) return;
-  throw Error(tag_, (partial_ / file).string() + " cannot be written",
+  if (!stream) refuse_to_write(file, std::strerror(errno));
+}
+
+void NewFolder::copy(const fs::path& from, const fs::path& file) const {
+  std::error_code error;
+  fs::copy_file(from, partial_ / file, error);
+  if (error) refuse_to_write(file, error.message());
+}
+
+void NewFolder::refuse_to_write(const fs::path& file,
+                                const std::string& why) const {
+  throw Error(tag_,
+              (partial_ / file).string() + " cannot be written (" + why + ")",
               "free some space, or name another folder", ExitCode::kResource);
 }
 

@@ -26,12 +26,17 @@ class NewFolder {
   // Paths are relative to the folder.
   void make(const std::filesystem::path& sub_folder) const;
   void write(const std::filesystem::path& file, std::string_view bytes) const;
+  void copy(const std::filesystem::path& from,
+            const std::filesystem::path& file) const;
   void remove(const std::filesystem::path& file) const;
 
   // Gives the folder its name. REQUIRES: at most once, and nothing after it.
   void finish();
 
  private:
+  [[noreturn]] void refuse_to_write(const std::filesystem::path& file,
+                                    const std::string& why) const;
+
   std::filesystem::path folder_, partial_;
   std::string tag_;
 };

@@ -1,15 +1,14 @@
 #include "worker/data/verification.h"
 
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/data/label_reader.h"
 #include "worker/data/label_text.h"
+#include "worker/data/new_folder.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
@@ -86,27 +85,6 @@ VerifiedSplit verify_split(const DataConfig& config, Split split,
   return result;
 }
 
-[[noreturn]] void refuse_to_write(const fs::path& path,
-                                  const std::error_code& error) {
-  throw Error("verify",
-              path.string() + " cannot be written (" + error.message() + ")",
-              "free some space, or name another folder", ExitCode::kResource);
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream stream(file, std::ios::binary);
-  stream << text;
-  if (!stream.flush()) {
-    refuse_to_write(file, std::make_error_code(std::errc::io_error));
-  }
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) refuse_to_write(folder, error);
-}
-
 // "file:12" as file and line; line 0 where there is none.
 std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   const size_t colon = where.rfind(':');
@@ -143,19 +121,14 @@ std::vector<VerifiedSplit> verify_data(const DataConfig& config,
 void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
                           const std::vector<std::string>& class_names,
                           const fs::path& folder) {
-  make_folder(folder);
-  std::error_code error;
-  if (!fs::is_empty(folder, error) || error) {
-    throw Error("verify", folder.string() + " is not empty",
-                "name a new folder for --fix-to");
-  }
+  NewFolder copy(folder, "verify", "--fix-to");
   std::vector<std::string> names;
   for (const VerifiedSplit& split : splits) {
     const std::string& name = split.report.split;
-    const fs::path images = folder / "images" / name;
-    const fs::path labels = folder / "labels" / name;
-    make_folder(images);
-    make_folder(labels);
+    const fs::path images = fs::path("images") / name;
+    const fs::path labels = fs::path("labels") / name;
+    copy.make(images);
+    copy.make(labels);
     names.push_back(name);
     std::set<std::string> taken;
     for (const ImageVerdict& verdict : split.images) {
@@ -164,14 +137,13 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       for (int i = 2; !taken.insert(stem).second; ++i) {
         stem = verdict.image.stem().string() + "_" + std::to_string(i);
       }
-      const fs::path copy =
-          images / (stem + verdict.image.extension().string());
-      fs::copy_file(verdict.image, copy, error);
-      if (error) refuse_to_write(copy, error);
-      write_text(labels / (stem + ".txt"), label_text(verdict.boxes));
+      copy.copy(verdict.image,
+                images / (stem + verdict.image.extension().string()));
+      copy.write(labels / (stem + ".txt"), label_text(verdict.boxes));
     }
   }
-  write_text(folder / "data.yaml", data_yaml_text(class_names, names));
+  copy.write("data.yaml", data_yaml_text(class_names, names));
+  copy.finish();
 }
 
 std::string verification_text(const std::vector<VerifiedSplit>& splits,

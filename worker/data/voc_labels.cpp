@@ -132,6 +132,8 @@ class VocLabels : public LabelReader {
       if (!parsed) {
         reason = std::string(parsed.description()) + ", in line " +
                  std::to_string(Lines(*text).at(parsed.offset));
+      } else if (!document.child("annotation")) {
+        reason = "its root is not 'annotation'";
       }
     }
     if (!reason.empty()) {

@@ -87,7 +87,9 @@ std::string coco_json(const std::vector<ImageDetections>& all) {
            {rounded(d.box.x1), rounded(d.box.y1), rounded(d.box.x2 - d.box.x1),
             rounded(d.box.y2 - d.box.y1)}},
           {"score", d.confidence}};
-      text += (text.size() == 1 ? "\n" : ",\n") + record.dump();
+      text +=
+          (text.size() == 1 ? "\n" : ",\n") +
+          record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     }
   }
   return text + "\n]\n";

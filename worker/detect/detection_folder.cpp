@@ -6,6 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/chart/jpeg_file.h"
+#include "worker/chart/png_bytes.h"
 #include "worker/model/atomic_file.h"
 
 namespace headroom {
@@ -14,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kQuality = 95;
+constexpr int kLongestJpegSide = 65500;  // of libjpeg
 
 // A class name as one part of a path.
 std::string folder_name(std::string name) {
@@ -67,6 +69,13 @@ void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
   has_files_ = true;
 }
 
+void DetectionFolder::write_picture(const fs::path& stem,
+                                    const cv::Mat& pixels) {
+  const bool fits = std::max(pixels.rows, pixels.cols) <= kLongestJpegSide;
+  write(stem.string() + (fits ? ".jpg" : ".png"),
+        fits ? encode_jpeg(pixels, kQuality) : encode_png_bytes(pixels));
+}
+
 void DetectionFolder::write_crops(const ImageDetections& found,
                                   const cv::Mat& pixels,
                                   const std::string& name) {
@@ -74,25 +83,30 @@ void DetectionFolder::write_crops(const ImageDetections& found,
     const Detection& one = found.detections[i];
     const cv::Rect place = pixels_of(one.box, pixels);
     if (place.empty()) continue;
-    write(
+    write_picture(
         fs::path("crops") /
             folder_name(class_names_.at(static_cast<size_t>(one.class_index))) /
-            (name + "_" + std::to_string(i + 1) + ".jpg"),
-        encode_jpeg(pixels(place).clone(), kQuality));
+            (name + "_" + std::to_string(i + 1)),
+        pixels(place).clone());
   }
 }
 
 void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
   const std::string name = name_of(found.image);
   if (options_.crops) write_crops(found, pixels, name);
-  if (options_.text && !found.detections.empty()) {
-    write(fs::path("labels") / (name + ".txt"),
-          yolo_text(found, options_.confidences_in_text));
+  if (options_.text) {
+    const fs::path place = fs::path("labels") / (name + ".txt");
+    if (!found.detections.empty()) {
+      write(place, yolo_text(found, options_.confidences_in_text));
+    } else {
+      std::error_code ignored;  // of an earlier run, with --exist-ok
+      fs::remove(folder_ / place, ignored);
+    }
   }
   if (options_.csv) csv_ += csv_lines(found, class_names_);
   if (options_.pictures) {
     annotate(pixels, found.detections, class_names_, options_.annotate);
-    write(name + ".jpg", encode_jpeg(pixels, kQuality));
+    write_picture(name, pixels);
   }
   if (options_.json) all_.push_back(std::move(found));
 }

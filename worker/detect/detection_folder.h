@@ -1,6 +1,7 @@
 // DetectionFolder: a run's results as files, each written whole or not at all.
 //
-//   NAME.jpg          the picture with its boxes
+//   NAME.jpg          the picture with its boxes; NAME.png where a side is too
+//                     long for JPEG
 //   labels/NAME.txt   YOLO txt of pictures in which something was found
 //   crops/CLASS/NAME_3.jpg
 //   predictions.csv, predictions.json   by finish()
@@ -45,6 +46,7 @@ class DetectionFolder {
  private:
   std::string name_of(const std::filesystem::path& image);
   void write(const std::filesystem::path& place, const std::string& bytes);
+  void write_picture(const std::filesystem::path& stem, const cv::Mat& pixels);
   void write_crops(const ImageDetections& found, const cv::Mat& pixels,
                    const std::string& name);
 

@@ -12,6 +12,7 @@ namespace headroom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -161,6 +162,9 @@ TEST_F(LabelFormats, WhatLeadsOutOrIsDamagedCostsItsImage) {
                                     "'../../x'"),
                           HasSubstr("1.xml: unreadable labels"),
                           HasSubstr("zero size"), HasSubstr("sticks out")));
+  folder_.write("voc/Annotations/1.xml", "<html><body>not found</body></html>");
+  EXPECT_THAT(index_dataset(config_, Split::kTrain).report.lines(9),
+              Contains(HasSubstr("its root is not 'annotation'")));
   folder_.write("train.json",
                 R"({"images": [{"id": 1, "file_name": "../1.bmp"},
                 {"id": 2, "file_name": "1.bmp"}],

@@ -43,14 +43,35 @@ TEST(Verification, ACorrectedCopyHasNoFaultAndTheSameBoxes) {
       write_corrected_copy(splits, config.names, folder.path() / "out"), Error);
 }
 
+TEST(Verification, ACopyIsWholeOrNotThere) {
+  const TemporaryFolder folder;
+  folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  folder.write("in/images/2.bmp", encode_bmp(test_picture(12, 16, 2)));
+  for (const char* label : {"1.txt", "2.txt"}) {
+    folder.write(std::string("in/labels/") + label, "0 .5 .5 .2 .2\n");
+  }
+  const DataConfig config = load_data_config(
+      folder.write("in/data.yaml", "train: images\nval: images\nnames: [a]\n"));
+  const auto splits = verify_data(config, {});
+  fs::remove(folder.path() / "in/images/2.bmp");
+  EXPECT_THROW(
+      write_corrected_copy(splits, config.names, folder.path() / "out"), Error);
+  int left = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    ++left;
+    EXPECT_EQ(entry.path().filename(), "in");
+  }
+  EXPECT_EQ(left, 1);
+}
+
 TEST(Verification, UnknownClassesAreNamedAndRefused) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
   folder.write("labels/1.txt", "0 .5 .5 .2 .2\n7 .5 .5 .4 .4\n");
-  const auto splits = verify_data(
-      load_data_config(folder.write(
-          "data.yaml", "train: images\nval: images\nnames: [a]\n")),
-      {});
+  const auto splits =
+      verify_data(load_data_config(folder.write(
+                      "data.yaml", "train: images\nval: images\nnames: [a]\n")),
+                  {});
   EXPECT_EQ(splits[0].refusal, "labels have unknown classes");
   EXPECT_THAT(verification_text(splits, false),
               HasSubstr("labels/1.txt:2: bad class (class 7, but"));
@@ -83,11 +104,11 @@ TEST(Verification, EveryBadImageHasItsOwnVerdict) {
   if (!fs::exists(root)) GTEST_SKIP() << kSharedDataMissing;
   const TemporaryFolder folder;
   const std::string source = fs::canonical(root).string();
-  const auto splits = verify_data(
-      load_data_config(folder.write("data.yaml", "train: " + source +
-                                                     "\nval: " + source +
-                                                     "\nnames: [a]\n")),
-      {});
+  const auto splits =
+      verify_data(load_data_config(folder.write(
+                      "data.yaml", "train: " + source + "\nval: " + source +
+                                       "\nnames: [a]\n")),
+                  {});
   const std::string text = verification_text(splits, true);
   int files = 0;
   for (const auto& entry : fs::directory_iterator(root)) {
