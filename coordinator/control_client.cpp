@@ -8,9 +8,9 @@
 #include "coordinator/status_messages.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "proto/utf8.h"
 #include "proto/version.h"
 
 namespace headroom {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "configs/shell_word.h"
-#include "proto/utf8.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "proto/convert.h"
-#include "proto/utf8.h"
 
 namespace headroom {
 namespace {

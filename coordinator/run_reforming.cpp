@@ -8,8 +8,8 @@
 #include "coordinator/replan.h"
 #include "coordinator/run_state.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "proto/plan_json.h"
-#include "proto/utf8.h"
 
 namespace headroom {
 

@@ -5,8 +5,8 @@
 #include "coordinator/planner.h"
 #include "coordinator/run_state.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "proto/plan_json.h"
-#include "proto/utf8.h"
 
 namespace headroom {
 

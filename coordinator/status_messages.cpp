@@ -1,7 +1,7 @@
 #include "coordinator/status_messages.h"
 
+#include "parallel/base/utf8.h"
 #include "proto/convert.h"
-#include "proto/utf8.h"
 
 namespace headroom {
 

@@ -14,10 +14,10 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "proto/utf8.h"
 #include "proto/version.h"
 
 namespace headroom {

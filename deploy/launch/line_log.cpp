@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "deploy/launch/child_output.h"
-#include "proto/utf8.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom {
 namespace {

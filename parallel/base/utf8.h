@@ -1,4 +1,4 @@
-// Text for the fields of type string, which must be UTF-8.
+// Text for messages and JSON, which must be UTF-8.
 //
 // The end of a process's stderr, a path, an exception's text are bytes; a
 // message with other bytes in a string field is dropped by its receiver.

@@ -1,4 +1,4 @@
-#include "proto/utf8.h"
+#include "parallel/base/utf8.h"
 
 #include <cstdint>
 
