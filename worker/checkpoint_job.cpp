@@ -12,12 +12,14 @@ namespace headroom {
 
 CheckpointJob::CheckpointJob(std::filesystem::path checkpoints,
                              CheckpointRecord record, int64_t keep,
-                             Blocks blocks, std::vector<HeldState> states)
+                             Blocks blocks, std::vector<HeldState> states,
+                             std::shared_ptr<StateCopy> copying)
     : checkpoints_(std::move(checkpoints)),
       record_(std::move(record)),
       keep_(keep),
       blocks_(std::move(blocks)),
-      states_(std::move(states)) {}
+      states_(std::move(states)),
+      copying_(std::move(copying)) {}
 
 void CheckpointJob::begin() {
   row_ = at::empty({largest_block_bytes(*blocks_)}, at::kByte);
@@ -38,6 +40,8 @@ bool CheckpointJob::advance() {
 
 bool CheckpointJob::advance_or_throw() {
   const at::NoGradGuard no_grad;
+  if (copying_ && copying_->advance()) return true;
+  if (copying_) std::exchange(copying_, nullptr)->finish();
   if (!file_) {
     begin();
   } else if (next_ < blocks_->size()) {

@@ -15,6 +15,7 @@
 #include "worker/background_writer.h"
 #include "worker/checkpoint_files.h"
 #include "worker/held_state.h"
+#include "worker/state_copy.h"
 #include "worker/state_stream.h"
 
 namespace headroom {
@@ -23,11 +24,13 @@ class CheckpointJob final : public BackgroundWriter::Job {
  public:
   using Blocks = std::shared_ptr<const std::vector<StateStream::Block>>;
 
-  // `states` together have every row of `blocks`.
+  // `states` together have every row of `blocks`; `copying`: once it is
+  // finished. Null: they have them already.
   CheckpointJob(std::filesystem::path checkpoints, CheckpointRecord record,
-                int64_t keep, Blocks blocks, std::vector<HeldState> states);
+                int64_t keep, Blocks blocks, std::vector<HeldState> states,
+                std::shared_ptr<StateCopy> copying = nullptr);
 
-  // A row; at last the manifest.
+  // A piece of the copy, then a row; at last the manifest.
   bool advance() override;
 
   const CheckpointRecord& record() const { return record_; }
@@ -44,6 +47,7 @@ class CheckpointJob final : public BackgroundWriter::Job {
   const int64_t keep_;
   const Blocks blocks_;
   std::vector<HeldState> states_;
+  std::shared_ptr<StateCopy> copying_;
   size_t next_ = 0;  // of blocks_
   std::unique_ptr<CheckpointFile> file_;
   at::Tensor row_, dense_;  // memory for the largest

@@ -1,6 +1,5 @@
 #include "worker/checkpoint_saver.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
@@ -40,9 +39,10 @@ CheckpointSaver::CheckpointSaver(Options options, TrainingState& state,
   blocks_ = std::make_shared<const std::vector<StateStream::Block>>(
       checkpoint_stream(state, &mesh).blocks());
   if (!state.is_whole()) parts_ = mesh.world.split(0, mesh.world.rank());
+  state.set_before_change([this] { finish_copy(); });
 }
 
-CheckpointSaver::~CheckpointSaver() = default;
+CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
 
 // Of ranks with the same part one does, rank 0 among them.
 bool CheckpointSaver::sends_its_part() const {
@@ -123,12 +123,14 @@ CheckpointSaver::Answer CheckpointSaver::answer(
 }
 
 void CheckpointSaver::copy_state() {
-  const at::NoGradGuard no_grad;
-  const HeldState now = parts_of(state_, "");
-  for (size_t i = 0; i < now.parts.size(); ++i) {
-    copy_.parts[i].values.copy_(now.parts[i].values);
-  }
+  copying_ = std::make_shared<StateCopy>(parts_of(state_, ""), copy_);
+  // A device's work is ordered by streams, which are this thread's.
+  if (!state_.device().is_cpu()) finish_copy();
   write({copy_});
+}
+
+void CheckpointSaver::finish_copy() {
+  if (copying_) std::exchange(copying_, nullptr)->finish();
 }
 
 void CheckpointSaver::settle() {
@@ -147,12 +149,14 @@ void CheckpointSaver::settle() {
 
 void CheckpointSaver::write(std::vector<HeldState> states) {
   job_ = std::make_shared<CheckpointJob>(
-      options_.checkpoints, record_, options_.keep, blocks_, std::move(states));
+      options_.checkpoints, record_, options_.keep, blocks_, std::move(states),
+      copying_);
   writer_.start(job_);
 }
 
 void CheckpointSaver::finish() {
   settle();
+  finish_copy();
   writer_.finish();
 }
 

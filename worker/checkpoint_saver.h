@@ -1,15 +1,17 @@
 // CheckpointSaver: checkpoints beside training.
 //
-//   begin    at a committed step: the state is copied to rank 0's host memory;
-//            where ranks hold parts of it, their newest copies for their
-//            buddies (buddy_copies.h) go there while the next step begins
+//   begin    at a committed step. A whole state is copied to rank 0's host
+//            memory while the next step runs, until it commits; where ranks
+//            hold parts of it, their newest copies for their buddies
+//            (buddy_copies.h) go there while the next step begins
 //   settle   before the next step's exchanges: those have come
 //   then     a thread of lowest priority writes the files (checkpoint_job.h)
 //
 // One at a time: one that is due meanwhile is skipped. Training goes on
 // whatever becomes of the files; the outcome says it.
 //
-// Ownership: borrows state and mesh; owns the copy, which stays for the next
+// Ownership: borrows state and mesh, and is asked by the state before it
+// changes; owns the copy, which stays for the next
 // one, and a communicator of its own where ranks hold parts.
 // Threads: the one that trains.
 // Errors: CommunicationError.
@@ -24,6 +26,7 @@
 #include "worker/background_writer.h"
 #include "worker/checkpoint_job.h"
 #include "worker/memory_retry.h"
+#include "worker/state_copy.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -83,6 +86,7 @@ class CheckpointSaver {
   Answer answer(const std::vector<int64_t>& part_bytes,
                 const MemoryRetry& retry);
   void copy_state();
+  void finish_copy();
   void write(std::vector<HeldState> states);
   void note_outcome();
 
@@ -93,6 +97,7 @@ class CheckpointSaver {
   std::unique_ptr<Communicator> parts_;  // null: the state is whole
   CheckpointRecord record_;              // of the newest
   HeldState copy_;                       // of a whole state
+  std::shared_ptr<StateCopy> copying_;   // null: it is made
   std::vector<Transfer> transfers_;
   std::shared_ptr<CheckpointJob> job_;  // whose outcome is not known yet
   BackgroundWriter writer_;

@@ -278,6 +278,7 @@ void TrainingState::unscale_gradients(double scale) {
 }
 
 void TrainingState::start_epoch() {
+  before_change();
   accumulated_.zero_();
   counters.meter = {};
 }
@@ -285,6 +286,7 @@ void TrainingState::start_epoch() {
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;
   begin_step_phase(StepPhase::kCommit);
+  before_change();
   is_torn_ = true;
   for (const Piece& piece : pieces_) {
     add_in_place(piece.accumulated, piece.gradient);
@@ -370,6 +372,7 @@ void TrainingState::gather_parameters() {
 
 void TrainingState::reset_average() {
   at::NoGradGuard no_grad;
+  before_change();
   for (const Piece& piece : pieces_) piece.average.copy_(piece.values);
   average_statistics_->values().copy_(statistics_->values());
 }

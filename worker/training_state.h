@@ -33,6 +33,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/model_table.h"
@@ -130,6 +131,15 @@ class TrainingState {
   void unscale_gradients(double scale);
 
   // --- its commit ---
+  // Called before anything of it changes: whoever still reads the state of
+  // before has until then. Null: nobody does.
+  void set_before_change(std::function<void()> callback) {
+    before_change_ = std::move(callback);
+  }
+  // Whoever changes it from outside calls this first.
+  void before_change() const {
+    if (before_change_) before_change_();
+  }
   // Neither a partial accumulation nor the means outlive their epoch.
   void start_epoch();
   // Adds the step's reduced gradient, moves the running statistics, and, where
@@ -194,6 +204,7 @@ class TrainingState {
   void gather_parameters();
 
   TrainingStateOptions options_;
+  std::function<void()> before_change_;
   bool is_torn_ = false;
   int zero_stage_;  // 0 over one rank
   // Elements of the whole model, all stages.

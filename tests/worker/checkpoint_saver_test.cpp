@@ -109,6 +109,7 @@ TEST(BackgroundWriter, AFailureEndsTheJobAlone) {
 }
 
 void fill(TrainingState& state, int64_t step) {
+  state.before_change();
   int64_t number = 0;
   for (const TrainingState::Buffer& buffer : state.buffers()) {
     for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
@@ -181,6 +182,25 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
             fs::file_size(folder_ / "beside/step-6" / kCheckpointState) +
                 fs::file_size(folder_ / "beside/step-6" / kCheckpointManifest));
   EXPECT_TRUE(run.saver.take_outcomes().empty());
+}
+
+// Whoever changes it: a commit, the start of an epoch.
+TEST_F(CheckpointSavers, TheStateAsksThemBeforeItChanges) {
+  Alone run(options());
+  fill(run.state, 6);
+  save_checkpoint(folder_ / "waited-for", run.state, nullptr, "{}", 2);
+  const std::vector<std::function<void()>> changes = {
+      [&] { run.state.start_epoch(); }, [&] { run.state.reset_average(); },
+      [&] { run_step({}, run.state, *run.world, 6); }};
+  for (const auto& change : changes) {
+    fill(run.state, 6);
+    fs::remove_all(folder_ / "beside");
+    ASSERT_EQ(run.saver.begin({}), Answer::kBegun);
+    change();
+    run.saver.finish();
+    EXPECT_EQ(run.saver.take_outcomes().at(0).failure, "");
+    expect_same_files(folder_ / "beside/step-6", folder_ / "waited-for/step-6");
+  }
 }
 
 TEST_F(CheckpointSavers, KeepTheNewest) {
@@ -308,6 +328,7 @@ TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
       }
       EXPECT_EQ(saver.begin(buddies ? buddies->newest() : at::Tensor()),
                 Answer::kBegun);
+      state.before_change();
       for (const TrainingState::Buffer& buffer : state.buffers()) {
         buffer.flat->zero_();
       }
