@@ -27,7 +27,7 @@ void CoordinatorService::tick() {
       over_changed_.notify_all();
     }
   }
-  event_file_.add(std::move(lines));
+  event_file_.add(lines);
   event_file_.write();
   sync_log();
 }

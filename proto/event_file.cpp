@@ -52,13 +52,13 @@ std::string utc_now() {
   return text;
 }
 
-void EventFile::add(std::vector<std::string> lines) {
-  if (failed_ || run_directory_.empty()) return;
-  std::move(lines.begin(), lines.end(), std::back_inserter(pending_));
+void EventFile::add(const std::vector<std::string>& lines) {
+  if (run_directory_.empty()) return;
+  for (const std::string& line : lines) file_.add(line);
 }
 
 void EventFile::add_unwritten(std::vector<std::string> lines) {
-  const std::string path = run_directory_ + "/events.jsonl";
+  const std::filesystem::path& path = file_.path();
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const size_t end = text.rfind('\n');
@@ -73,25 +73,22 @@ void EventFile::add_unwritten(std::vector<std::string> lines) {
                                 text.substr(begin, end - begin));
     if (last != lines.rend()) lines.erase(lines.begin(), last.base());
   }
-  add(std::move(lines));
+  add(lines);
 }
 
 void EventFile::write() {
   std::error_code ignored;
-  if (pending_.empty() ||
-      !std::filesystem::is_directory(run_directory_, ignored)) {
-    return;
-  }
-  const std::string path = run_directory_ + "/events.jsonl";
-  std::ofstream file(path, std::ios::app);
-  for (const std::string& line : pending_) file << line << '\n';
-  file.close();
-  if (!file) {
+  if (!std::filesystem::is_directory(run_directory_, ignored)) return;
+  const bool is_written = file_.write();
+  if (is_written != is_failing_) return;
+  is_failing_ = !is_written;
+  const std::string path = file_.path().string();
+  if (is_failing_) {
     log::warn(path + " cannot be written (" + std::strerror(errno) +
-              "): events are only in this log from here on");
-    failed_ = true;
+              "): events are in this log, and there once it can");
+  } else {
+    log::info(path + " is written again, whole");
   }
-  pending_.clear();
 }
 
 }  // namespace headroom

@@ -9,9 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "parallel/base/line_file.h"
 
 namespace headroom {
 
@@ -42,20 +45,21 @@ class EventFile {
  public:
   // `run_directory` may be "": nothing is ever written.
   explicit EventFile(std::string run_directory)
-      : run_directory_(std::move(run_directory)) {}
+      : run_directory_(std::move(run_directory)),
+        file_(std::filesystem::path(run_directory_) / "events.jsonl") {}
 
-  void add(std::vector<std::string> lines);
+  void add(const std::vector<std::string>& lines);
   // Those of the lines, oldest first, that the file has not: it ends with one
   // of them, or with none. A torn last line is cut off it.
   void add_unwritten(std::vector<std::string> lines);
-  // Appends what is pending, if the folder exists. The first failure is logged
-  // and ends the writing: the run goes on without.
+  // Appends what is pending, if the folder exists. Where it cannot be written
+  // it waits, which is logged once, for the next time.
   void write();
 
  private:
   std::string run_directory_;
-  std::vector<std::string> pending_;
-  bool failed_ = false;
+  LineFile file_;
+  bool is_failing_ = false;
 };
 
 }  // namespace headroom

@@ -148,9 +148,9 @@ void CheckpointSaver::settle() {
 }
 
 void CheckpointSaver::write(std::vector<HeldState> states) {
-  job_ = std::make_shared<CheckpointJob>(
-      options_.checkpoints, record_, options_.keep, blocks_, std::move(states),
-      copying_);
+  job_ = std::make_shared<CheckpointJob>(options_.checkpoints, record_,
+                                         options_.keep, blocks_,
+                                         std::move(states), copying_);
   writer_.start(job_);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/step_log.h"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -32,19 +33,17 @@ uintmax_t bytes_to_keep(const fs::path& path, int64_t first_step) {
 
 StepLog::StepLog(const fs::path& file, int64_t first_step,
                  const std::string& newest_line)
-    : path_(file) {
+    : file_(file) {
   std::error_code error;
   // What is kept ends with the step before the newest.
   const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
-  if (fs::exists(path_, error)) {
-    fs::resize_file(path_, bytes_to_keep(path_, first_cut), error);
+  if (fs::exists(file, error)) {
+    fs::resize_file(file, bytes_to_keep(file, first_cut), error);
   }
-  file_.open(path_, std::ios::binary | std::ios::app);
-  if (!file_ || error) {
-    throw Error("run", "cannot write " + path_.string(),
+  if (error || !std::ofstream(file, std::ios::app)) {
+    throw Error("run", "cannot write " + file.string(),
                 "choose a writable folder with --project DIR");
   }
-  size_ = fs::file_size(path_, error);
   if (!newest_line.empty()) write(newest_line);
 }
 
@@ -85,26 +84,8 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
 }
 
 bool StepLog::write(const std::string& line) {
-  waiting_ += line + '\n';
-  return write_waiting();
-}
-
-bool StepLog::write_waiting() {
-  if (waiting_.empty()) return true;
-  file_ << waiting_;
-  file_.flush();
-  if (file_) {
-    size_ += waiting_.size();
-    waiting_.clear();
-    return true;
-  }
-  // What of it is there is no line.
-  std::error_code error;
-  file_.close();
-  file_.clear();
-  fs::resize_file(path_, size_, error);
-  file_.open(path_, std::ios::binary | std::ios::app);
-  return false;
+  file_.add(line);
+  return file_.write();
 }
 
 }  // namespace headroom

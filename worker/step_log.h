@@ -3,18 +3,15 @@
 // Written by rank 0 right after the commit. A resume first cuts what lies
 // beyond the checkpoint it uses, then appends.
 //
-// A full disk keeps lines waiting in memory; they follow once there is room, so
-// that the file has whole lines only, without a gap.
-//
 // Threads: one. Errors: Error (exit 2) when the file cannot be opened.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "parallel/base/line_file.h"
 #include "worker/trainer.h"
 
 namespace headroom {
@@ -43,17 +40,14 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Whether it and all before it are in the file.
+  // Whether it and all before it are in the file; else they wait.
   bool write(const std::string& line);
   // Those that wait. True: none is left.
-  bool write_waiting();
-  const std::filesystem::path& path() const { return path_; }
+  bool write_waiting() { return file_.write(); }
+  const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  std::filesystem::path path_;
-  std::string waiting_;
-  uintmax_t size_ = 0;  // of the file, in whole lines
-  std::ofstream file_;
+  LineFile file_;
 };
 
 }  // namespace headroom

@@ -13,9 +13,7 @@
 // IMAGES: of the global batch. BLOCK: counted steps in a row. Prints the ratio,
 // the bytes written and the checkpoints skipped. Exits with 1 when the bound is
 // missed. To be run on a quiet machine.
-#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,13 +23,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/collectives/backend.h"
 #include "parallel/collectives/mesh.h"
-#include "tests/support/folder_store.h"
+#include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/checkpoint_saver.h"
 
@@ -144,22 +139,6 @@ bool run(const Request& request, const std::filesystem::path& folder,
   return ratio <= kBound && saving.failure.empty();
 }
 
-int rank_main(const Request& request, const std::filesystem::path& folder,
-              int rank) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
-  at::set_num_threads(1);
-  try {
-    const auto store = std::make_shared<FolderStore>(folder);
-    const auto world = make_communicator(Backend::kGloo, store,
-                                         "checkpoint_stall", rank, kProcesses);
-    return run(request, folder, *world) ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-    return 1;
-  }
-}
-
 }  // namespace
 }  // namespace headroom
 
@@ -172,20 +151,8 @@ int main(int argc, char** argv) {
   if (argc > 5) request.block = std::stoi(argv[5]);
   const auto folder = std::filesystem::current_path() /
                       ("headroom-stall-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  // Forked before LibTorch starts a thread.
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < headroom::kProcesses; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) _exit(headroom::rank_main(request, folder, rank));
-    children.push_back(child);
-  }
-  int worst = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  }
-  std::filesystem::remove_all(folder);
-  return worst;
+  return headroom::run_forked_ranks(
+      headroom::kProcesses, folder, [&](headroom::Communicator& world) {
+        return headroom::run(request, folder, world) ? 0 : 1;
+      });
 }

@@ -13,9 +13,7 @@
 //   benchmark_step_overhead [PAIRS [IMAGE_SIZE [IMAGES_PER_PROCESS [MODEL]]]]
 //
 // Exits with 1 when a bound is missed. To be run on a quiet machine.
-#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,11 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
-#include "parallel/collectives/backend.h"
-#include "tests/support/folder_store.h"
+#include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 
 namespace headroom {
@@ -141,22 +136,6 @@ bool run(const Request& request, Communicator& world) {
   return kept;
 }
 
-int rank_main(const Request& request, const std::filesystem::path& folder,
-              int rank) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
-  at::set_num_threads(1);
-  try {
-    const auto store = std::make_shared<FolderStore>(folder);
-    const auto world = make_communicator(Backend::kGloo, store, "step_overhead",
-                                         rank, kProcesses);
-    return run(request, *world) ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-    return 1;
-  }
-}
-
 }  // namespace
 }  // namespace headroom
 
@@ -168,20 +147,8 @@ int main(int argc, char** argv) {
   if (argc > 4) request.model = argv[4];
   const auto folder = std::filesystem::temp_directory_path() /
                       ("headroom-overhead-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  // Forked before LibTorch starts a thread.
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < headroom::kProcesses; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) _exit(headroom::rank_main(request, folder, rank));
-    children.push_back(child);
-  }
-  int worst = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  }
-  std::filesystem::remove_all(folder);
-  return worst;
+  return headroom::run_forked_ranks(
+      headroom::kProcesses, folder, [&](headroom::Communicator& world) {
+        return headroom::run(request, world) ? 0 : 1;
+      });
 }

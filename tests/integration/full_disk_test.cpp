@@ -95,6 +95,15 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
                 counts.at("skipped").get<int>(),
             kSteps / 2 + kSteps / 10);  // and at odd ends of an epoch
 
+  // Every warning, also those that had to wait for room.
+  int warnings = 0;
+  for (const Json& event : read_lines(after / "events.jsonl")) {
+    if (event.at("event") != "checkpoint") continue;
+    const auto reason = event.at("reason").get<std::string>();
+    warnings += occurrences(reason, "steps is not written: ");
+  }
+  EXPECT_EQ(counts.at("failed"), warnings);
+
   // Nothing half-written: two finished ones at the end.
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(after / "checkpoints")) {

@@ -4,7 +4,6 @@
 
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "parallel/collectives/communicator.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/zero_run.h"
 #include "worker/buddy_copies.h"
@@ -235,25 +235,6 @@ TEST_F(CheckpointSavers, WithoutRoomForACopyNothingIsBegun) {
   run.saver.finish();
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
-
-// Files of this process cannot grow beyond a limit: as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    before_signal_ = ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, before_signal_);
-  }
-
- private:
-  rlimit before_{};
-  void (*before_signal_)(int) = nullptr;
-};
 
 TEST_F(CheckpointSavers, AFullDiskCostsTheNewOneOnly) {
   Alone run(options());
