@@ -184,22 +184,30 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-// Whoever changes it: a commit, the start of an epoch.
-TEST_F(CheckpointSavers, TheStateAsksThemBeforeItChanges) {
+// While a saver may still copy it.
+TEST_F(CheckpointSavers, AStateTellsOfEachChangeBeforeIt) {
   Alone run(options());
-  fill(run.state, 6);
-  save_checkpoint(folder_ / "waited-for", run.state, nullptr, "{}", 2);
   const std::vector<std::function<void()>> changes = {
       [&] { run.state.start_epoch(); }, [&] { run.state.reset_average(); },
       [&] { run_step({}, run.state, *run.world, 6); }};
   for (const auto& change : changes) {
     fill(run.state, 6);
-    fs::remove_all(folder_ / "beside");
-    ASSERT_EQ(run.saver.begin({}), Answer::kBegun);
+    const auto before = whole_state(run.state, nullptr);
+    const auto is_as_before = [&] {
+      for (const auto& [name, values] : whole_state(run.state, nullptr)) {
+        if (!at::equal(values, before.at(name))) return false;
+      }
+      return true;
+    };
+    int told = 0;
+    run.state.set_before_change([&] {
+      ++told;
+      EXPECT_TRUE(is_as_before());
+    });
     change();
-    run.saver.finish();
-    EXPECT_EQ(run.saver.take_outcomes().at(0).failure, "");
-    expect_same_files(folder_ / "beside/step-6", folder_ / "waited-for/step-6");
+    EXPECT_EQ(told, 1);
+    EXPECT_FALSE(is_as_before());
+    run.state.set_before_change(nullptr);
   }
 }
 
