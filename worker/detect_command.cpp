@@ -129,8 +129,8 @@ int detect(const DetectRequest& request) {
               is_interrupted ? "interrupted: " : "",
               static_cast<long long>(boxes), static_cast<long long>(images),
               seconds * 1e3 / static_cast<double>(std::max<int64_t>(1, images)),
-              folder.has_files() ? "; results in " : "",
-              folder.has_files() ? request.output.c_str() : "");
+              folder.path().empty() ? "" : "; results in ",
+              folder.path().c_str());
   return is_interrupted ? static_cast<int>(ExitCode::kInterrupted) : 0;
 }
 
@@ -143,6 +143,7 @@ int detect_command(int argc, char** argv) {
   app.add_option("--weights", request.weights)->required();
   app.add_option("--source", request.source)->required();
   app.add_option("--output", request.output)->required();
+  app.add_flag("--exist-ok", request.folder.may_exist);
   app.add_option("--cfg", request.cfg);
   app.add_option("--img,--imgsz,--img-size", request.image_size);
   app.add_option("--tile", request.tile_size);

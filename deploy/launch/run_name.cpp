@@ -1,6 +1,7 @@
 #include "deploy/launch/run_name.h"
 
 #include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
 
 namespace headroom {
 namespace fs = std::filesystem;
@@ -23,13 +24,7 @@ fs::path project_folder(const RunConfig& config) {
 
 fs::path new_run_directory(const RunConfig& config) {
   const fs::path base = project_folder(config) / config.name;
-  if (config.exist_ok) return base;
-  fs::path candidate = base;
-  // A dangling link counts as taken: nothing may be written through it.
-  for (int number = 2; fs::exists(fs::symlink_status(candidate)); ++number) {
-    candidate = base.string() + std::to_string(number);
-  }
-  return candidate;
+  return config.exist_ok ? base : free_folder_name(base);
 }
 
 fs::path run_directory_to_resume(const fs::path& project,

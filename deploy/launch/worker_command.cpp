@@ -33,7 +33,7 @@ void check_scoring(const CommandLine& line) {
 }
 
 bool names_results(const std::string& flag) {
-  return flag == "--project" || flag == "--name" || flag == "--exist-ok";
+  return flag == "--project" || flag == "--name";
 }
 
 bool takes_value(const std::string& spelling, const std::string& command) {
@@ -44,13 +44,13 @@ bool takes_value(const std::string& spelling, const std::string& command) {
   });
 }
 
+// The worker numbers it, once it has something to write.
 std::string results_folder(const CommandLine& line) {
   RunConfig naming;
   naming.command = line.command;
   naming.project = line.value_of("--project", "");
   naming.name = line.value_of("--name", naming.name);
-  naming.exist_ok = line.has("--exist-ok");
-  return new_run_directory(naming).string();
+  return (project_folder(naming) / naming.name).string();
 }
 
 }  // namespace

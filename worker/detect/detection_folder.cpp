@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
 #include "worker/chart/jpeg_file.h"
 #include "worker/chart/png_bytes.h"
 #include "worker/model/atomic_file.h"
@@ -34,6 +36,13 @@ cv::Rect pixels_of(const Corners& box, const cv::Mat& picture) {
   return cv::Rect(first, last) & whole;
 }
 
+[[noreturn]] void refuse_to_make(const fs::path& folder,
+                                 const std::error_code& why) {
+  throw Error("detect",
+              folder.string() + " cannot be made (" + why.message() + ")",
+              "choose another place: --project DIR", ExitCode::kResource);
+}
+
 }  // namespace
 
 DetectionFolder::DetectionFolder(fs::path folder,
@@ -54,19 +63,23 @@ std::string DetectionFolder::name_of(const fs::path& image) {
 }
 
 void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
-  const fs::path path = folder_ / place;
+  if (path_.empty()) make_folder();
+  const fs::path path = path_ / place;
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  if (error) {
-    throw Error("detect",
-                path.parent_path().string() + " cannot be made (" +
-                    error.message() + ")",
-                "choose another place: --project DIR", ExitCode::kResource);
-  }
+  if (error) refuse_to_make(path.parent_path(), error);
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
   file.commit();
-  has_files_ = true;
+}
+
+void DetectionFolder::make_folder() {
+  try {
+    if (options_.may_exist) fs::create_directories(folder_);
+    path_ = options_.may_exist ? folder_ : make_free_folder(folder_);
+  } catch (const fs::filesystem_error& error) {
+    refuse_to_make(folder_, error.code());
+  }
 }
 
 void DetectionFolder::write_picture(const fs::path& stem,

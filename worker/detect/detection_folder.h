@@ -7,7 +7,8 @@
 //   predictions.csv, predictions.json   by finish()
 //
 // NAME is the image's stem; where two images have the same, the second is
-// STEM_2. The folder is made with the first file.
+// STEM_2. The folder is made with the first file, under a name that nobody
+// else has (numbered_folder.h).
 //
 // Threads: one. Errors: Error (exit 5) of a full disk and the like.
 #pragma once
@@ -30,6 +31,7 @@ struct FolderOptions {
   bool csv = false;
   bool json = false;
   bool crops = false;
+  bool may_exist = false;  // the folder: then it keeps its name
   AnnotateOptions annotate;
 };
 
@@ -41,7 +43,8 @@ class DetectionFolder {
   // `pixels` may be drawn into.
   void add(ImageDetections found, cv::Mat& pixels);
   void finish();
-  bool has_files() const { return has_files_; }
+  // "": nothing has been written.
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   std::string name_of(const std::filesystem::path& image);
@@ -50,10 +53,12 @@ class DetectionFolder {
   void write_crops(const ImageDetections& found, const cv::Mat& pixels,
                    const std::string& name);
 
+  void make_folder();
+
   const std::filesystem::path folder_;
   const std::vector<std::string> class_names_;
   const FolderOptions options_;
-  bool has_files_ = false;
+  std::filesystem::path path_;
   std::map<std::string, int> names_;
   std::string csv_;
   std::vector<ImageDetections> all_;  // where JSON is wanted

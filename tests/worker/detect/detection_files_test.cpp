@@ -123,8 +123,24 @@ TEST_F(FolderTest, NothingAskedForNothingWritten) {
   cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
   out.add(found_in("x.jpg"), pixels);
   out.finish();
-  EXPECT_FALSE(out.has_files());
+  EXPECT_EQ(out.path(), "");
   EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+// Two detects at once write nothing over each other.
+TEST_F(FolderTest, IsNobodyElsesUnlessItMayBe) {
+  FolderOptions options;
+  std::vector<fs::path> used;
+  for (const bool may_exist : {false, false, true}) {
+    options.may_exist = may_exist;
+    DetectionFolder out(folder_ / "runs" / "exp", kNames, options);
+    cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+    out.add(found_in("x.jpg"), pixels);
+    out.finish();
+    used.push_back(out.path().filename());
+    EXPECT_TRUE(fs::exists(out.path() / "x.jpg"));
+  }
+  EXPECT_EQ(used, (std::vector<fs::path>{"exp", "exp2", "exp"}));
 }
 
 TEST_F(FolderTest, SourcesOfEveryKind) {
