@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "configs/activation_name.h"
 #include "configs/scalar.h"
 #include "configs/shipped_files.h"
 #include "configs/strict_yaml.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostRows = 10'000;
 constexpr int64_t kMostRepeats = 1'000;
+constexpr int kColours = 3;
 
 int int_in(const YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -174,10 +176,21 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     table.channel_multiple = int_in(*value, "channel_multiple", 1, 1024);
   }
   if (const YamlValue* value = root.find("ch")) {
-    table.input_channels = int_in(*value, "ch", 1, 1024);
+    table.input_channels = int_in(*value, "ch", 1, kColours);
+    if (table.input_channels != 1 && table.input_channels != kColours) {
+      refuse(value->place, "ch is " + std::to_string(table.input_channels),
+             "images are read with 3 channels, and made gray for 1: write 3 "
+             "or 1");
+    }
   }
   if (const YamlValue* value = root.find("activation")) {
-    table.activation = as_text(*value, "activation");
+    const std::string name = as_text(*value, "activation");
+    const auto activation = parse_activation(name);
+    if (!activation) {
+      refuse(value->place, "activation is " + name,
+             "write one of " + known_activations());
+    }
+    table.activation = *activation;
   }
   read_anchors(require(root, "anchors"), table);
   read_rows(root, "backbone", table);

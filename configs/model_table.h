@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "configs/source_place.h"
+#include "parallel/base/activation_function.h"
 
 namespace headroom {
 
@@ -33,7 +34,7 @@ struct ModelTable {
   double width_multiple = 1;
   int channel_multiple = 8;
   int input_channels = 3;
-  std::string activation = "SiLU";
+  ActivationFunction activation = {};  // of every block; SiLU
   // Per level, pixels (w, h).
   std::vector<std::vector<std::pair<double, double>>> anchors;
   std::vector<Row> rows;  // backbone, then head

@@ -2,10 +2,9 @@
 // parameters, multiply-adds and what is kept for backward.
 //
 // The coordinator cuts a model into pipeline stages without a tensor, so it
-// reads the same table as worker/model/row_factory and follows the same scaling
-// (repeats k > 1 become max(round(k * depth_multiple), 1), channels c become
-// ceil(c * width_multiple / m) * m). Only convolutions count as work: the other
-// operators are a few operations per element.
+// counts the same programs that worker/model runs (configs/row_modules.h). Only
+// convolutions count as work: the other operators are a few operations per
+// element.
 //
 // Everything but the parameters grows with the image's area, so costs are per
 // pixel of one image: a map of stride s has 1 / s^2 cells per pixel.
@@ -15,10 +14,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "configs/model_table.h"
+#include "parallel/base/row_program.h"
 
 namespace headroom {
 
@@ -27,9 +28,7 @@ struct RowCost {
   std::vector<int> inputs;  // rows it reads; -1: the image
   int64_t channels = 0;     // of its output; Detect: of all levels together
   int64_t stride = 1;       // pixels per cell of its output; Detect: largest
-  int64_t kernel = 1;       // Conv
-  int64_t repeats = 0;      // C3: bottlenecks
-  bool shortcut = false;    // C3: each adds its input
+  std::shared_ptr<const RowProgram> program;  // null: Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // of its batch norms

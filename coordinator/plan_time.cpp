@@ -16,6 +16,25 @@ constexpr DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                      .link_bytes_per_second = 1e9,
                                      .link_latency_seconds = 2e-4};
 
+// Statistics of each block, and rows around maps for what reaches beyond a
+// rank's own.
+void count_exchanges(const RowProgram& program, TimeRow& row) {
+  for (const RowProgram::Step& step : program.steps) {
+    if (step.operation == RowProgram::Operation::kBlock) {
+      const RowProgram::Block& block = program.blocks[step.block];
+      ++row.norm_layers;
+      if (block.kernel == 1) continue;
+      ++row.halo_exchanges;
+      row.halo_channel_rows += (block.kernel - 1) * block.channels;
+    }
+    const int64_t channels = program.shape_of(step.inputs.front()).channels;
+    for (const int64_t window : step.windows) {
+      ++row.halo_exchanges;
+      row.halo_channel_rows += (window - 1) * channels;
+    }
+  }
+}
+
 }  // namespace
 
 double row_work(const RowCost& row, ActivationPolicy policy) {
@@ -55,18 +74,7 @@ StepEstimate plan_time(const RunConfig& config, const Plan& plan,
     part.channels = row.channels;
     part.stride = row.stride;
     part.inputs = row.inputs;
-    // Three tensors a convolution block: weight, and batch norm's two.
-    part.norm_layers = row.norm_channels > 0 ? row.parameter_tensors / 3 : 0;
-    if (row.module == "SPPF") {  // three poolings of 5 x 5
-      part.halo_exchanges = 3;
-      part.halo_channel_rows = 3 * 4 * row.channels / 2;
-    } else if (row.module == "C3") {  // its bottlenecks' 3 x 3
-      part.halo_exchanges = row.repeats;
-      part.halo_channel_rows = row.repeats * 2 * row.channels / 2;
-    } else if (row.kernel > 1) {
-      part.halo_exchanges = 1;
-      part.halo_channel_rows = (row.kernel - 1) * row.channels;
-    }
+    if (row.program != nullptr) count_exchanges(*row.program, part);
     request.rows.push_back(part);
   }
   return estimate_step(request);

@@ -1,7 +1,6 @@
 #include "configs/memory/memory_request.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -19,22 +18,13 @@ constexpr int64_t kMostValidationImages = 32;
 }  // namespace
 
 std::vector<memory::ModelRow> memory_rows(const std::vector<RowCost>& rows) {
-  using Kind = memory::ModelRow::Kind;
-  static const std::map<std::string, Kind> kinds = {
-      {"Conv", Kind::kConv},     {"C3", Kind::kC3},
-      {"SPPF", Kind::kSppf},     {"nn.Upsample", Kind::kUpsample},
-      {"Concat", Kind::kConcat}, {"Detect", Kind::kDetect},
-  };
   std::vector<memory::ModelRow> result;
   for (const RowCost& row : rows) {
     memory::ModelRow part;
-    part.kind = kinds.at(row.module);
+    part.program = row.program;
     part.inputs = row.inputs;
     part.channels = row.channels;
     part.stride = row.stride;
-    part.kernel = row.kernel;
-    part.repeats = row.repeats;
-    part.shortcut = row.shortcut;
     part.parameters = row.parameters;
     part.parameter_tensors = row.parameter_tensors;
     part.norm_channels = row.norm_channels;
@@ -74,6 +64,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   const int64_t stride = largest_stride(rows);
   MemoryRequest request;
   request.rows = memory_rows(rows);
+  request.image_channels = rows.front().program->inputs.front().channels;
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
   request.image_height = rounded_image_size(config.image_height, stride);

@@ -1,4 +1,5 @@
-// element_math: what batch norm + SiLU and the optimizers do to one element.
+// element_math: what batch norm with its activation and the optimizers do to
+// one element.
 //
 // One text for the CPU's loops and for CUDA's kernels (parallel/cuda/kernels),
 // so that both compute the same; nvcc compiles it for the device too. It
@@ -8,6 +9,8 @@
 #pragma once
 
 #include <cmath>
+
+#include "parallel/base/activation_function.h"
 
 #ifdef __CUDACC__
 #define HEADROOM_HD __host__ __device__ inline
@@ -69,7 +72,7 @@ HEADROOM_HD void average_element(T& average, T value, T weight) {
                             : value - (value - average) * (T(1) - weight);
 }
 
-// --- batch norm + SiLU -----------------------------------------------------
+// --- batch norm and activation ---------------------------------------------
 
 // z = (y - mean) * scale + bias
 template <typename A>
@@ -95,18 +98,71 @@ HEADROOM_HD A sigmoid(A z) {
   return A(1) / (A(1) + std::exp(-z));
 }
 
+// Mish is z * t, t = tanh(log(1 + e^z)); from 20 on t is 1.
 template <typename A>
-HEADROOM_HD A norm_silu(A y, const NormCoefficients<A>& c) {
-  const A z = (y - c.mean) * c.scale + c.bias;
+struct MishParts {
+  A power;    // e^z
+  A divisor;  // t = 1 - 2 / divisor
+};
+template <typename A>
+HEADROOM_HD MishParts<A> mish_parts(A z) {
+  const A power = std::exp(z > A(20) ? A(20) : z);
+  return {power, power * (power + A(2)) + A(2)};
+}
+
+template <typename A>
+HEADROOM_HD A activated(A z, const ActivationFunction& function) {
+  switch (function.kind) {
+    case ActivationKind::kSilu:
+      break;
+    case ActivationKind::kLeaky:
+      return z > A(0) ? z : z * static_cast<A>(function.slope);
+    case ActivationKind::kHardswish: {
+      const A gate = z + A(3);
+      return z * (gate < A(0) ? A(0) : gate > A(6) ? A(6) : gate) * A(1.0 / 6);
+    }
+    case ActivationKind::kMish: {
+      const MishParts<A> m = mish_parts(z);
+      return z * ((m.power * (m.power + A(2))) / m.divisor);
+    }
+  }
   return z * sigmoid(z);
 }
 
-// dz = dout * silu'(z)
 template <typename A>
-HEADROOM_HD A norm_silu_gradient(A y, A dout, const NormCoefficients<A>& c) {
-  const A z = (y - c.mean) * c.scale + c.bias;
+HEADROOM_HD A activation_derivative(A z, const ActivationFunction& function) {
+  switch (function.kind) {
+    case ActivationKind::kSilu:
+      break;
+    case ActivationKind::kLeaky:
+      return z > A(0) ? A(1) : static_cast<A>(function.slope);
+    case ActivationKind::kHardswish:
+      return z < A(-3) ? A(0) : z > A(3) ? A(1) : z * A(1.0 / 3) + A(0.5);
+    case ActivationKind::kMish: {
+      const MishParts<A> m = mish_parts(z);
+      const A t = (m.power * (m.power + A(2))) / m.divisor;
+      return t +
+             z * (A(4) * m.power * (m.power + A(1)) / (m.divisor * m.divisor));
+    }
+  }
   const A s = sigmoid(z);
-  return dout * (s * (A(1) + z * (A(1) - s)));
+  return s * (A(1) + z * (A(1) - s));
+}
+
+// activation(z)
+template <typename A>
+HEADROOM_HD A norm_activation(A y, const NormCoefficients<A>& c,
+                              const ActivationFunction& function) {
+  return activated((y - c.mean) * c.scale + c.bias, function);
+}
+
+// dz = dout * activation'(z)
+template <typename A>
+HEADROOM_HD A norm_activation_gradient(A y, A dout,
+                                       const NormCoefficients<A>& c,
+                                       const ActivationFunction& function) {
+  return dout *
+         activation_derivative((y - c.mean) * c.scale + c.bias, function);
 }
 
 // What the gradient of y takes off scale * dz: offset + (y - mean) * slope.

@@ -1,5 +1,5 @@
-// MapKernels: the passes of batch norm + SiLU over a map, where it does not lie
-// on the CPU.
+// MapKernels: the passes of batch norm and activation over a map, where it does
+// not lie on the CPU.
 //
 // The model knows no CUDA; it is handed these (worker/model/kernels/
 // device_batch_norm.h), and the CUDA plugin has them
@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/base/activation_function.h"
+
 namespace at {
 class Tensor;
 }
@@ -35,23 +37,22 @@ class MapKernels {
                             std::span<const int64_t> group_begins,
                             const at::Tensor& sums) = 0;
 
-  // out = z * sigmoid(z); may be y.
+  // out = activation(z); may be y.
   virtual void normalise_and_activate(const at::Tensor& y,
                                       std::span<const int64_t> group_begins,
                                       const at::Tensor& statistics,
                                       const at::Tensor& weight,
                                       const at::Tensor& bias,
+                                      const ActivationFunction& activation,
                                       const at::Tensor& out) = 0;
 
   // Fills `sums` with those of dz and of dz * n. `dout` may be a slice of the
   // channels of a wider channels-last map.
-  virtual void activation_gradient_sums(const at::Tensor& y,
-                                        const at::Tensor& dout,
-                                        std::span<const int64_t> group_begins,
-                                        const at::Tensor& statistics,
-                                        const at::Tensor& weight,
-                                        const at::Tensor& bias,
-                                        const at::Tensor& sums) = 0;
+  virtual void activation_gradient_sums(
+      const at::Tensor& y, const at::Tensor& dout,
+      std::span<const int64_t> group_begins, const at::Tensor& statistics,
+      const at::Tensor& weight, const at::Tensor& bias,
+      const ActivationFunction& activation, const at::Tensor& sums) = 0;
 
   // dy = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_n), with dz
   // derived again from y and dout. `means` are the whole groups', or zeros for
@@ -60,6 +61,7 @@ class MapKernels {
                              std::span<const int64_t> group_begins,
                              const at::Tensor& statistics,
                              const at::Tensor& weight, const at::Tensor& bias,
+                             const ActivationFunction& activation,
                              const at::Tensor& means, const at::Tensor& dy) = 0;
 
  protected:

@@ -104,7 +104,9 @@ class MapCall {
   size_t groups() const { return begins_.size() - 1; }
   BatchNormArguments& arguments() { return arguments_; }
 
-  void set_affine(const at::Tensor& weight, const at::Tensor& bias) {
+  void set_affine(const at::Tensor& weight, const at::Tensor& bias,
+                  const ActivationFunction& activation) {
+    arguments_.activation = activation;
     const auto type =
         y_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     for (const at::Tensor* values : {&weight, &bias}) {
@@ -186,9 +188,10 @@ class CudaKernels final : public DeviceKernels {
                               std::span<const int64_t> group_begins,
                               const at::Tensor& statistics,
                               const at::Tensor& weight, const at::Tensor& bias,
+                              const ActivationFunction& activation,
                               const at::Tensor& out) override {
     MapCall call(y, group_begins);
-    call.set_affine(weight, bias);
+    call.set_affine(weight, bias, activation);
     call.set_result(out);
     call.run(group_values(statistics, y, call.groups()), nullptr, false,
              [&](const auto& arguments, int64_t) {
@@ -202,9 +205,10 @@ class CudaKernels final : public DeviceKernels {
                                 const at::Tensor& statistics,
                                 const at::Tensor& weight,
                                 const at::Tensor& bias,
+                                const ActivationFunction& activation,
                                 const at::Tensor& sums) override {
     MapCall call(y, group_begins);
-    call.set_affine(weight, bias);
+    call.set_affine(weight, bias, activation);
     call.set_gradient(dout);
     double* const to = group_values(sums, y, call.groups());
     call.run(group_values(statistics, y, call.groups()), nullptr, true,
@@ -217,10 +221,11 @@ class CudaKernels final : public DeviceKernels {
   void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                      std::span<const int64_t> group_begins,
                      const at::Tensor& statistics, const at::Tensor& weight,
-                     const at::Tensor& bias, const at::Tensor& means,
-                     const at::Tensor& dy) override {
+                     const at::Tensor& bias,
+                     const ActivationFunction& activation,
+                     const at::Tensor& means, const at::Tensor& dy) override {
     MapCall call(y, group_begins);
-    call.set_affine(weight, bias);
+    call.set_affine(weight, bias, activation);
     call.set_gradient(dout);
     call.set_result(dy);
     call.run(group_values(statistics, y, call.groups()),

@@ -167,19 +167,15 @@ int64_t RankShare::exchange_bytes(const memory::Extents& extents) const {
     largest =
         std::max(largest, 2 * extents.groups * row.channels * kDoubleBytes);
     if (!extents.is_split()) continue;
-    const int64_t stride =
-        row.kind == ModelRow::Kind::kDetect ? largest_stride_ : row.stride;
-    const int64_t reach = row.kind == ModelRow::Kind::kSppf ? 6 : 1;
-    const int64_t rows = std::min(reach, extents.image_height / stride);
-    largest =
-        std::max(largest, extents.rows_bytes(rows, row.channels / 2, stride));
-    // A strided convolution reads rows of the finer map before it.
-    if (row.kind == ModelRow::Kind::kConv)
-      largest = std::max(
-          largest,
-          extents.rows_bytes(row.kernel > 3 ? 2 : 1,
-                             i == 0 ? request_.image_channels : row.channels,
-                             std::max<int64_t>(stride / 2, 1)));
+    if (row.is_head()) continue;
+    for (const RowProgram::Step& step : row.program->steps) {
+      const StepReach reach = reach_of(*row.program, step);
+      const MapShape& map = row.program->shape_of(step.inputs.front());
+      const int64_t rows = std::min(std::max(reach.top, reach.bottom),
+                                    extents.image_height / map.stride);
+      largest =
+          std::max(largest, extents.rows_bytes(rows, map.channels, map.stride));
+    }
   }
   return 2 * largest;
 }

@@ -46,7 +46,7 @@ TEST(ModelTable, ReadsRowsWithTheirPlaces) {
   EXPECT_EQ(table.depth_multiple, 0.5);
   EXPECT_EQ(table.channel_multiple, 8);
   EXPECT_EQ(table.input_channels, 3);
-  EXPECT_EQ(table.activation, "SiLU");
+  EXPECT_EQ(table.activation, ActivationFunction());
   using Anchors = std::vector<std::vector<std::pair<double, double>>>;
   EXPECT_EQ(table.anchors, (Anchors{{{1, 2}, {3, 4}}}));
   ASSERT_EQ(table.rows.size(), 5u);
@@ -66,9 +66,49 @@ TEST(ModelTable, OptionalKeys) {
       kSmall +
           "activation: nn.ReLU()\nchannel_multiple: 16\nch: 1\ninplace: True\n",
       "m.yaml");
-  EXPECT_EQ(table.activation, "nn.ReLU()");
+  EXPECT_EQ(table.activation, kRelu);
   EXPECT_EQ(table.channel_multiple, 16);
   EXPECT_EQ(table.input_channels, 1);
+}
+
+TEST(ModelTable, ImagesHaveThreeChannelsOrOne) {
+  EXPECT_EQ(refusal(kSmall + "ch: 4\n"),
+            "[config] m.yaml:13:5: ch is 4: write a whole number from 1 to 3");
+  EXPECT_EQ(refusal(kSmall + "ch: 2\n"),
+            "[config] m.yaml:13:5: ch is 2: images are read with 3 channels, "
+            "and made gray for 1: write 3 or 1");
+}
+
+TEST(ModelTable, Activations) {
+  const auto activation_of = [](const std::string& name) {
+    return parse_model_table(kSmall + "activation: " + name + "\n", "m.yaml")
+        .activation;
+  };
+  using Kind = ActivationKind;
+  EXPECT_EQ(activation_of("nn.SiLU()"), ActivationFunction());
+  EXPECT_EQ(activation_of("ReLU"), kRelu);
+  EXPECT_EQ(activation_of("nn.LeakyReLU(0.1)"),
+            (ActivationFunction{Kind::kLeaky, 0.1}));
+  EXPECT_EQ(activation_of("nn.LeakyReLU()"),
+            (ActivationFunction{Kind::kLeaky, 0.01}));
+  EXPECT_EQ(activation_of("nn.Hardswish()"),
+            (ActivationFunction{Kind::kHardswish}));
+  EXPECT_EQ(activation_of("nn.Mish"), (ActivationFunction{Kind::kMish}));
+  EXPECT_EQ(activation_of("nn.Identity()"), kIdentity);
+  const auto refused = [](const std::string& name) {
+    return refusal(kSmall + "activation: " + name + "\n");
+  };
+  const std::string remedy =
+      ": write one of nn.SiLU(), nn.ReLU(), nn.Hardswish(), nn.Mish(), "
+      "nn.Identity(), nn.LeakyReLU(0.1)";
+  EXPECT_EQ(refused("nn.PReLU()"),
+            "[config] m.yaml:13:13: activation is nn.PReLU()" + remedy);
+  EXPECT_EQ(refused("nn.ReLU(6)"),
+            "[config] m.yaml:13:13: activation is nn.ReLU(6)" + remedy);
+  EXPECT_EQ(refused("nn.LeakyReLU(2)"),
+            "[config] m.yaml:13:13: activation is nn.LeakyReLU(2)" + remedy);
+  EXPECT_EQ(refused("ReLU)"),
+            "[config] m.yaml:13:13: activation is ReLU)" + remedy);
 }
 
 TEST(ModelTable, Refusals) {

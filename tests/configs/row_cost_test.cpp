@@ -41,11 +41,20 @@ std::string refusal(const std::string& rows) {
 
 TEST(RowCost, ParametersAreThoseOfThePublishedModels) {
   const std::map<std::string, int64_t> published = {
-      {"yolov5n", 1'872'157},   {"yolov5s", 7'235'389},
-      {"yolov5m", 21'190'557},  {"yolov5l", 46'563'709},
-      {"yolov5x", 86'749'405},  {"yolov5n6", 3'246'940},
-      {"yolov5s6", 12'626'620}, {"yolov5m6", 35'731'932},
-      {"yolov5l6", 76'770'172}, {"yolov5x6", 140'794'780}};
+      {"yolov5n", 1'872'157},
+      {"yolov5s", 7'235'389},
+      {"yolov5m", 21'190'557},
+      {"yolov5l", 46'563'709},
+      {"yolov5x", 86'749'405},
+      {"yolov5n6", 3'246'940},
+      {"yolov5s6", 12'626'620},
+      {"yolov5m6", 35'731'932},
+      {"yolov5l6", 76'770'172},
+      {"yolov5x6", 140'794'780},
+      // These by a count of their tables apart from this program.
+      {"yolov5s-ghost", 3'897'605},
+      {"yolov5s-p2", 7'394'684},
+      {"yolov5s-p7", 24'183'227}};
   for (const auto& [name, parameters] : published) {
     EXPECT_EQ(all_parameters(costs_of(name)), parameters) << name;
   }
@@ -109,28 +118,29 @@ TEST(RowCost, KeptElementsByHand) {
 }
 
 TEST(RowCost, WhatCannotBeCountedIsRefusedByPlace) {
-  const std::string remedy = ": correct the model file";
-  EXPECT_EQ(refusal("[-1, 1, Ghost, [8]]"),
-            "[model] m.yaml:6:8: unknown module Ghost" + remedy);
-  EXPECT_EQ(refusal("[-1, 1, Conv, []]"),
-            "[model] m.yaml:6:8: Conv has no argument 1" + remedy);
-  EXPECT_EQ(refusal("[-1, 1, Conv, [wide]]"),
-            "[model] m.yaml:6:8: argument 1 of Conv is not a whole number of "
-            "at least 1" +
-                remedy);
-  EXPECT_EQ(refusal("[3, 1, Conv, [8]]"),
-            "[model] m.yaml:6:8: input 3 is not an earlier row" + remedy);
-  EXPECT_EQ(refusal("[[-1, -2], 1, Concat, [1]]"),
-            "[model] m.yaml:6:8: input -2 is not an earlier row" + remedy);
   EXPECT_EQ(
-      refusal("[-1, 1, Conv, [8, 3, 2]], [[-1, 0], 1, Concat, [1]]"),
-      "[model] m.yaml:6:34: Concat joins maps of stride 2 and 1" + remedy);
+      refusal("[-1, 1, Ghost, [8]]"),
+      "[model] m.yaml:6:8: row 1: unknown module Ghost: use one of "
+      "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
+      "GhostConv, SPP, SPPF, ShuffleNetV2, nn.ConvTranspose2d, nn.Upsample");
+  EXPECT_EQ(refusal("[-1, 1, Conv, []]"),
+            "[model] m.yaml:6:8: row 1: Conv has 0 arguments: write "
+            "[channels, kernel, stride, padding, groups]");
+  EXPECT_EQ(refusal("[-1, 1, Conv, [wide]]"),
+            "[model] m.yaml:6:8: row 1: argument 1 of Conv is not a whole "
+            "number from 1 to 16384: correct it");
+  EXPECT_EQ(refusal("[3, 1, Conv, [8]]"),
+            "[model] m.yaml:6:8: row 1: input 3 is not an earlier row: use -1 "
+            "to -1, or 0 to 0");
+  EXPECT_EQ(refusal("[-1, 1, Conv, [8, 3, 2]], [[-1, 0], 1, Concat, [1]]"),
+            "[model] m.yaml:6:34: row 2: Concat joins maps of stride 2 and 1: "
+            "take maps of one stride");
   EXPECT_EQ(refusal("[-1, 1, nn.Upsample, [None, 2, nearest]]"),
-            "[model] m.yaml:6:8: an odd stride cannot be halved" + remedy);
+            "[model] m.yaml:6:8: row 1: a map of stride 1 cannot be upsampled "
+            "by 2: upsample maps of an even stride");
   EXPECT_EQ(refusal("[[0, 0], 1, Detect, [nc, anchors]]"),
-            "[model] m.yaml:6:8: Detect has 2 levels but there are anchors "
-            "for 1" +
-                remedy);
+            "[model] m.yaml:6:8: row 1: Detect has 2 levels but there are "
+            "anchors for 1: give one list of anchors per level");
 }
 
 }  // namespace

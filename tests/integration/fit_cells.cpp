@@ -44,9 +44,9 @@ RankOptions options_of(const FitCell& cell) {
 }  // namespace
 
 std::string FitCell::name() const {
-  return model + " " + std::to_string(image_size) + " x" +
-         std::to_string(micro_batch) + " " + policy + " " + layout +
-         (more_boxes > 0 ? " crowded" : "") +
+  return std::filesystem::path(model).stem().string() + " " +
+         std::to_string(image_size) + " x" + std::to_string(micro_batch) + " " +
+         policy + " " + layout + (more_boxes > 0 ? " crowded" : "") +
          (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
          (between_hosts ? " between hosts" : "") +
          (precision == "fp32" ? "" : " " + precision);

@@ -134,6 +134,27 @@ TEST(MatrixOfPrecisions, MapsOf16Bits) {
   }
 }
 
+// Every module that is no published model's, under every policy and layout.
+TEST(Fit, OwnModels) {
+  Table table;
+  const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
+  const FitCell gray = {folder + "gray.yaml", 640, 2, "recompute", "one", 0};
+  table.add(gray, measure(gray, 2));
+  for (const std::string& model :
+       {folder + "many_modules.yaml", std::string("yolov5s-ghost")}) {
+    for (const FitCell& cell : std::vector<FitCell>{
+             {model, 320, 1, "keep", "one", 0},
+             {model, 320, 2, "lean", "data", 0},
+             {model, 320, 2, "recompute", "zero3", 300},
+             {model, 320, 1, "offload", "pipeline", 0},
+             {model, 320, 2, "keep", "spatial", 0},
+             {model, 320, 1, "mixed", "spatial", 0},
+             in_precision({model, 320, 2, "mixed", "one", 0}, "bf16")}) {
+      table.add(cell, measure(cell, 2));
+    }
+  }
+}
+
 // Four levels and a largest stride of 64. Of smaller images the bound of a
 // convolution's reordered weights is more than 5 % of all.
 TEST(Fit, ModelsForLargeImages) {

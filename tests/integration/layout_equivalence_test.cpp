@@ -1,4 +1,5 @@
-// Layout invariance, mechanism by mechanism: yolov5n in float64 on images that
+// Layout invariance, mechanism by mechanism: yolov5n, and a model of all other
+// modules, in float64 on images that
 // include empty and crowded ones and on short batches, with ranks as threads,
 // against one process.
 //
@@ -14,8 +15,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <tuple>
 #include <utility>
 
+#include "configs/model_table.h"
 #include "parallel/base/units.h"
 #include "tests/support/layout_run.h"
 
@@ -26,18 +30,22 @@ struct Row {
   LayoutCase layout;
   int64_t group = 2;
   int64_t freeze = 0;
+  bool many_modules = false;  // instead of yolov5n
 
   LayoutRunOptions options() const {
     LayoutRunOptions options;
     options.batch_norm_group_size = group;
     options.freeze = freeze;
+    if (many_modules)
+      options.table = load_model_table(
+          HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml");
     return options;
   }
 };
 
 const LayoutRun& one_process(const Row& row) {
-  static std::map<std::pair<int64_t, int64_t>, LayoutRun> runs;
-  LayoutRun& run = runs[{row.group, row.freeze}];
+  static std::map<std::tuple<int64_t, int64_t, bool>, LayoutRun> runs;
+  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules}];
   if (run.loss.empty()) {
     run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
@@ -156,6 +164,18 @@ std::vector<Row> rows() {
   add(layout_case("data2_pipeline2_zero3_freeze10_recompute",
                   "data=2,pipeline=2", 2, 3, ActivationPolicy::kRecompute),
       2, 10);
+  // Every module of the table that yolov5n does not have.
+  for (const LayoutCase& layout :
+       {layout_case("modules_data2", "data=2", 0),
+        layout_case("modules_zero3_recompute", "data=2", 2, 3,
+                    ActivationPolicy::kRecompute),
+        layout_case("modules_pipeline2_lean", "pipeline=2", 2, 0,
+                    ActivationPolicy::kLean),
+        layout_case("modules_spatial2", "spatial=2", 0),
+        layout_case("modules_pipeline2_spatial3_recompute",
+                    "pipeline=2,spatial=3", 2, 0,
+                    ActivationPolicy::kRecompute)})
+    all.push_back({layout, 2, 0, true});
   for (const int64_t group : {1, 2, 4}) {
     for (const int64_t micro : {1, 2, 4}) {
       if (micro % group != 0) continue;

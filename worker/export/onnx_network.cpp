@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "configs/row_modules.h"
 #include "parallel/base/check.h"
 #include "worker/model/conv_block.h"
 
@@ -18,35 +20,37 @@ class Network {
  public:
   Network(OnnxGraph& graph, const ModelTable& table, LayerGraph& model,
           bool is_half)
-      : graph_(graph), table_(table), is_half_(is_half) {
+      : graph_(graph),
+        table_(table),
+        num_classes_(model.num_classes()),
+        is_half_(is_half) {
     for (const NamedTensor& entry : model.state()) {
       state_[entry.name] = *entry.tensor;
     }
   }
 
-  // The output's name; for the head "" (its maps are heads()).
-  std::string add_row(size_t index, const std::vector<std::string>& inputs) {
-    const ModelTable::Row& row = table_.rows[index];
+  // The output's name; for the head "" (its maps are heads()). `shapes`: of the
+  // inputs.
+  std::string add_row(size_t index, const std::vector<std::string>& inputs,
+                      const std::vector<MapShape>& shapes) {
     const std::string prefix = "model." + std::to_string(index) + ".";
-    if (row.module == "Conv") {
-      return conv(inputs.at(0), prefix, number(row, 2, 1), number(row, 3, -1));
-    }
-    if (row.module == "C3") return c3(row, inputs.at(0), prefix);
-    if (row.module == "SPPF") return sppf(row, inputs.at(0), prefix);
-    if (row.module == "nn.Upsample") return upsample(inputs.at(0));
-    if (row.module == "Concat") return concat(inputs);
-    if (row.module == "Detect") {
+    if (table_.rows[index].module == kDetectModule) {
       for (size_t level = 0; level < inputs.size(); ++level) {
         const std::string name = prefix + "m." + std::to_string(level) + ".";
         heads_.push_back(convolution(inputs[level], name, at(name + "weight"),
-                                     at(name + "bias"), 1, 0));
+                                     at(name + "bias"), {}));
       }
       return "";
     }
-    throw Error("export",
-                to_string(row.place) + ": row " + std::to_string(index) +
-                    ": module " + row.module + " has no ONNX counterpart here",
-                "export a model of Conv, C3, SPPF, Upsample, Concat, Detect");
+    const RowProgram program = row_program(table_, index, shapes, num_classes_);
+    std::vector<std::string> values = inputs;
+    for (const RowProgram::Step& step : program.steps) {
+      std::vector<std::string> operands;
+      for (const int input : step.inputs)
+        operands.push_back(values[static_cast<size_t>(input)]);
+      values.push_back(add_step(program, step, prefix, operands));
+    }
+    return values.back();
   }
 
   const std::vector<std::string>& heads() const { return heads_; }
@@ -55,11 +59,33 @@ class Network {
   const at::Tensor& at(const std::string& name) const {
     return state_.at(name);
   }
-  static int64_t number(const ModelTable::Row& row, size_t place,
-                        int64_t otherwise) {
-    return place < row.args.size()
-               ? static_cast<int64_t>(std::get<double>(row.args[place]))
-               : otherwise;
+  std::string add_step(const RowProgram& program, const RowProgram::Step& step,
+                       const std::string& prefix,
+                       const std::vector<std::string>& inputs) {
+    using Operation = RowProgram::Operation;
+    const std::string& x = inputs.front();
+    switch (step.operation) {
+      case Operation::kBlock:
+        return block(x, prefix, program.blocks[step.block]);
+      case Operation::kGrow:
+        return grow(x, prefix, program.blocks[step.block]);
+      case Operation::kPools:
+        return pools(x, step.windows);
+      case Operation::kAdd:
+        return graph_.add("Add", inputs);
+      case Operation::kConcat:
+        return concat(inputs);
+      case Operation::kUpsample:
+        return upsample(x);
+      case Operation::kFold:
+        return fold(x);
+      case Operation::kSlice:
+        return slice(x, step.first_channel,
+                     step.first_channel + step.output.channels);
+      case Operation::kShuffle:
+        return shuffle(x, step.groups, step.output.channels);
+    }
+    HEADROOM_CHECK(false, "a step of no operation");
   }
 
   std::string tensor(const std::string& name, const at::Tensor& values) {
@@ -77,20 +103,21 @@ class Network {
 
   std::string convolution(const std::string& x, const std::string& name,
                           const at::Tensor& weight, const at::Tensor& bias,
-                          int64_t stride, int64_t padding) {
+                          const RowProgram::Block& shape) {
     const int64_t kernel_h = weight.size(2), kernel_w = weight.size(3);
     return graph_.add(
-        "Conv",
+        shape.grows ? "ConvTranspose" : "Conv",
         {x, tensor(name + "weight", weight), tensor(name + "bias", bias)},
         {{"kernel_shape", std::vector<int64_t>{kernel_h, kernel_w}},
-         {"strides", std::vector<int64_t>{stride, stride}},
-         {"pads", std::vector<int64_t>(4, padding)}});
+         {"strides", std::vector<int64_t>{shape.stride, shape.stride}},
+         {"pads", std::vector<int64_t>(4, shape.padding)},
+         {"group", shape.groups}});
   }
 
-  // Convolution and batch norm as one convolution, then SiLU. padding -1: half
-  // the kernel.
-  std::string conv(const std::string& x, const std::string& prefix,
-                   int64_t stride = 1, int64_t padding = -1) {
+  // Convolution and batch norm as one convolution, then the activation.
+  std::string block(const std::string& x, const std::string& row,
+                    const RowProgram::Block& shape) {
+    const std::string prefix = row + shape.name;
     const at::Tensor weight = at(prefix + "conv.weight").to(at::kDouble);
     const at::Tensor scale = at(prefix + "bn.weight")
                                  .to(at::kDouble)
@@ -102,46 +129,83 @@ class Network {
         at(prefix + "bn.bias")
             .to(at::kDouble)
             .sub(at(prefix + "bn.running_mean").to(at::kDouble).mul(scale));
-    const std::string y =
+    return activation(
         convolution(x, prefix + "conv.", weight.mul(scale.view({-1, 1, 1, 1})),
-                    bias, stride, padding >= 0 ? padding : weight.size(2) / 2);
+                    bias, shape),
+        shape.activation);
+  }
+
+  std::string activation(const std::string& y,
+                         const ActivationFunction& function) {
+    switch (function.kind) {
+      case ActivationKind::kSilu:
+        break;
+      case ActivationKind::kLeaky:
+        if (function == kIdentity) return y;
+        if (function == kRelu) return graph_.add("Relu", {y});
+        return graph_.add("LeakyRelu", {y},
+                          {{"alpha", static_cast<float>(function.slope)}});
+      case ActivationKind::kHardswish:
+        return graph_.add("HardSwish", {y});
+      case ActivationKind::kMish:
+        return graph_.add(
+            "Mul", {y, graph_.add("Tanh", {graph_.add("Softplus", {y})})});
+    }
     return graph_.add("Mul", {y, graph_.add("Sigmoid", {y})});
+  }
+
+  std::string grow(const std::string& x, const std::string& row,
+                   const RowProgram::Block& shape) {
+    const std::string prefix = row + shape.name;
+    RowProgram::Block unpadded = shape;
+    unpadded.padding = 0;
+    return convolution(x, prefix, at(prefix + "weight"), at(prefix + "bias"),
+                       unpadded);
   }
 
   std::string concat(const std::vector<std::string>& maps) {
     return graph_.add("Concat", maps, {{"axis", int64_t{1}}});
   }
 
-  std::string c3(const ModelTable::Row& row, const std::string& x,
-                 const std::string& prefix) {
-    // The table is read by the row's builder, which has refused other words.
-    const bool shortcut =
-        row.args.size() < 2 || !is_false(std::get<std::string>(row.args[1]));
-    std::string y = conv(x, prefix + "cv1.");
-    for (int64_t i = 0;; ++i) {
-      const std::string inner = prefix + "m." + std::to_string(i) + ".";
-      if (state_.count(inner + "cv1.conv.weight") == 0) break;
-      const std::string z = conv(conv(y, inner + "cv1."), inner + "cv2.");
-      y = shortcut ? graph_.add("Add", {y, z}) : z;
-    }
-    return conv(concat({y, conv(x, prefix + "cv2.")}), prefix + "cv3.");
-  }
-  static bool is_false(const std::string& word) {
-    return !word.empty() && (word[0] == 'F' || word[0] == 'f');
-  }
-
-  std::string sppf(const ModelTable::Row& row, const std::string& x,
-                   const std::string& prefix) {
-    const int64_t window = number(row, 1, 5);
-    std::vector<std::string> maps = {conv(x, prefix + "cv1.")};
-    for (int i = 0; i < 3; ++i) {
+  std::string pools(const std::string& x, const std::vector<int64_t>& windows) {
+    std::vector<std::string> maps = {x};
+    for (const int64_t window : windows) {
       maps.push_back(
           graph_.add("MaxPool", {maps.back()},
                      {{"kernel_shape", std::vector<int64_t>{window, window}},
                       {"strides", std::vector<int64_t>{1, 1}},
                       {"pads", std::vector<int64_t>(4, window / 2)}}));
     }
-    return conv(concat(maps), prefix + "cv2.");
+    return concat(maps);
+  }
+
+  // Every second row, then column, from `row` and `column` on.
+  std::string every_second(const std::string& x, int64_t row, int64_t column) {
+    constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+    return graph_.add(
+        "Slice",
+        {x, graph_.integers({row, column}), graph_.integers({kEnd, kEnd}),
+         graph_.integers({2, 3}), graph_.integers({2, 2})});
+  }
+
+  std::string slice(const std::string& x, int64_t begin, int64_t end) {
+    return graph_.add("Slice", {x, graph_.integers({begin}),
+                                graph_.integers({end}), graph_.integers({1})});
+  }
+
+  // [N, C, H W], then the groups and their channels change places.
+  std::string shuffle(const std::string& x, int64_t groups, int64_t channels) {
+    const std::string shape = graph_.add("Shape", {x});
+    const std::string split = graph_.add(
+        "Reshape", {x, graph_.integers({0, groups, channels / groups, -1})});
+    const std::string turned = graph_.add(
+        "Transpose", {split}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+    return graph_.add("Reshape", {turned, shape});
+  }
+
+  std::string fold(const std::string& x) {
+    return concat({every_second(x, 0, 0), every_second(x, 1, 0),
+                   every_second(x, 0, 1), every_second(x, 1, 1)});
   }
 
   std::string upsample(const std::string& x) {
@@ -154,6 +218,7 @@ class Network {
 
   OnnxGraph& graph_;
   const ModelTable& table_;
+  const int64_t num_classes_;
   bool is_half_;
   std::map<std::string, at::Tensor> state_;
   std::vector<std::string> heads_;
@@ -195,11 +260,14 @@ OnnxGraph make_onnx_network(
   std::vector<std::string> outputs;
   for (size_t row = 0; row < table.rows.size(); ++row) {
     std::vector<std::string> inputs;
+    std::vector<MapShape> shapes;
     for (const int from : model.inputs()[row]) {
-      inputs.push_back(from < 0 ? "images"
-                                : outputs[static_cast<size_t>(from)]);
+      const auto at = static_cast<size_t>(from);
+      inputs.push_back(from < 0 ? "images" : outputs[at]);
+      shapes.push_back(from < 0 ? MapShape{table.input_channels, 1}
+                                : model.map_shapes()[at]);
     }
-    outputs.push_back(network.add_row(row, inputs));
+    outputs.push_back(network.add_row(row, inputs, shapes));
   }
   std::vector<OnnxLevel> levels;
   for (size_t i = 0; i < network.heads().size(); ++i) {

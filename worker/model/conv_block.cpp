@@ -35,8 +35,10 @@ struct BlockPlan : torch::CustomClassHolder {
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
                                          const StepContext& context) {
   auto plan = c10::make_intrusive<BlockPlan>();
-  plan->convolution = {arguments.stride, arguments.padding, arguments.padding};
+  plan->convolution = {arguments.stride, arguments.padding, arguments.padding,
+                       arguments.groups};
   plan->ready = arguments.compute_weight;
+  plan->norm.activation = arguments.activation;
   if (context.halo != nullptr) {
     plan->reach = convolution_reach(arguments.weight.size(2), arguments.stride,
                                     arguments.padding);

@@ -1,10 +1,11 @@
-// conv_block: convolution + grouped batch norm + SiLU as one autograd function.
+// conv_block: convolution + grouped batch norm + activation as one autograd
+// function.
 //
 // Almost all of a detector is this block. Doing it as one function removes the
-// passes over memory that separate batch-norm and SiLU operators need (one pass
-// for statistics, one for normalise + SiLU; backward recomputes the activation
-// from the convolution's output in two), and it is where memory policies and
-// splits of the batch and of the image attach.
+// passes over memory that separate batch-norm and activation operators need
+// (one pass for statistics, one for normalise + activate; backward recomputes
+// the activation from the convolution's output in two), and it is where memory
+// policies and splits of the batch and of the image attach.
 //
 // Statistics are over groups of samples (StepContext::groups), in double; a
 // group that spans ranks adds its sums through StepContext::exchange, forward
@@ -16,8 +17,8 @@
 // the image's edge, and their gradients go back; statistics then are of all
 // rows, so an exchange over these ranks is needed too.
 //
-// Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in, k,
-// k]; returns [N, C_out, H', W'] channels-last.
+// Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in /
+// groups, k, k]; returns [N, C_out, H', W'] channels-last.
 // x may be bfloat16 or float16 beside float32 parameters: maps then are of its
 // type, the arithmetic per element and the parameters' gradients float32.
 // Saved for backward: x, the halo rows received, the convolution's output, and
@@ -28,6 +29,7 @@
 
 #include <cstdint>
 
+#include "parallel/base/activation_function.h"
 #include "worker/model/step_context.h"
 
 namespace headroom {
@@ -46,6 +48,8 @@ struct ConvBlockArguments {
   at::Tensor running_var;
   int64_t stride = 1;
   int64_t padding = 0;
+  int64_t groups = 1;
+  ActivationFunction activation = {};
   int64_t sums_offset = 0;  // this layer's slice of batch_norm_sums
 };
 

@@ -1,10 +1,12 @@
 #include "worker/model/layer_graph.h"
 
+#include <ATen/ops/mul.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "configs/table_row.h"
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
 #include "worker/model/model_state.h"
@@ -15,27 +17,18 @@
 namespace headroom {
 namespace {
 
-constexpr int kImages = -1;  // the edge from the network's input
+constexpr int kImages = kImageEdge;
 constexpr int64_t kMaxClasses = 10000;
 constexpr int64_t kMaxInputChannels = 1024;
 
-// Absolute rows that row `index` reads; the first row reads the images.
-std::vector<int> edges_of(const ModelTable& table, std::size_t index) {
-  const int here = static_cast<int>(index);
-  std::vector<int> edges;
-  for (const int from : table.rows[index].from) {
-    const int row = from < 0 ? here + from : from;
-    const bool reads_images = here == 0 && row == kImages;
-    if (!reads_images && (row < 0 || row >= here))
-      fail_row(table, index,
-               "input " + std::to_string(from) + " is not an earlier row",
-               "use -1 to -" + std::to_string(std::max(here, 1)) +
-                   (here > 0 ? ", or 0 to " + std::to_string(here - 1) : ""));
-    edges.push_back(row);
-  }
-  if (edges.empty())
-    fail_row(table, index, "there is no input", "write -1 for the row before");
-  return edges;
+constexpr int64_t kColours = 3;
+
+// ITU-R BT.601's luma of red, green, blue: [N, 1, H, W].
+at::Tensor gray(const at::Tensor& images) {
+  return at::mul(images.narrow(1, 0, 1), 0.299)
+      .add_(images.narrow(1, 1, 1), 0.587)
+      .add_(images.narrow(1, 2, 1), 0.114)
+      .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 void check_table(const ModelTable& table, int64_t num_classes) {
@@ -44,9 +37,6 @@ void check_table(const ModelTable& table, int64_t num_classes) {
     throw Error("model", table.name + ": " + what, remedy);
   };
   if (table.rows.empty()) fail("there are no rows", "add backbone and head");
-  if (table.activation != "SiLU" && table.activation != "nn.SiLU()" &&
-      table.activation != "nn.SiLU")
-    fail("activation " + table.activation + " is not supported", "use SiLU");
   if (num_classes < 1 || num_classes > kMaxClasses)
     fail(std::to_string(num_classes) + " classes",
          "use 1 to " + std::to_string(kMaxClasses));
@@ -86,17 +76,22 @@ struct LayerGraph::Implementation {
             (type == at::kBFloat16 || type == at::kHalf));
   }
 
+  bool makes_gray(const at::Tensor& images) const {
+    return input_channels == 1 && images.size(1) == kColours;
+  }
+
   // `images`, checked, in channels-last memory.
   at::Tensor network_input(const at::Tensor& images) const {
     HEADROOM_CHECK(
         images.defined() && images.dim() == 4 &&
-            images.size(1) == input_channels &&
+            (images.size(1) == input_channels || makes_gray(images)) &&
             images.size(2) % max_stride == 0 &&
             images.size(3) % max_stride == 0 &&
             may_be_maps(images.scalar_type()),
         "images " + c10::str(images.sizes(), " ", images.scalar_type()) +
             ", expected [N, " + std::to_string(input_channels) +
             ", H, W] with sides in multiples of " + std::to_string(max_stride));
+    if (makes_gray(images)) return gray(images);
     return images.contiguous(at::MemoryFormat::ChannelsLast);
   }
 };

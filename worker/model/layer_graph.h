@@ -5,12 +5,14 @@
 // ranks reaches it through StepContext. A part of a graph is one that has kept
 // a run of its rows: it is handed the maps that its rows read from others.
 //
-// Shapes: images [N, 3, H, W] in channels-last memory, H and W multiples of
-// max_stride(); heads[level] [N, anchors, H/stride, W/stride, 5 + num_classes]
-// with fields x, y, w, h, objectness, classes, before the sigmoid.
-// Types: the state is float32 or float64. Maps are of the images' type: the
-// state's, or bfloat16 or float16 beside a float32 state; then heads are
-// float32. Ownership: owns its tensors. Threads: one thread at a time.
+// Shapes: images [N, C, H, W] in channels-last memory, C the table's `ch`, H
+// and W multiples of max_stride(); for a `ch` of 1 they may have three
+// channels, of which gray is made; heads[level] [N, anchors, H/stride,
+// W/stride, 5 + num_classes] with fields x, y, w, h, objectness, classes,
+// before the sigmoid. Types: the state is float32 or float64. Maps are of the
+// images' type: the state's, or bfloat16 or float16 beside a float32 state;
+// then heads are float32. Ownership: owns its tensors. Threads: one thread at a
+// time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

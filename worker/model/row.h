@@ -10,22 +10,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <vector>
 
+#include "parallel/base/row_program.h"
 #include "worker/model/step_context.h"
 
 namespace headroom {
-
-// What is known of a map before there are images.
-struct MapShape {
-  int64_t channels = 0;
-  int64_t stride = 1;  // image pixels per cell
-};
-
-// What lies between a row's inputs and its output: what running it again would
-// save.
-enum class RowInside { kNothing, kOneConvolution, kSeveralMaps };
 
 class Row {
  public:
@@ -37,15 +27,6 @@ class Row {
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                           const StepContext& context) = 0;
   virtual RowInside inside() const { return RowInside::kSeveralMaps; }
-};
-
-// A row from one map to one map.
-class MapRow : public Row {
- public:
-  virtual at::Tensor apply(const at::Tensor& x, const StepContext& context) = 0;
-
-  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
-                                  const StepContext& context) final;
 };
 
 }  // namespace headroom

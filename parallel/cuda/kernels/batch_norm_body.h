@@ -1,7 +1,7 @@
-// batch_norm_body: the passes of batch norm + SiLU as CUDA's threads run them,
-// in plain C++.
+// batch_norm_body: the passes of batch norm and activation as CUDA's threads
+// run them, in plain C++.
 //
-// The kernels (batch_norm_silu.cu) are these functions with barriers between
+// The kernels (batch_norm_passes.cu) are these functions with barriers between
 // them; a test runs the same text on the CPU, thread after thread, so that
 // indices, tails and sums are checked without a GPU.
 //
@@ -50,6 +50,7 @@ struct BatchNormMap {
   PixelGroups groups;
   int64_t channels;
   int64_t chunks;  // of the largest group
+  ActivationFunction activation;
 };
 
 struct ThreadPlace {
@@ -146,7 +147,8 @@ HEADROOM_HD void normalise(const BatchNormMap<T>& map,
     const auto y = load_pack<V>(map.y + at);
     Pack<T, V> out;
     for (int v = 0; v < V; ++v) {
-      out.at[v] = static_cast<T>(norm_silu(static_cast<A>(y.at[v]), norm[v]));
+      out.at[v] = static_cast<T>(
+          norm_activation(static_cast<A>(y.at[v]), norm[v], map.activation));
     }
     *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;
   });
@@ -169,7 +171,8 @@ HEADROOM_HD ColumnSums<Accumulator<T>, V> sum_gradients(
         load_pack<V>(map.gradient + pixel * map.gradient_stride + channel);
     for (int v = 0; v < V; ++v) {
       const A value = static_cast<A>(y.at[v]);
-      const A dz = norm_silu_gradient(value, static_cast<A>(d.at[v]), norm[v]);
+      const A dz = norm_activation_gradient(value, static_cast<A>(d.at[v]),
+                                            norm[v], map.activation);
       sums.first[v] += dz;
       sums.second[v] += dz * (value - norm[v].mean);
     }
@@ -204,7 +207,8 @@ HEADROOM_HD void normalise_backward(const BatchNormMap<T>& map,
     Pack<T, V> out;
     for (int v = 0; v < V; ++v) {
       const A value = static_cast<A>(y.at[v]);
-      const A dz = norm_silu_gradient(value, static_cast<A>(d.at[v]), norm[v]);
+      const A dz = norm_activation_gradient(value, static_cast<A>(d.at[v]),
+                                            norm[v], map.activation);
       out.at[v] = static_cast<T>(norm_gradient(value, dz, norm[v], taken[v]));
     }
     *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;

@@ -28,6 +28,7 @@ struct BatchNormArguments {
   void* partial = nullptr;
   PixelGroups groups;
   int64_t channels = 0;
+  ActivationFunction activation;
 };
 
 // Elements of `partial` that the two summing passes need.

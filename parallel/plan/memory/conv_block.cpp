@@ -61,14 +61,15 @@ void note_derivation(const Pass& pass, const Map& out, const Memory& y,
 
 }  // namespace
 
-Map conv_block(const Pass& pass, const Map& x, int64_t channels, int64_t kernel,
-               int64_t stride) {
+Map conv_block(const Pass& pass, const Map& x, const RowProgram::Block& made) {
+  const int64_t channels = made.channels;
+  const int64_t stride = made.stride;
   Tape& tape = pass.tape;
   const Extents& extents = pass.extents;
   Block block;
-  block.convolution = {x.channels, channels,          kernel,
-                       stride,     x.stride * stride, true};
-  block.around = rows_around(extents, kernel, stride);
+  block.convolution = {x.channels,        channels, made.kernel, stride,
+                       x.stride * stride, true,     made.groups};
+  block.around = rows_around(extents, made.kernel, stride);
   block.x = {nullptr, x.channels, x.stride, x.node};
   block.norm_bytes = channels * extents.parameter_bytes();
 

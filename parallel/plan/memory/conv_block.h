@@ -1,4 +1,5 @@
-// ConvBlock: a convolution with batch norm and SiLU, forward and backward.
+// ConvBlock: a convolution with batch norm and activation, forward and
+// backward.
 //
 //   forward   y = convolution(x), its groups' statistics, the output
 //   keeps     x, y, statistics; the rows around x where images are split
@@ -11,14 +12,11 @@
 // Threads: one.
 #pragma once
 
-#include <cstdint>
-
+#include "parallel/base/row_program.h"
 #include "parallel/plan/memory/pass.h"
 
 namespace headroom::memory {
 
-// `stride`: of the convolution.
-Map conv_block(const Pass& pass, const Map& x, int64_t channels, int64_t kernel,
-               int64_t stride);
+Map conv_block(const Pass& pass, const Map& x, const RowProgram::Block& made);
 
 }  // namespace headroom::memory

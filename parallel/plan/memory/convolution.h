@@ -28,9 +28,11 @@ struct ConvolutionShape {
   // Its samples, rows and columns may be taken for pixels of another shape
   // (worker/model/kernels/convolution.h).
   bool may_be_flat = true;
+  int64_t groups = 1;
 
   int64_t weight_bytes(const Extents& extents) const {
-    return kernel * kernel * in_channels * out_channels * extents.element_bytes;
+    return kernel * kernel * in_channels / groups * out_channels *
+           extents.element_bytes;
   }
 };
 

@@ -7,9 +7,6 @@
 namespace headroom::memory {
 namespace {
 
-constexpr int64_t kPoolings = 3;
-constexpr int64_t kPoolReach = 2;  // rows on either side
-
 // What makes it again allocates the same.
 void note(const Pass& pass, const Map& out, const std::vector<Map>& from) {
   if (pass.derive == Derive::kNothing) return;
@@ -66,13 +63,17 @@ Map pool(const Pass& pass, const Map& x) {
 // The same on a rank's rows, of maps wider than they.
 class SplitPools {
  public:
-  SplitPools(const Pass& pass, const Map& y) : pass_(pass), y_(y) {}
+  SplitPools(const Pass& pass, const Map& y,
+             const std::vector<int64_t>& windows)
+      : pass_(pass), y_(y), windows_(windows) {
+    for (const int64_t window : windows) around_ += window - 1;
+  }
 
   Map run() {
     std::vector<Map> maps = {y_};
     Map wide = widened();
-    for (int64_t pooling = 1; pooling <= kPoolings; ++pooling) {
-      around_ -= 2 * kPoolReach;
+    for (const int64_t window : windows_) {
+      around_ -= window - 1;
       wide = without_rows_beyond_edge(pooled(wide));
       maps.push_back({wide.memory, y_.channels, y_.stride, own_rows(wide)});
     }
@@ -130,7 +131,8 @@ class SplitPools {
 
   const Pass& pass_;
   const Map& y_;
-  int64_t around_ = 2 * kPoolings * kPoolReach;
+  const std::vector<int64_t>& windows_;
+  int64_t around_ = 0;  // rows above and below together
 };
 
 }  // namespace
@@ -160,10 +162,29 @@ Map upsample(const Pass& pass, const Map& x) {
   return out;
 }
 
-Map concatenated_pools(const Pass& pass, const Map& y) {
-  if (pass.extents.is_split()) return SplitPools(pass, y).run();
+Map rearrange(const Pass& pass, const Map& x, const MapShape& output) {
+  Map out = {pass.allocate_map(output.channels, output.stride), output.channels,
+             output.stride};
+  note(pass, out, {x});
+  out.node = pass.add(
+      {x}, {}, out.memory->bytes, false,
+      resample_backward(pass.tape, pass.bytes_of(x), out.memory->bytes));
+  return out;
+}
+
+Map slice(const Pass& pass, const Map& x, int64_t channels) {
+  Map out = {pass.allocate_map(channels, x.stride), channels, x.stride};
+  note(pass, out, {x});
+  out.node = pass.add({x}, {}, out.memory->bytes, false,
+                      resample_backward(pass.tape, pass.bytes_of(x), 0));
+  return out;
+}
+
+Map chained_pools(const Pass& pass, const Map& y,
+                  const std::vector<int64_t>& windows) {
+  if (pass.extents.is_split()) return SplitPools(pass, y, windows).run();
   std::vector<Map> maps = {y};
-  for (int64_t pooling = 0; pooling < kPoolings; ++pooling)
+  for (size_t i = 0; i < windows.size(); ++i)
     maps.push_back(pool(pass, maps.back()));
   return concatenation(pass, maps);
 }

@@ -1,9 +1,11 @@
 // Resampling: what lies between convolution blocks: addition, concatenation,
-// upsampling, pooling.
+// upsampling, rearranging, slicing, pooling.
 //
 //   addition       keeps nothing; hands one gradient to both sides
 //   concatenation  keeps nothing; hands out slices, each of which holds all
 //   upsampling     keeps nothing
+//   rearranging    keeps nothing
+//   slicing        keeps nothing; its gradient is as wide as what it is of
 //   pooling        keeps its input and 8-byte indices
 //
 // All but pooling can be made again from their inputs.
@@ -13,6 +15,7 @@
 
 #include <vector>
 
+#include "parallel/base/row_program.h"
 #include "parallel/plan/memory/pass.h"
 
 namespace headroom::memory {
@@ -21,9 +24,13 @@ Map add(const Pass& pass, const Map& a, const Map& b);
 Map concatenate(const Pass& pass, const std::vector<Map>& maps);
 Map upsample(const Pass& pass, const Map& x);  // by 2
 
-// y, p(y), p(p(y)), p(p(p(y))), one after the other, p a 5x5 max-pool. Where
-// images are split the rows that all poolings reach come first, and each
-// pooling makes as many fewer.
-Map concatenated_pools(const Pass& pass, const Map& y);
+// Folding and shuffling: the same elements in other places.
+Map rearrange(const Pass& pass, const Map& x, const MapShape& output);
+Map slice(const Pass& pass, const Map& x, int64_t channels);
+
+// y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
+// all poolings reach come first, and each pooling makes as many fewer.
+Map chained_pools(const Pass& pass, const Map& y,
+                  const std::vector<int64_t>& windows);
 
 }  // namespace headroom::memory

@@ -5,44 +5,26 @@
 #include "parallel/base/check.h"
 #include "parallel/plan/memory/conv_block.h"
 #include "parallel/plan/memory/convolution.h"
+#include "parallel/plan/memory/grow.h"
 #include "parallel/plan/memory/policies.h"
 #include "parallel/plan/memory/resampling.h"
 
 namespace headroom::memory {
 namespace {
 
-Map run_bottleneck(const Pass& pass, const Map& x, bool shortcut) {
-  const Map y =
-      conv_block(pass, conv_block(pass, x, x.channels, 1, 1), x.channels, 3, 1);
-  return shortcut ? add(pass, x, y) : y;
-}
-
-Map run_c3(const Pass& pass, const ModelRow& row, const Map& x) {
-  const int64_t hidden = row.channels / 2;
-  Map deep = conv_block(pass, x, hidden, 1, 1);
-  for (int64_t i = 0; i < row.repeats; ++i)
-    deep = run_bottleneck(pass, deep, row.shortcut);
-  const std::vector<Map> sides = {deep, conv_block(pass, x, hidden, 1, 1)};
-  return conv_block(pass, concatenate(pass, sides), row.channels, 1, 1);
-}
-
-Map run_pools(const Pass& pass, const Map& y) {
-  if (pass.derive != Derive::kLean) return concatenated_pools(pass, y);
+Map run_pools(const Pass& pass, const Map& y,
+              const std::vector<int64_t>& windows) {
+  if (pass.derive != Derive::kLean) return chained_pools(pass, y, windows);
   RecomputeOptions options;
   options.output = Cost::kElementwise;
   return recompute(
              pass,
-             [](const Pass& inside, std::vector<Map> inputs) {
+             [windows](const Pass& inside, std::vector<Map> inputs) {
                return std::vector<Map>{
-                   concatenated_pools(inside, inputs.front())};
+                   chained_pools(inside, inputs.front(), windows)};
              },
              {y}, options)
       .front();
-}
-
-Map run_sppf(const Pass& pass, const ModelRow& row, const Map& x) {
-  const Map y = conv_block(pass, x, x.channels / 2, 1, 1);
-  return conv_block(pass, run_pools(pass, y), row.channels, 1, 1);
 }
 
 Graph::Outcome head_backward(const Pass& pass, const ConvolutionShape& shape,
@@ -122,27 +104,50 @@ std::vector<Map> run_detect(const Pass& pass, const ModelRow& row,
   return heads;
 }
 
+Map run_step(const Pass& pass, const RowProgram& program,
+             const RowProgram::Step& step, const std::vector<Map>& inputs) {
+  using Operation = RowProgram::Operation;
+  const Map& x = inputs.front();
+  switch (step.operation) {
+    case Operation::kBlock:
+      return conv_block(pass, x, program.blocks[step.block]);
+    case Operation::kGrow:
+      return grow(pass, x, program.blocks[step.block]);
+    case Operation::kPools:
+      return run_pools(pass, x, step.windows);
+    case Operation::kAdd:
+      return add(pass, x, inputs[1]);
+    case Operation::kConcat:
+      return concatenate(pass, inputs);
+    case Operation::kUpsample:
+      return upsample(pass, x);
+    case Operation::kFold:
+    case Operation::kShuffle:
+      return rearrange(pass, x, step.output);
+    case Operation::kSlice:
+      return slice(pass, x, step.output.channels);
+  }
+  HEADROOM_CHECK(false, "a step of no operation");
+}
+
 }  // namespace
 
 std::vector<Map> run_row(const Pass& pass, const ModelRow& row,
                          const std::vector<Map>& inputs) {
-  const Map& x = inputs.front();
-  switch (row.kind) {
-    case ModelRow::Kind::kConv:
-      return {
-          conv_block(pass, x, row.channels, row.kernel, row.stride / x.stride)};
-    case ModelRow::Kind::kC3:
-      return {run_c3(pass, row, x)};
-    case ModelRow::Kind::kSppf:
-      return {run_sppf(pass, row, x)};
-    case ModelRow::Kind::kUpsample:
-      return {upsample(pass, x)};
-    case ModelRow::Kind::kConcat:
-      return {concatenate(pass, inputs)};
-    case ModelRow::Kind::kDetect:
-      return run_detect(pass, row, inputs);
+  if (row.is_head()) return run_detect(pass, row, inputs);
+  const RowProgram& program = *row.program;
+  const std::vector<std::vector<int>> released = program.released();
+  std::vector<Map> values = inputs;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const RowProgram::Step& step = program.steps[i];
+    std::vector<Map> operands;
+    for (const int input : step.inputs)
+      operands.push_back(values[static_cast<size_t>(input)]);
+    for (const int value : released[i])
+      values[static_cast<size_t>(value)].memory.reset();
+    values.push_back(run_step(pass, program, step, operands));
   }
-  HEADROOM_CHECK(false, "a row of no kind");
+  return {std::move(values.back())};
 }
 
 }  // namespace headroom::memory

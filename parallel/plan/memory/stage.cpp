@@ -12,6 +12,7 @@ namespace {
 constexpr int kImages = -1;
 constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kColours = 3;
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -40,9 +41,13 @@ std::vector<int> Stage::sent() const {
 
 int64_t flat_bytes(const ModelRow& row, int64_t element_bytes) {
   const int64_t bytes = row.parameters * element_bytes;
-  // Blocks have channels, or half as many; a head has odd numbers.
-  const bool fills_lines = row.kind != ModelRow::Kind::kDetect &&
-                           row.channels / 2 * element_bytes % kAlignment == 0;
+  // A head has odd numbers.
+  const auto fills = [element_bytes](const RowProgram::Block& block) {
+    return block.channels * element_bytes % kAlignment == 0 &&
+           block.weights() * element_bytes % kAlignment == 0;
+  };
+  const bool fills_lines =
+      !row.is_head() && std::ranges::all_of(row.program->blocks, fills);
   return fills_lines ? bytes : bytes + row.parameter_tensors * kAlignment;
 }
 
@@ -88,12 +93,17 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
   for (size_t i = 0; i < rows.size(); ++i)
     maps[rows[i]] = received_map(rows[i], std::move(received[i]), i);
   received.clear();
+  Memory colours;
   if (stage_.begin == 0) {
     tape_.set_row(0);
+    // Gray is made beside the colours that are handed in.
+    if (stage_.image_channels == 1)
+      colours = tape_.allocate(kColours * image_bytes());
     images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
     // As float32 first.
     if (extents_.element_bytes != kFloatBytes)
-      tape_.touch(image_bytes() / extents_.element_bytes * kFloatBytes);
+      tape_.touch(kColours * extents_.map_bytes(1, 1) / extents_.element_bytes *
+                  kFloatBytes);
   }
   return run_rows(std::move(maps), images);
 }
@@ -160,7 +170,7 @@ std::vector<Map> MicroBatch::run_rows(std::map<int, Map> maps,
     std::vector<Map> outputs = run_with_policy(i, inputs);
     values_.erase(i);
     for (Map& output : outputs) add_use_again(i, output);
-    if (row_at(i).kind == ModelRow::Kind::kDetect) return outputs;
+    if (row_at(i).is_head()) return outputs;
     maps[static_cast<int>(i)] = std::move(outputs.front());
     for (const int from : row_at(i).inputs)
       if (from != kImages && --uses[from] == 0) maps.erase(from);

@@ -91,16 +91,11 @@ class StartUp {
     });
   }
   int64_t largest_weight(const ModelRow& row) const {
-    const int64_t hidden = row.channels / 2;
-    if (row.kind != ModelRow::Kind::kC3) return row.parameters;
-    const int64_t in = channels_before(row);
-    return std::max(
-        {9 * hidden * hidden, 2 * hidden * row.channels, in * hidden});
-  }
-  int64_t channels_before(const ModelRow& row) const {
-    const int from = row.inputs.front();
-    return from < 0 ? stage_.image_channels
-                    : stage_.rows[static_cast<size_t>(from)].channels;
+    if (row.is_head()) return row.parameters;
+    int64_t most = 0;
+    for (const RowProgram::Block& block : row.program->blocks)
+      most = std::max(most, block.weights());
+    return most;
   }
 
   Memory build_model() {

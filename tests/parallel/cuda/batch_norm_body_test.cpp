@@ -1,5 +1,5 @@
 // The kernels' text on the CPU, thread after thread, against the CPU's own
-// batch norm + SiLU.
+// batch norm and activation.
 #include "parallel/cuda/kernels/batch_norm_body.h"
 
 #include <c10/util/BFloat16.h>
@@ -13,7 +13,7 @@
 
 #include "parallel/cuda/kernels/launch.h"
 #include "tests/parallel/cuda/emulated_launch.h"
-#include "worker/model/kernels/batch_norm_silu.h"
+#include "worker/model/kernels/batch_norm_passes.h"
 
 namespace headroom {
 namespace {
@@ -29,6 +29,7 @@ struct Case {
   int64_t channels;
   std::vector<int64_t> begins;  // pixels
   int64_t gradient_stride;
+  ActivationFunction activation = {};
 };
 
 // A map with groups whose channels have means far from 0, its gradient in a
@@ -87,7 +88,8 @@ class Launch {
             partial_.data(),
             arguments.groups,
             channels,
-            chunks_of(arguments.groups, shape_)};
+            chunks_of(arguments.groups, shape_),
+            case_.activation};
   }
 
   // Calls f with the vector width as a constant, as the launcher does.
@@ -148,16 +150,21 @@ class Launch {
       const double* of_group = statistics_.data() + g * 2 * channels;
       const double* means = means_.data() + g * 2 * channels;
       const auto n = static_cast<size_t>(channels);
-      const ChannelNorm norm = {
-          {of_group, n}, {of_group + channels, n}, weight, bias};
+      const ChannelNorm norm = {{of_group, n},
+                                {of_group + channels, n},
+                                weight,
+                                bias,
+                                case_.activation};
       std::vector<double> first(n), second(n), out(y.size()), dz(y.size());
       channel_sums<double>(y.data(), pixels, first, second);
       append(all.value_sums, first);
       append(all.value_sums, second);
-      headroom::batch_norm_silu<double>(y.data(), out.data(), pixels, norm);
+      headroom::batch_norm_activation<double>(y.data(), out.data(), pixels,
+                                              norm);
       append(all.out, out);
-      batch_norm_silu_backward<double>(y.data(), dout.data(), channels,
-                                       dz.data(), pixels, norm, first, second);
+      batch_norm_activation_backward<double>(y.data(), dout.data(), channels,
+                                             dz.data(), pixels, norm, first,
+                                             second);
       append(all.gradient_sums, first);
       append(all.gradient_sums, second);
       batch_norm_backward<double>(y.data(), dz.data(), pixels, norm, {means, n},
@@ -200,6 +207,10 @@ const std::vector<Case>& cases() {
       {24, {0, 63, 63, 500}, 40},  // an empty group, a wider gradient
       {20, {0, 1, 700}, 23},       // a gradient that is not aligned
       {520, {0, 300}, 520},        // several tiles
+      {24, {0, 500}, 40, kRelu},
+      {24, {0, 500}, 24, {ActivationKind::kLeaky, 0.1}},
+      {24, {0, 500}, 24, {ActivationKind::kHardswish}},
+      {24, {0, 500}, 24, {ActivationKind::kMish}},
   };
   return all;
 }
@@ -221,7 +232,8 @@ constexpr double kSums = std::is_same_v<T, double> ? 1e-13 : 2e-6;
 TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   using T = TypeParam;
   for (const Case& test : cases()) {
-    SCOPED_TRACE(std::to_string(test.channels) + " channels");
+    SCOPED_TRACE(std::to_string(test.channels) + " channels, activation " +
+                 std::to_string(static_cast<int>(test.activation.kind)));
     Launch<T> launch(test);
     const auto reference = launch.reference();
     EXPECT_LE(deviation(launch.sums(false), reference.value_sums), kSums<T>);

@@ -1,4 +1,4 @@
-// The launches of batch_norm_silu.cu on the CPU: the kernels' text, thread
+// The launches of batch_norm_passes.cu on the CPU: the kernels' text, thread
 // after thread. Barriers are where one loop ends and the next begins.
 #pragma once
 
@@ -32,7 +32,7 @@ void for_each_thread(ThreadPlace place, const Visit& visit) {
   }
 }
 
-// As run_pass and add_up of batch_norm_silu.cu; barriers are where one loop
+// As run_pass and add_up of batch_norm_passes.cu; barriers are where one loop
 // ends and the next begins.
 template <typename T, int V, bool kOfGradients>
 void summing_pass(const BlockShape& shape, const BatchNormMap<T>& map,

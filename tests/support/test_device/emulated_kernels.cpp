@@ -16,6 +16,7 @@ namespace {
 
 struct Operands {
   at::Tensor statistics, weight, bias, gradient, means, result;
+  ActivationFunction activation = {};
 };
 
 template <typename Map>
@@ -43,6 +44,7 @@ void run_as(ElementType type, const at::Tensor& y,
   map.weight = pointer<T>(operands.weight);
   map.bias = pointer<T>(operands.bias);
   map.means = pointer<double>(operands.means);
+  map.activation = operands.activation;
   map.channels = y.size(1);
   map.groups.count = static_cast<int>(begins.size()) - 1;
   for (size_t g = 0; g < begins.size(); ++g) {
@@ -151,14 +153,13 @@ void EmulatedKernels::channel_sums(const at::Tensor& y,
   });
 }
 
-void EmulatedKernels::normalise_and_activate(const at::Tensor& y,
-                                             std::span<const int64_t> begins,
-                                             const at::Tensor& statistics,
-                                             const at::Tensor& weight,
-                                             const at::Tensor& bias,
-                                             const at::Tensor& out) {
+void EmulatedKernels::normalise_and_activate(
+    const at::Tensor& y, std::span<const int64_t> begins,
+    const at::Tensor& statistics, const at::Tensor& weight,
+    const at::Tensor& bias, const ActivationFunction& activation,
+    const at::Tensor& out) {
   ++passes_;
-  run(y, begins, {statistics, weight, bias, {}, {}, out},
+  run(y, begins, {statistics, weight, bias, {}, {}, out, activation},
       [&](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
         writing_pass<T, width, false>(shape, map);
@@ -168,10 +169,11 @@ void EmulatedKernels::normalise_and_activate(const at::Tensor& y,
 void EmulatedKernels::activation_gradient_sums(
     const at::Tensor& y, const at::Tensor& dout,
     std::span<const int64_t> begins, const at::Tensor& statistics,
-    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& sums) {
+    const at::Tensor& weight, const at::Tensor& bias,
+    const ActivationFunction& activation, const at::Tensor& sums) {
   ++passes_;
   if (y.numel() == 0) reachable(sums).zero_();
-  run(y, begins, {statistics, weight, bias, dout, {}, {}},
+  run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
       [&](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
         summing_pass<T, width, true>(shape, map, pointer<double>(sums));
@@ -183,10 +185,11 @@ void EmulatedKernels::norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                                     const at::Tensor& statistics,
                                     const at::Tensor& weight,
                                     const at::Tensor& bias,
+                                    const ActivationFunction& activation,
                                     const at::Tensor& means,
                                     const at::Tensor& dy) {
   ++passes_;
-  run(y, begins, {statistics, weight, bias, dout, means, dy},
+  run(y, begins, {statistics, weight, bias, dout, means, dy, activation},
       [&](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
         writing_pass<T, width, true>(shape, map);

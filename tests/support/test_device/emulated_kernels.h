@@ -21,12 +21,14 @@ class EmulatedKernels final : public DeviceKernels {
                               std::span<const int64_t> begins,
                               const at::Tensor& statistics,
                               const at::Tensor& weight, const at::Tensor& bias,
+                              const ActivationFunction& activation,
                               const at::Tensor& out) override;
   void activation_gradient_sums(const at::Tensor& y, const at::Tensor& dout,
                                 std::span<const int64_t> begins,
                                 const at::Tensor& statistics,
                                 const at::Tensor& weight,
                                 const at::Tensor& bias,
+                                const ActivationFunction& activation,
                                 const at::Tensor& sums) override;
   void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                      std::span<const int64_t> begins,

@@ -175,6 +175,19 @@ TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
   expect_within(1e-4);
 }
 
+TEST_F(OnnxTest, OnnxruntimeComputesEveryModule) {
+  const std::string name =
+      HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml";
+  LayerGraph model(load_model_table(name), 80, at::kFloat, 0);
+  EXPECT_LT(write_model(name, model, 80), 1e-4);
+  export_every_form();
+  const std::map<std::string, double> deviations = run();
+  if (deviations.empty()) GTEST_SKIP() << "onnxruntime is not installed";
+  EXPECT_EQ(deviations.size(), 6u);  // of two levels
+  for (const auto& [what, deviation] : deviations)
+    EXPECT_LT(deviation, 1e-4) << what;
+}
+
 TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);

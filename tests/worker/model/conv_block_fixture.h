@@ -22,6 +22,8 @@ struct BlockCase {
   int64_t width = 5;
   std::vector<int64_t> group_sizes = {2};
   at::ScalarType scalar_type = at::kDouble;
+  int64_t groups = 1;  // of channels
+  ActivationFunction activation = {};
 };
 
 // The block's inputs and what its outputs are weighted with in the loss.
@@ -57,9 +59,10 @@ inline BlockTensors random_tensors(const BlockCase& block, uint64_t seed) {
   t.x =
       leaf(at::randn({n, block.channels_in, block.height, block.width}, options)
                .contiguous(channels_last));
-  t.weight = leaf(
-      at::randn({c, block.channels_in, block.kernel, block.kernel}, options)
-          .contiguous(channels_last));
+  t.weight = leaf(at::randn({c, block.channels_in / block.groups, block.kernel,
+                             block.kernel},
+                            options)
+                      .contiguous(channels_last));
   t.norm_weight = leaf(at::rand({c}, options) + 0.5);
   t.norm_bias = leaf(at::randn({c}, options));
   t.running_mean = at::randn({c}, options);
@@ -82,6 +85,8 @@ inline ConvBlockArguments arguments_of(const BlockCase& block,
   arguments.running_var = t.running_var;
   arguments.stride = block.stride;
   arguments.padding = block.padding;
+  arguments.groups = block.groups;
+  arguments.activation = block.activation;
   return arguments;
 }
 
@@ -96,17 +101,34 @@ inline StepContext training_context(const BlockCase& block) {
   return context;
 }
 
+inline at::Tensor reference_activation(const at::Tensor& z,
+                                       const ActivationFunction& function) {
+  switch (function.kind) {
+    case ActivationKind::kSilu:
+      return at::silu(z);
+    case ActivationKind::kLeaky:
+      return at::leaky_relu(z, function.slope);
+    case ActivationKind::kHardswish:
+      return at::hardswish(z);
+    case ActivationKind::kMish:
+      return at::mish(z);
+  }
+  return {};
+}
+
 // The same block of ATen's operators, group by group.
 inline at::Tensor reference_block(const BlockCase& block,
                                   const BlockTensors& t) {
-  const at::Tensor y =
-      at::conv2d(t.x, t.weight, {}, block.stride, block.padding);
+  const at::Tensor y = at::conv2d(t.x, t.weight, {}, block.stride,
+                                  block.padding, 1, block.groups);
   std::vector<at::Tensor> groups;
   int64_t begin = 0;
   for (int64_t size : block.group_sizes) {
-    groups.push_back(at::silu(at::batch_norm(
-        y.slice(0, begin, begin + size), t.norm_weight, t.norm_bias, {}, {},
-        true, kBatchNormMomentum, kBatchNormEpsilon, false)));
+    groups.push_back(reference_activation(
+        at::batch_norm(y.slice(0, begin, begin + size), t.norm_weight,
+                       t.norm_bias, {}, {}, true, kBatchNormMomentum,
+                       kBatchNormEpsilon, false),
+        block.activation));
     begin += size;
   }
   return at::cat(groups);

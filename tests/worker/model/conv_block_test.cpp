@@ -74,6 +74,26 @@ std::vector<BlockCase> shapes() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvBlockTest, testing::ValuesIn(shapes()));
 
+// Channels in groups: some, and one each; every activation.
+std::vector<BlockCase> variants() {
+  std::vector<BlockCase> cases;
+  for (at::ScalarType type : {at::kDouble, at::kFloat}) {
+    cases.push_back({16, 24, 3, 1, 1, 9, 8, {2, 1}, type, 4});
+    cases.push_back({16, 16, 5, 1, 2, 9, 8, {2}, type, 16});
+    cases.push_back({12, 24, 3, 2, 1, 8, 10, {2}, type, 12});
+    cases.push_back({8, 8, 1, 1, 0, 20, 20, {2}, type, 8});
+    for (const ActivationFunction& activation :
+         {kRelu, kIdentity, ActivationFunction{ActivationKind::kLeaky, 0.1},
+          ActivationFunction{ActivationKind::kHardswish},
+          ActivationFunction{ActivationKind::kMish}})
+      cases.push_back({8, 17, 3, 1, 1, 7, 5, {2, 3}, type, 1, activation});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, ConvBlockTest,
+                         testing::ValuesIn(variants()));
+
 at::Tensor concatenated(const at::Tensor& a, const at::Tensor& b) {
   return at::cat({a, b, at::mul(a, b)}, 1);
 }

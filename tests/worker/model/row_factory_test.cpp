@@ -128,7 +128,6 @@ TEST(RowFactory, WrongTablesAreRefusedByPlace) {
       {[](ModelTable& t) { t.rows.clear(); }, "there are no rows"},
       {[](ModelTable& t) { t.rows[7].from = {5}; },
        "tiny.yaml:16:5: row 6: no later row reads"},
-      {[](ModelTable& t) { t.activation = "LeakyReLU"; }, "use SiLU"},
       {[](ModelTable& t) { t.width_multiple = 1e9; }, "width_multiple"},
       {[](ModelTable& t) { t.input_channels = 0; }, "ch is 0"},
       {[](ModelTable& t) { t.channel_multiple = 0; }, "channel_multiple is 0"},

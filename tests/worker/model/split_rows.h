@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/collectives/counting_communicator.h"
@@ -21,11 +22,25 @@
 #include "tests/support/parity.h"
 #include "tests/support/run_ranks.h"
 #include "worker/model/model_state.h"
-#include "worker/model/row.h"
+#include "worker/model/row_factory.h"
 
 namespace headroom {
 
-using MakeRow = std::function<std::unique_ptr<MapRow>(ModelState&)>;
+using MakeRow = std::function<std::unique_ptr<Row>(ModelState&)>;
+
+// A row of this module as a table of its own would have it, unscaled.
+inline MakeRow module_row(const std::string& module, int64_t channels,
+                          std::vector<ModelTable::Argument> args,
+                          int repeats = 1,
+                          const ActivationFunction& activation = {}) {
+  ModelTable table;
+  table.channel_multiple = 1;
+  table.activation = activation;
+  table.rows = {{{-1}, repeats, module, std::move(args), {}}};
+  return [table, channels](ModelState& state) {
+    return std::move(build_row(table, 0, {{channels, 8}}, 1, state).row);
+  };
+}
 
 struct SplitCase {
   MakeRow make;
@@ -60,7 +75,11 @@ struct BuiltMapRow {
   }
 
   ModelState state;
-  std::unique_ptr<MapRow> row;
+  std::unique_ptr<Row> row;
+
+  at::Tensor apply(const at::Tensor& x, const StepContext& context) {
+    return row->forward({x}, context).front();
+  }
 };
 
 struct RowOutcome {
@@ -106,7 +125,7 @@ inline RowOutcome run_whole(const SplitCase& c) {
   BuiltMapRow built(c.make);
   const StepContext context = whole_context(c, built.state);
   const at::Tensor x = map_leaf(whole_input(c));
-  const at::Tensor out = built.row->apply(x, context);
+  const at::Tensor out = built.apply(x, context);
   out.backward(output_weights(out));
   return {out.detach(), x.grad(), context.batch_norm_sums, built.gradients()};
 }
@@ -161,7 +180,7 @@ inline RowOutcome run_split(const SplitCase& c, const at::Tensor& whole_out) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor own = map_leaf(here.own(x, c));
-    const at::Tensor out = built.row->apply(own, here.context);
+    const at::Tensor out = built.apply(own, here.context);
     out.backward(here.own(dout, c));
     parts[static_cast<size_t>(rank)] = {out.detach(), own.grad(),
                                         here.context.batch_norm_sums,

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/model/blocks.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/row_tape.h"
 
@@ -21,16 +20,13 @@ constexpr double kTolerance = 1e-12;
 
 MakeRow conv(int64_t c_in, int64_t c_out, int64_t kernel, int64_t stride,
              int64_t padding) {
-  return [=](ModelState& state) {
-    return std::make_unique<Conv>(
-        state, "model.0.", ConvShape{c_in, c_out, kernel, stride, padding});
-  };
+  return module_row(
+      "Conv", c_in,
+      {double(c_out), double(kernel), double(stride), double(padding)});
 }
 
 MakeRow sppf(int64_t channels) {
-  return [=](ModelState& state) {
-    return std::make_unique<Sppf>(state, "model.0.", channels, channels, 5);
-  };
+  return module_row("SPPF", channels, {double(channels), 5.0});
 }
 
 void expect_equal_to_whole(const SplitCase& c) {
@@ -93,14 +89,19 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
     c.blocks = blocks;
     for (const int64_t rows_per_block : {1, 2}) {
       c.rows_per_block = rows_per_block;
-      c.make = [](ModelState& state) {
-        return std::make_unique<Bottleneck>(state, "model.0.", 6, true);
-      };
-      expect_equal_to_whole(c);
-      c.make = [](ModelState& state) {
-        return std::make_unique<C3>(state, "model.0.", 6, 8, 2, true);
-      };
-      expect_equal_to_whole(c);
+      for (const MakeRow& row :
+           {module_row("Bottleneck", 6, {6.0}), module_row("C3", 6, {8.0}, 2),
+            module_row("C3Ghost", 6, {16.0}, 2),
+            module_row("GhostConv", 6, {8.0, 3.0, 1.0}),
+            module_row("DWConv", 6, {12.0, 5.0, 1.0}, 1, kRelu),
+            module_row("Conv", 6, {4.0, 3.0, 1.0, "None", 2.0}, 1,
+                       {ActivationKind::kMish}),
+            module_row("SPP", 6, {6.0}),
+            module_row("ShuffleNetV2", 6, {6.0, 1.0}, 2),
+            module_row("nn.ConvTranspose2d", 6, {4.0, 2.0, 2.0})}) {
+        c.make = row;
+        expect_equal_to_whole(c);
+      }
     }
   }
 }
@@ -138,7 +139,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   at::manual_seed(8);
   const at::Tensor x = map_leaf(
       at::rand({8, 1, 5, 9}, at::kDouble).round_().expand({8, 2, 5, 9}));
-  const at::Tensor out = built.row->apply(x, StepContext{});
+  const at::Tensor out = built.apply(x, StepContext{});
   const at::Tensor dout = output_weights(out);
   out.backward(dout);
   std::vector<at::Tensor> dx(3);
@@ -148,7 +149,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
     StepContext context;
     context.halo = &here.halo;
     const at::Tensor own = map_leaf(here.own(x, c));
-    split.row->apply(own, context).backward(here.own(dout, c));
+    split.apply(own, context).backward(here.own(dout, c));
     dx[static_cast<size_t>(rank)] = own.grad();
   });
   EXPECT_LE(largest_difference(at::cat(dx, 2), x.grad()), kTolerance);
@@ -162,10 +163,9 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
   c.rows_per_block = 2;
   c.width = 5;
   c.ranks = 3;
-  const std::vector<MakeRow> makes = {
-      conv(6, 4, 3, 2, 1), sppf(6), [](ModelState& state) {
-        return std::make_unique<C3>(state, "model.0.", 6, 8, 2, true);
-      }};
+  const std::vector<MakeRow> makes = {conv(6, 4, 3, 2, 1), sppf(6),
+                                      module_row("C3", 6, {8.0}, 2),
+                                      module_row("C3Ghost", 6, {8.0})};
   for (const MakeRow& make : makes) {
     c.make = make;
     const at::Tensor x = whole_input(c), whole_out = run_whole(c).out;
@@ -174,7 +174,7 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       BuiltMapRow once(c.make), again(c.make);
       SplitRank here(c, communicator, once.state);
       const at::Tensor first_x = map_leaf(here.own(x, c));
-      const at::Tensor first = once.row->apply(first_x, here.context);
+      const at::Tensor first = once.apply(first_x, here.context);
       const int64_t forward_bytes = here.ranks.bytes();
       EXPECT_GT(forward_bytes, 0);
       const at::Tensor dout = here.own(whole_dout, c);
@@ -187,12 +187,12 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       const at::Tensor again_x = map_leaf(here.own(x, c));
       {
         const at::NoGradGuard no_grad;
-        EXPECT_TRUE(at::equal(again.row->apply(again_x, here.context), first));
+        EXPECT_TRUE(at::equal(again.apply(again_x, here.context), first));
       }
       EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
       const at::Tensor sums = here.context.batch_norm_sums.clone();
       tape.start_replay();
-      const at::Tensor replayed = again.row->apply(again_x, here.context);
+      const at::Tensor replayed = again.apply(again_x, here.context);
       EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
       EXPECT_TRUE(at::equal(here.context.batch_norm_sums, sums));
       EXPECT_TRUE(at::equal(replayed, first));
@@ -218,7 +218,7 @@ TEST(SplitRows, WithoutSamplesEveryParameterIsVisited) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor x = map_leaf(at::zeros({0, 6, 2, 5}, at::kDouble));
-    const at::Tensor out = built.row->apply(x, here.context);
+    const at::Tensor out = built.apply(x, here.context);
     EXPECT_EQ(out.sizes(), at::IntArrayRef({0, 6, 2, 5}));
     out.backward(at::zeros_like(out));
     EXPECT_EQ(x.grad().sizes(), x.sizes());
@@ -237,7 +237,7 @@ TEST(SplitRows, StatisticsNeedAnExchange) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     here.context.exchange = nullptr;
-    EXPECT_THROW(built.row->apply(here.own(whole_input(c), c), here.context),
+    EXPECT_THROW(built.apply(here.own(whole_input(c), c), here.context),
                  CheckFailure);
   });
 }

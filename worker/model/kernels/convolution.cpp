@@ -27,7 +27,8 @@ bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
          x.size(0) < kLeastBatch &&
          x.size(0) * x.size(2) * x.size(3) >= kLeastPixels &&
          weight.size(2) == 1 && weight.size(3) == 1 && shape.stride == 1 &&
-         shape.padding_height == 0 && shape.padding_width == 0;
+         shape.groups == 1 && shape.padding_height == 0 &&
+         shape.padding_width == 0;
 }
 
 // The same memory as at least kLeastBatch samples of one row.
@@ -75,7 +76,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
   const WorkspaceScope scope(outputs * static_cast<int64_t>(x.element_size()));
   return at::convolution(x, weight, {}, {shape.stride, shape.stride},
                          {shape.padding_height, shape.padding_width}, {1, 1},
-                         false, {0, 0}, 1)
+                         false, {0, 0}, shape.groups)
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
@@ -130,8 +131,8 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
       at::convolution_backward(
           flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,
           at::OptionalIntArrayRef(), {shape.stride, shape.stride},
-          {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0}, 1,
-          {wants_dx, wants_dweight, false});
+          {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0},
+          shape.groups, {wants_dx, wants_dweight, false});
   if (flat && wants_dx) {
     gradients.dx =
         with_shape_of(gradients.dx.contiguous(at::MemoryFormat::ChannelsLast),

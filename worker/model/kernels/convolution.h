@@ -9,7 +9,7 @@
 // computed in float32 and rounded once.
 //
 // Shapes: x [N, C_in, H, W] and results channels-last; N may be 0. weight
-// [C_out, C_in, k, k]. All are of one type.
+// [C_out, C_in / groups, k, k]. All are of one type.
 // Threads: reentrant; uses ATen's thread pool.
 #pragma once
 
@@ -25,6 +25,8 @@ struct ConvolutionShape {
   // instead of being padded.
   int64_t padding_height = 0;
   int64_t padding_width = 0;
+  // Each reads and makes its share of the channels.
+  int64_t groups = 1;
 };
 
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,

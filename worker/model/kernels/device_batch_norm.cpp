@@ -156,7 +156,7 @@ at::Tensor device_normalise_and_activate(MapKernels& kernels,
   at::Tensor out = at::empty_like(y);
   kernels.normalise_and_activate(y, begins_of(norm), statistics,
                                  affine(norm_weight, y), affine(norm_bias, y),
-                                 out);
+                                 norm.activation, out);
   return out;
 }
 
@@ -170,7 +170,7 @@ GroupedBatchNormGradients device_batch_norm_gradients(
   GradientBuffers gradient(std::move(dout));
   at::Tensor sums = empty_sums(y, norm.groups.size());
   kernels.activation_gradient_sums(y, gradient.source, begins, statistics,
-                                   weight, bias, sums);
+                                   weight, bias, norm.activation, sums);
   const at::Tensor total = sums.sum(0);
 
   at::Tensor means;
@@ -184,7 +184,7 @@ GroupedBatchNormGradients device_batch_norm_gradients(
                 : at::div(sums, on_device(counts, y).unsqueeze(2));
   }
   kernels.norm_gradient(y, gradient.source, begins, statistics, weight, bias,
-                        means, gradient.target);
+                        norm.activation, means, gradient.target);
   return {gradient.target, total.select(0, 1).to(norm_weight.scalar_type()),
           total.select(0, 0).to(norm_bias.scalar_type())};
 }

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/model/kernels/batch_norm_silu.h"
+#include "worker/model/kernels/batch_norm_passes.h"
 #include "worker/model/kernels/device_batch_norm.h"
 #include "worker/model/kernels/gradient_buffers.h"
 
@@ -124,19 +124,22 @@ void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
 class GroupNorms {
  public:
   GroupNorms(const at::Tensor& statistics, const at::Tensor& norm_weight,
-             const at::Tensor& norm_bias)
+             const at::Tensor& norm_bias, const ActivationFunction& activation)
       : rows_(statistics.const_data_ptr<double>(), statistics.size(2)),
         weight_(to_doubles(norm_weight)),
-        bias_(to_doubles(norm_bias)) {}
+        bias_(to_doubles(norm_bias)),
+        activation_(activation) {}
 
   ChannelNorm of(size_t group) const {
-    return {rows_.first(group), rows_.second(group), weight_, bias_};
+    return {rows_.first(group), rows_.second(group), weight_, bias_,
+            activation_};
   }
 
  private:
   GroupRows<const double> rows_;
   std::vector<double> weight_;
   std::vector<double> bias_;
+  ActivationFunction activation_;
 };
 
 at::Tensor empty_statistics(size_t num_groups, int64_t channels) {
@@ -248,14 +251,14 @@ at::Tensor normalise_and_activate(const at::Tensor& y,
                                          norm_bias, norm);
   }
   at::Tensor out = at::empty_like(y);
-  const GroupNorms norms(statistics, norm_weight, norm_bias);
+  const GroupNorms norms(statistics, norm_weight, norm_bias, norm.activation);
   with_element_type(y, [&](auto zero) {
     using T = decltype(zero);
     for (size_t g = 0; g < norm.groups.size(); ++g) {
       const GroupPixels pixels(norm.groups[g], y);
-      batch_norm_silu(y.const_data_ptr<T>() + pixels.offset,
-                      out.data_ptr<T>() + pixels.offset, pixels.count,
-                      norms.of(g));
+      batch_norm_activation(y.const_data_ptr<T>() + pixels.offset,
+                            out.data_ptr<T>() + pixels.offset, pixels.count,
+                            norms.of(g));
     }
   });
   return out;
@@ -271,13 +274,13 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
   }
   const int64_t channels = y.size(1);
   GradientBuffers gradient(std::move(dout));
-  const GroupNorms norms(statistics, norm_weight, norm_bias);
+  const GroupNorms norms(statistics, norm_weight, norm_bias, norm.activation);
   GroupSums sums(norm.groups.size(), channels);
   with_element_type(y, [&](auto zero) {
     using T = decltype(zero);
     for (size_t g = 0; g < norm.groups.size(); ++g) {
       const GroupPixels pixels(norm.groups[g], y);
-      batch_norm_silu_backward(
+      batch_norm_activation_backward(
           y.const_data_ptr<T>() + pixels.offset,
           gradient.source.const_data_ptr<T>() +
               pixels.offset / channels * gradient.pixel_stride,

@@ -1,5 +1,5 @@
-// grouped_batch_norm: batch norm + SiLU of a map whose samples form groups,
-// forward and backward, without autograd.
+// grouped_batch_norm: batch norm and activation of a map whose samples form
+// groups, forward and backward, without autograd.
 //
 // A group that spans ranks adds its sums through the exchange, all groups in
 // one call: forward [sum, sum of squares], backward [sum dz, sum dz * n] with
@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "parallel/base/activation_function.h"
 #include "worker/model/step_context.h"
 
 namespace headroom {
@@ -34,6 +35,7 @@ struct GroupedBatchNorm {
   // Height of the whole map where its rows are split over ranks; 0: all are
   // here. A group's count of values is global, like its samples.
   int64_t global_rows = 0;
+  ActivationFunction activation = {};
 };
 
 // Values of each channel in a whole group: over all ranks and rows.

@@ -3,18 +3,18 @@
 namespace headroom {
 
 // Defined by the objects that vector_kernels.cpp is compiled to.
-const VectorKernels<float>& float_kernels_baseline();
-const VectorKernels<float>& float_kernels_avx2();
-const VectorKernels<float>& float_kernels_avx512();
-const VectorKernels<double>& double_kernels_baseline();
-const VectorKernels<double>& double_kernels_avx2();
-const VectorKernels<double>& double_kernels_avx512();
-const VectorKernels<BFloat16Element>& bfloat16_kernels_baseline();
-const VectorKernels<BFloat16Element>& bfloat16_kernels_avx2();
-const VectorKernels<BFloat16Element>& bfloat16_kernels_avx512();
-const VectorKernels<Float16Element>& float16_kernels_baseline();
-const VectorKernels<Float16Element>& float16_kernels_avx2();
-const VectorKernels<Float16Element>& float16_kernels_avx512();
+const VectorKernels<float>& float_kernels_baseline(ActivationKind);
+const VectorKernels<float>& float_kernels_avx2(ActivationKind);
+const VectorKernels<float>& float_kernels_avx512(ActivationKind);
+const VectorKernels<double>& double_kernels_baseline(ActivationKind);
+const VectorKernels<double>& double_kernels_avx2(ActivationKind);
+const VectorKernels<double>& double_kernels_avx512(ActivationKind);
+const VectorKernels<BFloat16Element>& bfloat16_kernels_baseline(ActivationKind);
+const VectorKernels<BFloat16Element>& bfloat16_kernels_avx2(ActivationKind);
+const VectorKernels<BFloat16Element>& bfloat16_kernels_avx512(ActivationKind);
+const VectorKernels<Float16Element>& float16_kernels_baseline(ActivationKind);
+const VectorKernels<Float16Element>& float16_kernels_avx2(ActivationKind);
+const VectorKernels<Float16Element>& float16_kernels_avx512(ActivationKind);
 
 namespace {
 
@@ -33,31 +33,30 @@ bool processor_has(InstructionSet instruction_set) {
   return false;
 }
 
-template <typename T>
-const VectorKernels<T>& best_kernels() {
+InstructionSet best_instruction_set() {
   for (InstructionSet set : {InstructionSet::kAvx512, InstructionSet::kAvx2}) {
-    if (const VectorKernels<T>* kernels = vector_kernels_of<T>(set))
-      return *kernels;
+    if (processor_has(set)) return set;
   }
-  return *vector_kernels_of<T>(InstructionSet::kBaseline);
+  return InstructionSet::kBaseline;
 }
 
 // Of one element type, by instruction set.
 template <typename Element>
 struct Tables {
-  const VectorKernels<Element>& (*baseline)();
-  const VectorKernels<Element>& (*avx2)();
-  const VectorKernels<Element>& (*avx512)();
+  const VectorKernels<Element>& (*baseline)(ActivationKind);
+  const VectorKernels<Element>& (*avx2)(ActivationKind);
+  const VectorKernels<Element>& (*avx512)(ActivationKind);
 
-  const VectorKernels<Element>* of(InstructionSet instruction_set) const {
+  const VectorKernels<Element>* of(InstructionSet instruction_set,
+                                   ActivationKind activation) const {
     if (!processor_has(instruction_set)) return nullptr;
     switch (instruction_set) {
       case InstructionSet::kBaseline:
-        return &baseline();
+        return &baseline(activation);
       case InstructionSet::kAvx2:
-        return &avx2();
+        return &avx2(activation);
       case InstructionSet::kAvx512:
-        return &avx512();
+        return &avx512(activation);
     }
     return nullptr;
   }
@@ -65,17 +64,18 @@ struct Tables {
 
 }  // namespace
 
-#define HEADROOM_SELECT(Element, name)                                      \
-  template <>                                                               \
-  const VectorKernels<Element>* vector_kernels_of(InstructionSet set) {     \
-    return Tables<Element>{name##_kernels_baseline, name##_kernels_avx2,    \
-                           name##_kernels_avx512}                           \
-        .of(set);                                                           \
-  }                                                                         \
-  template <>                                                               \
-  const VectorKernels<Element>& vector_kernels<Element>() {                 \
-    static const VectorKernels<Element>& kernels = best_kernels<Element>(); \
-    return kernels;                                                         \
+#define HEADROOM_SELECT(Element, name)                                         \
+  template <>                                                                  \
+  const VectorKernels<Element>* vector_kernels_of(InstructionSet set,          \
+                                                  ActivationKind activation) { \
+    return Tables<Element>{name##_kernels_baseline, name##_kernels_avx2,       \
+                           name##_kernels_avx512}                              \
+        .of(set, activation);                                                  \
+  }                                                                            \
+  template <>                                                                  \
+  const VectorKernels<Element>& vector_kernels(ActivationKind activation) {    \
+    static const InstructionSet best = best_instruction_set();                 \
+    return *vector_kernels_of<Element>(best, activation);                      \
   }
 HEADROOM_SELECT(float, float)
 HEADROOM_SELECT(double, double)

@@ -2,6 +2,7 @@
 // HEADROOM_VECTOR_BYTES the width of its registers.
 #include "worker/model/kernels/vector_kernels.h"
 
+#include "worker/model/kernels/vector_activations.h"
 #include "worker/model/kernels/vector_formats.h"
 #include "worker/model/kernels/vector_math.h"
 
@@ -44,27 +45,27 @@ void sums(const S* y, int64_t rows, int64_t period, const T* shift, double* sum,
   }
 }
 
-template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+template <typename E, template <typename> typename Function,
+          typename S = StoredOf<E>, typename T = ValueOf<E>>
 void forward(const S* y, S* out, int64_t rows, int64_t period, const T* mean,
-             const T* scale, const T* bias) {
+             const T* scale, const T* bias, T slope) {
   for (int64_t i = 0; i < rows; ++i, y += period, out += period) {
     for (int64_t c = 0; c < period; c += kPackElements<T>) {
       const Pack<T> value = load_elements<E>(y + c), m = load(mean + c),
                     a = load(scale + c), b = load(bias + c);
       Pack<T> z;
       HEADROOM_EACH(k) z.v[k] = (value.v[k] - m.v[k]) * a.v[k] + b.v[k];
-      const ScaledExponential<T> e = exponential_of_minus<T>(z);
-      HEADROOM_EACH(k)
-      z.v[k] = z.v[k] / (e.mantissa.v[k] * e.power.v[k] + T(1));
-      store_elements<E>(out + c, z);
+      store_elements<E>(out + c, Function<T>::value(z, slope));
     }
   }
 }
 
-template <typename E, typename S = StoredOf<E>, typename T = ValueOf<E>>
+template <typename E, template <typename> typename Function,
+          typename S = StoredOf<E>, typename T = ValueOf<E>>
 void backward_activation(const S* y, const S* dy, S* dz, int64_t rows,
                          int64_t period, const T* mean, const T* scale,
-                         const T* bias, double* sum, double* sum_centred) {
+                         const T* bias, T slope, double* sum,
+                         double* sum_centred) {
   for (int64_t begin = 0; begin < rows; begin += kTileRows) {
     const int64_t end = smaller_of(begin + kTileRows, rows);
     for (int64_t column = 0; column < period; column += kPackElements<T>) {
@@ -77,12 +78,8 @@ void backward_activation(const S* y, const S* dy, S* dz, int64_t rows,
                       b = load(bias + column);
         HEADROOM_EACH(k) centred.v[k] -= m.v[k];
         HEADROOM_EACH(k) z.v[k] = centred.v[k] * a.v[k] + b.v[k];
-        const ScaledExponential<T> scaled = exponential_of_minus<T>(z);
+        gradient = Function<T>::gradient(z, gradient, slope);
         HEADROOM_EACH(k) {
-          // silu'(z) = s + z s (1 - s); e * s is 1 - s without cancellation.
-          const Vector<T> e = scaled.mantissa.v[k] * scaled.power.v[k];
-          const Vector<T> s = T(1) / (e + T(1));
-          gradient.v[k] = gradient.v[k] * s * (T(1) + z.v[k] * (e * s));
           total.v[k] += gradient.v[k];
           total_centred.v[k] += gradient.v[k] * centred.v[k];
         }
@@ -111,34 +108,49 @@ void backward_norm(const S* y, S* gradient, int64_t rows, int64_t period,
   }
 }
 
+template <typename E, template <typename> typename Function>
+constexpr VectorKernels<E> kKernels = {
+    kPackElements<ValueOf<E>>, sums<E>, forward<E, Function>,
+    backward_activation<E, Function>, backward_norm<E>};
+
 template <typename E>
-constexpr VectorKernels<E> kKernels = {kPackElements<ValueOf<E>>, sums<E>,
-                                       forward<E>, backward_activation<E>,
-                                       backward_norm<E>};
+const VectorKernels<E>& kernels_for(ActivationKind activation) {
+  switch (activation) {
+    case ActivationKind::kSilu:
+      break;
+    case ActivationKind::kLeaky:
+      return kKernels<E, Leaky>;
+    case ActivationKind::kHardswish:
+      return kKernels<E, Hardswish>;
+    case ActivationKind::kMish:
+      return kKernels<E, Mish>;
+  }
+  return kKernels<E, Silu>;
+}
 
 }  // namespace
 
 #define HEADROOM_JOIN_TOKENS(a, b) a##_##b
 #define HEADROOM_JOIN(a, b) HEADROOM_JOIN_TOKENS(a, b)
 
-const VectorKernels<float>& HEADROOM_JOIN(float_kernels,
-                                          HEADROOM_INSTRUCTION_SET)() {
-  return kKernels<float>;
+const VectorKernels<float>& HEADROOM_JOIN(
+    float_kernels, HEADROOM_INSTRUCTION_SET)(ActivationKind activation) {
+  return kernels_for<float>(activation);
 }
 
-const VectorKernels<double>& HEADROOM_JOIN(double_kernels,
-                                           HEADROOM_INSTRUCTION_SET)() {
-  return kKernels<double>;
+const VectorKernels<double>& HEADROOM_JOIN(
+    double_kernels, HEADROOM_INSTRUCTION_SET)(ActivationKind activation) {
+  return kernels_for<double>(activation);
 }
 
 const VectorKernels<BFloat16Element>& HEADROOM_JOIN(
-    bfloat16_kernels, HEADROOM_INSTRUCTION_SET)() {
-  return kKernels<BFloat16Element>;
+    bfloat16_kernels, HEADROOM_INSTRUCTION_SET)(ActivationKind activation) {
+  return kernels_for<BFloat16Element>(activation);
 }
 
-const VectorKernels<Float16Element>& HEADROOM_JOIN(float16_kernels,
-                                                   HEADROOM_INSTRUCTION_SET)() {
-  return kKernels<Float16Element>;
+const VectorKernels<Float16Element>& HEADROOM_JOIN(
+    float16_kernels, HEADROOM_INSTRUCTION_SET)(ActivationKind activation) {
+  return kernels_for<Float16Element>(activation);
 }
 
 }  // namespace headroom

@@ -1,11 +1,13 @@
-// VectorKernels: batch norm and SiLU over plain arrays, per instruction set.
+// VectorKernels: batch norm and activation over plain arrays, per instruction
+// set.
 //
 // All arrays are rows of `period` elements without gaps. A row is one pixel's
 // channels, or several pixels' side by side, so that few channels fill a
 // vector too; per-channel arguments are repeated accordingly. `period` must be
 // a multiple of `block`.
 //
-// With z = (y - mean) * scale + bias the block's output is z * sigmoid(z).
+// With z = (y - mean) * scale + bias the block's output is activation(z);
+// `slope` is ActivationFunction's.
 // Elements of 16 bits are computed with in float; per-channel arguments and
 // sums of tiles are floats too.
 //
@@ -13,6 +15,8 @@
 #pragma once
 
 #include <cstdint>
+
+#include "parallel/base/activation_function.h"
 
 namespace headroom {
 
@@ -51,15 +55,16 @@ struct VectorKernels {
   void (*sums)(const S* y, int64_t rows, int64_t period, const T* shift,
                double* sum, double* sum_squares);
 
-  // out = silu(z)
+  // out = activation(z)
   void (*forward)(const S* y, S* out, int64_t rows, int64_t period,
-                  const T* mean, const T* scale, const T* bias);
+                  const T* mean, const T* scale, const T* bias, T slope);
 
-  // dz = dy * silu'(z); sum += dz, sum_centred += dz * (y - mean).
+  // dz = dy * activation'(z); sum += dz, sum_centred += dz * (y - mean).
   // dz may be dy.
   void (*backward_activation)(const S* y, const S* dy, S* dz, int64_t rows,
                               int64_t period, const T* mean, const T* scale,
-                              const T* bias, double* sum, double* sum_centred);
+                              const T* bias, T slope, double* sum,
+                              double* sum_centred);
 
   // gradient = scale * gradient - offset - (y - mean) * slope
   void (*backward_norm)(const S* y, S* gradient, int64_t rows, int64_t period,
@@ -69,12 +74,16 @@ struct VectorKernels {
 
 // The best of this processor. For float, double and the formats of 16 bits.
 template <typename Element>
-const VectorKernels<Element>& vector_kernels();
+const VectorKernels<Element>& vector_kernels(
+    ActivationKind activation = ActivationKind::kSilu);
 
-// One table per instruction set, for vector_kernels() and for tests; null where
+// One table per instruction set and activation, for vector_kernels() and for
+// tests; null where
 // the processor lacks it.
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 template <typename Element>
-const VectorKernels<Element>* vector_kernels_of(InstructionSet instruction_set);
+const VectorKernels<Element>* vector_kernels_of(
+    InstructionSet instruction_set,
+    ActivationKind activation = ActivationKind::kSilu);
 
 }  // namespace headroom

@@ -14,6 +14,11 @@
 namespace headroom::memory {
 namespace {
 
+RowProgram::Block block(int64_t in, int64_t out, int64_t kernel,
+                        int64_t stride) {
+  return {"", in, out, kernel, stride, kernel / 2};
+}
+
 // 8 channels at stride 1 to 16 at stride 2, 3x3.
 class ConvBlocks : public PassFixture {
  protected:
@@ -26,7 +31,7 @@ class ConvBlocks : public PassFixture {
 
 TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, 16, 3, 2);
+  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
   EXPECT_EQ(out.channels, 16);
   EXPECT_EQ(out.stride, 2);
   EXPECT_EQ(tape_.live_bytes(), kInput + 2 * kOutput + kStatistics);
@@ -38,7 +43,7 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
 // the weight's takes its blocks and two more.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, 16, 3, 2);
+  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
   const int64_t kept = tape_.live_bytes();
   EXPECT_EQ(peak_of_backward(out, kOutput),
@@ -48,7 +53,7 @@ TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
 
 TEST_F(ConvBlocks, BackwardHandsTheInputItsGradient) {
   Map x = made_map(8, 1);
-  Map out = conv_block(pass(), x, 16, 3, 2);
+  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
   peak_of_backward(out, kOutput);
   EXPECT_EQ(arrived_, std::vector<int64_t>{kInput});
@@ -58,7 +63,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
   Pass deriving = pass();
   deriving.derive = Derive::kNoted;
   Map x = map(8, 1);
-  Map out = conv_block(deriving, x, 16, 3, 2);
+  Map out = conv_block(deriving, x, block(8, 16, 3, 2));
   ASSERT_NE(out.memory->derivation, nullptr);
   const Kept kept = keep(out.memory);
   x.memory = out.memory = nullptr;
@@ -69,7 +74,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   extents_.neighbours = 1;
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, 16, 3, 2);
+  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
   EXPECT_EQ(tape_.live_bytes(),
             kInput + kOutput + kStatistics + 2 * 32 * 8 * 4);
@@ -114,7 +119,7 @@ TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
 // Three poolings keep their inputs, and indices of 8 bytes each.
 TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   Map y = made_map(16, 4);
-  Map all = concatenated_pools(pass(), y);
+  Map all = chained_pools(pass(), y, {5, 5, 5});
   EXPECT_EQ(all.channels, 64);
   y.memory = all.memory = nullptr;
   EXPECT_EQ(tape_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
@@ -125,7 +130,7 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
 TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
   extents_.neighbours = 1;
   Map y = made_map(16, 4);
-  Map all = concatenated_pools(pass(), y);
+  Map all = chained_pools(pass(), y, {5, 5, 5});
   EXPECT_EQ(all.memory->bytes, 4 * kMap);
   y.memory = all.memory = nullptr;
   const int64_t row = kMap / 8;
@@ -166,7 +171,8 @@ class Policies : public PassFixture {
   static constexpr int64_t kAffine = 2 * 8 * 4;
 
   static Map two_blocks(const Pass& pass, const Map& x) {
-    return conv_block(pass, conv_block(pass, x, 8, 1, 1), 8, 1, 1);
+    return conv_block(pass, conv_block(pass, x, block(8, 8, 1, 1)),
+                      block(8, 8, 1, 1));
   }
   // Live bytes when nobody else holds the maps.
   int64_t kept(const Pass& pass) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/parallel/plan/memory/pass_fixture.h"
@@ -9,19 +11,28 @@
 namespace headroom::memory {
 namespace {
 
-using Kind = ModelRow::Kind;
-
 // What is kept of a row on maps of stride 4, in channels of it: 512 bytes each.
 class Rows : public PassFixture {
  protected:
   static constexpr int64_t kChannel = 2 * 8 * 8 * 4;
 
-  static ModelRow row(Kind kind, int64_t channels) {
+  static ModelRow row(RowProgram program) {
     ModelRow row;
-    row.kind = kind;
-    row.channels = channels;
-    row.stride = 4;
+    row.channels = program.output().channels;
+    row.stride = program.output().stride;
+    row.program = std::make_shared<const RowProgram>(std::move(program));
     return row;
+  }
+  static RowProgram on(std::vector<MapShape> inputs) {
+    RowProgram program;
+    program.inputs = std::move(inputs);
+    return program;
+  }
+  static int block(RowProgram& program, int x, int64_t channels,
+                   int64_t kernel = 1) {
+    return program.run_block(program.declare({"", program.shape_of(x).channels,
+                                              channels, kernel, 1, kernel / 2}),
+                             x);
   }
   // Live bytes, inputs included, without the row's outputs.
   int64_t kept(const ModelRow& row, const std::vector<Map>& inputs) {
@@ -37,10 +48,11 @@ class Rows : public PassFixture {
 // The input; of four blocks the convolutions; the first block's output and the
 // bottleneck's inner one; the concatenation.
 TEST_F(Rows, C3) {
-  ModelRow c3 = row(Kind::kC3, 32);
-  c3.repeats = 1;
-  c3.shortcut = true;
-  EXPECT_EQ(kept(c3, {map(32, 4)}),
+  RowProgram c3 = on({{32, 4}});
+  const int y = block(c3, 0, 16);
+  const int deep = c3.add(y, block(c3, block(c3, y, 16), 16, 3));
+  block(c3, c3.concatenate({deep, block(c3, 0, 16)}), 32);
+  EXPECT_EQ(kept(row(c3), {map(32, 4)}),
             (32 + 16 + 16 + 16 + 16 + 16 + 16 + 32 + 32) * kChannel +
                 statistics(4 * 16 + 32));
 }
@@ -48,20 +60,25 @@ TEST_F(Rows, C3) {
 // The input; its convolution and that one's output; two pooled maps; indices,
 // twice as wide; the concatenation; the last convolution.
 TEST_F(Rows, Sppf) {
-  EXPECT_EQ(kept(row(Kind::kSppf, 32), {map(32, 4)}),
+  RowProgram sppf = on({{32, 4}});
+  block(sppf, sppf.pools(block(sppf, 0, 16), {5, 5, 5}), 32);
+  EXPECT_EQ(kept(row(sppf), {map(32, 4)}),
             (32 + 16 + 16 + 2 * 16 + 3 * 2 * 16 + 64 + 32) * kChannel +
                 statistics(16 + 32));
 }
 
 TEST_F(Rows, Conv) {
-  EXPECT_EQ(kept(row(Kind::kConv, 16), {map(32, 4)}),
+  RowProgram conv = on({{32, 4}});
+  block(conv, 0, 16);
+  EXPECT_EQ(kept(row(conv), {map(32, 4)}),
             (32 + 16) * kChannel + statistics(16));
 }
 
 TEST_F(Rows, AHeadKeepsItsInputs) {
   const std::vector<Map> inputs = {map(32, 4), map(64, 8)};
-  const std::vector<Map> heads =
-      run_row(pass(), row(Kind::kDetect, 36), inputs);
+  ModelRow detect;
+  detect.channels = 36;
+  const std::vector<Map> heads = run_row(pass(), detect, inputs);
   ASSERT_EQ(heads.size(), 2U);
   EXPECT_EQ(heads[0].memory->bytes, 18 * kChannel);
   EXPECT_EQ(heads[1].memory->bytes, 18 * kChannel / 4);
@@ -71,9 +88,15 @@ TEST_F(Rows, AHeadKeepsItsInputs) {
 
 // What is left are the inputs, which the test holds.
 TEST_F(Rows, ResamplingRowsKeepNothing) {
-  EXPECT_EQ(kept(row(Kind::kConcat, 48), {map(32, 4), map(16, 4)}),
-            (32 + 16) * kChannel);
-  EXPECT_EQ(kept(row(Kind::kUpsample, 32), {map(32, 8)}), 32 * kChannel / 4);
+  RowProgram concat = on({{32, 4}, {16, 4}});
+  concat.concatenate({0, 1});
+  EXPECT_EQ(kept(row(concat), {map(32, 4), map(16, 4)}), (32 + 16) * kChannel);
+  RowProgram upsample = on({{32, 8}});
+  upsample.upsample(0);
+  EXPECT_EQ(kept(row(upsample), {map(32, 8)}), 32 * kChannel / 4);
+  RowProgram fold = on({{32, 4}});
+  fold.fold(0);
+  EXPECT_EQ(kept(row(fold), {map(32, 4)}), 32 * kChannel);
 }
 
 }  // namespace

@@ -2,24 +2,33 @@
 // channels at stride 2, and a head of 18 on it (3 anchors, 1 class).
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "parallel/plan/memory/rows.h"
 
 namespace headroom::memory {
 
+// A row that is one block.
+inline std::shared_ptr<const RowProgram> conv_program(
+    const MapShape& input, const RowProgram::Block& block) {
+  RowProgram program;
+  program.inputs = {input};
+  program.run_block(program.declare(block), 0);
+  return std::make_shared<const RowProgram>(std::move(program));
+}
+
 inline std::vector<ModelRow> small_rows() {
   ModelRow conv;
-  conv.kind = ModelRow::Kind::kConv;
+  conv.program = conv_program({3, 1}, {"", 3, 16, 3, 2, 1});
   conv.inputs = {-1};
   conv.channels = 16;
   conv.stride = 2;
-  conv.kernel = 3;
   conv.parameters = 9 * 3 * 16 + 2 * 16;
   conv.parameter_tensors = 3;
   conv.norm_channels = 16;
   ModelRow detect;
-  detect.kind = ModelRow::Kind::kDetect;
   detect.inputs = {0};
   detect.channels = 18;
   detect.stride = 2;

@@ -4,6 +4,7 @@
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -39,10 +40,42 @@ double silu_derivative(double z) {
   return s * (1 + z / (1 + std::exp(z)));
 }
 
+// The other activations, in double; derivatives by hand, Mish's from its parts.
+double value_of(ActivationKind kind, double z) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return silu(z);
+    case ActivationKind::kLeaky:
+      return z > 0 ? z : 0.1 * z;
+    case ActivationKind::kHardswish:
+      return z * std::clamp(z + 3, 0.0, 6.0) / 6;
+    case ActivationKind::kMish:
+      return z * std::tanh(std::log1p(std::exp(z)));
+  }
+  return NAN;
+}
+
+double derivative_of(ActivationKind kind, double z) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return silu_derivative(z);
+    case ActivationKind::kLeaky:
+      return z > 0 ? 1 : 0.1;
+    case ActivationKind::kHardswish:
+      return z < -3 ? 0 : z > 3 ? 1 : z / 3 + 0.5;
+    case ActivationKind::kMish: {
+      const double t = std::tanh(std::log1p(std::exp(z)));
+      return t + z * (1 - t * t) / (1 + std::exp(-z));
+    }
+  }
+  return NAN;
+}
+
 // Every value of z through a kernel whose normalisation is the identity.
 template <typename T>
-void expect_silu(InstructionSet set, double tolerance) {
-  const VectorKernels<T>& kernels = *vector_kernels_of<T>(set);
+void expect_activation(InstructionSet set, ActivationKind kind,
+                       double tolerance) {
+  const VectorKernels<T>& kernels = *vector_kernels_of<T>(set, kind);
   const int64_t period = kernels.block;
   constexpr int64_t kRows = 500;
   std::vector<T> z(kRows * period), out(z.size()), ones(period, 1),
@@ -50,29 +83,34 @@ void expect_silu(InstructionSet set, double tolerance) {
   for (size_t i = 0; i < z.size(); ++i)
     z[i] = T(-60 + 120.0 * i / (z.size() - 1));
   kernels.forward(z.data(), out.data(), kRows, period, zeros.data(),
-                  ones.data(), zeros.data());
+                  ones.data(), zeros.data(), T(0.1));
   std::vector<double> sum(period), sum_centred(period);
   kernels.backward_activation(z.data(), dy.data(), dx.data(), kRows, period,
-                              zeros.data(), ones.data(), zeros.data(),
+                              zeros.data(), ones.data(), zeros.data(), T(0.1),
                               sum.data(), sum_centred.data());
   for (size_t i = 0; i < z.size(); ++i) {
-    const double expected = silu(z[i]);
+    const double expected = value_of(kind, z[i]);
     ASSERT_LE(std::abs(out[i] - expected), tolerance * std::abs(expected))
-        << "silu(" << z[i] << ")";
+        << "activation(" << z[i] << ")";
     // The derivative crosses zero, so its error is absolute.
-    ASSERT_NEAR(dx[i], silu_derivative(z[i]), 2 * tolerance)
-        << "silu'(" << z[i] << ")";
+    ASSERT_NEAR(dx[i], derivative_of(kind, z[i]), 2 * tolerance)
+        << "activation'(" << z[i] << ")";
   }
 }
 
-TEST_P(VectorKernelsTest, SiluIsAccurate) {
-  expect_silu<float>(GetParam(), 3e-7);
-  expect_silu<double>(GetParam(), 2e-15);
+TEST_P(VectorKernelsTest, ActivationsAreAccurate) {
+  for (const ActivationKind kind :
+       {ActivationKind::kSilu, ActivationKind::kLeaky,
+        ActivationKind::kHardswish, ActivationKind::kMish}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    expect_activation<float>(GetParam(), kind, 6e-7);
+    expect_activation<double>(GetParam(), kind, 3e-15);
+  }
 }
 
 template <typename T>
-void expect_extremes(InstructionSet set) {
-  const VectorKernels<T>& kernels = *vector_kernels_of<T>(set);
+void expect_extremes(InstructionSet set, ActivationKind kind) {
+  const VectorKernels<T>& kernels = *vector_kernels_of<T>(set, kind);
   const int64_t period = kernels.block;
   std::vector<T> z(period, 0), out(period), ones(period, 1), zeros(period, 0);
   const T large = T(sizeof(T) == 4 ? 3e38 : 1e308);
@@ -82,7 +120,7 @@ void expect_extremes(InstructionSet set) {
   z[3] = large;
   z[4] = -90;
   kernels.forward(z.data(), out.data(), 1, period, zeros.data(), ones.data(),
-                  zeros.data());
+                  zeros.data(), T(0));
   EXPECT_TRUE(std::isnan(out[0]));
   EXPECT_FALSE(std::isfinite(out[1]));
   EXPECT_FALSE(std::isfinite(out[2]));
@@ -92,8 +130,13 @@ void expect_extremes(InstructionSet set) {
 }
 
 TEST_P(VectorKernelsTest, ExtremesStayInRangeAndNonFiniteStaysNonFinite) {
-  expect_extremes<float>(GetParam());
-  expect_extremes<double>(GetParam());
+  for (const ActivationKind kind :
+       {ActivationKind::kSilu, ActivationKind::kHardswish,
+        ActivationKind::kMish}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    expect_extremes<float>(GetParam(), kind);
+    expect_extremes<double>(GetParam(), kind);
+  }
 }
 
 // All four kernels on random rows, against plain loops in double.
@@ -117,7 +160,7 @@ void expect_all(InstructionSet set, double tolerance) {
       sum_centred(period, 1);
   kernels.sums(y.data(), rows, period, mean.data(), sum.data(), squares.data());
   kernels.backward_activation(y.data(), dy.data(), dz.data(), rows, period,
-                              mean.data(), scale.data(), bias.data(),
+                              mean.data(), scale.data(), bias.data(), T(0),
                               sum_dz.data(), sum_centred.data());
   dx = dz;
   kernels.backward_norm(y.data(), dx.data(), rows, period, mean.data(),
@@ -217,12 +260,12 @@ void expect_float_rounded(InstructionSet set) {
   floats.sums(y_float.data(), rows, period, mean.data(), expected.data(),
               expected.data() + period);
   kernels.forward(y.data(), out.data(), rows, period, mean.data(), scale.data(),
-                  bias.data());
+                  bias.data(), 0);
   floats.forward(y_float.data(), out_float.data(), rows, period, mean.data(),
-                 scale.data(), bias.data());
+                 scale.data(), bias.data(), 0);
   kernels.backward_activation(
       y.data(), dy.data(), dz.data(), rows, period, mean.data(), scale.data(),
-      bias.data(), sums.data() + 2 * period, sums.data() + 3 * period);
+      bias.data(), 0, sums.data() + 2 * period, sums.data() + 3 * period);
   floats.backward_activation(y_float.data(), dy_float.data(), dz_float.data(),
                              rows, period, mean.data(), scale.data(),
                              bias.data(), expected.data() + 2 * period,

@@ -1,4 +1,4 @@
-// batch_norm_silu: the passes over memory of batch norm and SiLU.
+// batch_norm_passes: the passes over memory of batch norm and activation.
 //
 // Training needs four: sums of y; normalise and activate; backward through the
 // activation, which is derived again from y, with sums; backward through the
@@ -17,14 +17,18 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/base/activation_function.h"
+
 namespace headroom {
 
-// z = (y - mean) * inverse_deviation * weight + bias, per channel.
+// z = (y - mean) * inverse_deviation * weight + bias, per channel; then the
+// activation, of all of them.
 struct ChannelNorm {
   std::span<const double> mean;
   std::span<const double> inverse_deviation;
   std::span<const double> weight;
   std::span<const double> bias;
+  ActivationFunction activation = {};
 
   int64_t channels() const { return static_cast<int64_t>(mean.size()); }
   double scale(int64_t c) const { return inverse_deviation[c] * weight[c]; }
@@ -37,21 +41,21 @@ template <typename T>
 void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
                   std::span<double> sum_squares);
 
-// out = silu(z)
+// out = activation(z)
 template <typename T>
-void batch_norm_silu(const T* y, T* out, int64_t pixels,
-                     const ChannelNorm& norm);
+void batch_norm_activation(const T* y, T* out, int64_t pixels,
+                           const ChannelNorm& norm);
 
-// dz = dy * silu'(z). With n = (y - mean) * inverse_deviation: fills `sum` with
-// the sums of dz and `sum_normalised` with those of dz * n.
-// Pixels of dy are `dy_stride` elements apart: more than the channels where dy
-// is a slice of a wider map's gradient, as behind a concatenation. dz may be
-// dy.
+// dz = dy * activation'(z). With n = (y - mean) * inverse_deviation: fills
+// `sum` with the sums of dz and `sum_normalised` with those of dz * n. Pixels
+// of dy are `dy_stride` elements apart: more than the channels where dy is a
+// slice of a wider map's gradient, as behind a concatenation. dz may be dy.
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
-                              int64_t pixels, const ChannelNorm& norm,
-                              std::span<double> sum,
-                              std::span<double> sum_normalised);
+void batch_norm_activation_backward(const T* y, const T* dy, int64_t dy_stride,
+                                    T* dz, int64_t pixels,
+                                    const ChannelNorm& norm,
+                                    std::span<double> sum,
+                                    std::span<double> sum_normalised);
 
 // Turns dz into the gradient of y:
 //   weight * inverse_deviation * (dz - mean_dz - n * mean_dz_normalised),

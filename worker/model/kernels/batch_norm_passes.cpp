@@ -1,4 +1,4 @@
-#include "worker/model/kernels/batch_norm_silu.h"
+#include "worker/model/kernels/batch_norm_passes.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
@@ -200,31 +200,34 @@ void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
 }
 
 template <typename T>
-void batch_norm_silu(const T* y, T* out, int64_t pixels,
-                     const ChannelNorm& norm) {
-  const auto& kernels = vector_kernels<Element<T>>();
+void batch_norm_activation(const T* y, T* out, int64_t pixels,
+                           const ChannelNorm& norm) {
+  const auto& kernels = vector_kernels<Element<T>>(norm.activation.kind);
+  const auto slope = static_cast<Value<T>>(norm.activation.slope);
   const RowView view(norm.channels(), pixels, kernels.block);
   const NormColumns<Value<T>> c(view, norm);
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t) {
     const int64_t at = row * view.period();
     kernels.forward(stored(y + at), stored(out + at), rows, view.period(),
-                    c.mean.data(), c.scale.data(), c.bias.data());
+                    c.mean.data(), c.scale.data(), c.bias.data(), slope);
   });
   if (view.rest_elements() > 0) {
     std::vector<T> rest = padded_rest(view, y, c.mean);
     kernels.forward(stored(rest.data()), stored(rest.data()), 1, view.period(),
-                    c.mean.data(), c.scale.data(), c.bias.data());
+                    c.mean.data(), c.scale.data(), c.bias.data(), slope);
     std::copy_n(rest.begin(), view.rest_elements(),
                 out + view.whole_rows() * view.period());
   }
 }
 
 template <typename T>
-void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
-                              int64_t pixels, const ChannelNorm& norm,
-                              std::span<double> sum,
-                              std::span<double> sum_normalised) {
-  const auto& kernels = vector_kernels<Element<T>>();
+void batch_norm_activation_backward(const T* y, const T* dy, int64_t dy_stride,
+                                    T* dz, int64_t pixels,
+                                    const ChannelNorm& norm,
+                                    std::span<double> sum,
+                                    std::span<double> sum_normalised) {
+  const auto& kernels = vector_kernels<Element<T>>(norm.activation.kind);
+  const auto slope = static_cast<Value<T>>(norm.activation.slope);
   const RowView view(norm.channels(), pixels, kernels.block);
   const NormColumns<Value<T>> c(view, norm);
   ColumnSums sums(view);
@@ -233,7 +236,7 @@ void batch_norm_silu_backward(const T* y, const T* dy, int64_t dy_stride, T* dz,
     kernels.backward_activation(stored(y_rows), stored(dy_rows),
                                 stored(dz_rows), rows, view.period(),
                                 c.mean.data(), c.scale.data(), c.bias.data(),
-                                sums.first(chunk), sums.second(chunk));
+                                slope, sums.first(chunk), sums.second(chunk));
   };
   for_each_chunk(view, [&](int64_t row, int64_t rows, int64_t chunk) {
     const int64_t at = row * view.period();
@@ -306,8 +309,9 @@ void batch_norm_backward(const T* y, T* dz, int64_t pixels,
 #define HEADROOM_INSTANTIATE(T)                                                \
   template void channel_sums(const T*, int64_t, std::span<double>,             \
                              std::span<double>);                               \
-  template void batch_norm_silu(const T*, T*, int64_t, const ChannelNorm&);    \
-  template void batch_norm_silu_backward(                                      \
+  template void batch_norm_activation(const T*, T*, int64_t,                   \
+                                      const ChannelNorm&);                     \
+  template void batch_norm_activation_backward(                                \
       const T*, const T*, int64_t, T*, int64_t, const ChannelNorm&,            \
       std::span<double>, std::span<double>);                                   \
   template void batch_norm_backward(const T*, T*, int64_t, const ChannelNorm&, \

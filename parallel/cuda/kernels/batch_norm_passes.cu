@@ -1,4 +1,5 @@
-// Batch norm + SiLU on a device: batch_norm_body.h with barriers between.
+// Batch norm and activation on a device: batch_norm_body.h with barriers
+// between.
 //
 // The bound is the memory: forward reads y twice
 // and writes once, backward reads y and the gradient twice and writes once.
@@ -96,6 +97,7 @@ cudaError_t launch(const BatchNormArguments& a, double* sums,
   map.groups = a.groups;
   map.channels = a.channels;
   map.chunks = chunks_of(a.groups, shape);
+  map.activation = a.activation;
   const dim3 grid(static_cast<unsigned>(map.chunks),
                   static_cast<unsigned>(shape.tiles),
                   static_cast<unsigned>(a.groups.count));

@@ -1,0 +1,62 @@
+// The two modules that have parameters, as objects that own them:
+//
+//   Conv   convolution, batch norm, activation as one operation (conv_block.h)
+//   Grow   transposed convolution with a bias, kernel and stride equal: every
+//          cell becomes kernel x kernel cells of its own, so that ranks which
+//          hold some rows of an image need nothing from each other
+//
+// `prefix` is the module's name in the state, "model.4.m.0.cv1.".
+//
+// Shapes: maps [N, C, H, W] channels-last, N may be 0.
+// Ownership: own their tensors, which stay at their addresses.
+// Threads: one at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "parallel/base/row_program.h"
+#include "worker/model/model_state.h"
+#include "worker/model/step_context.h"
+
+namespace headroom {
+
+class ConvolutionModule {
+ public:
+  ConvolutionModule() = default;
+  virtual ~ConvolutionModule() = default;
+  ConvolutionModule(const ConvolutionModule&) = delete;
+  ConvolutionModule& operator=(const ConvolutionModule&) = delete;
+
+  virtual at::Tensor apply(const at::Tensor& x, const StepContext& context) = 0;
+};
+
+class Conv final : public ConvolutionModule {
+ public:
+  Conv(ModelState& state, const std::string& prefix,
+       const RowProgram::Block& block);
+  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
+
+ private:
+  const RowProgram::Block block_;
+  at::Tensor weight_;
+  at::Tensor compute_weight_;  // as NamedTensor::compute
+  at::Tensor norm_weight_, norm_bias_;
+  at::Tensor running_mean_, running_var_, num_batches_tracked_;
+  int64_t sums_offset_ = 0;
+};
+
+class Grow final : public ConvolutionModule {
+ public:
+  Grow(ModelState& state, const std::string& prefix,
+       const RowProgram::Block& block);
+  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
+
+ private:
+  at::Tensor weight_, bias_;
+  at::Tensor compute_weight_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,36 @@
+// ProgramRow: a row that runs a RowProgram on tensors.
+//
+// Ownership: owns its modules, whose tensors stay at their addresses.
+// Threads: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/base/row_program.h"
+#include "worker/model/convolution_modules.h"
+#include "worker/model/row.h"
+
+namespace headroom {
+
+class ProgramRow final : public Row {
+ public:
+  // `prefix`: the row's name in the state, "model.4.".
+  ProgramRow(ModelState& state, const std::string& prefix, RowProgram program);
+
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
+                                  const StepContext& context) override;
+  RowInside inside() const override { return program_.inside(); }
+
+ private:
+  at::Tensor run(const RowProgram::Step& step,
+                 const std::vector<at::Tensor>& inputs,
+                 const StepContext& context);
+
+  const RowProgram program_;
+  const std::vector<std::vector<int>> released_;
+  std::vector<std::unique_ptr<ConvolutionModule>> modules_;  // as its blocks
+};
+
+}  // namespace headroom
