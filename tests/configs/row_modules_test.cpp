@@ -18,7 +18,8 @@ using Operation = RowProgram::Operation;
 // stride 8.
 ModelTable table_of(const std::string& row) {
   return parse_model_table(
-      "nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\nanchors: [[1, 1]]\n"
+      "nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\nchannel_multiple: 1\n"
+      "anchors: [[1, 1]]\n"
       "activation: nn.Mish()\nbackbone: [" +
           row + "]\nhead: [[-1, 1, Detect, [nc, anchors]]]\n",
       "m.yaml");
@@ -134,15 +135,15 @@ TEST(RowModules, TransposedConvolution) {
 }
 
 TEST(RowModules, WrongRowsAreRefusedByPlace) {
-  const std::string at = "[model] m.yaml:6:12: row 0: ";
+  const std::string at = "[model] m.yaml:7:12: row 0: ";
   EXPECT_EQ(refusal("[-1, 1, Conv, [32, 3, 1, None, 3]]"),
             at + "3 groups do not divide 16 channels in and 32 out: use a "
                  "number that divides both");
   EXPECT_EQ(refusal("[-1, 1, DWConv, [32, 4, 1]]"),
             at + "a kernel of 4 with stride 1 and padding 2 does not divide "
                  "the map by the stride: use a padding of half the kernel");
-  EXPECT_EQ(refusal("[-1, 1, GhostConv, [6, 3, 512]]"),
-            at + "a stride of 4096 pixels: at most 1024 are supported");
+  EXPECT_EQ(refusal("[-1, 1, GhostConv, [7, 3]]"),
+            at + "a ghost convolution to 7 channels: give it an even number");
   EXPECT_EQ(refusal("[-1, 1, C3Ghost, [8, Maybe]]"),
             at + "argument 2 of C3Ghost is neither True nor False: write "
                  "[channels] or [channels, False]");
