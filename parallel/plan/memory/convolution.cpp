@@ -15,11 +15,13 @@ constexpr int64_t kSmallMap = 20480;
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kBlockChannels = 16;
 // Of bfloat16: channels of a sample that a 1x1 weight gradient turns round at a
 // time; what a primitive takes beside that.
 constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
+constexpr int64_t kSmallGradientBytes = 128;
 
 int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -31,7 +33,8 @@ bool is_float(const Extents& extents) {
 
 // A single small map may be left to LibTorch's own code, which unfolds it.
 bool may_unfold(const ConvolutionShape& shape, const Extents& extents) {
-  return extents.samples == 1 && shape.kernel > 1 && shape.kernel <= 3 &&
+  return shape.groups == 1 && extents.samples == 1 && shape.kernel > 1 &&
+         shape.kernel <= 3 &&
          extents.cells(shape.out_stride / shape.stride) * shape.in_channels <=
              kSmallMap;
 }
@@ -46,7 +49,38 @@ bool uses_onednn(const ConvolutionShape& shape, const Extents& extents) {
   return shape.may_be_flat && extents.cells(shape.out_stride) >= kLeastPixels;
 }
 
+bool is_depthwise(const ConvolutionShape& shape) {
+  return shape.groups > 1 && shape.in_channels == shape.groups &&
+         shape.out_channels == shape.groups;
+}
+
+// Each group's channels fill blocks of their own.
+int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
+  return groups * rounded_up(channels / groups, kBlockChannels);
+}
+
+// Each group a matrix of whole blocks; one channel each: a block of groups.
+int64_t group_weight_bytes(const ConvolutionShape& shape,
+                           const Extents& extents) {
+  return shape.kernel * shape.kernel *
+         in_blocks_by_group(shape.in_channels, shape.groups) *
+         rounded_up(shape.out_channels / shape.groups, kBlockChannels) *
+         extents.element_bytes;
+}
+int64_t depthwise_weight_bytes(const ConvolutionShape& shape,
+                               const Extents& extents) {
+  return shape.kernel * shape.kernel *
+         rounded_up(shape.groups, kBlockChannels) * extents.element_bytes;
+}
+
+// A weight gradient of one channel each has code of its own up to 3x3.
+bool has_small_gradient(const ConvolutionShape& shape) {
+  return is_depthwise(shape) && shape.kernel > 1 && shape.kernel <= 3;
+}
+
 int64_t inputs_in_blocks(const ConvolutionShape& shape) {
+  if (shape.groups > 1)
+    return in_blocks_by_group(shape.in_channels, shape.groups);
   return shape.in_channels < 16 ? std::max<int64_t>(shape.in_channels, 4)
                                 : rounded_up(shape.in_channels, 16);
 }
@@ -54,6 +88,8 @@ int64_t inputs_in_blocks(const ConvolutionShape& shape) {
 // Blocks of 16 channels and, for some shapes, a row of sums beside them.
 int64_t blocked_weight_bytes(const ConvolutionShape& shape,
                              const Extents& extents) {
+  if (is_depthwise(shape)) return depthwise_weight_bytes(shape, extents);
+  if (shape.groups > 1) return group_weight_bytes(shape, extents);
   const auto blocks = [](int64_t channels) { return rounded_up(channels, 16); };
   if (extents.is_mixed()) {
     // From 64 channels on blocks come in pairs.
@@ -80,15 +116,15 @@ int64_t columns_bytes(const ConvolutionShape& shape, const Extents& extents) {
 // thread, input and gradient are turned round so that pixels of a channel are
 // neighbours.
 int64_t turned_bytes(const ConvolutionShape& shape, const Extents& extents) {
-  const int64_t outputs = rounded_up(shape.out_channels, 16);
+  const int64_t outputs = in_blocks_by_group(shape.out_channels, shape.groups);
   const int64_t rows = extents.image_height / shape.out_stride;
   const int64_t columns = extents.image_width / shape.out_stride;
-  if (shape.kernel == 1) {
+  if (shape.kernel == 1 && shape.groups == 1) {
     return (std::min(inputs_in_blocks(shape), kTurnedInputs) +
             std::min(outputs, kTurnedOutputs)) *
            rows * columns * extents.element_bytes;
   }
-  const int64_t pairs = rounded_up(columns, 2);
+  const int64_t pairs = rounded_up(columns, 2) + (shape.kernel == 1 ? 2 : 0);
   const int64_t halo = extents.is_split() ? shape.kernel : 0;
   const int64_t input = shape.stride * (pairs + shape.kernel - 1) *
                         inputs_in_blocks(shape) * (rows * shape.stride + halo);
@@ -109,6 +145,11 @@ int64_t output_bytes(const ConvolutionShape& shape, const Extents& extents) {
   return extents.map_bytes(shape.out_channels, shape.out_stride);
 }
 
+// Groups that LibTorch convolves one after the other are joined afterwards.
+int64_t apart(const ConvolutionShape& shape, const Extents& extents) {
+  return shape.groups > 1 ? output_bytes(shape, extents) : 0;
+}
+
 // Input, weight and output as float32, beside an output of 16 bits that is not
 // there yet.
 int64_t widened_bytes(const ConvolutionShape& shape, const Extents& wide) {
@@ -125,9 +166,14 @@ int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
            output_bytes(shape, extents);
   }
   const int64_t columns = columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) return columns;
-  return std::max(columns,
-                  blocked_weight_bytes(shape, extents) + kPrimitiveBytes);
+  if (!uses_onednn(shape, extents)) return columns + apart(shape, extents);
+  int64_t bytes = blocked_weight_bytes(shape, extents) + kPrimitiveBytes;
+  // Groups of less than a block, strided: some rows of the input in blocks.
+  if (extents.is_mixed() && shape.groups > 1 && shape.stride > 1)
+    bytes += extents.num_threads * shape.kernel * inputs_in_blocks(shape) *
+             (extents.image_width / shape.out_stride * shape.stride + 2) *
+             extents.element_bytes;
+  return std::max(columns, bytes);
 }
 
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
@@ -138,9 +184,15 @@ int64_t input_gradient_scratch(const ConvolutionShape& shape,
            input_bytes(shape, extents);
   }
   const int64_t columns = columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) return columns;
+  if (!uses_onednn(shape, extents)) {
+    return columns + (shape.groups > 1 ? input_bytes(shape, extents) : 0);
+  }
   int64_t bytes = blocked_weight_bytes(shape, extents) + kPrimitiveBytes;
-  if (shape.kernel > 1 && shape.stride > 1) {
+  if (shape.groups > 1) {
+    if (extents.is_mixed() && shape.stride > 1)
+      bytes +=
+          extents.num_threads * input_bytes(shape, extents) / extents.samples;
+  } else if (shape.kernel > 1 && shape.stride > 1) {
     const int64_t rows = extents.image_height / shape.out_stride + 2;
     const int64_t columns = extents.image_width / shape.out_stride + 2;
     bytes += extents.num_threads *
@@ -157,14 +209,28 @@ int64_t weight_gradient_bytes(const ConvolutionShape& shape,
     return widened_bytes(shape, wide) + weight_gradient_bytes(shape, wide) +
            input_bytes(shape, extents);
   }
+  if (has_small_gradient(shape)) {
+    return 3 * depthwise_weight_bytes(shape, extents) + kSmallGradientBytes;
+  }
   if (extents.is_mixed()) {
     // In blocks, and as sums in float32.
-    return 3 * blocked_weight_bytes(shape, extents) + kTurningBytes +
+    const int64_t blocked = shape.groups > 1
+                                ? group_weight_bytes(shape, extents)
+                                : blocked_weight_bytes(shape, extents);
+    return 3 * blocked + kTurningBytes +
            extents.num_threads * turned_bytes(shape, extents);
   }
   const int64_t plain = shape.weight_bytes(extents);
   const int64_t unfolded = plain + columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) return unfolded;
+  if (!uses_onednn(shape, extents)) {
+    // A group's channels of both maps, apart.
+    return shape.groups == 1 ? unfolded
+                             : unfolded + plain +
+                                   (input_bytes(shape, extents) +
+                                    output_bytes(shape, extents)) /
+                                       shape.groups;
+  }
+  if (shape.groups > 1) return group_weight_bytes(shape, extents) + 2 * plain;
   // Blocked, plain, and in the weight's memory format.
   return std::max(unfolded, blocked_weight_bytes(shape, extents) + 2 * plain);
 }

@@ -5,7 +5,8 @@
 // gradient back again; a strided 3x3 convolution's input gradient is gathered
 // from a padded copy of a sample. A bfloat16 weight gradient turns a sample of
 // the input and of the gradient round. In float64 LibTorch unfolds the input's
-// windows into columns instead.
+// windows into columns instead. Where channels form groups, each group's fill
+// blocks of their own.
 //
 // Weights of convolutions of 16 bits are copies of float32 ones, and their
 // gradients become float32 at once.

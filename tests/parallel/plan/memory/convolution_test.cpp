@@ -66,6 +66,23 @@ TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
                 pixels * 32 * 2);
 }
 
+// The weight gradients that oneDNN was seen to take, to the byte: groups of one
+// channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
+TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
+  extents_.image_height = extents_.image_width = 40;
+  const ConvolutionShape five = {64, 64, 5, 1, 1, true, 64};
+  EXPECT_EQ(five.weight_bytes(extents_), 6'400);
+  EXPECT_EQ(forward_scratch(five, extents_), 6'400 + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(five, extents_), 1'651'200);
+  const ConvolutionShape grouped = {128, 64, 3, 1, 1, true, 8};
+  EXPECT_EQ(weight_gradient_bytes(grouped, extents_), 147'456);
+  const ConvolutionShape three = {128, 128, 3, 1, 1, true, 128};
+  EXPECT_EQ(weight_gradient_bytes(three, extents_), 13'824 + 128);
+  extents_.element_bytes = 2;
+  EXPECT_GE(weight_gradient_bytes(five, extents_), 9'347'464);
+  EXPECT_LE(weight_gradient_bytes(five, extents_), 9'347'464 + 1'024);
+}
+
 TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
   const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
   EXPECT_EQ(forward_scratch(one, extents_), 0);

@@ -268,7 +268,7 @@ void expect_float_rounded(InstructionSet set) {
       bias.data(), 0, sums.data() + 2 * period, sums.data() + 3 * period);
   floats.backward_activation(y_float.data(), dy_float.data(), dz_float.data(),
                              rows, period, mean.data(), scale.data(),
-                             bias.data(), expected.data() + 2 * period,
+                             bias.data(), 0, expected.data() + 2 * period,
                              expected.data() + 3 * period);
   for (size_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(out[i], T(out_float[i]).x) << i;
