@@ -47,7 +47,9 @@ at::Tensor filled_values(const NamedTensor& entry, int64_t fields_per_anchor) {
   if (ends_with(entry.name, ".running_var")) return u.abs_().mul_(0.5).add_(1);
   HEADROOM_CHECK(ends_with(entry.name, ".bias"), entry.name);
   u.mul_(0.5);
-  u.view({-1, fields_per_anchor}).select(1, 4).sub_(2);
+  // A head's objectness.
+  if (fields_per_anchor > 4)
+    u.view({-1, fields_per_anchor}).select(1, 4).sub_(2);
   return u;
 }
 

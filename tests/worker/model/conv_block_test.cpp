@@ -81,7 +81,7 @@ std::vector<BlockCase> variants() {
     cases.push_back({16, 24, 3, 1, 1, 9, 8, {2, 1}, type, 4});
     cases.push_back({16, 16, 5, 1, 2, 9, 8, {2}, type, 16});
     cases.push_back({12, 24, 3, 2, 1, 8, 10, {2}, type, 12});
-    cases.push_back({8, 8, 1, 1, 0, 20, 20, {2}, type, 8});
+    cases.push_back({8, 16, 1, 1, 0, 20, 20, {2}, type, 4});
     for (const ActivationFunction& activation :
          {kRelu, kIdentity, ActivationFunction{ActivationKind::kLeaky, 0.1},
           ActivationFunction{ActivationKind::kHardswish},

@@ -40,10 +40,18 @@ void expect_equal_to_whole(const SplitCase& c) {
   EXPECT_LE(largest_difference(split.batch_norm_sums, whole.batch_norm_sums),
             kTolerance);
   ASSERT_EQ(split.gradients.size(), whole.gradients.size());
-  for (size_t i = 0; i < whole.gradients.size(); ++i)
+  for (size_t i = 0; i < whole.gradients.size(); ++i) {
+    // A bias before a linear map and a batch norm moves nothing: what is left
+    // is rounding.
+    constexpr double kNothing = 1e-11;
+    if (whole.gradients[i].abs().max().item<double>() < kNothing) {
+      EXPECT_LT(split.gradients[i].abs().max().item<double>(), kNothing);
+      continue;
+    }
     EXPECT_LE(largest_difference(split.gradients[i], whole.gradients[i]),
               kTolerance)
         << "parameter " << i;
+  }
 }
 
 // kernel, stride, padding; ranks
