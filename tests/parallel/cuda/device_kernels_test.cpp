@@ -4,6 +4,7 @@
 
 #include <ATen/Functions.h>
 
+#include <map>
 #include <vector>
 
 #include "tests/parallel/cuda/plugin.h"
@@ -62,8 +63,14 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
                           : type == at::kFloat    ? 2e-6
                           : type == at::kBFloat16 ? 1e-2
                                                   : 2e-3;
-  for (const int64_t channels : {3, 16, 80, 1024}) {
-    const Block block(channels, 21, {2, 1, 4});
+  const std::map<int64_t, ActivationFunction> activations = {
+      {3, {}},
+      {16, {ActivationKind::kLeaky, 0.1}},
+      {80, {ActivationKind::kHardswish}},
+      {1024, {ActivationKind::kMish}}};
+  for (const auto& [channels, activation] : activations) {
+    Block block(channels, 21, {2, 1, 4});
+    block.norm.activation = activation;
     const auto on_device = [&](const at::Tensor& map) {
       return map.to(at::kCUDA, type).contiguous(at::MemoryFormat::ChannelsLast);
     };
@@ -92,21 +99,21 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 
     const at::Tensor out = at::empty_like(y);
     kernels.normalise_and_activate(y, block.begins, statistics, weight, bias,
-                                   out);
+                                   block.norm.activation, out);
     EXPECT_LE(deviation(out, normalise_and_activate(y_cpu, statistics_cpu,
                                                     block.weight, block.bias,
                                                     block.norm)),
               rounding);
 
     kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
-                                     bias, sums);
+                                     bias, block.norm.activation, sums);
     at::Tensor means = sums.clone();
     for (int64_t g = 0; g < groups; ++g) {
       means[g] /= static_cast<double>(block.pixels_of(static_cast<size_t>(g)));
     }
     const at::Tensor dy = at::empty_like(y);
     kernels.norm_gradient(y, dout, block.begins, statistics, weight, bias,
-                          means, dy);
+                          block.norm.activation, means, dy);
     const GroupedBatchNormGradients gradients = grouped_batch_norm_gradients(
         dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu, statistics_cpu,
         block.weight, block.bias, block.norm);
@@ -116,7 +123,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 
     const at::Tensor again = at::empty_like(sums);
     kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
-                                     bias, again);
+                                     bias, block.norm.activation, again);
     EXPECT_TRUE(again.equal(sums)) << "not the same bits again";
   }
 }

@@ -67,7 +67,31 @@ INSTANTIATE_TEST_SUITE_P(
                     BlockCase{8, 16, 3, 2, 1, 9, 11, {2, 2}, at::kDouble},
                     BlockCase{8, 24, 1, 1, 0, 6, 6, {4, 1, 3}, at::kDouble},
                     BlockCase{8, 24, 3, 1, 1, 6, 6, {4, 1, 3}, at::kFloat},
-                    BlockCase{3, 5, 1, 1, 0, 13, 3, {1, 2}, at::kFloat}));
+                    BlockCase{3, 5, 1, 1, 0, 13, 3, {1, 2}, at::kFloat},
+                    BlockCase{
+                        8, 16, 3, 1, 1, 9, 11, {2}, at::kDouble, 8, kRelu},
+                    BlockCase{8,
+                              16,
+                              3,
+                              1,
+                              1,
+                              9,
+                              11,
+                              {2},
+                              at::kDouble,
+                              1,
+                              {ActivationKind::kHardswish}},
+                    BlockCase{8,
+                              16,
+                              3,
+                              1,
+                              1,
+                              9,
+                              11,
+                              {2},
+                              at::kDouble,
+                              1,
+                              {ActivationKind::kMish}}));
 
 // The functions beneath, where the CPU's own give the reference.
 struct Maps {
