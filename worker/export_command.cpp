@@ -1,4 +1,4 @@
-// headroom export: weights as ONNX or safetensors (worker/export).
+// headroom export: weights as ONNX, TorchScript or safetensors (worker/export).
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace headroom {
 int export_command(int argc, char** argv) {
   ExportRequest request;
   std::string image_size = "640", include = "onnx";
-  CLI::App app("Weights as ONNX or safetensors", "export");
+  CLI::App app("Weights as ONNX, TorchScript or safetensors", "export");
   app.add_option("--weights", request.weights)->required();
   app.add_option("--include", include);
   app.add_option("--cfg", request.cfg);

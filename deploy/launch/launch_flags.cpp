@@ -181,8 +181,9 @@ const std::vector<LaunchFlag>& launch_flags() {
       {"--include",
        "FORMAT [FORMAT]",
        {"export"},
-       "What to write: onnx, safetensors, or both. Default onnx.",
-       2},
+       "What to write: onnx, torchscript, safetensors, or several. Default "
+       "onnx.",
+       3},
       {"--cfg",
        "MODEL",
        {"export"},
@@ -419,7 +420,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "2 --save-txt"},
        true},
       {"export",
-       "weights as ONNX or safetensors",
+       "weights as ONNX, TorchScript or safetensors",
        false,
        {"headroom export --weights runs/train/exp/weights/best.safetensors "
         "--include onnx --img 640",

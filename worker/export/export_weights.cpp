@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
+#include "worker/export/torchscript_network.h"
 #include "worker/model/atomic_file.h"
 #include "worker/model/open_weights.h"
 #include "worker/model/weights.h"
@@ -27,9 +28,15 @@ void check_request(const ExportRequest& request) {
            "runs/train/exp/weights/best.safetensors");
   }
   for (const std::string& format : request.include) {
-    if (format != "onnx" && format != "safetensors") {
+    if (format != "onnx" && format != "safetensors" &&
+        format != "torchscript") {
       refuse("--include " + format + " is not a format of this version",
-             "use onnx or safetensors");
+             "use onnx, torchscript or safetensors");
+    }
+    if (format == "torchscript" && (request.raw || request.nms)) {
+      const std::string flag = request.raw ? "--raw" : "--nms";
+      refuse(flag + " is not a choice of torchscript, which decodes boxes",
+             "leave it out, or use --include onnx");
     }
   }
   if (request.raw && request.nms) {
@@ -85,6 +92,22 @@ std::string write_onnx(const ExportRequest& request, const ModelTable& table,
   return line;
 }
 
+std::string write_torchscript(
+    const ExportRequest& request, const ModelTable& table, LayerGraph& model,
+    const std::map<std::string, std::string>& metadata, const fs::path& path) {
+  const std::string bytes =
+      make_torchscript_network(table, model,
+                               {request.half ? at::kHalf : at::kFloat,
+                                request.batch, request.height, request.width},
+                               metadata);
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+  return path.string() + ": TorchScript, " +
+         format_bytes(static_cast<int64_t>(bytes.size())) +
+         ": images of any size -> boxes, scores";
+}
+
 }  // namespace
 
 std::vector<std::string> export_weights(const ExportRequest& request) {
@@ -105,6 +128,9 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
     }
     if (format == "onnx") {
       lines.push_back(write_onnx(request, opened.table, model, metadata, path));
+    } else if (format == "torchscript") {
+      lines.push_back(
+          write_torchscript(request, opened.table, model, metadata, path));
     } else {
       metadata["format"] = "headroom-weights";
       save_weights(path, model.state(), metadata);

@@ -1,6 +1,7 @@
 // export: headroom-worker export, a file of weights as another format.
 //
 //   onnx         NAME.onnx: the network itself (onnx_network.h)
+//   torchscript  NAME.torchscript: likewise (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
 //
 // Errors: Error (exit 2).

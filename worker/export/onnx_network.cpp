@@ -9,7 +9,7 @@
 
 #include "configs/row_modules.h"
 #include "parallel/base/check.h"
-#include "worker/model/conv_block.h"
+#include "worker/export/folded_block.h"
 
 namespace headroom {
 namespace {
@@ -118,20 +118,9 @@ class Network {
   std::string block(const std::string& x, const std::string& row,
                     const RowProgram::Block& shape) {
     const std::string prefix = row + shape.name;
-    const at::Tensor weight = at(prefix + "conv.weight").to(at::kDouble);
-    const at::Tensor scale = at(prefix + "bn.weight")
-                                 .to(at::kDouble)
-                                 .div(at(prefix + "bn.running_var")
-                                          .to(at::kDouble)
-                                          .add(kBatchNormEpsilon)
-                                          .sqrt());
-    const at::Tensor bias =
-        at(prefix + "bn.bias")
-            .to(at::kDouble)
-            .sub(at(prefix + "bn.running_mean").to(at::kDouble).mul(scale));
+    const FoldedBlock folded = folded_block(state_, prefix);
     return activation(
-        convolution(x, prefix + "conv.", weight.mul(scale.view({-1, 1, 1, 1})),
-                    bias, shape),
+        convolution(x, prefix + "conv.", folded.weight, folded.bias, shape),
         shape.activation);
   }
 

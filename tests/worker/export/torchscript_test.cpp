@@ -1,0 +1,144 @@
+// Exported TorchScript modules, run by LibTorch's interpreter, against our own
+// forward.
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "configs/model_table.h"
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "worker/export/export_weights.h"
+#include "worker/export/torchscript_network.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const std::map<std::string, std::string> kTwoNames = {
+    {"names", R"(["cat","dog"])"}};
+
+torch::jit::Module load(const std::string& archive,
+                        torch::jit::ExtraFilesMap extra_files = {}) {
+  std::istringstream stream(archive);
+  return torch::jit::load(stream, std::nullopt, extra_files);
+}
+
+double deviation(torch::jit::Module& module, LayerGraph& model,
+                 const at::Tensor& images) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor ours = model.decode(model.forward(images, StepContext()));
+  const at::Tensor theirs = module.forward({images}).toTensor();
+  EXPECT_EQ(theirs.sizes(), ours.sizes());
+  if (theirs.sizes() != ours.sizes()) return 1;
+  return ((theirs - ours) / ours.abs().clamp_min(1)).abs().max().item<double>();
+}
+
+class TorchscriptModels : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TorchscriptModels, GiveTheBoxesOfOurOwnForwardAtAnySize) {
+  const ModelTable table = load_model_table(GetParam());
+  LayerGraph model(table, 2, at::kDouble, 0);
+  fill_model(model.state());
+  torch::jit::Module module =
+      load(make_torchscript_network(table, model, {at::kDouble}, kTwoNames));
+  const int64_t side = model.max_stride();
+  for (const auto& [batch, height, width] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 2 * side, 2 * side},
+        {2, 2 * side, 3 * side}}) {
+    EXPECT_LT(deviation(module, model,
+                        rule_input("A", batch, height, width, at::kDouble)),
+              1e-10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, TorchscriptModels,
+                         ::testing::Values("yolov5n", "yolov5s-ghost"));
+
+TEST(Torchscript, EveryOperationAndActivation) {
+  const fs::path file = fs::temp_directory_path() /
+                        ("operations-" + std::to_string(::getpid()) + ".yaml");
+  for (const char* activation :
+       {"nn.ReLU()", "nn.LeakyReLU(0.1)", "nn.Hardswish()", "nn.Mish()"}) {
+    std::ofstream(file) << "nc: 2\ndepth_multiple: 1.0\nwidth_multiple: 1.0\n"
+                        << "activation: " << activation << "\n"
+                        << R"(anchors:
+  - [10,13, 16,30]
+  - [30,61, 62,45]
+backbone:
+  - [-1, 1, Focus, [16, 3]]
+  - [-1, 1, ShuffleNetV2, [32, 2]]
+  - [-1, 2, ShuffleNetV2, [32, 1]]
+  - [-1, 1, DWConv, [32, 3, 2]]
+  - [-1, 1, SPP, [32, [5, 9]]]
+head:
+  - [-1, 1, nn.ConvTranspose2d, [32, 2, 2]]
+  - [[-1, 2], 1, Concat, [1]]
+  - [[6, 4], 1, Detect, [nc, anchors]]
+)";
+    const ModelTable table = load_model_table(file.string());
+    LayerGraph model(table, 2, at::kDouble, 0);
+    fill_model(model.state());
+    torch::jit::Module module =
+        load(make_torchscript_network(table, model, {at::kDouble}, kTwoNames));
+    EXPECT_LT(deviation(module, model, rule_input("A", 2, 64, 96, at::kDouble)),
+              1e-10)
+        << activation;
+  }
+  fs::remove(file);
+}
+
+TEST(Torchscript, ArchiveSaysWhatYolov5sReadersAsk) {
+  const ModelTable table = load_model_table("yolov5n");
+  LayerGraph model(table, 2, at::kFloat, 0);
+  std::istringstream stream(make_torchscript_network(
+      table, model, {at::kFloat, 1, 320, 640}, kTwoNames));
+  torch::jit::ExtraFilesMap extra = {{"config.txt", ""}};
+  torch::jit::load(stream, std::nullopt, extra);
+  EXPECT_EQ(nlohmann::json::parse(extra.at("config.txt")),
+            nlohmann::json::parse(
+                R"({"shape":[1,3,320,640],"stride":32,
+                    "names":{"0":"cat","1":"dog"}})"));
+}
+
+TEST(Torchscript, WeightsOf16Bits) {
+  const ModelTable table = load_model_table("yolov5n");
+  LayerGraph model(table, 2, at::kFloat, 0);
+  const torch::jit::Module module =
+      load(make_torchscript_network(table, model, {at::kHalf}, kTwoNames));
+  int64_t halves = 0, floats = 0;
+  for (const at::Tensor& buffer : module.buffers()) {
+    ++(buffer.scalar_type() == at::kHalf ? halves : floats);
+  }
+  EXPECT_EQ(floats, 3);  // anchors: boxes are decoded in float32
+  EXPECT_GT(halves, 100);
+}
+
+TEST(Torchscript, WhatItCannotBeAskedFor) {
+  ExportRequest request;
+  request.weights = "w.safetensors";
+  request.include = {"torchscript"};
+  request.nms = true;
+  try {
+    export_weights(request);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("--nms is not a choice of torchscript"));
+  }
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,40 @@
+// torchscript_network: a model with its weights as a TorchScript module, for
+// programs that have LibTorch or PyTorch and nothing of this one.
+//
+//   forward(images [N, C, H, W], 0..1) -> [N, rows, 5 + classes], as
+//   LayerGraph::decode gives them, for any sides that the largest stride
+//   divides
+//
+// Batch norms are folded into their convolutions (folded_block.h). The weights
+// are buffers, so that .to(device) moves them. As in YOLOv5's export the
+// archive has an extra file config.txt: {"shape", "stride", "names"}.
+//
+// Threads: one per model. Errors: Error (exit 2) naming the row for a module
+// that has no counterpart here.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "configs/model_table.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+struct TorchscriptOptions {
+  at::ScalarType type =
+      at::kFloat;  // of the network; boxes are never in 16 bits
+  int64_t batch = 1, height = 640, width = 640;  // what config.txt says
+};
+
+// The archive's bytes. `model` was built from `table`; `metadata` has "names",
+// a list as JSON.
+std::string make_torchscript_network(
+    const ModelTable& table, LayerGraph& model,
+    const TorchscriptOptions& options,
+    const std::map<std::string, std::string>& metadata);
+
+}  // namespace headroom
