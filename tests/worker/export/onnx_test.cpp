@@ -215,7 +215,8 @@ TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
   EXPECT_THAT(complaint(asked), HasSubstr("give --img 128"));
   asked = request("x");
   asked.include = {"coreml"};
-  EXPECT_THAT(complaint(asked), HasSubstr("use onnx or safetensors"));
+  EXPECT_THAT(complaint(asked),
+              HasSubstr("use onnx, torchscript or safetensors"));
   asked = request("x");
   asked.raw = asked.nms = true;
   EXPECT_THAT(complaint(asked), HasSubstr("give one of them"));
