@@ -119,7 +119,10 @@ HEADROOM_HD A activated(A z, const ActivationFunction& function) {
       return z > A(0) ? z : z * static_cast<A>(function.slope);
     case ActivationKind::kHardswish: {
       const A gate = z + A(3);
-      return z * (gate < A(0) ? A(0) : gate > A(6) ? A(6) : gate) * A(1.0 / 6);
+      return z * ((gate < A(0)   ? A(0)
+                   : gate > A(6) ? A(6)
+                                 : gate) *
+                  A(1.0 / 6));
     }
     case ActivationKind::kMish: {
       const MishParts<A> m = mish_parts(z);

@@ -94,6 +94,9 @@ LayoutRun run_layout(const LayoutCase& layout,
   Plan plan = layout.plan;
   const ModelTable table =
       options.table ? *options.table : load_model_table("yolov5n");
+  if (!plan.activation_policies.empty())
+    plan.activation_policies.resize(table.rows.size(),
+                                    plan.activation_policies.front());
   const int data = plan.layout.data_parallel_size;
   if (plan.micro_batch_size == 0) {
     plan.micro_batch_size = share_of(options.global_batch_size, data, 0).size();

@@ -61,7 +61,7 @@ struct Hardswish {
     const Vector<T> six = T(6) - zero;
     HEADROOM_EACH(k) {
       const Vector<T> gate = smaller<T>(six, larger<T>(zero, z.v[k] + T(3)));
-      z.v[k] = z.v[k] * gate * T(1.0 / 6);
+      z.v[k] = z.v[k] * (gate * T(1.0 / 6));
     }
     return z;
   }
