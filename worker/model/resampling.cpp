@@ -96,6 +96,8 @@ at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context) {
   });
 }
 
+// Of no samples, or one row, a reshape alone would be a view: what is derived
+// needs memory of its own.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context) {
   return derived_map({x}, context, [](const std::vector<at::Tensor>& maps) {
     const at::Tensor& map = maps.front();
@@ -105,6 +107,7 @@ at::Tensor folded_map(const at::Tensor& x, const StepContext& context) {
     return map.permute({0, 2, 3, 1})
         .reshape({n, height, 2, width, 2, channels})
         .permute({0, 1, 3, 4, 2, 5})
+        .clone(at::MemoryFormat::Contiguous)
         .reshape({n, height, width, 4 * channels})
         .permute({0, 3, 1, 2});
   });
@@ -131,6 +134,7 @@ at::Tensor shuffled_map(const at::Tensor& x, int64_t groups,
         return map.permute({0, 2, 3, 1})
             .reshape({n, height, width, groups, channels / groups})
             .permute({0, 1, 2, 4, 3})
+            .clone(at::MemoryFormat::Contiguous)
             .reshape({n, height, width, channels})
             .permute({0, 3, 1, 2});
       });
