@@ -16,8 +16,6 @@ const std::vector<AbsentFlag>& absent_flags() {
   constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
   static const std::vector<AbsentFlag> all = {
       // Of YOLOv5's train.
-      {"--noautoanchor", kIgnored, 0,
-       "the model's anchors are never changed in this version", ""},
       {"--noplots", kIgnored, 0, "no pictures are drawn in this version", ""},
       {"--verbose", kIgnored, 0, "every class is always listed", ""},
       {"--local_rank", kRefused, 1,

@@ -18,6 +18,7 @@ std::vector<Flag> build_flags() {
       {{"--cfg"}, {"cfg"}, Values::kOne, "MODEL", true, true, ""},
       {{"--weights"}, {"weights"}, Values::kOne, "FILE", true, true, ""},
       {{"--hyp"}, {"hyp_file"}, Values::kOne, "HYP.YAML", true, kNo, ""},
+      {{"--noautoanchor"}, {"noautoanchor"}, Values::kNone, "", true, kNo, ""},
       {{"--img", "--imgsz", "--img-size"},
        {"image_height", "image_width"},
        Values::kOneOrTwo,

@@ -36,8 +36,9 @@ std::vector<Knob> hyperparameter_knobs() {
        "An anchor answers for a box when no side differs by this factor.", 1,
        infinity},
       {"hyp.anchors", &H::anchors, "anchors per level",
-       "Replace the model's anchors by as many found from the data; 0 keeps "
-       "the model's, which is all that this version does.",
+       "Replace the model's anchors by ones found from the training boxes, "
+       "however well they fit; rounded, and the number that the model has. 0 "
+       "judges the model's first.",
        0, 100},
       {"hyp.fl_gamma", &H::fl_gamma, "", "Exponent of focal loss; 0 is off.", 0,
        100},

@@ -38,6 +38,18 @@ std::vector<Knob> what_to_train() {
 std::vector<Knob> how_to_train() {
   using C = RunConfig;
   return {
+      {"noautoanchor", &C::noautoanchor, "",
+       "Keep the model's anchors. Without it, anchors that answer for no more "
+       "than 0.98 of the training boxes are replaced by ones found from the "
+       "boxes, if these answer for more."},
+      {"anchors", &C::anchors, "",
+       "The anchors that the run trains with, width,height in pixels, levels "
+       "separated by ';': '10,13 16,30 33,23; 30,61 ...'. They are used as "
+       "they are given. Empty: the model's (of weights without cfg: the "
+       "file's), or what is found from the boxes is written here."},
+      {"anchors_reason", &C::anchors_reason, "",
+       "Where anchors come from, in words; filled in by whoever starts the "
+       "run."},
       {"image_height", &C::image_height, "pixels",
        "Height of the network's input, rounded up to the model's largest "
        "stride. --img S sets both sides, --img HEIGHT WIDTH each.",

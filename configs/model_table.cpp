@@ -71,8 +71,8 @@ void read_anchors(const YamlValue& value, ModelTable& table) {
     refuse(value.place,
            "anchors is a number per level (" + value.scalar +
                "), to be found from the data",
-           "this version does not search for anchors; write them as one list "
-           "of widths and heights per level");
+           "write them as one list of widths and heights per level: training "
+           "replaces what does not fit the boxes");
   }
   require_list(value, "anchors");
   for (const YamlValue& level : value.items) {

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
+#include "configs/anchor_list.h"
 #include "configs/source_place.h"
 #include "parallel/base/activation_function.h"
 
@@ -35,8 +35,7 @@ struct ModelTable {
   int channel_multiple = 8;
   int input_channels = 3;
   ActivationFunction activation = {};  // of every block; SiLU
-  // Per level, pixels (w, h).
-  std::vector<std::vector<std::pair<double, double>>> anchors;
+  AnchorList anchors;
   std::vector<Row> rows;  // backbone, then head
 };
 

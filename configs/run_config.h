@@ -35,7 +35,7 @@ struct Hyperparameters {
   double obj_pw = 1.0;
   double iou_t = 0.20;    // unused, as in YOLOv5
   double anchor_t = 4.0;  // largest ratio of box to anchor
-  double anchors = 0;     // anchors per level; 0: the model file's
+  double anchors = 0;     // per level, to be found; 0: the model file's
   double fl_gamma = 0.0;  // focal loss
   double hsv_h = 0.015;   // fractions
   double hsv_s = 0.7;
@@ -68,6 +68,10 @@ struct RunConfig {
   std::string weights;   // safetensors to start from; "" from scratch
   std::string hyp_file;  // --hyp
   Hyperparameters hyp;
+  bool noautoanchor = false;  // the model's anchors, whatever the boxes are
+  std::string anchors;        // pixels (configs/anchor_list.h); "": the model's
+  std::string anchors_reason;  // where they come from, in words; "": nobody
+                               //   judged them
   int64_t image_height = 640;  // --img S or --img HEIGHT WIDTH; rounded up
   int64_t image_width = 640;   //   to the model's largest stride
   // --batch: images per step, over all ranks; kLargestBatch until that is

@@ -1,10 +1,11 @@
 // check_run_config: ranges from the table of knobs, then fields against each
-// other, then what this version does not do yet.
+// other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 
+#include "configs/anchor_list.h"
 #include "configs/fault.h"
 #include "configs/knobs.h"
 #include "configs/run_config.h"
@@ -98,10 +99,22 @@ void check_device(const RunConfig& config) {
   }
 }
 
-void check_not_in_this_version(const RunConfig& config) {
-  if (config.hyp.anchors > 0) {
-    refuse_run("hyp.anchors is " + exact_text(config.hyp.anchors) +
-                   ", but the search for anchors is not in this version",
+void check_anchors(const RunConfig& config) {
+  if (!parse_anchor_list(config.anchors)) {
+    refuse_run("anchors is '" + config.anchors +
+                   "', which is no list of width,height in pixels, the same "
+                   "number for each level",
+               "write them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
+  }
+  if (config.hyp.anchors == 0 || !config.anchors.empty()) return;
+  const std::string asks = "hyp.anchors is " + exact_text(config.hyp.anchors) +
+                           " and asks for anchors found from the boxes, but ";
+  if (config.noautoanchor) {
+    refuse_run(asks + "--noautoanchor keeps the model's",
+               "leave it out, or add --set hyp.anchors=0");
+  }
+  if (config.synthetic_input) {
+    refuse_run(asks + "--synthetic-input has no data set",
                "add --set hyp.anchors=0");
   }
 }
@@ -131,7 +144,7 @@ void check_run_config(const RunConfig& config) {
   check_choices(config);
   check_precision(config);
   check_device(config);
-  check_not_in_this_version(config);
+  check_anchors(config);
   check_name(config);
 }
 

@@ -1,7 +1,8 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it does what the coordinator assigns; with --standalone it runs on its own
 // (worker/standalone.h). For a launcher that plans it also reads a data set's
-// labels (worker/label_statistics.h), and it carries out headroom's commands on
+// labels (worker/label_statistics.h) and says which anchors fit them
+// (worker/find_anchors.h), and it carries out headroom's commands on
 // data sets and weights (worker/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
@@ -19,6 +20,7 @@
 #include "parallel/base/check.h"
 #include "proto/channel_security.h"
 #include "worker/coordinator_client.h"
+#include "worker/find_anchors.h"
 #include "worker/generation_loop.h"
 #include "worker/label_statistics.h"
 #include "worker/model/kernels/heap.h"
@@ -40,6 +42,7 @@ struct CommandLine {
 };
 
 constexpr std::string_view kLabelStatistics = "label-statistics";
+constexpr std::string_view kFindAnchors = "find-anchors";
 constexpr std::string_view kStandalone = "--standalone";
 
 // headroom-worker label-statistics DATA.YAML, of which `argv` has the end.
@@ -51,6 +54,26 @@ int print_label_statistics(int argc, char** argv) {
   app.add_option("--threads", request.threads, "that read files");
   CLI11_PARSE(app, argc, argv);
   std::puts(headroom::label_statistics_json(request).c_str());
+  return 0;
+}
+
+// headroom-worker find-anchors DATA.YAML, of which `argv` has the end.
+int print_anchors(int argc, char** argv) {
+  headroom::FindAnchorsRequest request;
+  CLI::App app("Which anchors a run on a data set trains with");
+  app.add_option("data", request.data, "data.yaml")->required();
+  app.add_option("--model", request.model, "a model file")->required();
+  app.add_option("--weights", request.weights, "whose anchors are judged");
+  app.add_option("--height", request.image_height, "of the network's input");
+  app.add_option("--width", request.image_width, "of the network's input");
+  app.add_option("--anchor-t", request.threshold, "hyp.anchor_t");
+  app.add_option("--anchors", request.per_level, "hyp.anchors");
+  app.add_flag("--keep", request.keep, "judge nothing");
+  app.add_flag("--single-cls", request.single_cls, "all classes are one");
+  app.add_option("--seed", request.seed, "of the search");
+  app.add_option("--threads", request.threads, "that read files and search");
+  CLI11_PARSE(app, argc, argv);
+  std::puts(headroom::find_anchors_json(request).c_str());
   return 0;
 }
 
@@ -146,6 +169,7 @@ int main(int argc, char** argv) {
     // A terminal's Ctrl-C is the supervisor's business; it asks through the
     // coordinator for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
+    if (first == kFindAnchors) return print_anchors(argc - 1, argv + 1);
     return first == kLabelStatistics
                ? print_label_statistics(argc - 1, argv + 1)
                : drive_device(argc, argv);

@@ -9,6 +9,7 @@
 #include "parallel/base/check.h"
 #include "worker/data/synthetic.h"
 #include "worker/loss/target_assignment.h"
+#include "worker/model/weights_anchors.h"
 #include "worker/model/weights_file.h"
 
 namespace headroom {
@@ -44,12 +45,35 @@ std::string model_name(const RunConfig& config) {
   return model->second;
 }
 
+// Those that the run is defined with; else those of weights without --cfg.
+void use_anchors(const RunConfig& config, ModelTable& table) {
+  if (config.anchors.empty()) {
+    if (!config.cfg.empty() || config.weights.empty()) return;
+    table.anchors =
+        anchors_in_weights(config.weights, table).value_or(table.anchors);
+    return;
+  }
+  AnchorList anchors = parse_anchor_list(config.anchors).value_or(AnchorList());
+  const auto count = [](const AnchorList& list) {
+    return std::to_string(list.size()) + " levels of " +
+           std::to_string(list.empty() ? 0 : list.front().size());
+  };
+  if (count(anchors) != count(table.anchors)) {
+    throw Error("config",
+                "anchors has " + count(anchors) + ", but " + table.name +
+                    " has " + count(table.anchors),
+                "write as many, or leave anchors out");
+  }
+  table.anchors = std::move(anchors);
+}
+
 }  // namespace
 
 RunInputs read_inputs(const RunConfig& config) {
   RunInputs inputs;
   inputs.model = model_name(config);
   inputs.table = load_model_table(inputs.model);
+  if (config.command == "train") use_anchors(config, inputs.table);
   if (config.synthetic_input) {
     for (int64_t i = 0; i < kSyntheticClasses; ++i) {
       inputs.class_names.push_back("class" + std::to_string(i));

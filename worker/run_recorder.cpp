@@ -72,6 +72,11 @@ void RunRecorder::open_files() {
   seconds_before_ = summary_.wall_seconds;
   // An earlier generation has said it.
   if (subject_.assignment.generation == 1) report_data();
+  if (subject_.assignment.generation == 1 && !resumed &&
+      !config.anchors_reason.empty()) {
+    client_.report_event(
+        {"autoanchor", 0, -1, config.anchors_reason, "", false});
+  }
   const int64_t first_step = subject_.state.counters.committed_steps;
   step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
                                         first_step, subject_.newest_line);

@@ -13,6 +13,7 @@
 #include "coordinator/listen_address.h"
 #include "coordinator/metrics.h"
 #include "coordinator/server.h"
+#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
@@ -30,6 +31,22 @@ std::string text_behind(int fd) {
   return text.str();
 }
 
+// A coordinator on its own may have neither worker nor data set beside it.
+void try_to_settle_anchors(RunConfig& config) {
+  if (!wants_anchors(config)) return;
+  try {
+    settle_anchors(config);
+  } catch (const Error& error) {
+    if (config.hyp.anchors > 0 || interrupts::count() > 0) throw;
+    config.anchors_reason =
+        std::string(
+            "the model's anchors are kept, for nobody could judge them "
+            "here: ") +
+        error.what();
+  }
+  log::info("anchors: " + config.anchors_reason);
+}
+
 RunConfig configuration(const CommandLine& line) {
   if (line.has("--config-fd")) {
     return parse_run_config(text_behind(line.count_of("--config-fd", 1)),
@@ -38,8 +55,10 @@ RunConfig configuration(const CommandLine& line) {
   RunConfig config = run_config_from_flags("train", line.run_flags);
   if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
   config.processes = line.count_of("--expected-workers", 1);
+  forget_found_anchors(config);
   check_run_config(config);
   check_run_sources(config);
+  try_to_settle_anchors(config);
   return config;
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
 #include "coordinator/saved_plan.h"
+#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -138,8 +139,8 @@ void check_devices(const RunConfig& config,
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",     "rect", "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer"};
+    "global_batch_size", "seed",      "rect",   "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer", "anchors"};
 
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,
@@ -251,6 +252,7 @@ RunRequest make_run_request(const CommandLine& line,
     config =
         resumed_config(request.run_directory, line.run_flags, request.notes);
   } else {
+    forget_found_anchors(config);
     request.run_directory = new_run_directory(config).string();
   }
   if (config.cfg.empty() && config.weights.empty() &&

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "coordinator/listen_address.h"
+#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/core_binding.h"
 #include "deploy/launch/host.h"
@@ -24,7 +25,10 @@ namespace headroom {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
+// Where rank 0 reads the whole data set first.
+constexpr auto kAnchorTimeout = std::chrono::seconds(600);
 
 // Every process of a launcher's job sees the same mistake; rank 0 says it, and
 // its end makes the launcher end the others. Returns false if that happened.
@@ -40,8 +44,9 @@ bool is_mine_to_say(const LauncherPlace& place) {
 
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
                  int processes, const LauncherPlace& place,
-                 Terminal& terminal) {
+                 std::chrono::seconds patience, Terminal& terminal) {
   AgentOptions options;
+  options.registration_timeout = patience;
   options.coordinator = coordinator;
   options.security = take_identity(line);
   options.processes = processes;
@@ -57,15 +62,16 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
 }
 
 std::string wait_for_address(const RendezvousFolder& folder,
-                             const LauncherPlace& place) {
-  const Clock::time_point end = Clock::now() + kRendezvousTimeout;
+                             const LauncherPlace& place,
+                             std::chrono::seconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
   while (Clock::now() < end && interrupts::count() == 0) {
     if (auto address = read_address(folder, place.job_id)) return *address;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   throw Error("rendezvous",
               "rank 0 left no address in " + folder.path.string() + " within " +
-                  std::to_string(kRendezvousTimeout.count()) + " s",
+                  std::to_string(patience.count()) + " s",
               "see what rank 0 says; the folder must be shared by all hosts",
               ExitCode::kResource);
 }
@@ -139,12 +145,11 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   return run.end.exit_code;
 }
 
-int run_with_coordinator(const CommandLine& line, const RunRequest& request,
+int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
   SupervisorOptions options;
-  options.request = request;
   options.listen = listen_address(line, place);
   options.insecure_network = line.has("--insecure-network");
   options.security = take_identity(line);
@@ -160,6 +165,11 @@ int run_with_coordinator(const CommandLine& line, const RunRequest& request,
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   terminal.print(headline(request));
+  if (wants_anchors(request.config)) {
+    settle_anchors(request.config);
+    terminal.print("anchors: " + request.config.anchors_reason);
+  }
+  options.request = request;
   const SupervisedRun run = supervise(options, terminal);
   if (folder) withdraw_address(*folder, place->job_id);
   return report(request, run, line.has("--json"), terminal);
@@ -206,10 +216,13 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   if (place.rank == 0) {
     return run_with_coordinator(line, request, place, folder, terminal);
   }
-  const std::string address = folder ? wait_for_address(*folder, place)
-                                     : line.value_of("--coordinator", "");
+  const bool waits = wants_anchors(request.config);
+  const std::string address =
+      folder ? wait_for_address(*folder, place,
+                                waits ? kAnchorTimeout : kRendezvousTimeout)
+             : line.value_of("--coordinator", "");
   return run_as_agent(line, address, request.workers_per_agent, place,
-                      terminal);
+                      waits ? kAnchorTimeout : kRegistrationTimeout, terminal);
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {
@@ -221,7 +234,7 @@ int join_run(const CommandLine& line, Terminal& terminal) {
                  ": of the flags, --processes alone counts");
   return run_as_agent(line, line.value_of("--coordinator", ""),
                       std::max(1, static_cast<int>(config.processes)),
-                      LauncherPlace(), terminal);
+                      LauncherPlace(), kRegistrationTimeout, terminal);
 }
 
 }  // namespace

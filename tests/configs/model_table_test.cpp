@@ -135,8 +135,9 @@ TEST(ModelTable, Refusals) {
             "above 0");
   EXPECT_EQ(refusal(changed("\n  - [1,2, 3,4]", " 3")),
             "[config] m.yaml:4:10: anchors is a number per level (3), to be "
-            "found from the data: this version does not search for anchors; "
-            "write them as one list of widths and heights per level");
+            "found from the data: write them as one list of widths and "
+            "heights per level: training replaces what does not fit the "
+            "boxes");
   EXPECT_EQ(refusal(changed("[-1, 2, C3, [64, False]]", "[-1, 2, C3]")),
             "[config] m.yaml:8:4: this row is a list of 3 elements: a row is "
             "[from, repeats, module, args]");

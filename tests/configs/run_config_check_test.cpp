@@ -122,16 +122,39 @@ TEST(CheckRunConfig, TheLargestBatchNeedsALimit) {
             "16");
 }
 
-TEST(CheckRunConfig, WhatThisVersionHasNot) {
+TEST(CheckRunConfig, FaultsOfTheCpuAlone) {
   EXPECT_EQ(refusal([](RunConfig& c) {
               c.device = "0,1";
               c.inject = "oom@rank=0,step=1,allocation=2";
             }),
             "[config] --inject oom@rank=0,step=1,allocation=2 is about the "
             "CPU's memory, and --device 0,1 has its own: use --device cpu");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.hyp.anchors = 3.4; }),
-            "[config] hyp.anchors is 3.4, but the search for anchors is not in "
-            "this version: add --set hyp.anchors=0");
+}
+
+TEST(CheckRunConfig, Anchors) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.anchors = "10,13 16; 30,61"; }),
+            "[config] anchors is '10,13 16; 30,61', which is no list of "
+            "width,height in pixels, the same number for each level: write "
+            "them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.hyp.anchors = 3.4;
+              c.noautoanchor = true;
+            }),
+            "[config] hyp.anchors is 3.4 and asks for anchors found from the "
+            "boxes, but --noautoanchor keeps the model's: leave it out, or "
+            "add --set hyp.anchors=0");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.hyp.anchors = 3;
+              c.synthetic_input = true;
+            }),
+            "[config] hyp.anchors is 3 and asks for anchors found from the "
+            "boxes, but --synthetic-input has no data set: add --set "
+            "hyp.anchors=0");
+  RunConfig found;
+  found.data = "d.yaml";
+  found.hyp.anchors = 3.4;
+  found.anchors = "10,13 16,30";
+  EXPECT_NO_THROW(check_run_config(found));
 }
 
 TEST(CheckRunConfig, SourcesMustBeThere) {

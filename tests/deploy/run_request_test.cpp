@@ -360,5 +360,41 @@ TEST_F(RunRequestTest, ResumeReadsTheHyperParametersOfTheRunAlone) {
   EXPECT_THAT(notes, IsEmpty());
 }
 
+// --config may be the run.yaml of an earlier run.
+TEST_F(RunRequestTest, AnchorsThatARunFoundAreNotTheNextOnes) {
+  RunConfig found;
+  found.anchors = "1,2; 3,4; 5,6";
+  found.anchors_reason = "found";
+  root_.write("found.yaml", to_yaml(found));
+  const std::string file = (root_.path() / "found.yaml").string();
+  EXPECT_EQ(request({"--config", file}).config.anchors, "");
+  found.anchors_reason = "";
+  root_.write("found.yaml", to_yaml(found));
+  EXPECT_EQ(request({"--config", file}).config.anchors, found.anchors);
+}
+
+TEST_F(RunRequestTest, AResumedRunKeepsItsAnchors) {
+  RunConfig saved;
+  saved.anchors = "1,2; 3,4; 5,6";
+  saved.anchors_reason = "found";
+  const fs::path folder = save_run(saved);
+  const auto resume = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"train", "--resume", folder.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return make_run_request(parse_command_line(words), std::nullopt, 8);
+  };
+  EXPECT_EQ(resume({}).config.anchors, saved.anchors);
+  try {
+    resume({"--set", "anchors=7,8; 3,4; 5,6"});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; 3,4; "
+                        "5,6: the committed steps were made with it"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace headroom

@@ -26,7 +26,8 @@ PhiloxKey philox_key(uint64_t seed);
 enum class RandomPurpose : uint32_t {
   kAugmentation = 1,
   kPermutation = 2,
-  kSyntheticImage = 3
+  kSyntheticImage = 3,
+  kAnchors = 4
 };
 
 // The draws of one sample, one after another.

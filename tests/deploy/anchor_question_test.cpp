@@ -1,0 +1,55 @@
+#include "deploy/launch/anchor_question.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom {
+namespace {
+
+RunConfig training() {
+  RunConfig config;
+  config.data = "d.yaml";
+  config.cfg = "yolov5n";
+  return config;
+}
+
+template <typename Change>
+bool wants(const Change& change) {
+  RunConfig config = training();
+  change(config);
+  return wants_anchors(config);
+}
+
+TEST(AnchorQuestion, IsAskedOfNewRunsOnData) {
+  EXPECT_TRUE(wants([](RunConfig&) {}));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.noautoanchor = true; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.command = "val"; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.resume = "runs/train/exp"; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.synthetic_input = true; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.data = ""; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.anchors = "1,2; 3,4; 5,6"; }));
+}
+
+TEST(AnchorQuestion, WeightsWithoutAModelBringTheirs) {
+  EXPECT_TRUE(wants([](RunConfig& c) {
+    c.noautoanchor = true;
+    c.cfg = "";
+    c.weights = "w.safetensors";
+  }));
+  EXPECT_FALSE(wants([](RunConfig& c) {
+    c.noautoanchor = true;
+    c.weights = "w.safetensors";
+  }));
+}
+
+TEST(AnchorQuestion, WhatARunFoundIsNoOtherRuns) {
+  RunConfig config = training();
+  config.anchors = "1,2; 3,4; 5,6";
+  forget_found_anchors(config);
+  EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // somebody wrote them
+  config.anchors_reason = "the model's anchors answer for ...";
+  forget_found_anchors(config);
+  EXPECT_EQ(config, training());
+}
+
+}  // namespace
+}  // namespace headroom

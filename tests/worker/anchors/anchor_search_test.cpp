@@ -1,0 +1,96 @@
+#include "worker/anchors/anchor_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "worker/anchors/k_means.h"
+#include "worker/data/random.h"
+
+namespace headroom {
+namespace {
+
+// `count` boxes around each of `shapes`, a tenth larger or smaller.
+std::vector<BoxSize> boxes_around(const std::vector<Anchor>& shapes,
+                                  int64_t count) {
+  RandomStream random(5, 0, 0, RandomPurpose::kSyntheticImage);
+  std::vector<BoxSize> boxes;
+  for (int64_t i = 0; i < count; ++i) {
+    for (const auto& [width, height] : shapes) {
+      boxes.push_back({static_cast<float>(width * random.uniform(0.9, 1.1)),
+                       static_cast<float>(height * random.uniform(0.9, 1.1))});
+    }
+  }
+  return boxes;
+}
+
+const std::vector<Anchor>& shapes() {
+  static const std::vector<Anchor> all = {{6, 60},   {200, 12},  {20, 20},
+                                          {40, 300}, {300, 280}, {90, 9}};
+  return all;
+}
+
+double area(const Anchor& anchor) { return anchor.first * anchor.second; }
+
+TEST(KMeans, FindsTheShapesThatBoxesGatherAround) {
+  const std::vector<Anchor> wanted = {
+      {20, 20}, {40, 300}, {280, 30}, {300, 280}};
+  const std::vector<BoxSize> boxes = boxes_around(wanted, 3000);  // 3 chunks
+  RandomStream random(1, 0, 0, RandomPurpose::kAnchors);
+  std::vector<Anchor> centres = k_means(boxes, 4, 30, random, 2);
+  ASSERT_EQ(centres.size(), 4u);
+  std::sort(centres.begin(), centres.end());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(centres[i].first, wanted[i].first, 0.01 * wanted[i].first);
+    EXPECT_NEAR(centres[i].second, wanted[i].second, 0.01 * wanted[i].second);
+  }
+}
+
+TEST(KMeans, GivesNoMoreCentresThanThereAreSizes) {
+  RandomStream random(1, 0, 0, RandomPurpose::kAnchors);
+  const std::vector<BoxSize> two = {{3, 4}, {3, 4}, {5, 4}, {5, 4}};
+  EXPECT_EQ(k_means(two, 3, 30, random, 1).size(), 2u);
+  EXPECT_EQ(k_means({{3, 4}}, 3, 30, random, 1).size(), 1u);
+  EXPECT_TRUE(k_means({}, 3, 30, random, 1).empty());
+}
+
+TEST(AnchorSearch, AnswersForEveryBoxAndBeatsKMeans) {
+  const std::vector<BoxSize> boxes = boxes_around(shapes(), 200);
+  const std::vector<Anchor> found = find_anchors(boxes, 6, 4, 0, 2);
+  ASSERT_EQ(found.size(), 6u);
+  const AnchorFit fit = fit_of(found, boxes, 4, 1);
+  EXPECT_EQ(fit.best_possible_recall, 1);
+  EXPECT_TRUE(std::is_sorted(
+      found.begin(), found.end(),
+      [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
+  // The draws of the clusters alone; mutations never lower the fitness, but
+  // for hundredths of a pixel.
+  RandomStream random(0, 0, 0, RandomPurpose::kAnchors);
+  const double before =
+      fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;
+  EXPECT_GT(fit.fitness, before);
+}
+
+TEST(AnchorSearch, FollowsFromTheSeedAndNotFromThreads) {
+  const std::vector<BoxSize> boxes = boxes_around(shapes(), 1500);  // 3 chunks
+  const std::vector<Anchor> found = find_anchors(boxes, 9, 4, 7, 1);
+  EXPECT_EQ(find_anchors(boxes, 9, 4, 7, 1), found);
+  EXPECT_EQ(find_anchors(boxes, 9, 4, 7, 4), found);
+  EXPECT_NE(find_anchors(boxes, 9, 4, 8, 1), found);
+}
+
+TEST(AnchorSearch, LeavesOutTheSmallestAndKeepsTwoPixels) {
+  std::vector<BoxSize> boxes =
+      boxes_around({{2.5, 0.6}, {30, 1}, {50, 60}}, 50);
+  const std::vector<Anchor> found = find_anchors(boxes, 3, 4, 0, 1);
+  ASSERT_EQ(found.size(), 3u);
+  for (const auto& [width, height] : found) {
+    EXPECT_GE(width, 2);
+    EXPECT_GE(height, 2);
+  }
+  boxes.assign(100, {1.9f, 1.9f});
+  EXPECT_TRUE(find_anchors(boxes, 1, 4, 0, 1).empty());
+}
+
+}  // namespace
+}  // namespace headroom

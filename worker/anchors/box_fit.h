@@ -1,0 +1,51 @@
+// How well anchors answer for boxes, before a step is trained.
+//
+// An anchor answers for a box when neither side differs by the factor
+// hyp.anchor_t (../loss/target_assignment.h), so a box that no anchor answers
+// for teaches nothing. With x(box, anchor) = min over both sides of
+// min(side ratio, 1 / side ratio), 1 for the same shape:
+//   best possible recall     share of boxes whose best x is above 1 / threshold
+//   anchors above threshold  mean over boxes of the anchors with such an x
+//   fitness                  mean over boxes of the best x, 0 where it is not
+//                            above 1 / threshold
+// (YOLOv5's AutoAnchor.) Ratios are float32, sums float64.
+//
+// Threads: functions; they start some of their own, and their number changes
+// no bit.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "worker/data/image.h"
+#include "worker/data/label_file.h"
+
+namespace headroom {
+
+struct BoxSize {
+  float width = 0, height = 0;  // pixels of the network's input
+  bool operator==(const BoxSize&) const = default;
+};
+
+// A side is under 3 pixels: hardly to be learnt.
+bool is_tiny(const BoxSize& box);
+
+using Anchor = std::pair<double, double>;  // pixels (w, h)
+
+// A label's size where its image fits the input, times `scale`.
+BoxSize size_in_input(const BoxLabel& label, const ImageSize& image,
+                      int64_t input_height, int64_t input_width, double scale);
+
+struct AnchorFit {
+  double best_possible_recall = 0;
+  double anchors_above_threshold = 0;
+  double fitness = 0;
+};
+
+// Zeros where there is no box. REQUIRES: threshold > 1.
+AnchorFit fit_of(const std::vector<Anchor>& anchors,
+                 const std::vector<BoxSize>& boxes, double threshold,
+                 int64_t num_threads);
+
+}  // namespace headroom
