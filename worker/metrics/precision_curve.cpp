@@ -7,6 +7,11 @@
 #include "parallel/base/check.h"
 
 namespace headroom {
+namespace {
+
+constexpr size_t kNumRecalls = 101;
+
+}  // namespace
 
 std::vector<std::vector<size_t>> rank_by_class(
     std::span<const DetectionRecord> records, size_t num_classes) {
@@ -48,6 +53,36 @@ PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
 void make_envelope(std::vector<double>& precision) {
   for (size_t i = precision.size(); i-- > 1;)
     precision[i - 1] = std::max(precision[i - 1], precision[i]);
+}
+
+// y at `at`, for ascending x; of equal x the last counts.
+double interpolate(const std::vector<double>& x, const std::vector<double>& y,
+                   double at) {
+  const auto above = std::upper_bound(x.begin(), x.end(), at);
+  if (above == x.end()) return y.back();
+  if (above == x.begin()) return y.front();
+  const auto i = static_cast<size_t>(above - x.begin()) - 1;
+  return (y[i + 1] - y[i]) / (x[i + 1] - x[i]) * (at - x[i]) + y[i];
+}
+
+double area_under(const PrecisionCurve& curve) {
+  std::vector<double> recall = {0}, precision = {1};
+  recall.insert(recall.end(), curve.recall.begin(), curve.recall.end());
+  precision.insert(precision.end(), curve.precision.begin(),
+                   curve.precision.end());
+  recall.push_back(1);
+  precision.push_back(0);
+  make_envelope(precision);
+
+  double area = 0;
+  double last = interpolate(recall, precision, 0);
+  for (size_t i = 1; i < kNumRecalls; ++i) {
+    const double at = static_cast<double>(i) / (kNumRecalls - 1);
+    const double value = interpolate(recall, precision, at);
+    area += (value + last) / 2 / (kNumRecalls - 1);
+    last = value;
+  }
+  return area;
 }
 
 }  // namespace headroom

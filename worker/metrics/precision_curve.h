@@ -1,4 +1,4 @@
-// Pieces that both definitions of average precision are made of.
+// Pieces that the definitions of average precision are made of.
 //
 // Threads: pure.
 #pragma once
@@ -30,6 +30,14 @@ PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
                                const std::vector<size_t>& ranking,
                                size_t threshold_index, int64_t labels,
                                double recall_epsilon, double precision_epsilon);
+
+// y at `at`, for ascending x; of equal x the last counts.
+double interpolate(const std::vector<double>& x, const std::vector<double>& y,
+                   double at);
+
+// YOLOv5's area: the envelope with (0, 1) before and (1, 0) behind the curve,
+// linear at 101 recalls, trapezoids.
+double area_under(const PrecisionCurve& curve);
 
 // Replaces each value by the largest from there on.
 void make_envelope(std::vector<double>& precision);

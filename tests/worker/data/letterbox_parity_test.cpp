@@ -73,6 +73,21 @@ TEST_F(LetterboxParity, LoadingSizesAndInterpolation) {
     const int64_t side = c["imgsz"];
     const ImageSize out = fit_size(in, side, side);
     EXPECT_EQ(out, size_of(c["out_hw"])) << c;
+    for (const bool training : {true, false}) {
+      const std::string wanted =
+          c[training ? "interpolation_training" : "interpolation_validation"];
+      const cv::Mat source = to_mat(
+          rule_image("L0", 1, in.height, in.width)[0].permute({1, 2, 0}));
+      cv::Mat resized = source;
+      if (wanted != "none") {
+        cv::resize(source, resized, {out.width, out.height}, 0, 0,
+                   wanted == "area" ? cv::INTER_AREA : cv::INTER_LINEAR);
+      }
+      EXPECT_EQ(
+          cv::norm(resize_loaded(source, out, training), resized, cv::NORM_INF),
+          0)
+          << c << training;
+    }
   }
 }
 

@@ -168,6 +168,36 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   expect_within(2 * own);
 }
 
+// Every convolution with its batch norm folded into it, and nothing else of the
+// state: the reference's fused model.
+TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json expected = load_parity_json("architecture.json")["n"];
+  const ModelTable table = load_model_table("yolov5n");
+  LayerGraph model(table, 80, at::kFloat, 0);
+  OnnxHeadOptions options;
+  options.output = OnnxOutput::kRaw;
+  const OnnxGraph graph = make_onnx_network(table, model, options, {});
+  std::map<std::string, std::vector<int64_t>> tensors;
+  for (const OnnxTensor& tensor : graph.tensors) {
+    tensors[tensor.name] = tensor.dims;
+  }
+  int64_t parameters = 0;
+  size_t compared = 0;
+  for (const nlohmann::json& entry : expected["state_fused"]) {
+    const auto name = entry[0].get<std::string>();
+    if (name.ends_with(".anchors")) continue;
+    ++compared;
+    const auto dims = entry[1].get<std::vector<int64_t>>();
+    EXPECT_EQ(tensors[name], dims) << name;
+    int64_t elements = 1;
+    for (const int64_t dim : dims) elements *= dim;
+    parameters += elements;
+  }
+  EXPECT_EQ(compared + 1, expected["n_state_fused"].get<size_t>());
+  EXPECT_EQ(parameters, expected["parameters_fused"].get<int64_t>());
+}
+
 TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
   LayerGraph model(load_model_table("yolov5s"), 80, at::kFloat, 0);
   EXPECT_LT(write_model("yolov5s", model, 80), 1e-4);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "parallel/base/box_iou.h"
 #include "tests/support/parity.h"
 #include "tests/worker/loss/loss_cases.h"
 
@@ -67,6 +68,55 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
     }
   }
   EXPECT_EQ(cases_compared, 15);
+}
+
+// The overlap of every row with its target, and what objectness is trained
+// towards: read back from the gradient, which is sigmoid - target but for a
+// factor.
+TEST(LossParityTest, OverlapsAndObjectnessTargets) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  for (const std::string name : {"base", "random_labels"}) {
+    const HeadCase head = head_case(name, at::kDouble);
+    detection_loss(head.heads, head.targets, head.counts, head.gains)
+        .total.backward();
+    for (size_t i = 0; i < head.heads.size(); ++i) {
+      const std::string level = "." + std::to_string(i);
+      SCOPED_TRACE(name + level);
+      const at::Tensor raw = head.heads[i].detach();
+      const LevelTargets& targets = head.targets[i];
+      const at::Tensor ciou = tensors.at(name + ".ciou" + level);
+      const at::Tensor boxes = tensors.at(name + ".pbox" + level);
+      ASSERT_EQ(targets.size(), ciou.size(0));
+      for (int64_t row = 0; row < targets.size(); ++row) {
+        const auto at = targets.index[row];
+        const auto place = [&](int64_t k) { return at[k].item<int64_t>(); };
+        const at::Tensor cell = raw[place(0)][place(1)][place(2)][place(3)];
+        double fields[4], anchor[2], wanted[4], box[4];
+        for (int64_t k = 0; k < 4; ++k) {
+          fields[k] = cell[k].item<double>();
+          wanted[k] = targets.box[row][k].item<double>();
+          box[k] = boxes[row][k].item<double>();
+          if (k < 2) anchor[k] = targets.anchors[row][k].item<double>();
+        }
+        EXPECT_NEAR(fit_row(fields, anchor, wanted).ciou,
+                    ciou[row].item<double>(), 1e-12);
+        // The reference's own box of the row.
+        const CentreBox<double> predicted{box[0], box[1], box[2], box[3]};
+        EXPECT_NEAR(box_iou(IouKind::kCiou, predicted,
+                            {wanted[0], wanted[1], wanted[2], wanted[3]}),
+                    ciou[row].item<double>(), 1e-12);
+      }
+      const double factor = head.gains.obj * head.gains.balance[i] *
+                            static_cast<double>(head.counts.images) /
+                            static_cast<double>(raw.numel() / raw.size(-1));
+      const at::Tensor objectness = raw.select(-1, 4);
+      const at::Tensor target =
+          objectness.sigmoid() - head.heads[i].grad().select(-1, 4) / factor;
+      EXPECT_TRUE(
+          at::allclose(target, tensors.at(name + ".tobj" + level), 0, 1e-9));
+    }
+  }
 }
 
 TEST(LossParityTest, ScaledGainsAreTheReferences) {

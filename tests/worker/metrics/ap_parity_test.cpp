@@ -10,6 +10,7 @@
 
 #include "tests/support/parity.h"
 #include "tests/worker/metrics/ap_cases.h"
+#include "worker/metrics/precision_curve.h"
 
 namespace headroom {
 namespace {
@@ -119,6 +120,17 @@ TEST(ApParityTest, CocoFiguresOfAllSets) {
       EXPECT_NEAR(figures.ap50, expected["ap50_per_class"][c], kTolerance);
     }
     EXPECT_EQ(next, ap.classes.size()) << named.name;
+  }
+}
+
+TEST(ApParityTest, AreaToys) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json toys = load_parity_json("ap.json")["compute_ap"];
+  ASSERT_EQ(toys.size(), 6u);
+  for (const nlohmann::json& toy : toys) {
+    const PrecisionCurve curve{toy["recall"].get<std::vector<double>>(),
+                               toy["precision"].get<std::vector<double>>()};
+    EXPECT_NEAR(area_under(curve), toy["ap"].get<double>(), kTolerance) << toy;
   }
 }
 

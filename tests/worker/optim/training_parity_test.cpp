@@ -339,6 +339,7 @@ TEST(TrainingParityTest, FirstStepsFloat32) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   follow("sgd_warmup", at::kFloat, 5, {2e-3, 2e-3, 1e-4, 5e-2, 0});
   follow("sgd_accumulate2", at::kFloat, 5, {2e-3, 2e-3, 1e-4, 5e-2, 0});
+  follow("adamw_warmup", at::kFloat, 5, {2e-3, 2e-3, 2e-3, 5e-2, 0});
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+// Every file of the reference's numbers is read by a test, under its name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/repo/source_tree.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kFolder =
+    fs::path(HEADROOM_SOURCE_DIR) / ".." / "shared" / "parity";
+
+// What only people read.
+bool is_text(const std::string& name) { return name.ends_with("README.md"); }
+
+TEST(ParityFiles, AreAsTheirManifestSays) {
+  std::ifstream file(kFolder / "MANIFEST.json");
+  if (!file) GTEST_SKIP() << kFolder << " is not here";
+  std::printf("parity file used: MANIFEST.json\n");
+  const nlohmann::json manifest = nlohmann::json::parse(file);
+  EXPECT_GT(manifest.size(), 20u);
+  for (const auto& [name, entry] : manifest.items()) {
+    std::error_code missing;
+    EXPECT_EQ(fs::file_size(kFolder / name, missing), entry["bytes"]) << name;
+    EXPECT_FALSE(missing) << name;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
+    const std::string name = entry.path().filename();
+    if (entry.is_directory() || name == "MANIFEST.json") continue;
+    EXPECT_TRUE(manifest.contains(name)) << name << " is not in the manifest";
+  }
+}
+
+TEST(ParityFiles, EachIsReadByATest) {
+  if (!fs::exists(kFolder)) GTEST_SKIP() << kFolder << " is not here";
+  std::string tests;
+  for (const SourceFile& file : project_files()) {
+    if (!file.path.starts_with("tests/") || !is_cpp(file)) continue;
+    for (const std::string& line : file.lines) tests += line + "\n";
+  }
+  int64_t found = 0;
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(kFolder)) {
+    const std::string name =
+        fs::relative(entry.path(), kFolder).generic_string();
+    if (entry.is_directory() || is_text(name)) continue;
+    ++found;
+    // At the end of a string, whatever folder is before it.
+    EXPECT_NE(tests.find(name + "\""), std::string::npos)
+        << name << ": no test reads it";
+  }
+  EXPECT_GT(found, 25);
+}
+
+}  // namespace
+}  // namespace headroom
