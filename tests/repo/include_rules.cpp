@@ -117,6 +117,8 @@ const std::multimap<std::string, std::string>& exceptions() {
       // gRPC ends here; TensorBoard's files are protobuf messages.
       {"worker/coordinator_client.cpp", "grpc"},
       {"worker/tensorboard.cpp", "grpc"},
+      // Slopes and class names, as text.
+      {"worker/export/torchscript_network.cpp", "json"},
       // ONNX's files are protobuf messages too.
       {"worker/export/onnx_file.cpp", "grpc"},
       {"worker/export/onnx_file.cpp", "proto/version.h"},
