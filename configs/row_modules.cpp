@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "configs/row_widths.h"
 #include "configs/table_row.h"
 
 namespace headroom {
@@ -66,12 +67,22 @@ class Composer {
   }
 
   RowProgram c3() {
-    row_.allow_arguments(1, 2, "[channels] or [channels, False]");
-    const bool shortcut =
-        row_.truth(1, true, "[channels] or [channels, False]");
-    return c3_of([&](const std::string& name, int x, int64_t channels) {
-      return bottleneck(name, x, channels, channels, shortcut);
-    });
+    const std::string form =
+        "[channels], [channels, False] or [channels, False, [cv1, cv2, "
+        "m.0.cv1, m.0.cv2, ...]]";
+    row_.allow_arguments(1, 3, form);
+    const bool shortcut = row_.truth(1, true, form);
+    const int64_t channels = row_.channels();
+    half_of(channels);
+    const std::vector<int64_t> widths =
+        c3_widths(row_.row(), channels, row_.repeats(), shortcut);
+    size_t next = 2;
+    return c3_of(widths[0], widths[1], widths.back(),
+                 [&](const std::string& name, int x) {
+                   next += 2;
+                   return bottleneck(name, x, widths[next - 2],
+                                     widths[next - 1], shortcut);
+                 });
   }
 
   RowProgram ghost_conv() {
@@ -89,12 +100,15 @@ class Composer {
   RowProgram c3_ghost() {
     row_.allow_arguments(1, 2, "[channels] or [channels, False]");
     row_.truth(1, true, "[channels] or [channels, False]");
-    return c3_of([&](const std::string& name, int x, int64_t channels) {
-      const int inner =
-          ghost(name + "conv.0.", x, channels / 2, 1, 1, activation_);
-      const int y = ghost(name + "conv.2.", inner, channels, 1, 1, kIdentity);
-      return program_.add(y, x);
-    });
+    const int64_t channels = half_of(row_.channels());
+    return c3_of(
+        channels, channels, channels, [&](const std::string& name, int x) {
+          const int inner =
+              ghost(name + "conv.0.", x, channels / 2, 1, 1, activation_);
+          const int y =
+              ghost(name + "conv.2.", inner, channels, 1, 1, kIdentity);
+          return program_.add(y, x);
+        });
   }
 
   RowProgram shuffle_net() {
@@ -137,17 +151,19 @@ class Composer {
       chain.push_back(window - before + 1);
       before = window;
     }
-    return pyramid(std::move(chain));
+    return pyramid(std::move(chain), half_of(row_.only_input().channels));
   }
 
   RowProgram sppf() {
     row_.refuse_repeats();
-    row_.allow_arguments(1, 2, "[channels, window]");
+    row_.allow_arguments(1, 3, "[channels, window] or [channels, window, cv1]");
     const int64_t window = row_.integer(1, 5, 1, TableRow::kMaxKernel);
     if (window % 2 == 0)
       row_.fail("a pooling window of " + std::to_string(window) + " is even",
                 "use an odd one, usually 5");
-    return pyramid({window, window, window});
+    half_of(row_.only_input().channels);
+    return pyramid({window, window, window},
+                   sppf_width(row_.row(), row_.only_input().channels));
   }
 
   RowProgram upsample() {
@@ -315,27 +331,26 @@ class Composer {
     return program_.shuffle(program_.concatenate({left, right}), 2);
   }
 
-  // cv3(concat(m(cv1(x)), cv2(x))), m a chain of add_inner.
+  // cv3(concat(m(cv1(x)), cv2(x))), m a chain of add_inner that ends with
+  // `deepest` channels.
   template <typename AddInner>
-  RowProgram c3_of(const AddInner& add_inner) {
+  RowProgram c3_of(int64_t first, int64_t beside, int64_t deepest,
+                   const AddInner& add_inner) {
     const int64_t in = row_.only_input().channels;
-    const int64_t channels = row_.channels();
-    const int64_t hidden = half_of(channels);
     const int64_t repeats = row_.repeats();
-    const size_t cv1 = inner("cv1.", in, hidden, 1);
-    const size_t cv2 = inner("cv2.", in, hidden, 1);
-    const size_t cv3 = inner("cv3.", 2 * hidden, channels, 1);
+    const size_t cv1 = inner("cv1.", in, first, 1);
+    const size_t cv2 = inner("cv2.", in, beside, 1);
+    const size_t cv3 = inner("cv3.", deepest + beside, row_.channels(), 1);
     int deep = program_.run_block(cv1, kInput);
     for (int64_t i = 0; i < repeats; ++i)
-      deep = add_inner("m." + std::to_string(i) + ".", deep, hidden);
+      deep = add_inner("m." + std::to_string(i) + ".", deep);
     const int side = program_.run_block(cv2, kInput);
     program_.run_block(cv3, program_.concatenate({deep, side}));
     return std::move(program_);
   }
 
-  RowProgram pyramid(std::vector<int64_t> windows) {
+  RowProgram pyramid(std::vector<int64_t> windows, int64_t hidden) {
     const int64_t in = row_.only_input().channels;
-    const int64_t hidden = half_of(in);
     const int64_t maps = static_cast<int64_t>(windows.size()) + 1;
     const int64_t channels = row_.channels();
     const size_t cv1 = inner("cv1.", in, hidden, 1);

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "configs/data_config.h"
-#include "configs/model_table.h"
+#include "configs/model_table_text.h"
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
 #include "worker/pytorch_file/pytorch_file.h"
@@ -13,9 +14,11 @@
 namespace headroom {
 namespace {
 
+constexpr const char* kDefaultModel = "yolov5s";
+
 // A safetensors file begins with the length of its JSON header, 8 bytes, least
 // significant first.
-std::string model_in_header(const std::string& file) {
+std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   constexpr uint64_t kLongest = 100 << 20;
   std::ifstream in(file, std::ios::binary);
   unsigned char length_bytes[8] = {};
@@ -34,28 +37,33 @@ std::string model_in_header(const std::string& file) {
         file + " is damaged, or neither safetensors nor a checkpoint",
         "give a .safetensors or .pt file, or name the model: --cfg yolov5n");
   }
-  const auto metadata = json.find("__metadata__");
-  if (metadata == json.end() || !metadata->is_object()) return "";
-  const auto model = metadata->find("model");
-  return model != metadata->end() && model->is_string()
-             ? model->get<std::string>()
-             : "";
+  std::map<std::string, std::string> metadata;
+  const auto said = json.find("__metadata__");
+  if (said == json.end() || !said->is_object()) return metadata;
+  for (const auto& [key, value] : said->items()) {
+    if (value.is_string()) metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+std::map<std::string, std::string> metadata_of(const std::string& weights) {
+  if (!is_pytorch_file(weights)) return metadata_in_header(weights);
+  return {{"model", PytorchFile(weights).model()}};
+}
+
+ModelTable table_of_run(const RunConfig& config) {
+  if (config.cfg.empty() && !config.weights.empty()) {
+    return table_of_weights(metadata_of(config.weights), config.weights);
+  }
+  return load_model_table(config.cfg.empty() ? kDefaultModel : config.cfg);
 }
 
 }  // namespace
 
 std::string model_of_run(const RunConfig& config) {
-  if (!config.cfg.empty()) return config.cfg;
-  if (config.weights.empty()) return "yolov5s";
-  const std::string model = is_pytorch_file(config.weights)
-                                ? PytorchFile(config.weights).model()
-                                : model_in_header(config.weights);
-  if (model.empty()) {
-    throw Error("weights",
-                config.weights + " does not say which model it holds",
-                "name it, for example --cfg yolov5n");
-  }
-  return model;
+  return config.cfg.empty() && !config.weights.empty()
+             ? table_of_run(config).name
+             : (config.cfg.empty() ? kDefaultModel : config.cfg);
 }
 
 std::optional<int64_t> num_classes_of_run(const RunConfig& config) {
@@ -69,7 +77,7 @@ std::optional<int64_t> num_classes_of_run(const RunConfig& config) {
 }
 
 std::vector<RowCost> model_rows(const RunConfig& config) {
-  ModelTable table = load_model_table(model_of_run(config));
+  ModelTable table = table_of_run(config);
   if (const auto classes = num_classes_of_run(config)) {
     table.num_classes = *classes;
   }

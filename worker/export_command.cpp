@@ -1,20 +1,69 @@
 // headroom export: weights as ONNX, TorchScript or safetensors (worker/export).
+#include <ATen/Parallel.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <string>
 
 #include "parallel/base/check.h"
+#include "worker/data/image.h"
+#include "worker/detect/detector.h"
 #include "worker/export/export_weights.h"
 #include "worker/image_size_flag.h"
+#include "worker/network_input.h"
+#include "worker/network_score.h"
+#include "worker/run_inputs.h"
 #include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
 
 namespace headroom {
+namespace {
+
+// `count` training images, evenly spread over the split, each letterboxed to
+// the network's size as in validation.
+CalibrationImages calibration_images(const ImagesToScore& images, int64_t count,
+                                     int64_t* num_used) {
+  RunConfig config = val_config(images);
+  config.task = "train";
+  const auto split =
+      std::make_shared<const Dataset>(*read_inputs(config).validation);
+  const int64_t all = split->size();
+  *num_used = std::min(count, all);
+  return [split, all, used = *num_used, height = images.height,
+          width = images.width](int64_t stride, const auto& hand_over) {
+    for (int64_t i = 0; i < used; ++i) {
+      const ImageResult image = decode_image(split->path(i * all / used));
+      if (!image.ok()) continue;
+      const auto input = network_image(image.pixels, height, width, stride);
+      if (input) hand_over(input->images);
+    }
+  };
+}
+
+void score_both(LayerGraph& model, const HeadsOfImages& in_8_bits,
+                const ImagesToScore& images) {
+  std::printf("float32: %s\n", describe(score_network(model, images)).c_str());
+  std::fflush(stdout);
+  const auto heads = [&in_8_bits](const Batch& batch) {
+    return in_8_bits(network_input(batch.images, at::kFloat));
+  };
+  std::printf("int8:    %s, simulated\n",
+              describe(score_network(model, images, heads)).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
 int export_command(int argc, char** argv) {
   ExportRequest request;
-  std::string image_size = "640", include = "onnx";
+  std::string image_size = "640", include = "onnx", data;
+  int64_t num_images = 128;
+  int threads = 0;
+  bool no_val = false;
   CLI::App app("Weights as ONNX, TorchScript or safetensors", "export");
   app.add_option("--weights", request.weights)->required();
   app.add_option("--include", include);
@@ -25,6 +74,12 @@ int export_command(int argc, char** argv) {
       ->check(CLI::Range(1, 65536));
   app.add_flag("--dynamic", request.dynamic);
   app.add_flag("--half", request.half);
+  app.add_flag("--int8", request.int8);
+  app.add_option("--data", data);
+  app.add_option("--calibration-images", num_images)
+      ->check(CLI::Range(1, 1000000));
+  app.add_flag("--noval", no_val);
+  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
   app.add_flag("--raw", request.raw);
   app.add_flag("--nms", request.nms);
   app.add_option("--conf-thres", request.confidence_threshold)
@@ -39,6 +94,26 @@ int export_command(int argc, char** argv) {
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);
+  }
+  if (!request.int8 && (!data.empty() || no_val)) {
+    throw Error("export", "--data and --noval are for --int8",
+                "leave them out, or give --int8");
+  }
+  if (threads > 0) at::set_num_threads(threads);
+  if (request.int8 && !data.empty()) {
+    const ImagesToScore images = {data,           request.weights, request.cfg,
+                                  request.height, request.width,   16};
+    int64_t num_used = 0;
+    request.calibration_images =
+        calibration_images(images, num_images, &num_used);
+    std::printf("calibration: %lld training images\n",
+                static_cast<long long>(num_used));
+    if (!no_val) {
+      request.after_int8 = [images](LayerGraph& model,
+                                    const HeadsOfImages& in_8_bits) {
+        score_both(model, in_8_bits, images);
+      };
+    }
   }
   for (const std::string& line : export_weights(request)) {
     std::puts(line.c_str());

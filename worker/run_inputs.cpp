@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "configs/data_config.h"
+#include "configs/model_table_text.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/data/synthetic.h"
@@ -32,17 +33,15 @@ Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
   return std::move(indexed.dataset);
 }
 
-std::string model_name(const RunConfig& config) {
-  if (!config.cfg.empty()) return config.cfg;
-  if (config.weights.empty()) return kDefaultModel;
-  const auto metadata = read_weights_metadata(config.weights);
-  const auto model = metadata.find("model");
-  if (model == metadata.end()) {
-    throw Error("weights",
-                config.weights + " does not say which model it holds",
-                "name it, for example --cfg yolov5n");
+void read_model(const RunConfig& config, RunInputs& inputs) {
+  if (config.cfg.empty() && !config.weights.empty()) {
+    const auto metadata = read_weights_metadata(config.weights);
+    inputs.table = table_of_weights(metadata, config.weights);
+    inputs.model = metadata.at("model");
+    return;
   }
-  return model->second;
+  inputs.model = config.cfg.empty() ? kDefaultModel : config.cfg;
+  inputs.table = load_model_table(inputs.model);
 }
 
 // Those that the run is defined with; else those of weights without --cfg.
@@ -71,8 +70,7 @@ void use_anchors(const RunConfig& config, ModelTable& table) {
 
 RunInputs read_inputs(const RunConfig& config) {
   RunInputs inputs;
-  inputs.model = model_name(config);
-  inputs.table = load_model_table(inputs.model);
+  read_model(config, inputs);
   if (config.command == "train") use_anchors(config, inputs.table);
   if (config.synthetic_input) {
     for (int64_t i = 0; i < kSyntheticClasses; ++i) {
@@ -140,10 +138,12 @@ LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
 
 std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
                                                     int64_t epoch) {
-  return {{"format", "headroom-weights"},
-          {"model", inputs.model},
-          {"names", nlohmann::json(inputs.class_names).dump()},
-          {"epoch", std::to_string(epoch)}};
+  std::map<std::string, std::string> metadata =
+      model_metadata(inputs.model, inputs.table);
+  metadata["format"] = "headroom-weights";
+  metadata["names"] = nlohmann::json(inputs.class_names).dump();
+  metadata["epoch"] = std::to_string(epoch);
+  return metadata;
 }
 
 }  // namespace headroom

@@ -5,8 +5,9 @@
 namespace headroom {
 
 const ToolCommand* find_tool_command(std::string_view name) {
-  static constexpr std::array<ToolCommand, 5> all{{{"detect", detect_command},
+  static constexpr std::array<ToolCommand, 6> all{{{"detect", detect_command},
                                                    {"export", export_command},
+                                                   {"prune", prune_command},
                                                    {"tile", tile_command},
                                                    {"val", score_command},
                                                    {"verify", verify_command}}};

@@ -10,6 +10,7 @@
 #include "worker/metrics/box_mapping.h"
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/nms.h"
+#include "worker/validate_heads.h"
 #include "worker/validation_findings.h"
 #include "worker/validation_parts.h"
 
@@ -110,6 +111,19 @@ ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
   return result;
 }
 
+ValidationResult summarise_pooled(const std::vector<BatchFindings>& batches,
+                                  const std::vector<std::string>& class_names) {
+  BatchFindings pooled;
+  for (const BatchFindings& batch : batches) pooled.add(batch);
+  pooled.labels_per_class.resize(class_names.size());
+  return summarise(pooled, static_cast<int64_t>(batches.size()), class_names);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
 }  // namespace
 
 BatchDetections detect(const LayerGraph& model, std::vector<at::Tensor> heads,
@@ -155,15 +169,30 @@ ValidationResult validate(StageForward& network, BatchSource& source,
     }
     for (; passes < options.passes_per_batch; ++passes) network.skip();
   }
-  const std::vector<BatchFindings> all = gather_findings(world, mine);
-  BatchFindings pooled;
-  for (const BatchFindings& batch : all) pooled.add(batch);
-  pooled.labels_per_class.resize(options.class_names.size());
   ValidationResult result =
-      summarise(pooled, static_cast<int64_t>(all.size()), options.class_names);
-  result.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
+      summarise_pooled(gather_findings(world, mine), options.class_names);
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+ValidationResult validate_heads(const LayerGraph& model,
+                                const HeadsOf& heads_of, BatchSource& source,
+                                const ValidationOptions& options) {
+  at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<BatchFindings> all;
+  for (int64_t i = 0; i < source.batches_per_epoch(); ++i) {
+    const Batch batch = source.next();
+    const GlobalCounts counts = counts_of(batch);
+    BatchFindings findings;
+    for (const Batch& part : parts_of(batch)) {
+      findings.add(examine(model, heads_of(part), part, counts, options));
+    }
+    findings.faults = batch.faults;
+    all.push_back(std::move(findings));
+  }
+  ValidationResult result = summarise_pooled(all, options.class_names);
+  result.seconds = seconds_since(start);
   return result;
 }
 

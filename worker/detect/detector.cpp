@@ -28,25 +28,33 @@ at::Tensor network_input_of(const cv::Mat& pixels) {
 Detector::Detector(LayerGraph& model, DetectorOptions options)
     : model_(model), options_(std::move(options)) {}
 
-std::vector<Detection> Detector::look_at(const cv::Mat& pixels) {
-  const at::NoGradGuard no_grad;
+std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
+                                          int64_t width, int64_t stride) {
   LetterboxOptions shape;
   shape.smallest = true;
-  shape.stride = model_.max_stride();
+  shape.stride = stride;
   const ImageSize source{pixels.rows, pixels.cols};
-  const Letterbox geometry =
-      letterbox_geometry(source, options_.height, options_.width, shape);
-  // So long and narrow that nothing of it would be left.
-  if (geometry.resized_height == 0 || geometry.resized_width == 0) return {};
+  const Letterbox geometry = letterbox_geometry(source, height, width, shape);
+  if (geometry.resized_height == 0 || geometry.resized_width == 0) {
+    return std::nullopt;
+  }
   const cv::Mat input = letterbox(
       resize_loaded(pixels, placed_picture(geometry).size, false), geometry);
-  const auto heads = model_.forward(network_input_of(input), StepContext());
+  return NetworkImage{network_input_of(input),
+                      {source.height, source.width, geometry.ratio_x,
+                       geometry.pad_x, geometry.pad_y}};
+}
+
+std::vector<Detection> Detector::look_at(const cv::Mat& pixels) {
+  const at::NoGradGuard no_grad;
+  const auto input = network_image(pixels, options_.height, options_.width,
+                                   model_.max_stride());
+  if (!input) return {};
+  const auto heads = model_.forward(input->images, StepContext());
   auto detections =
       non_maximum_suppression(model_.decode(heads), options_.nms).at(0);
-  const SourceMapping mapping{source.height, source.width, geometry.ratio_x,
-                              geometry.pad_x, geometry.pad_y};
   for (Detection& detection : detections) {
-    detection.box = to_source(detection.box, mapping);
+    detection.box = to_source(detection.box, input->mapping);
   }
   return detections;
 }

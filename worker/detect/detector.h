@@ -9,11 +9,14 @@
 // Ownership: refers to the model. Threads: one; the network uses LibTorch's.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <opencv2/core/mat.hpp>
 #include <optional>
 #include <vector>
 
+#include "worker/metrics/box_mapping.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/model/layer_graph.h"
@@ -30,6 +33,18 @@ struct DetectorOptions {
   NmsOptions nms;                     // max_detections: of the whole picture
   std::optional<TileOptions> tiles;   // none: the picture as a whole
 };
+
+// A picture as the network sees it alone.
+struct NetworkImage {
+  at::Tensor images;  // [1, 3, H, W] float32, 0..1, channels last
+  SourceMapping mapping;
+};
+
+// `pixels` (CV_8UC3, RGB) letterboxed into height x width, padded to the next
+// multiple of `stride`; none where they are so long and narrow that nothing of
+// them would be left.
+std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
+                                          int64_t width, int64_t stride);
 
 class Detector {
  public:

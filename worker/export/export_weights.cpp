@@ -1,13 +1,17 @@
 #include "worker/export/export_weights.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
+#include "worker/export/onnx_runner.h"
+#include "worker/export/quantised_network.h"
 #include "worker/export/torchscript_network.h"
+#include "worker/export/value_ranges.h"
 #include "worker/model/atomic_file.h"
 #include "worker/model/open_weights.h"
 #include "worker/model/weights.h"
@@ -42,6 +46,17 @@ void check_request(const ExportRequest& request) {
   if (request.raw && request.nms) {
     refuse("--raw leaves decoding out, which --nms needs", "give one of them");
   }
+  if (request.int8 && request.half) {
+    refuse("--int8 and --half are two types for the same numbers",
+           "give one of them");
+  }
+  if (request.int8 && !request.calibration_images) {
+    refuse("--int8 needs images to see which numbers 8 bits have to cover",
+           "give the data set: --data my/data.yaml");
+  }
+  if (request.int8 && request.include != std::vector<std::string>{"onnx"}) {
+    refuse("--int8 is for ONNX alone", "give --include onnx");
+  }
   if (request.dynamic && request.batch != 1) {
     refuse("--batch " + std::to_string(request.batch) +
                " fixes what --dynamic leaves open",
@@ -56,6 +71,36 @@ std::string shape_of(const OnnxValue& value) {
     text += (i == 0 ? "" : "x") + (size != nullptr
                                        ? std::to_string(*size)
                                        : std::get<std::string>(value.dims[i]));
+  }
+  return text;
+}
+
+OnnxBody in_8_bits(const ExportRequest& request, const OnnxBody& body,
+                   int64_t stride) {
+  ValueRanges ranges;
+  OnnxRunner runner(body.graph, at::kFloat);
+  request.calibration_images(stride, [&](const at::Tensor& images) {
+    runner.run(images, {}, [&](const std::string& name, const at::Tensor& x) {
+      ranges.see_extremes(name, x);
+    });
+  });
+  request.calibration_images(stride, [&](const at::Tensor& images) {
+    runner.run(images, {}, [&](const std::string& name, const at::Tensor& x) {
+      ranges.count(name, x);
+    });
+  });
+  return quantised(body, ranges.ranges());
+}
+
+// "2.05 MiB, 0.29 of float32".
+std::string size_text(size_t bytes, size_t bytes_of_float) {
+  std::string text = format_bytes(static_cast<int64_t>(bytes));
+  if (bytes_of_float > 0) {
+    char share[32];
+    std::snprintf(
+        share, sizeof share, ", %.2f of float32",
+        static_cast<double>(bytes) / static_cast<double>(bytes_of_float));
+    text += share;
   }
   return text;
 }
@@ -80,13 +125,23 @@ std::string write_onnx(const ExportRequest& request, const ModelTable& table,
       static_cast<float>(request.confidence_threshold);
   options.iou_threshold = static_cast<float>(request.iou_threshold);
   options.most_per_class = request.most_per_class;
-  const OnnxGraph graph = make_onnx_network(table, model, options, metadata);
+  OnnxBody body = make_onnx_body(table, model, options, metadata);
+  size_t bytes_of_float = 0;
+  if (request.int8) {
+    bytes_of_float = serialise_onnx(with_head(body, model, options)).size();
+    body = in_8_bits(request, body, model.max_stride());
+    if (request.after_int8) {
+      request.after_int8(model, simulated_heads(body));
+    }
+  }
+  const OnnxGraph graph = with_head(std::move(body), model, options);
   const std::string bytes = serialise_onnx(graph);
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
   file.commit();
   std::string line = path.string() + ": ONNX, opset 17, " +
-                     format_bytes(static_cast<int64_t>(bytes.size())) + ": " +
+                     (request.int8 ? "int8, " : "") +
+                     size_text(bytes.size(), bytes_of_float) + ": " +
                      shape_of(graph.inputs.front()) + " ->";
   for (const OnnxValue& value : graph.outputs) line += " " + shape_of(value);
   return line;
@@ -118,6 +173,7 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
   fs::path stem = request.output.empty() ? fs::path(request.weights)
                                          : fs::path(request.output);
   if (request.output.empty()) stem.replace_extension();
+  if (request.output.empty() && request.int8) stem += "-int8";
   std::vector<std::string> lines;
   for (const std::string& format : request.include) {
     const fs::path path = stem.string() + "." + format;

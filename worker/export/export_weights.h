@@ -4,14 +4,29 @@
 //   torchscript  NAME.torchscript: likewise (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
 //
+// With int8 the network is NAME-int8.onnx, in integers of 8 bits
+// (quantised_network.h), whose ranges come from calibration images.
+//
 // Errors: Error (exit 2).
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "worker/model/layer_graph.h"
+
 namespace headroom {
+
+// Hands images [N, 3, H, W], 0..1, sides in multiples of `stride`, to its last
+// argument; the same at every call.
+using CalibrationImages = std::function<void(
+    int64_t stride, const std::function<void(const at::Tensor&)>&)>;
+// From such images to heads, as LayerGraph::forward gives them.
+using HeadsOfImages = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
 
 struct ExportRequest {
   std::string weights;
@@ -23,6 +38,11 @@ struct ExportRequest {
   bool raw = false;
   bool nms = false;
   bool half = false;
+  bool int8 = false;
+  CalibrationImages calibration_images = nullptr;  // int8 needs them
+  // Is told of the network in 8 bits, simulated in float32; may be none.
+  std::function<void(LayerGraph& model, const HeadsOfImages&)> after_int8 =
+      nullptr;
   double confidence_threshold = 0.25, iou_threshold = 0.45;
   int64_t most_per_class = 100;
 };

@@ -16,7 +16,14 @@
 
 namespace headroom {
 
-enum class OnnxType : int32_t { kFloat = 1, kInt64 = 7, kHalf = 10 };
+enum class OnnxType : int32_t {
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kInt32 = 6,
+  kInt64 = 7,
+  kHalf = 10
+};
 
 struct OnnxTensor {
   std::string name;

@@ -224,18 +224,18 @@ void check_size(int64_t size, int64_t stride) {
 
 }  // namespace
 
-OnnxGraph make_onnx_network(
-    const ModelTable& table, LayerGraph& model, OnnxHeadOptions options,
-    const std::map<std::string, std::string>& metadata) {
+OnnxBody make_onnx_body(const ModelTable& table, LayerGraph& model,
+                        const OnnxHeadOptions& options,
+                        const std::map<std::string, std::string>& metadata) {
   const at::NoGradGuard no_grad;
   check_size(options.height, model.max_stride());
   check_size(options.width, model.max_stride());
-  options.num_classes = model.num_classes();
   const auto size = [](int64_t known, const char* word) {
     return known > 0 ? std::variant<int64_t, std::string>(known)
                      : std::variant<int64_t, std::string>(word);
   };
-  OnnxGraph graph;
+  OnnxBody body;
+  OnnxGraph& graph = body.graph;
   graph.name = table.name;
   graph.metadata = metadata;
   graph.metadata["stride"] = std::to_string(model.max_stride());
@@ -258,13 +258,18 @@ OnnxGraph make_onnx_network(
     }
     outputs.push_back(network.add_row(row, inputs, shapes));
   }
-  std::vector<OnnxLevel> levels;
   for (size_t i = 0; i < network.heads().size(); ++i) {
     const LayerGraph::Level& level = model.levels()[i];
-    levels.push_back({network.heads()[i], level.stride, level.anchors});
+    body.levels.push_back({network.heads()[i], level.stride, level.anchors});
   }
-  add_head(graph, levels, options);
-  return graph;
+  return body;
+}
+
+OnnxGraph with_head(OnnxBody body, const LayerGraph& model,
+                    OnnxHeadOptions options) {
+  options.num_classes = model.num_classes();
+  add_head(body.graph, body.levels, options);
+  return std::move(body.graph);
 }
 
 }  // namespace headroom

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "configs/model_table.h"
 #include "worker/export/onnx_graph.h"
@@ -19,10 +20,19 @@
 
 namespace headroom {
 
-// `model` was built from `table`. Of `options`, num_classes is taken from the
-// model.
-OnnxGraph make_onnx_network(const ModelTable& table, LayerGraph& model,
-                            OnnxHeadOptions options,
-                            const std::map<std::string, std::string>& metadata);
+// The network up to the maps of its last convolutions.
+struct OnnxBody {
+  OnnxGraph graph;  // without outputs
+  std::vector<OnnxLevel> levels;
+};
+
+// `model` was built from `table`. Of `options` it is the input that counts.
+OnnxBody make_onnx_body(const ModelTable& table, LayerGraph& model,
+                        const OnnxHeadOptions& options,
+                        const std::map<std::string, std::string>& metadata);
+
+// With its head. Of `options`, num_classes is taken from the model.
+OnnxGraph with_head(OnnxBody body, const LayerGraph& model,
+                    OnnxHeadOptions options);
 
 }  // namespace headroom

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "configs/model_table_text.h"
 #include "parallel/base/check.h"
 #include "worker/model/weights.h"
 #include "worker/model/weights_file.h"
@@ -50,24 +51,15 @@ std::vector<std::string> names_of(
 OpenedWeights open_weights(const std::filesystem::path& path,
                            const std::string& cfg) {
   const Safetensors file = read_weights_file(path);
-  std::string name = cfg;
-  if (name.empty()) {
-    const auto said = file.metadata.find("model");
-    if (said == file.metadata.end()) {
-      throw Error("weights",
-                  path.string() + " does not say which model it holds",
-                  "name it, for example --cfg yolov5n");
-    }
-    name = said->second;
-  }
   OpenedWeights opened;
-  opened.table = load_model_table(name);
+  opened.table = cfg.empty() ? table_of_weights(file.metadata, path.string())
+                             : load_model_table(cfg);
   const int64_t classes = classes_in(path, opened.table, file);
   opened.model =
       std::make_unique<LayerGraph>(opened.table, classes, at::kFloat, 0);
   load_weights(path, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
-  opened.metadata = {{"model", opened.table.name}};
+  opened.metadata = model_metadata(opened.table.name, opened.table);
   if (const auto names = file.metadata.find("names");
       names != file.metadata.end()) {
     opened.metadata["names"] = names->second;

@@ -21,7 +21,7 @@ struct OpenedWeights {
   std::unique_ptr<LayerGraph> model;     // float32, CPU
   std::vector<std::string> class_names;  // "class3" where none is known
   std::map<std::string, std::string>
-      metadata;  // "model", "names" if it has any
+      metadata;  // "model", its "table", "names" if it has any
 };
 
 // `cfg`: the model; "": what the file says.

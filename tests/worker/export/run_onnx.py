@@ -1,8 +1,9 @@
 """Runs exported networks with onnxruntime and compares them with ours.
 
-usage: run_onnx.py FOLDER, which holds reference.safetensors ("x": images,
+usage: run_onnx.py FOLDER [--mean], which holds reference.safetensors ("x": images,
 "decoded", "level0", ...) and NAME.onnx files. Prints one line per file,
-"NAME output largest-deviation", relative to max(1, |expected|). Exit 77:
+"NAME output largest-deviation", relative to max(1, |expected|); --mean: and the
+mean deviation, as it is. Exit 77:
 onnxruntime is not installed.
 """
 import json
@@ -52,4 +53,5 @@ for path in sorted(folder.glob("*.onnx")):
         if value.size:
             scale = np.maximum(1, np.abs(expected))
             worst = float((np.abs(value - expected) / scale).max())
-        print(path.stem, output.name, worst)
+        mean = float(np.abs(value - expected).mean()) if value.size else 0.0
+        print(path.stem, output.name, worst, *([mean] if "--mean" in sys.argv else []))

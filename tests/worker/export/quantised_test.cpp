@@ -1,0 +1,189 @@
+// Networks in 8 bits: the simulation is what onnxruntime computes, ranges are
+// those of least error, the file is a quarter, and what is missing is refused.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "worker/export/export_weights.h"
+#include "worker/export/quantised_network.h"
+#include "worker/export/value_ranges.h"
+#include "worker/model/weights.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(ValueRanges, RareOutliersAreCutOffAndOthersKept) {
+  std::vector<double> bins(2048, 0);
+  for (size_t i = 0; i < 1024; ++i) bins[i] = 1000;  // 0 to 1
+  bins.back() = 1000;                                // at 2
+  const ValueRange kept = least_error_range(0, 2, bins);
+  EXPECT_NEAR(kept.high, 2, 0.05);
+  std::fill(bins.begin(), bins.end(), 0);
+  for (size_t i = 0; i < 20; ++i) bins[i] = 1e6;
+  bins.back() = 0.01;
+  const ValueRange cut = least_error_range(0, 2, bins);
+  EXPECT_LT(cut.high, 0.1);
+  EXPECT_EQ(cut.low, 0);
+}
+
+TEST(ValueRanges, ZeroLiesWithin) {
+  ValueRanges ranges;
+  const at::Tensor values = at::arange(5, 6, 0.01);
+  ranges.see_extremes("x", values);
+  ranges.count("x", values);
+  ranges.see_extremes("same", at::full({3}, -2.0));
+  ranges.count("same", at::full({3}, -2.0));
+  const auto all = ranges.ranges();
+  EXPECT_EQ(all.at("x").low, 0);
+  EXPECT_NEAR(all.at("x").high, 6, 0.1);
+  EXPECT_EQ(all.at("same").low, -2);
+  EXPECT_EQ(all.at("same").high, 0);
+}
+
+class Quantised : public testing::Test {
+ protected:
+  Quantised() {
+    std::string name =
+        (fs::temp_directory_path() / "headroom_int8_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~Quantised() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  ExportRequest request(const std::string& weights) const {
+    ExportRequest made;
+    made.weights = weights;
+    made.include = {"onnx"};
+    made.output = folder_ / "network";
+    made.height = 96;
+    made.width = 128;
+    made.batch = 2;
+    made.raw = true;
+    made.int8 = true;
+    made.calibration_images = [](int64_t, const auto& hand_over) {
+      hand_over(images());
+    };
+    return made;
+  }
+
+  static at::Tensor images() {
+    const at::Tensor x = rule_input("A", 2, 96, 128, at::kFloat);
+    return x.mul(255).round().clamp(0, 255).div(255);
+  }
+
+  // What run_onnx.py prints of network.onnx against these heads.
+  std::string run(std::vector<at::Tensor> heads) const {
+    std::vector<std::pair<std::string, at::Tensor>> reference = {
+        {"x", images().contiguous()}};
+    for (size_t i = 0; i < heads.size(); ++i) {
+      reference.emplace_back("level" + std::to_string(i),
+                             heads[i].contiguous());
+    }
+    write_safetensors(folder_ / "reference.safetensors", reference, {});
+    const fs::path source = HEADROOM_SOURCE_DIR;
+    const fs::path own = source / ".deps/venv/bin/python";
+    const std::string command =
+        (fs::exists(own) ? own.string() : "python3") + " " +
+        (source / "tests/worker/export/run_onnx.py").string() + " " +
+        folder_.string() + " --mean 2>&1; echo status $?";
+    FILE* const pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    for (int c = ::fgetc(pipe); c != EOF; c = ::fgetc(pipe)) {
+      text += static_cast<char>(c);
+    }
+    ::pclose(pipe);
+    return text;
+  }
+
+  fs::path folder_;
+};
+
+// Integers are the same; where a value falls on the border of two, one of them
+// may take the other. On the way through 60 convolutions that reaches the heads
+// as less than the steps of 8 bits themselves.
+TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));
+  asked.cfg = "yolov5n";
+  std::vector<at::Tensor> simulated, exact;
+  asked.after_int8 = [&](LayerGraph& model, const HeadsOfImages& heads) {
+    const at::NoGradGuard no_grad;
+    simulated = heads(images());
+    exact = model.forward(images(), StepContext());
+  };
+  const std::string line = export_weights(asked).at(0);
+  EXPECT_THAT(line, HasSubstr("ONNX, opset 17, int8, "));
+  ASSERT_EQ(simulated.size(), 3u);
+  double own = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    own = std::max(own, (simulated[i] - exact[i]).abs().mean().item<double>());
+  }
+  EXPECT_GT(own, 1e-4) << "8 bits are no 32";
+  EXPECT_LT(own, 0.5) << "and not far from them";
+
+  const auto bytes =
+      static_cast<double>(fs::file_size(folder_ / "network.onnx"));
+  asked.int8 = false;
+  asked.output = folder_ / "plain";
+  export_weights(asked);
+  const auto plain = static_cast<double>(fs::file_size(folder_ / "plain.onnx"));
+  fs::remove(folder_ / "plain.onnx");
+  EXPECT_LT(bytes / plain, 0.32);
+
+  const std::string text = run(simulated);
+  if (text.find("status 77") != std::string::npos) {
+    GTEST_SKIP() << "onnxruntime is not installed (pip install onnxruntime)";
+  }
+  ASSERT_THAT(text, HasSubstr("status 0"));
+  std::istringstream lines(text);
+  std::string name, output;
+  double worst = 0, mean = 0;
+  int levels = 0;
+  while (lines >> name >> output >> worst >> mean) {
+    ++levels;
+    EXPECT_LT(mean, 0.1 * own) << output << ", largest " << worst;
+  }
+  EXPECT_EQ(levels, 3) << text;
+}
+
+TEST_F(Quantised, WhatIsMissingIsRefused) {
+  LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
+  const std::string weights = folder_ / "weights.safetensors";
+  save_weights(weights, model.state(), {{"model", "yolov5n"}});
+  ExportRequest asked = request(weights);
+  EXPECT_NO_THROW(export_weights(asked));
+  asked.half = true;
+  EXPECT_THAT([&] { export_weights(asked); },
+              ThrowsMessage<Error>(HasSubstr("two types")));
+  asked = request(weights);
+  asked.calibration_images = nullptr;
+  EXPECT_THAT([&] { export_weights(asked); },
+              ThrowsMessage<Error>(HasSubstr("give the data set: --data")));
+  asked = request(weights);
+  asked.include = {"safetensors"};
+  EXPECT_THAT([&] { export_weights(asked); },
+              ThrowsMessage<Error>(HasSubstr("give --include onnx")));
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,124 @@
+// headroom prune: a file of weights without its least channels
+// (worker/model/channel_pruning.h).
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "configs/model_table_text.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/image_size_flag.h"
+#include "worker/model/atomic_file.h"
+#include "worker/model/channel_pruning.h"
+#include "worker/model/open_weights.h"
+#include "worker/model/weights.h"
+#include "worker/network_score.h"
+#include "worker/tool_arguments.h"
+#include "worker/tool_command.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PruneRequest {
+  std::string weights, cfg, output, data, image_size = "640";
+  double share = 0.3;
+  int64_t batch = 16;
+};
+
+void print_rows(const PrunedModel& pruned) {
+  std::puts("row  module  channels");
+  for (const PrunedModel::Row& row : pruned.rows) {
+    std::printf("%3zu  %-6s  %lld -> %lld\n", row.index,
+                pruned.table.rows[row.index].module.c_str(),
+                static_cast<long long>(row.before),
+                static_cast<long long>(row.after));
+  }
+}
+
+void print_share(const char* what, int64_t before, int64_t after) {
+  std::printf("%s %lld -> %lld (%.3f)\n", what, static_cast<long long>(before),
+              static_cast<long long>(after),
+              static_cast<double>(after) / static_cast<double>(before));
+}
+
+void write_table(const fs::path& path, const ModelTable& table) {
+  const std::string text =
+      "# Written by headroom prune: the channels that are left.\n"
+      "# C3: channels, shortcut, [cv1, cv2, then two of each bottleneck].\n"
+      "# SPPF: channels, window, cv1.\n" +
+      model_table_text(table);
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+int prune(const PruneRequest& request) {
+  const fs::path output =
+      request.output.empty() ? "pruned.safetensors" : fs::path(request.output);
+  std::error_code ignored;
+  if (fs::equivalent(output, request.weights, ignored)) {
+    throw Error("prune", output.string() + " is the file of weights itself",
+                "give another name with --output");
+  }
+  if (output.extension() != ".safetensors") {
+    throw Error("prune", "--output " + output.string() + " is no .safetensors",
+                "give a name that ends so");
+  }
+  const PixelSize size = read_image_size("--img", request.image_size);
+  const OpenedWeights opened = open_weights(request.weights, request.cfg);
+  PrunedModel pruned =
+      prune_channels(opened.table, *opened.model, request.share);
+  fs::path table_file = output;
+  table_file.replace_extension(".yaml");
+  pruned.table.name = output.stem().string();
+  auto metadata = model_metadata(pruned.table.name, pruned.table);
+  metadata["format"] = "headroom-weights";
+  if (const auto names = opened.metadata.find("names");
+      names != opened.metadata.end()) {
+    metadata["names"] = names->second;
+  }
+  save_weights(output, pruned.model->state(), metadata);
+  write_table(table_file, pruned.table);
+
+  print_rows(pruned);
+  print_share("channels", pruned.channels_before, pruned.channels_after);
+  print_share("parameters", pruned.parameters_before, pruned.parameters_after);
+  std::printf("%s, %s\n", output.c_str(), table_file.c_str());
+  if (request.data.empty()) return 0;
+  const auto score = [&](LayerGraph& model) {
+    return describe(
+        score_network(model, {request.data, request.weights, request.cfg,
+                              size.height, size.width, request.batch}));
+  };
+  std::printf("before: %s\n", score(*opened.model).c_str());
+  std::printf("after:  %s, not fine-tuned yet\n", score(*pruned.model).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int prune_command(int argc, char** argv) {
+  PruneRequest request;
+  int threads = 0;
+  CLI::App app("A network without its least channels", "prune");
+  app.add_option("--weights", request.weights)->required();
+  app.add_option("--cfg", request.cfg);
+  app.add_option("--share", request.share)->check(within(0.001, 0.999));
+  app.add_option("--output", request.output);
+  app.add_option("--data", request.data);
+  app.add_option("--img,--imgsz,--img-size", request.image_size);
+  app.add_option("--batch,--batch-size", request.batch)
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
+  parse_arguments(app, argc, argv);
+  if (threads > 0) at::set_num_threads(threads);
+  return prune(request);
+}
+
+}  // namespace headroom
