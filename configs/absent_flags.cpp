@@ -16,7 +16,6 @@ const std::vector<AbsentFlag>& absent_flags() {
   constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
   static const std::vector<AbsentFlag> all = {
       // Of YOLOv5's train.
-      {"--noplots", kIgnored, 0, "no pictures are drawn in this version", ""},
       {"--verbose", kIgnored, 0, "every class is always listed", ""},
       {"--local_rank", kRefused, 1,
        "ranks are given by the coordinator, not by a launcher's flag",
@@ -57,10 +56,9 @@ const std::vector<AbsentFlag>& absent_flags() {
       // Of YOLOv5's val.
       {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,
        "leave it out; use a larger --img"},
-      {"--save-txt", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
-      {"--save-hybrid", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
-      {"--save-conf", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
-      {"--save-json", kRefused, 0, "saving boxes" + kNotYet, "leave it out"},
+      {"--save-hybrid", kRefused, 0,
+       "labels among the predictions make metrics of no meaning",
+       "use --save-txt"},
       {"--half", kRefused, 0, "half precision" + kNotYet,
        "use --precision bf16 in training"},
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",

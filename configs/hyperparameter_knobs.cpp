@@ -62,9 +62,20 @@ std::vector<Knob> hyperparameter_knobs() {
       {"hyp.mosaic", &H::mosaic, "probability",
        "Train on four images in one. Never with --rect.", 0, 1},
       {"hyp.mixup", &H::mixup, "probability",
-       "Blend two mosaics. Not in this version: keep it 0.", 0, 1},
+       "Blend a mosaic with a second one.", 0, 1},
       {"hyp.copy_paste", &H::copy_paste, "probability",
-       "Paste mirrored objects. Not in this version: keep it 0.", 0, 1},
+       "Paste mirrored objects. Refused where labels are polygons: without "
+       "outlines it has no effect.",
+       0, 1},
+      {"hyp.mosaic9", &H::mosaic9, "probability",
+       "That a mosaic is made of nine images instead of four.", 0, 1},
+      {"hyp.blur", &H::blur, "probability",
+       "Mean of 3 to 7 pixels square, after the geometry.", 0, 1},
+      {"hyp.median_blur", &H::median_blur, "probability",
+       "Median of 3 to 7 pixels square.", 0, 1},
+      {"hyp.gray", &H::gray, "probability", "Take all colour away.", 0, 1},
+      {"hyp.clahe", &H::clahe, "probability",
+       "Spread the brightness of 8 x 8 parts of the image (CLAHE).", 0, 1},
   };
 }
 

@@ -85,6 +85,10 @@ std::vector<Knob> how_to_train() {
       {"rect", &C::rect, "",
        "Train on rectangular batches of images of like aspect: less padding, "
        "no mosaic, no shuffling."},
+      {"close_mosaic", &C::close_mosaic, "epochs",
+       "Train the last so many epochs without mosaics and mixup, on images as "
+       "they are in use.",
+       0, 1'000'000'000},
       {"freeze", &C::freeze, "rows",
        "The first so many rows of the model do not learn; 10 is the backbone. "
        "Their batch-norm statistics still move, as in YOLOv5.",
@@ -226,6 +230,9 @@ std::vector<Knob> what_is_written() {
        "Without a folder: the newest run (the word 'latest')."},
       {"noval", &C::noval, "", "Validate after the last epoch only."},
       {"nosave", &C::nosave, "", "Keep only the last checkpoint's weights."},
+      {"noplots", &C::noplots, "",
+       "Draw no pictures: curves, confusion matrix, labels, batches with their "
+       "boxes. They are drawn beside training and at its end."},
       {"save_period", &C::save_period, "epochs",
        "Also keep the weights of one epoch in N; -1 does not.", -1,
        1'000'000'000},
@@ -265,6 +272,15 @@ std::vector<Knob> validation() {
        0, 1},
       {"max_detections", &C::max_detections, "boxes per image",
        "The strongest so many boxes of an image are kept.", 1, 30'000},
+      {"save_txt", &C::save_txt, "",
+       "Write what is found in each image to labels/NAME.txt of the run's "
+       "folder: class cx cy w h, as fractions of the image."},
+      {"save_conf", &C::save_conf, "",
+       "With save_txt: a sixth value, the confidence."},
+      {"save_json", &C::save_json, "",
+       "Write what is found as a COCO result file, predictions.json: ids of "
+       "the annotations where the data set is COCO's JSON, else file names "
+       "and classes from 1."},
   };
 }
 

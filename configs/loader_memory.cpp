@@ -14,25 +14,37 @@ constexpr int64_t kMaxQueueDepth = 8;
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // A warped picture, and one more where two are mixed.
-  int64_t made = shape.largest_pixels * shape.own_rows / shape.image_height;
+  // A warped picture, and one more where two are mixed, or where pixels are
+  // changed by those around them: then of all rows, whatever is kept.
+  const bool is_whole = !shape.validation && blends_neighbours(hyp);
+  const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
+  int64_t made = shape.largest_pixels * own_rows / shape.image_height;
+  if (is_whole) made *= 2;
   int64_t tiles = 0;  // of a mosaic
   if (!shape.validation && shape.mosaic) {
     if (hyp.mixup > 0) made *= 2;
     const int64_t rows =
-        shape.own_rows == shape.image_height
+        own_rows == shape.image_height
             ? 2 * shape.image_height
-            : rows_reached(hyp, shape.own_rows, 2 * shape.image_height);
+            : rows_reached(hyp, own_rows, 2 * shape.image_height);
     tiles = rows * 2 * shape.image_width;
+    // Of nine images each is as large as the network's.
+    if (hyp.mosaic9 > 0) {
+      tiles = std::max(tiles, 9 * shape.image_height * shape.image_width);
+    }
   }
   return kChannels * (shape.source_pixels + tiles + made);
 }
 
 }  // namespace
 
+bool blends_neighbours(const Hyperparameters& hyp) {
+  return hyp.blur > 0 || hyp.median_blur > 0 || hyp.clahe > 0;
+}
+
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
-  if (hyp.degrees != 0 || hyp.shear != 0 || hyp.perspective != 0 ||
-      hyp.scale >= 1) {
+  if (blends_neighbours(hyp) || hyp.degrees != 0 || hyp.shear != 0 ||
+      hyp.perspective != 0 || hyp.scale >= 1) {
     return height;
   }
   constexpr int64_t kNeighbours = 3;  // that are blended in, and rounding

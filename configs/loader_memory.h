@@ -50,6 +50,9 @@ struct LoaderBudget {
   int64_t least_bytes() const { return thread_bytes + batch_bytes; }
 };
 
+// Do pixels depend on those around them? Then samples are made whole.
+bool blends_neighbours(const Hyperparameters& hyp);
+
 // At most that many rows of a picture of that height make `rows` of the warped
 // one. Turned pictures reach as far as they are wide: all of it, for short.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);

@@ -50,6 +50,11 @@ struct Hyperparameters {
   double mosaic = 1.0;
   double mixup = 0.0;
   double copy_paste = 0.0;
+  double mosaic9 = 0.0;  // that a mosaic has nine images
+  double blur = 0.0;     // probabilities of changes to pixels alone
+  double median_blur = 0.0;
+  double gray = 0.0;
+  double clahe = 0.0;
 
   bool operator==(const Hyperparameters&) const = default;
 };
@@ -82,9 +87,10 @@ struct RunConfig {
   std::string optimizer = "SGD";  // SGD, Adam, AdamW
   bool cos_lr = false;            // cosine instead of linear
   double label_smoothing = 0;
-  bool single_cls = false;  // all classes become one
-  bool rect = false;        // rectangular batches, no mosaic
-  int64_t freeze = 0;       // rows [0, freeze) do not learn
+  bool single_cls = false;   // all classes become one
+  bool rect = false;         // rectangular batches, no mosaic
+  int64_t close_mosaic = 0;  // the last epochs without mosaics
+  int64_t freeze = 0;        // rows [0, freeze) do not learn
   uint64_t seed = 0;
   Precision precision = Precision::kFp32;
   int64_t patience = 100;             // epochs without progress; 0: no limit
@@ -122,6 +128,7 @@ struct RunConfig {
   std::string resume;                  // --resume [DIR]; "latest": newest run
   bool noval = false;                  // validate the last epoch only
   bool nosave = false;                 // keep the last checkpoint only
+  bool noplots = false;                // draw no pictures
   int64_t save_period = -1;            // also keep weights every N epochs
   int64_t checkpoint_every_steps = 0;  // 0: at each epoch's end
   int64_t keep_checkpoints = 2;
@@ -133,6 +140,9 @@ struct RunConfig {
   double confidence_threshold = 0.001;  // --conf-thres
   double nms_iou_threshold = 0.6;       // --iou-thres
   int64_t max_detections = 300;         // --max-det
+  bool save_txt = false;                // what is found, as files of val
+  bool save_conf = false;
+  bool save_json = false;
 
   bool operator==(const RunConfig&) const = default;
 };

@@ -119,6 +119,18 @@ void check_anchors(const RunConfig& config) {
   }
 }
 
+void check_files(const RunConfig& config) {
+  if (config.save_conf && !config.save_txt) {
+    refuse_run("--save-conf adds confidences to files that are not written",
+               "add --save-txt, or leave it out");
+  }
+  if (config.close_mosaic > 0 && config.rect) {
+    refuse_run("--close-mosaic " + std::to_string(config.close_mosaic) +
+                   " ends mosaics, but --rect has none",
+               "leave one of the two out");
+  }
+}
+
 void check_name(const RunConfig& config) {
   if (config.name.empty() || config.name == "." || config.name == ".." ||
       config.name.find('/') != std::string::npos) {
@@ -146,6 +158,7 @@ void check_run_config(const RunConfig& config) {
   check_device(config);
   check_anchors(config);
   check_name(config);
+  check_files(config);
 }
 
 void check_run_sources(const RunConfig& config) {

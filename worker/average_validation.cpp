@@ -5,6 +5,7 @@
 #include "parallel/plan/phase_memory.h"
 #include "worker/data/loader.h"
 #include "worker/parallelize.h"
+#include "worker/pictures/batch_pictures.h"
 #include "worker/rank_context.h"
 #include "worker/run_loaders.h"
 #include "worker/stage_forward.h"
@@ -77,6 +78,9 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.passes_per_batch =
       (input.global_batch_size + input.micro_batch_size - 1) /
       input.micro_batch_size;
+  // The same on every rank, whoever draws.
+  if (!of.config.noplots) options.pictured = pictured_samples(input);
+  options.keeps_curves = !of.config.noplots;
   options.before_part = [&](const Batch& part) {
     prediction.add(validation_shape(part));
   };

@@ -69,6 +69,11 @@ void RunDirectory::clear() const {
   std::error_code error;
   fs::remove(root_ / "steps.jsonl", error);
   fs::remove(root_ / "results.csv", error);
+  // A picture that is there is taken for this run's.
+  for (const char* name : {"labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
+                           "train_batch2.jpg", "PR_curve.png"}) {
+    fs::remove(root_ / name, error);
+  }
   for (const fs::path& folder : {weights(), checkpoints()}) {
     fs::remove_all(folder, error);
     fs::create_directories(folder, error);

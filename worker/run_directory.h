@@ -26,7 +26,7 @@ class RunDirectory {
   // there, naming both.
   void create(bool may_exist, int64_t needed_bytes);
 
-  // Removes an older run's weights, checkpoints and step log.
+  // Removes an older run's weights, checkpoints, step log and pictures.
   void clear() const;
 
   // Writes a small text file under a temporary name and renames it into place.

@@ -18,11 +18,6 @@ namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";
 
-Split split_of(const std::string& task) {
-  if (task == "train") return Split::kTrain;
-  return task == "test" ? Split::kTest : Split::kVal;
-}
-
 Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
                    std::vector<DataReport>& reports) {
   IndexOptions options;
@@ -68,6 +63,11 @@ void use_anchors(const RunConfig& config, ModelTable& table) {
 
 }  // namespace
 
+Split split_of(const RunConfig& config) {
+  if (config.task == "train") return Split::kTrain;
+  return config.task == "test" ? Split::kTest : Split::kVal;
+}
+
 RunInputs read_inputs(const RunConfig& config) {
   RunInputs inputs;
   read_model(config, inputs);
@@ -84,7 +84,7 @@ RunInputs read_inputs(const RunConfig& config) {
   const DataConfig data = load_data_config(config.data);
   if (config.command == "val") {
     inputs.validation =
-        read_split(data, split_of(config.task), config, inputs.reports);
+        read_split(data, split_of(config), config, inputs.reports);
   } else {
     inputs.training = read_split(data, Split::kTrain, config, inputs.reports);
     inputs.validation = read_split(data, Split::kVal, config, inputs.reports);

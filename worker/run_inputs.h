@@ -38,6 +38,9 @@ struct RunInputs {
 // For `train` the splits train and val, for `val` the split config.task.
 RunInputs read_inputs(const RunConfig& config);
 
+// The split that `val` judges.
+Split split_of(const RunConfig& config);
+
 // Of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(Precision precision);
 // Of the network's maps in training.

@@ -14,6 +14,9 @@ LoaderOptions training_options(const RunConfig& config, const Plan& plan,
   LoaderOptions options = loader_options(config, model);
   options.mode =
       config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
+  if (config.close_mosaic > 0) {
+    options.mosaic_epochs = config.epochs - config.close_mosaic;
+  }
   options.global_batch_size = config.global_batch_size;
   options.data_parallel_size = plan.layout.data_parallel_size;
   options.data_parallel_rank = mesh.here.data_parallel_rank;
@@ -50,6 +53,7 @@ HostMemory host_memory_of(const RunConfig& config, const Plan& plan,
   if (mesh.world.rank() == 0) {
     memory.files = file_bytes(rows, config.precision);
     memory.state_copy = state_copy_bytes(rows, config);
+    memory.pictures = picture_bytes(config);
   }
   const auto share_out = [&](const HostShares& shares) {
     training.host_memory_limit_bytes = shares.training;
@@ -87,7 +91,9 @@ std::string describe(const HostMemory& memory) {
          format_bytes(memory.validation.total_bytes()) +
          (memory.state_copy > 0 ? ", a copy of the state for checkpoints " +
                                       format_bytes(memory.state_copy)
-                                : "");
+                                : "") +
+         (memory.pictures > 0 ? ", pictures " + format_bytes(memory.pictures)
+                              : "");
 }
 
 }  // namespace headroom

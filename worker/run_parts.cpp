@@ -206,6 +206,7 @@ void RunParts::share_host_memory() {
                                      state->model(), *mesh, rows_of_model());
   host = host_shares(config.host_memory_limit, needed);
   if (!host.copies_state) needed.state_copy = 0;
+  if (!host.draws_pictures) needed.pictures = 0;
   if (assignment.rank != 0) return;
   client.report_event(
       {"host_memory", committed(), 0, describe(needed), "", false});

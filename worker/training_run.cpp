@@ -22,6 +22,7 @@
 #include "worker/parallelize.h"
 #include "worker/run_loaders.h"
 #include "worker/run_parts.h"
+#include "worker/run_pictures.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
 
@@ -46,6 +47,7 @@ struct TrainingRun::Implementation : RunParts {
   // --- before the first step ---
   void begin_progress();
   std::unique_ptr<BatchSource> make_source();
+  void begin_pictures();
 
   // --- the run; an end where it ends here ---
   RunOutcome run(Communicator& communicator);
@@ -75,6 +77,8 @@ struct TrainingRun::Implementation : RunParts {
   void note_checkpoints();
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   RunOutcome end(ExitCode exit_code, const std::string& reason);
+  // Not that of a generation alone: pictures are drawn.
+  RunOutcome end_run(ExitCode exit_code, const std::string& reason);
 
   void show_phase(const std::string& phase) {
     progress.phase = phase;
@@ -146,6 +150,7 @@ struct TrainingRun::Implementation : RunParts {
   bool leave_agreed = false;          // likewise
   std::set<std::string> faults_said;  // each is named once
   LabelWatch labels{label_bound(config)};
+  std::unique_ptr<RunPictures> pictures;  // of the rank that draws
 };
 
 void TrainingRun::Implementation::begin_progress() {
@@ -175,6 +180,23 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
   return std::make_unique<Loader>(options);
 }
 
+void TrainingRun::Implementation::begin_pictures() {
+  if (assignment.rank != 0 || config.noplots || !host.draws_pictures) return;
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.training =
+      training_options(config, assignment.plan, inputs, state->model(), *mesh);
+  if (inputs.validation) {
+    subject.validation = validation_options(
+        config, assignment.plan, *inputs.validation, state->model(), *mesh);
+  }
+  subject.say = [this](const std::string& line) {
+    client.report_event({"picture", 0, 0, line, "", true});
+  };
+  pictures = std::make_unique<RunPictures>(std::move(subject));
+  pictures->begin();
+}
+
 RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   const PhaseWatch start_up("start-up", device.memory());
   prepare(communicator);
@@ -186,6 +208,7 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
                   *state, *mesh);
   note_memory(start_up.compare(estimate_start_up(memory, mesh->here)));
   const std::unique_ptr<BatchSource> source = make_source();
+  begin_pictures();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   }
@@ -223,15 +246,15 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   if (committed() % steps_in_epoch == 0) return std::nullopt;  // end_epoch
   if (committed() == num_steps()) {
     checkpoint();
-    return end(ExitCode::kDone, "reached --max-steps " +
-                                    std::to_string(config.max_steps) + "; " +
-                                    resume_hint());
+    return end_run(ExitCode::kDone, "reached --max-steps " +
+                                        std::to_string(config.max_steps) +
+                                        "; " + resume_hint());
   }
   if (stop_agreed) {
     checkpoint();
-    return end(ExitCode::kInterrupted, "interrupted after step " +
-                                           std::to_string(committed()) + "; " +
-                                           resume_hint());
+    return end_run(ExitCode::kInterrupted, "interrupted after step " +
+                                               std::to_string(committed()) +
+                                               "; " + resume_hint());
   }
   if (config.checkpoint_every_steps > 0 &&
       committed() % config.checkpoint_every_steps == 0) {
@@ -350,7 +373,7 @@ RunOutcome TrainingRun::Implementation::refuse_step(const StepResult& result,
         {"non_finite", batch.step, verdict.rank, reason, "", true});
   }
   checkpoint();
-  return end(ExitCode::kResource, reason + "; " + resume_hint());
+  return end_run(ExitCode::kResource, reason + "; " + resume_hint());
 }
 
 // The last rung of the ladder: another plan, which the coordinator chooses.
@@ -398,6 +421,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     say_once(record.validation->faults);
   }
   recorder->record_epoch(record, is_best, last);
+  if (pictures && record.validation) {
+    pictures->note(*record.validation,
+                   "epoch " + std::to_string(record.epoch + 1), is_best);
+  }
   counters.recorded_epochs = record.epoch + 1;
   const bool stalled = config.patience > 0 && counters.best_epoch >= 0 &&
                        record.epoch - counters.best_epoch >= config.patience;
@@ -409,19 +436,19 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   }
 
   if (last) {
-    return end(ExitCode::kDone,
-               "all " + std::to_string(num_steps()) + " steps done");
+    return end_run(ExitCode::kDone,
+                   "all " + std::to_string(num_steps()) + " steps done");
   }
   if (stop_agreed) {
-    return end(ExitCode::kInterrupted, "interrupted after epoch " +
-                                           std::to_string(record.epoch + 1) +
-                                           "; " + resume_hint());
+    return end_run(ExitCode::kInterrupted,
+                   "interrupted after epoch " +
+                       std::to_string(record.epoch + 1) + "; " + resume_hint());
   }
   if (stalled) {
-    return end(ExitCode::kDone,
-               "no progress in " + std::to_string(config.patience) +
-                   " epochs (--patience); the best was epoch " +
-                   std::to_string(counters.best_epoch + 1));
+    return end_run(ExitCode::kDone,
+                   "no progress in " + std::to_string(config.patience) +
+                       " epochs (--patience); the best was epoch " +
+                       std::to_string(counters.best_epoch + 1));
   }
   if (leave_agreed) return leave_as_asked();
   return std::nullopt;
@@ -453,6 +480,16 @@ RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
                                             const std::string& reason) {
   finish_checkpoints();
   return {static_cast<int>(exit_code), reason, recorder->record_end(reason)};
+}
+
+RunOutcome TrainingRun::Implementation::end_run(ExitCode exit_code,
+                                                const std::string& reason) {
+  RunOutcome outcome = end(exit_code, reason);
+  if (pictures) {
+    show_phase("pictures");
+    pictures->finish();
+  }
+  return outcome;
 }
 
 TrainingRun::TrainingRun(const Assignment& assignment,

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -40,6 +41,21 @@ SourceMapping letterbox_of(const Batch::Geometry& geometry) {
           geometry.pad_y};
 }
 
+// In descending confidence.
+void keep(std::vector<Detection> detections, std::vector<LabelledBox> labels,
+          int64_t sample, const ValidationOptions& options,
+          BatchFindings& findings) {
+  if (!options.keeps_all && !options.pictured.contains(sample)) return;
+  if (!options.keeps_all) {
+    const auto last = std::find_if(
+        detections.begin(), detections.end(), [](const Detection& one) {
+          return one.confidence <= kConfusionConfidence;
+        });
+    detections.erase(last, detections.end());
+  }
+  findings.found.push_back({sample, std::move(detections), std::move(labels)});
+}
+
 BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
                       const Batch& batch, const GlobalCounts& counts,
                       const ValidationOptions& options) {
@@ -62,13 +78,20 @@ BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
     for (const LabelledBox& label : labels) {
       ++findings.labels_per_class[label.class_index];
     }
-    const auto append = [](std::vector<DetectionRecord>& all,
-                           const std::vector<DetectionRecord>& more) {
+    const auto append = [](auto& all, const auto& more) {
       all.insert(all.end(), more.begin(), more.end());
     };
     append(findings.records, match_records(detections.images[image], labels));
     append(findings.coco_records,
            coco_match_records(detections.images[image], labels));
+    if (options.keeps_curves) {
+      append(findings.confusions,
+             count_confusions(detections.images[image], labels));
+    }
+    if (options.keeps_all || !options.pictured.empty()) {
+      keep(detections.images[image], labels, batch.samples.at(image), options,
+           findings);
+    }
   }
   return findings;
 }
@@ -83,12 +106,13 @@ BatchFindings examine_part(StageForward& network, const Batch& part,
       [&] { return examine(network.model(), heads, part, counts, options); });
 }
 
-ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
-                           const std::vector<std::string>& class_names) {
+ValidationResult summarise(BatchFindings all, int64_t num_batches,
+                           const ValidationOptions& options) {
+  const std::vector<std::string>& class_names = options.class_names;
   ValidationResult result;
   result.images = all.images;
   for (const int64_t count : all.labels_per_class) result.labels += count;
-  const AveragePrecision yolo =
+  AveragePrecision yolo =
       compute_average_precision(all.records, all.labels_per_class);
   result.precision = yolo.precision;
   result.recall = yolo.recall;
@@ -108,15 +132,19 @@ ValidationResult summarise(const BatchFindings& all, int64_t num_batches,
   result.obj = all.obj / batches;
   result.cls = all.cls / batches;
   result.faults = all.faults;
+  if (options.keeps_curves) result.curves = std::move(yolo);
+  result.confusions = std::move(all.confusions);
+  result.found = std::move(all.found);
   return result;
 }
 
 ValidationResult summarise_pooled(const std::vector<BatchFindings>& batches,
-                                  const std::vector<std::string>& class_names) {
+                                  const ValidationOptions& options) {
   BatchFindings pooled;
   for (const BatchFindings& batch : batches) pooled.add(batch);
-  pooled.labels_per_class.resize(class_names.size());
-  return summarise(pooled, static_cast<int64_t>(batches.size()), class_names);
+  pooled.labels_per_class.resize(options.class_names.size());
+  return summarise(std::move(pooled), static_cast<int64_t>(batches.size()),
+                   options);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -170,7 +198,7 @@ ValidationResult validate(StageForward& network, BatchSource& source,
     for (; passes < options.passes_per_batch; ++passes) network.skip();
   }
   ValidationResult result =
-      summarise_pooled(gather_findings(world, mine), options.class_names);
+      summarise_pooled(gather_findings(world, mine), options);
   result.seconds = seconds_since(start);
   return result;
 }
@@ -191,7 +219,7 @@ ValidationResult validate_heads(const LayerGraph& model,
     findings.faults = batch.faults;
     all.push_back(std::move(findings));
   }
-  ValidationResult result = summarise_pooled(all, options.class_names);
+  ValidationResult result = summarise_pooled(all, options);
   result.seconds = seconds_since(start);
   return result;
 }

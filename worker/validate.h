@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 #include "worker/stage_forward.h"
+#include "worker/validation_findings.h"
 
 namespace headroom {
 
@@ -43,6 +45,10 @@ struct ValidationResult {
   std::vector<ClassResult> classes;  // that have labels
   std::vector<std::string> faults;   // images that could not be read
   double seconds = 0;
+  // To be drawn or written, where they are asked for.
+  AveragePrecision curves;
+  std::vector<ConfusionCount> confusions;
+  std::vector<ImageFindings> found;  // in the order of the batches
 
   // What best.safetensors is chosen by.
   double fitness() const { return 0.1 * map50 + 0.9 * map; }
@@ -56,6 +62,12 @@ struct ValidationOptions {
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
   MemoryRetry retry = {};  // of what follows the network
+  // Curves and the counts of the confusion matrix.
+  bool keeps_curves = false;
+  // Whose detections and labels are kept: these samples', or all; of these
+  // samples only the detections above kConfusionConfidence.
+  std::set<int64_t> pictured = {};
+  bool keeps_all = false;
   // How often the network runs for a full batch, a micro-batch at a time: the
   // same on all ranks.
   int64_t passes_per_batch = 1;

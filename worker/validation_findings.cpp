@@ -61,6 +61,13 @@ std::string pack(const std::vector<BatchFindings>& batches) {
     writer.array(batch.labels_per_class);
     writer.array(batch.records);
     writer.array(batch.coco_records);
+    writer.array(batch.confusions);
+    writer.value(static_cast<int64_t>(batch.found.size()));
+    for (const ImageFindings& image : batch.found) {
+      writer.value(image.sample);
+      writer.array(image.detections);
+      writer.array(image.labels);
+    }
     writer.value(static_cast<int64_t>(batch.faults.size()));
     for (const std::string& fault : batch.faults) writer.array(fault);
   }
@@ -78,6 +85,13 @@ std::vector<BatchFindings> unpack(const std::string& bytes) {
     batch.labels_per_class = reader.array<std::vector<int64_t>>();
     batch.records = reader.array<std::vector<DetectionRecord>>();
     batch.coco_records = reader.array<std::vector<DetectionRecord>>();
+    batch.confusions = reader.array<std::vector<ConfusionCount>>();
+    batch.found.resize(reader.value<int64_t>());
+    for (ImageFindings& image : batch.found) {
+      image.sample = reader.value<int64_t>();
+      image.detections = reader.array<std::vector<Detection>>();
+      image.labels = reader.array<std::vector<LabelledBox>>();
+    }
     batch.faults.resize(reader.value<int64_t>());
     for (std::string& fault : batch.faults) fault = reader.array<std::string>();
   }
@@ -96,10 +110,14 @@ void BatchFindings::add(const BatchFindings& other) {
   for (size_t c = 0; c < other.labels_per_class.size(); ++c) {
     labels_per_class[c] += other.labels_per_class[c];
   }
-  records.insert(records.end(), other.records.begin(), other.records.end());
-  coco_records.insert(coco_records.end(), other.coco_records.begin(),
-                      other.coco_records.end());
-  faults.insert(faults.end(), other.faults.begin(), other.faults.end());
+  const auto append = [](auto& all, const auto& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  append(records, other.records);
+  append(coco_records, other.coco_records);
+  append(confusions, other.confusions);
+  append(found, other.found);
+  append(faults, other.faults);
 }
 
 std::vector<BatchFindings> gather_findings(

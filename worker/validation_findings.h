@@ -11,8 +11,16 @@
 
 #include "parallel/collectives/communicator.h"
 #include "worker/metrics/average_precision.h"
+#include "worker/metrics/confusion_matrix.h"
 
 namespace headroom {
+
+// What was found in one image, in its pixels, and what there is.
+struct ImageFindings {
+  int64_t sample = 0;  // of the data set
+  std::vector<Detection> detections;
+  std::vector<LabelledBox> labels;
+};
 
 struct BatchFindings {
   int64_t images = 0;
@@ -20,7 +28,9 @@ struct BatchFindings {
   std::vector<int64_t> labels_per_class;
   std::vector<DetectionRecord> records;       // YOLOv5's matching
   std::vector<DetectionRecord> coco_records;  // pycocotools'
-  std::vector<std::string> faults;            // images that could not be read
+  std::vector<ConfusionCount> confusions;
+  std::vector<ImageFindings> found;  // of the images that are asked for
+  std::vector<std::string> faults;   // images that could not be read
 
   void add(const BatchFindings& other);
 };

@@ -1,8 +1,10 @@
 #include "worker/validation_run.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader.h"
@@ -10,8 +12,10 @@
 #include "worker/results.h"
 #include "worker/run_directory.h"
 #include "worker/run_inputs.h"
+#include "worker/run_pictures.h"
 #include "worker/stage_forward.h"
 #include "worker/validate.h"
+#include "worker/validation_files.h"
 
 namespace headroom {
 
@@ -25,6 +29,37 @@ void move_state(LayerGraph& model, const ComputeDevice& device) {
     if (entry.role == TensorRole::kConstant) continue;
     *entry.tensor = entry.tensor->detach().to(device.device());
   }
+}
+
+// What the metrics of a validation within training do not say is added: COCO's
+// twelve figures, by size and by class.
+std::string results_json(const ValidationResult& result,
+                         const DetectionScores& scores) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::parse(to_json(result));
+  const Json more = Json::parse(scores_json(scores));
+  for (const char* key :
+       {"coco_stats_maxdets100", "coco_maxdets300", "per_size"}) {
+    all[key] = more[key];
+  }
+  for (size_t i = 0; i < all["per_class"].size(); ++i) {
+    all["per_class"][i]["coco"] = more["per_class"][i]["coco"];
+  }
+  return all.dump(2);
+}
+
+void draw_pictures(const Assignment& assignment, const RunConfig& config,
+                   const LoaderOptions& options, const ValidationResult& result,
+                   CoordinatorClient& client) {
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.validation = options;
+  subject.say = [&](const std::string& line) {
+    client.report_event({"picture", 0, 0, line, "", true});
+  };
+  RunPictures pictures(std::move(subject));
+  pictures.note(result, "split " + config.task, /*is_best=*/true);
+  pictures.finish();
 }
 
 }  // namespace
@@ -65,6 +100,8 @@ RunOutcome run_validation(const Assignment& assignment,
       config.hyp, static_cast<int64_t>(model.levels().size()),
       inputs.num_classes(), std::max(options.image_height, options.image_width),
       config.label_smoothing);
+  validation.keeps_all = true;
+  validation.keeps_curves = true;
   ProgressReport progress;
   progress.phase = "validate";
   progress.image_height = options.image_height;
@@ -73,12 +110,18 @@ RunOutcome run_validation(const Assignment& assignment,
 
   const ValidationResult result =
       validate(replica.network, loader, communicator, validation);
+  if (assignment.rank != 0) {
+    return {0, "validated " + std::to_string(result.images) + " images", ""};
+  }
   RunOutcome end{0, "validated " + std::to_string(result.images) + " images",
-                 to_json(result)};
-  if (assignment.rank == 0) {
-    RunDirectory directory(assignment.run_directory);
-    directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
-    directory.write_text("results.json", end.result_json + "\n");
+                 results_json(result, scores_of(result, inputs.class_names))};
+  RunDirectory directory(assignment.run_directory);
+  directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
+  directory.write_text("results.json", end.result_json + "\n");
+  write_found(config, directory.root(), *inputs.validation,
+              load_data_config(config.data), split_of(config), result.found);
+  if (!config.noplots) {
+    draw_pictures(assignment, config, options, result, client);
   }
   return end;
 }

@@ -8,7 +8,8 @@ namespace headroom {
 
 class Communicator;
 
-// Collective. Writes results.json into the run directory (rank 0).
+// Collective. Rank 0 writes results.json, pictures, and what --save-txt and
+// --save-json ask for into the run directory.
 RunOutcome run_validation(const Assignment& assignment,
                           CoordinatorClient& client, Communicator& communicator,
                           const ComputeDevice& device);

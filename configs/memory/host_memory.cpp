@@ -16,7 +16,7 @@ constexpr int64_t kCopiesOfARow = 2;
 
 int64_t HostMemory::total_bytes() const {
   return training.total_bytes() + std::max(validation.total_bytes(), files) +
-         state_copy;
+         state_copy + pictures;
 }
 
 int64_t HostMemory::least_bytes() const {
@@ -51,21 +51,28 @@ int64_t state_copy_bytes(const std::vector<RowCost>& rows,
   return bytes;
 }
 
+// A grid of 1920 x 1920 and its images, the widest of them a mosaic of four,
+// mixed with another; a file of up to 4 megapixels on its way in.
+int64_t picture_bytes(const RunConfig& config) {
+  return config.noplots ? 0 : int64_t{64} << 20;
+}
+
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
-  if (least.state_copy > 0) {
-    HostMemory without = least;
-    without.state_copy = 0;
-    const int64_t rest = limit - least.state_copy;
-    const bool fits = least.least_bytes() <= rest;
-    HostShares shares = host_shares(fits ? rest : limit, without);
-    shares.copies_state = fits;
-    return shares;
-  }
+  HostShares shares;
+  // What a run can do without.
+  const auto takes = [&](int64_t bytes) {
+    if (bytes > 0 && least.least_bytes() + bytes > limit) return false;
+    limit -= bytes;
+    return true;
+  };
+  shares.copies_state = takes(least.state_copy);
+  shares.draws_pictures = takes(least.pictures);
   const int64_t between = std::max(least.validation.least_bytes(), least.files);
   const int64_t most = std::max(between, limit - least.training.least_bytes());
-  const int64_t validation = std::min(std::max(limit / 4, between), most);
-  return {std::max<int64_t>(1, limit - validation), validation};
+  shares.validation = std::min(std::max(limit / 4, between), most);
+  shares.training = std::max<int64_t>(1, limit - shares.validation);
+  return shares;
 }
 
 HostMemory host_memory(const RunConfig& config, const Plan& plan,
@@ -75,6 +82,7 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   if (rank_of(plan.layout, rank) == 0) {
     memory.files = file_bytes(rows, config.precision);
     memory.state_copy = state_copy_bytes(rows, config);
+    memory.pictures = picture_bytes(config);
   }
   if (config.synthetic_input) return memory;
   const int64_t stride = largest_stride(rows);
@@ -107,6 +115,7 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
     const HostShares shares = host_shares(config.host_memory_limit, memory);
     share_out(shares);
     if (!shares.copies_state) memory.state_copy = 0;
+    if (!shares.draws_pictures) memory.pictures = 0;
   }
   return memory;
 }

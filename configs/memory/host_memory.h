@@ -1,8 +1,9 @@
 // host_memory: bytes of the host's memory that a worker of a run takes beside
 // its tensors: the loader's, the validation's loader's, rows of the state on
-// their way to a file, and a copy of the state that is written beside training.
-// --host-memory-limit bounds their sum; where it leaves no room for the copy
-// there is none, and training waits for checkpoints.
+// their way to a file, a copy of the state that is written beside training, and
+// a picture that is being drawn. --host-memory-limit bounds their sum; where it
+// leaves no room for the copy there is none, and training waits for
+// checkpoints; where it leaves none for pictures, none are drawn.
 //
 // The planner sees no data set: source images are taken to be as large as the
 // network's input. Every worker looks again, with the data set's own sizes. The
@@ -25,6 +26,7 @@ struct HostMemory {
   LoaderBudget training, validation;
   int64_t files = 0;
   int64_t state_copy = 0;
+  int64_t pictures = 0;
 
   int64_t total_bytes() const;
   // Below which not even one batch fits.
@@ -39,12 +41,16 @@ int64_t file_bytes(const std::vector<RowCost>& rows, Precision precision);
 int64_t state_copy_bytes(const std::vector<RowCost>& rows,
                          const RunConfig& config);
 
+// Of the largest picture with all that goes into it, on the rank that writes.
+int64_t picture_bytes(const RunConfig& config);
+
 // Where the sum is bounded. The training's loader gets what is left: at least
 // what it needs, and at most three quarters.
 struct HostShares {
   int64_t training = 0;  // 0: not bounded
   int64_t validation = 0;
   bool copies_state = true;
+  bool draws_pictures = true;
 };
 HostShares host_shares(int64_t limit, const HostMemory& least);
 

@@ -51,6 +51,7 @@ LabelBound label_bound(const RunConfig& config) {
   if (config.rect) return labels;
   labels.mosaic = config.hyp.mosaic;
   labels.mixup = config.hyp.mixup;
+  if (config.hyp.mosaic9 > 0) labels.images_of_mosaic = 9;
   return labels;
 }
 

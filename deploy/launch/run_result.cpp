@@ -20,18 +20,51 @@ Json summary_of(const std::string& text) {
 
 std::string metric(const Json& summary, const char* key, const char* name) {
   if (!summary.contains(key) || !summary[key].is_number()) return "";
+  const double value = summary[key].get<double>();
   char text[64];
-  std::snprintf(text, sizeof text, "  %s %.3f", name,
-                summary[key].get<double>());
+  if (value < 0) {  // COCO's -1: there is nothing to find
+    std::snprintf(text, sizeof text, "  %s     -", name);
+  } else {
+    std::snprintf(text, sizeof text, "  %s %.3f", name, value);
+  }
   return text;
 }
 
 std::string row(const std::string& name, const Json& result) {
   std::string text = "          " + name +
                      std::string(name.size() < 16 ? 16 - name.size() : 0, ' ');
-  return text + metric(result, "precision", "P") +
-         metric(result, "recall", "R") + metric(result, "map50", "mAP50") +
-         metric(result, "map", "mAP") + "\n";
+  text += metric(result, "precision", "P") + metric(result, "recall", "R") +
+          metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
+  // Of headroom val: COCO's definition, by size; -1 is no such object.
+  if (result.contains("coco") && result["coco"].is_object()) {
+    const auto by_size = [&](const char* size, const char* name) {
+      return result["coco"].contains(size)
+                 ? metric(result["coco"][size], "AP", name)
+                 : "";
+    };
+    text += " |" + by_size("all", "AP") + by_size("small", "APs") +
+            by_size("medium", "APm") + by_size("large", "APl");
+  }
+  return text + "\n";
+}
+
+// COCO's definition over all classes, one line per size of objects.
+std::string size_table(const Json& summary) {
+  std::string text;
+  if (!summary.contains("per_size") || !summary["per_size"].is_object()) {
+    return text;
+  }
+  for (const auto& [name, figures] : summary["per_size"].items()) {
+    if (!figures.is_object()) continue;
+    const std::string title = "COCO, " + name;
+    text += "          " + title +
+            std::string(title.size() < 16 ? 16 - title.size() : 0, ' ') +
+            metric(figures, "AP", "AP") + metric(figures, "AP50", "AP50") +
+            metric(figures, "AP75", "AP75") +
+            metric(figures, "AR100", "AR100") + "  of " +
+            std::to_string(figures.value("objects", 0)) + " objects\n";
+  }
+  return text;
 }
 
 // One line per class that has labels.
@@ -56,8 +89,9 @@ std::string result_text(const RunConfig& config, const RunStatus& status) {
       metric(summary, "map50", "mAP50") + metric(summary, "map", "mAP");
   std::string text =
       "results:" + (metrics.empty() ? "  (no validation)" : metrics) + "\n" +
-      class_table(summary) + "in:       " + status.run_directory +
-      "\nend:      " + status.reason + "\n";
+      class_table(summary) + size_table(summary) +
+      "in:       " + status.run_directory + "\nend:      " + status.reason +
+      "\n";
   const std::string best = status.run_directory + "/weights/best.safetensors";
   if (config.command == "train" && std::filesystem::exists(best)) {
     text +=

@@ -11,8 +11,12 @@ namespace {
 using Group = LabelStatistics::Group;
 
 // Images that a mosaic draws beside the sample's own, and mixup on top.
-constexpr double kDrawnByMosaic = 3;
-constexpr double kDrawnByMixup = 4;
+double drawn_by_mosaic(const LabelBound& labels) {
+  return static_cast<double>(labels.images_of_mosaic - 1);
+}
+double drawn_by_mixup(const LabelBound& labels) {
+  return static_cast<double>(labels.images_of_mosaic);
+}
 constexpr int64_t kExactBelow = 64;
 
 // Up to six binary digits.
@@ -50,15 +54,16 @@ Numbers drawn_by_samples(const LabelBound& labels, double samples) {
   const LabelStatistics& images = labels.statistics;
   const double plain = labels.mosaic * (1 - labels.mixup);
   const double mixed = labels.mosaic * labels.mixup;
-  const double of_both = kDrawnByMosaic + kDrawnByMixup;
+  const double of_one = drawn_by_mosaic(labels);
+  const double of_both = of_one + drawn_by_mixup(labels);
   Numbers numbers;
   numbers.count = samples;
-  numbers.mean = images.mean() * (plain * kDrawnByMosaic + mixed * of_both);
-  numbers.variance = plain * square_of_sum(images, kDrawnByMosaic) +
+  numbers.mean = images.mean() * (plain * of_one + mixed * of_both);
+  numbers.variance = plain * square_of_sum(images, of_one) +
                      mixed * square_of_sum(images, of_both) -
                      numbers.mean * numbers.mean;
-  numbers.most = static_cast<double>(images.most_boxes()) *
-                 (mixed > 0 ? of_both : kDrawnByMosaic);
+  numbers.most =
+      static_cast<double>(images.most_boxes()) * (mixed > 0 ? of_both : of_one);
   return numbers;
 }
 
@@ -163,7 +168,8 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
   const auto count = static_cast<double>(samples);
   const auto most = static_cast<double>(images.most_boxes());
   const double drawn =
-      count * (kDrawnByMosaic + (labels.mixup > 0 ? kDrawnByMixup : 0));
+      count * (drawn_by_mosaic(labels) +
+               (labels.mixup > 0 ? drawn_by_mixup(labels) : 0));
   const double certain = drawn * most;
   const double likely =
       std::min(likely_sum({drawn, images.mean(), images.variance(), most}),

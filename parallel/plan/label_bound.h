@@ -3,8 +3,9 @@
 //
 // A sample is an image of its own, in an epoch each image once. In a mosaic
 // three images that are drawn from the whole data set join it, with
-// replacement; mixup blends it with a mosaic of four drawn ones. Boxes that are
-// cut away only make fewer. So n samples have at most
+// replacement; mixup blends it with a mosaic of four drawn ones (of nine
+// images: eight join it, and nine are blended in). Boxes that are cut away only
+// make fewer. So n samples have at most
 //
 //   own(n) + drawn,    own(n): the n fullest images of the data set
 //
@@ -71,6 +72,7 @@ struct LabelBound {
   int64_t assumed_boxes_per_image = 100;  // where these are not known
   double mosaic = 0;                      // probability that a sample is one
   double mixup = 0;  // probability that a mosaic is blended with another
+  int64_t images_of_mosaic = 4;  // at most
 };
 
 struct BoxBound {

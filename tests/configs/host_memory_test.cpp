@@ -69,12 +69,28 @@ TEST(HostMemory, WithoutRoomForItThereIsNoCopy) {
   EXPECT_LE(memory_of(config).total_bytes(), config.host_memory_limit);
 }
 
+TEST(HostMemory, WithoutRoomForThemNoPicturesAreDrawn) {
+  RunConfig config;
+  const HostMemory all = memory_of(config);
+  EXPECT_GT(all.pictures, 1920 * 1920 * 3);
+  EXPECT_EQ(memory_of({}, 1, 2).pictures, 0);
+  const int64_t needed = all.least_bytes() + all.state_copy + all.pictures;
+  EXPECT_TRUE(host_shares(needed, all).draws_pictures);
+  EXPECT_FALSE(host_shares(needed - 1, all).draws_pictures);
+  EXPECT_TRUE(host_shares(needed - 1, all).copies_state);
+  config.host_memory_limit = needed - 1;
+  EXPECT_EQ(memory_of(config).pictures, 0);
+  config.host_memory_limit = 0;
+  config.noplots = true;
+  EXPECT_EQ(memory_of(config).pictures, 0);
+}
+
 TEST(HostMemory, SyntheticInputHasNoLoaders) {
   RunConfig config;
   config.synthetic_input = true;
   const HostMemory memory = memory_of(config);
-  EXPECT_EQ(memory.total_bytes(),
-            memory.training.total_bytes() + memory.files + memory.state_copy);
+  EXPECT_EQ(memory.total_bytes(), memory.training.total_bytes() + memory.files +
+                                      memory.state_copy + memory.pictures);
   EXPECT_EQ(memory.training.total_bytes(), 0);
 }
 

@@ -209,5 +209,17 @@ TEST(CheckRunConfig, RefusalsNameTheFlagWhereItIsSpelledOtherwise) {
             "or offload");
 }
 
+TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.save_conf = true; }),
+            "[config] --save-conf adds confidences to files that are not "
+            "written: add --save-txt, or leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.close_mosaic = 3;
+              c.rect = true;
+            }),
+            "[config] --close-mosaic 3 ends mosaics, but --rect has none: "
+            "leave one of the two out");
+}
+
 }  // namespace
 }  // namespace headroom

@@ -42,7 +42,7 @@ Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
   stage  start-up  training  validation  checkpoint  host
-  0      8.67 MiB  365 MiB   359 MiB     2.55 MiB    1.21 GiB
+  0      8.67 MiB  365 MiB   359 MiB     2.55 MiB    1.27 GiB
   1      53.6 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
 
 Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank

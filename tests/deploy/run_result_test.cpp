@@ -45,6 +45,28 @@ TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
             std::string::npos);
 }
 
+TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
+  RunStatus status;
+  status.run_directory = "/r";
+  status.reason = "validated 10 images";
+  status.result_json =
+      R"({"map50": 0.5, "per_class": [)"
+      R"({"name": "circle", "labels": 5, "precision": 1, "recall": 0.5,)"
+      R"( "map50": 0.25, "map": 0.125, "coco": {"all": {"AP": 0.1},)"
+      R"( "small": {"AP": -1}, "medium": {"AP": 0.2}, "large": {"AP": 0.3}}}],)"
+      R"( "per_size": {"small": {"objects": 7, "AP": -1, "AP50": 0.5,)"
+      R"( "AP75": 0.25, "AR100": 0.75}}})";
+  const std::string text = result_text(RunConfig(), status);
+  EXPECT_NE(text.find("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
+                      "0.300\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("          COCO, small       AP     -  AP50 0.500  AP75 "
+                      "0.250  AR100 0.750  of 7 objects\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(RunResult, EveryClassWithLabelsHasALine) {
   RunStatus status;
   status.run_directory = "/r";

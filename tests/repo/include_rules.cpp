@@ -60,6 +60,9 @@ const std::vector<Rule>& rules() {
        with(kDetectorParts, {"worker/chart"}),
        {"torch", "images", "json", "system"}},
       {"worker/loss", kDetectorParts, {"torch"}},
+      {"worker/pictures",
+       with(kDetectorParts, {"worker/chart", "worker/detect"}),
+       {"images"}},
       // Tiles are written by the writers of pictures, which know nothing of
       // data.
       {"worker/data",
@@ -75,7 +78,7 @@ const std::vector<Rule>& rules() {
              "parallel/spatial", "parallel/pipeline", "parallel/zero",
              "parallel/activations", "parallel/devices", "proto",
              "worker/anchors", "worker/chart", "worker/detect", "worker/export",
-             "configs/memory"}),
+             "worker/pictures", "configs/memory"}),
        {"torch", "json", "xxhash", "system", "cli"}},
       {"coordinator",
        {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",

@@ -10,7 +10,6 @@
 namespace headroom {
 namespace {
 
-const cv::Scalar kBlack(20, 20, 20);
 const cv::Scalar kGrid(225, 225, 225);
 constexpr int kLeft = 90, kRight = 20, kTop = 30, kBottom = 45;  // pixels
 
@@ -47,9 +46,24 @@ cv::Scalar chart_colour(size_t index) {
 }
 
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
-               double scale) {
-  cv::putText(picture, text, left, cv::FONT_HERSHEY_SIMPLEX, scale, kBlack, 1,
+               double scale, const cv::Scalar& colour) {
+  cv::putText(picture, text, left, cv::FONT_HERSHEY_SIMPLEX, scale, colour, 1,
               cv::LINE_AA);
+}
+
+cv::Size text_size(const std::string& text, double scale, int* baseline) {
+  return cv::getTextSize(text, cv::FONT_HERSHEY_SIMPLEX, scale, 1, baseline);
+}
+
+std::string shortened(const std::string& text, size_t letters) {
+  std::string all;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) == 0x80) continue;  // the rest of a letter in UTF-8
+    all += byte < 0x20 || byte > 0x7E ? '?' : c;
+  }
+  if (all.size() <= letters) return all;
+  return all.substr(0, letters - 3) + "...";
 }
 
 ChartFrame::ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x,
@@ -77,12 +91,16 @@ void ChartFrame::draw_grid() {
 }
 
 void ChartFrame::draw_axes() {
-  cv::rectangle(picture_, inside_, kBlack);
+  cv::rectangle(picture_, inside_, kInk);
   for (const double tick : chart_ticks(x_.end)) {
-    draw_text(picture_, x_.text_of(tick), at(tick, 0) + cv::Point(-12, 16));
+    const std::string text = x_.text_of(tick);
+    draw_text(picture_, text,
+              at(tick, 0) + cv::Point(-text_size(text).width / 2, 16));
   }
   for (const double tick : chart_ticks(y_.end)) {
-    draw_text(picture_, y_.text_of(tick), at(0, tick) + cv::Point(-78, 5));
+    const std::string text = y_.text_of(tick);
+    draw_text(picture_, text,
+              at(0, tick) + cv::Point(-8 - text_size(text).width, 5));
   }
   draw_text(
       picture_, x_.title,

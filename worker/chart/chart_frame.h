@@ -24,8 +24,15 @@ std::vector<double> chart_ticks(double end);
 // Colours that can be told apart, in RGB; they repeat.
 cv::Scalar chart_colour(size_t index);
 
+inline const cv::Scalar kInk{20, 20, 20};
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
-               double scale = 0.45);
+               double scale = 0.45, const cv::Scalar& colour = kInk);
+cv::Size text_size(const std::string& text, double scale = 0.45,
+                   int* baseline = nullptr);
+
+// The first so many letters, "..." where some are left out. The font has ASCII
+// alone: every other letter becomes '?'.
+std::string shortened(const std::string& text, size_t letters);
 
 class ChartFrame {
  public:

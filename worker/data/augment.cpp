@@ -9,6 +9,7 @@
 #include "worker/data/letterbox.h"
 #include "worker/data/mixup.h"
 #include "worker/data/mosaic.h"
+#include "worker/data/pixel_changes.h"
 #include "worker/data/random.h"
 
 namespace headroom {
@@ -25,6 +26,7 @@ RandomStream stream_of(const SampleId& id) {
 
 // What follows the geometry.
 struct Finish {
+  PixelChanges changes;
   HsvGains gains;
   bool upside_down = false;
   bool mirrored = false;
@@ -32,22 +34,36 @@ struct Finish {
 
 Finish draw_finish(const Hyperparameters& hyp, RandomStream& draws) {
   Finish finish;
+  finish.changes = draw_pixel_changes(hyp, draws);
   finish.gains = draw_hsv_gains(hyp, draws);
   finish.upside_down = draws.uniform() < hyp.flipud;
   finish.mirrored = draws.uniform() < hyp.fliplr;
   return finish;
 }
 
-// Before the flips, of a sample of that height.
-PixelRows rows_before(const Finish& finish, PixelRows rows, int64_t height) {
-  return finish.upside_down ? mirror_rows(rows, height) : rows;
+// Before the flips, of a sample of that height: what is kept of it, and what is
+// made for that.
+struct FinishedRows {
+  PixelRows kept, made;
+};
+
+FinishedRows rows_before(const Finish& finish, PixelRows rows, int64_t height) {
+  if (finish.upside_down) rows = mirror_rows(rows, height);
+  return {rows, finish.changes.needs_all_rows() ? PixelRows{0, height} : rows};
 }
 
 void finish_training(BoxedImage image, ImageSize size, const Finish& finish,
-                     NetworkSample& result) {
+                     const FinishedRows& rows, NetworkSample& result) {
   result.boxes =
       normalize_boxes(std::move(image.boxes), size.width, size.height);
   result.pixels = image.pixels;
+  change_pixels(result.pixels, finish.changes);
+  if (rows.kept != rows.made) {
+    result.pixels = result.pixels
+                        .rowRange(static_cast<int>(rows.kept.begin),
+                                  static_cast<int>(rows.kept.end))
+                        .clone();
+  }
   jitter_hsv(result.pixels, finish.gains);
   if (finish.upside_down) flip_up_down(result.pixels, result.boxes);
   if (finish.mirrored) flip_left_right(result.pixels, result.boxes);
@@ -100,8 +116,8 @@ WarpedMosaic draw_warped_mosaic(int64_t sample, int64_t num_samples,
                                 ImageSize target, const Hyperparameters& hyp,
                                 RandomStream& draws) {
   WarpedMosaic mosaic;
-  mosaic.plan =
-      draw_mosaic(sample, num_samples, target.height, target.width, draws);
+  mosaic.plan = draw_mosaic(sample, num_samples, target.height, target.width,
+                            hyp.mosaic9, draws);
   mosaic.warp =
       draw_warp(hyp, {2 * target.height, 2 * target.width}, target, draws);
   return mosaic;
@@ -146,7 +162,8 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
     ratio = draw_mixup_ratio(draws);
   }
   const Finish finish = draw_finish(hyp, draws);
-  rows = rows_before(finish, rows, height);
+  const FinishedRows needed = rows_before(finish, rows, height);
+  rows = needed.made;
 
   NetworkSample result;
   BoxedImage image =
@@ -156,7 +173,7 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
         image, make_warped_mosaic(*second, target, rows, images, result.faults),
         ratio);
   }
-  finish_training(std::move(image), target, finish, result);
+  finish_training(std::move(image), target, finish, needed, result);
   return result;
 }
 
@@ -169,12 +186,12 @@ NetworkSample make_rect_sample(const SampleId& id, int64_t height,
   const ImageSize target = size_of(height, width);
   const Warp warp = draw_warp(hyp, target, target, draws);
   const Finish finish = draw_finish(hyp, draws);
-  rows = rows_before(finish, rows, height);
+  const FinishedRows needed = rows_before(finish, rows, height);
   NetworkSample result;
   BoxedImage image =
-      letterboxed(id.sample, target, rows, true, warp, images, result);
+      letterboxed(id.sample, target, needed.made, true, warp, images, result);
   image.boxes = warp_boxes(image.boxes, warp, target);
-  finish_training(std::move(image), target, finish, result);
+  finish_training(std::move(image), target, finish, needed, result);
   return result;
 }
 

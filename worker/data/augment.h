@@ -1,8 +1,9 @@
 // augment: from samples to what the network sees, in YOLOv5's order.
 //
-//   training, mosaic      mosaic of four -> random perspective [-> mixup with
-//                         a second one] -> HSV -> flips
-//   training, otherwise   letterbox -> random perspective -> HSV -> flips
+//   training, mosaic      mosaic -> random perspective [-> mixup with a second
+//                         one] -> pixel changes -> HSV -> flips
+//   training, otherwise   letterbox -> random perspective -> pixel changes ->
+//                         HSV -> flips
 //   validation            letterbox
 //
 // Every draw comes from the sample's own stream (seed, epoch, sample), so the

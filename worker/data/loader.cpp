@@ -183,7 +183,7 @@ class Loader::Implementation {
     const SampleId id{options_.seed, plan.epoch, sample};
     const PixelRows rows{plan.rows.begin, plan.rows.end};
     NetworkSample& made = pending.made[index];
-    switch (options_.mode) {
+    switch (mode_in(options_, plan.epoch)) {
       case LoaderMode::kTrainMosaic:
         made = make_mosaic_sample(id, options_.dataset->size(), plan.height,
                                   plan.width, rows, options_.hyp, store_);

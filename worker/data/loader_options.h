@@ -45,9 +45,10 @@ struct LoaderOptions {
 
   int64_t image_height = 640;  // pixels; multiples of stride
   int64_t image_width = 640;
-  int64_t stride = 32;             // the model's largest
-  Hyperparameters hyp;             // augmentation; training only
-  int64_t global_batch_size = 16;  // in validation: images of one batch
+  int64_t stride = 32;                // the model's largest
+  Hyperparameters hyp;                // augmentation; training only
+  int64_t mosaic_epochs = INT64_MAX;  // epochs after them have no mosaics
+  int64_t global_batch_size = 16;     // in validation: images of one batch
 
   int data_parallel_size = 1;
   int data_parallel_rank = 0;
@@ -79,5 +80,12 @@ struct LoaderOptions {
   // share an image.
   int64_t host_memory_limit_bytes = 0;
 };
+
+// How the samples of that epoch are made.
+inline LoaderMode mode_in(const LoaderOptions& options, int64_t epoch) {
+  const bool is_closed = options.mode == LoaderMode::kTrainMosaic &&
+                         epoch >= options.mosaic_epochs;
+  return is_closed ? LoaderMode::kTrainRect : options.mode;
+}
 
 }  // namespace headroom

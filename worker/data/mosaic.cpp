@@ -42,16 +42,47 @@ MosaicTile mosaic_tile(int quarter, cv::Point centre, ImageSize image,
   return tile;
 }
 
+MosaicTile mosaic_tile_of_nine(int place, cv::Point corner, ImageSize image,
+                               ImageSize canvas) {
+  const int height = canvas.height / 2, width = canvas.width / 2;
+  // Within its place: at the far end before the middle, at the near one behind.
+  const auto pushed = [](int which, int side, int size) {
+    constexpr int kMiddle = 1;
+    if (which == kMiddle) return (side - size) / 2;
+    return which < kMiddle ? side - size : 0;
+  };
+  const cv::Point origin(
+      place % 3 * width + pushed(place % 3, width, image.width) - corner.x,
+      place / 3 * height + pushed(place / 3, height, image.height) - corner.y);
+  MosaicTile tile;
+  tile.canvas = cv::Rect(origin.x, origin.y, image.width, image.height) &
+                cv::Rect(0, 0, canvas.width, canvas.height);
+  // What is not on the canvas is nowhere.
+  tile.image = tile.canvas.empty() ? cv::Rect() : tile.canvas - origin;
+  if (tile.canvas.empty()) tile.canvas = {origin.x, origin.y, 0, 0};
+  return tile;
+}
+
 MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
-                       int64_t width, RandomStream& draws) {
+                       int64_t width, double nine, RandomStream& draws) {
   const auto h = static_cast<double>(height);
   const auto w = static_cast<double>(width);
   MosaicPlan plan;
-  plan.centre.y = static_cast<int>(draws.uniform(h / 2, 2 * h - h / 2));
-  plan.centre.x = static_cast<int>(draws.uniform(w / 2, 2 * w - w / 2));
-  plan.samples[0] = sample;
-  for (size_t i = 1; i < 4; ++i) plan.samples[i] = draws.below(num_samples);
-  for (size_t i = 3; i > 0; --i) {  // Fisher and Yates
+  // Without nine no draw is spent on it.
+  const bool is_nine = nine > 0 && draws.uniform() < nine;
+  if (is_nine) {
+    plan.centre.y = static_cast<int>(draws.uniform(0, h));
+    plan.centre.x = static_cast<int>(draws.uniform(0, w));
+  } else {
+    plan.centre.y = static_cast<int>(draws.uniform(h / 2, 2 * h - h / 2));
+    plan.centre.x = static_cast<int>(draws.uniform(w / 2, 2 * w - w / 2));
+  }
+  const size_t count = is_nine ? 9 : 4;
+  plan.samples = {sample};
+  while (plan.samples.size() < count) {
+    plan.samples.push_back(draws.below(num_samples));
+  }
+  for (size_t i = count - 1; i > 0; --i) {  // Fisher and Yates
     const auto other =
         static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1));
     std::swap(plan.samples[i], plan.samples[other]);
@@ -66,11 +97,15 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
                        static_cast<int32_t>(2 * width)};
   Mosaic mosaic;
   rows = clamp_rows(rows, size.height);
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    const LoadedImage image = load(plan.samples[quarter]);
+  const bool is_nine = plan.samples.size() == 9;
+  for (size_t i = 0; i < plan.samples.size(); ++i) {
+    const LoadedImage image = load(plan.samples[i]);
     if (!image.fault.empty()) faults.push_back(image.fault);
-    const MosaicTile tile = mosaic_tile(
-        quarter, plan.centre, {image.pixels.rows, image.pixels.cols}, size);
+    const ImageSize loaded{image.pixels.rows, image.pixels.cols};
+    const int place = static_cast<int>(i);
+    const MosaicTile tile =
+        is_nine ? mosaic_tile_of_nine(place, plan.centre, loaded, size)
+                : mosaic_tile(place, plan.centre, loaded, size);
     mosaic.tiles.push_back(place_tile(image.pixels, tile, rows, size));
     const Placement placement{
         static_cast<double>(image.pixels.cols),

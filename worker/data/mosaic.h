@@ -1,4 +1,6 @@
-// Mosaic: four images around a point of a canvas twice the network's size.
+// Mosaic: four or nine images on a canvas twice the network's size.
+//
+// Four images around a point:
 //
 //        +------------------+   centre: uniform in [W/2, 3W/2] x [H/2, 3H/2]
 //        |       1st |2nd   |   each image touches it with its inner corner
@@ -6,10 +8,13 @@
 //        |       3rd |4th   |
 //        +------------------+   2H x 2W, filled with gray 114
 //
+// Nine in a square of 3 x 3 places of the network's size, each pushed towards
+// the middle one, where an image lies centred; of this the canvas is a random
+// part, 2H x 2W.
+//
 // The random perspective that follows cuts the network's H x W out of it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <opencv2/core/types.hpp>
 #include <string>
@@ -33,14 +38,22 @@ struct MosaicTile {
 MosaicTile mosaic_tile(int quarter, cv::Point centre, ImageSize image,
                        ImageSize canvas);
 
+// The same of nine; `corner` is the canvas's first pixel in the square, `place`
+// counts from left to right and top to bottom. REQUIRES: 0 <= place < 9; the
+// image fits a place.
+MosaicTile mosaic_tile_of_nine(int place, cv::Point corner, ImageSize image,
+                               ImageSize canvas);
+
 struct MosaicPlan {
-  cv::Point centre;
-  std::array<int64_t, 4> samples{};  // by quarter
+  cv::Point centre;  // of nine: the canvas's corner
+  // By quarter or place: 4 or 9.
+  std::vector<int64_t> samples = std::vector<int64_t>(4);
 };
 
-// `sample` itself and three drawn with replacement, in random order.
+// `sample` itself and three drawn with replacement, in random order; with
+// probability `nine` eight.
 MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
-                       int64_t width, RandomStream& draws);
+                       int64_t width, double nine, RandomStream& draws);
 
 // A mosaic: tiles side by side, and the boxes on it.
 struct Mosaic {

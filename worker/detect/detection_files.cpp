@@ -25,7 +25,10 @@ std::string number(double value, int decimals) {
   return buffer;
 }
 
-nlohmann::json image_id_of(const std::filesystem::path& image) {
+nlohmann::json image_id_of(const std::filesystem::path& image,
+                           const CocoIds& ids) {
+  const auto known = ids.images.find(image.string());
+  if (known != ids.images.end()) return known->second;
   const std::string stem = image.stem().string();
   int64_t id = 0;
   const char* const end = stem.data() + stem.size();
@@ -71,10 +74,16 @@ std::string csv_lines(const ImageDetections& found,
   return text;
 }
 
-std::string coco_json(const std::vector<ImageDetections>& all) {
+std::string coco_json(const std::vector<ImageDetections>& all,
+                      const CocoIds& ids) {
+  const auto category_of = [&](int32_t c) {
+    const auto place = static_cast<size_t>(c);
+    return place < ids.categories.size() ? ids.categories[place]
+                                         : int64_t{c} + 1;
+  };
   std::string text = "[";
   for (const ImageDetections& found : all) {
-    const nlohmann::json id = image_id_of(found.image);
+    const nlohmann::json id = image_id_of(found.image, ids);
     for (const Detection& d : found.detections) {
       const auto rounded = [](float value) {
         return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5F)) /
@@ -82,7 +91,7 @@ std::string coco_json(const std::vector<ImageDetections>& all) {
       };
       const nlohmann::ordered_json record = {
           {"image_id", id},
-          {"category_id", d.class_index + 1},
+          {"category_id", category_of(d.class_index)},
           {"bbox",
            {rounded(d.box.x1), rounded(d.box.y1), rounded(d.box.x2 - d.box.x1),
             rounded(d.box.y2 - d.box.y1)}},

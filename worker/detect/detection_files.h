@@ -2,15 +2,16 @@
 //
 //   YOLO txt   per image: class cx cy w h [confidence], fractions of the image
 //   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
-//   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}]: image_id is
-//              the file's stem, a number where it is one; category_id is the
-//              class + 1
+//   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}]: ids of
+//              annotations where there are some, else image_id is the file's
+//              stem, a number where it is one, and category_id the class + 1
 //
 // Pure: text from values.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,13 @@ std::string csv_header();
 std::string csv_lines(const ImageDetections& found,
                       const std::vector<std::string>& class_names);
 
-std::string coco_json(const std::vector<ImageDetections>& all);
+// Of annotations that the images come from.
+struct CocoIds {
+  std::map<std::string, int64_t> images;  // by path
+  std::vector<int64_t> categories;        // by class
+};
+std::string coco_json(const std::vector<ImageDetections>& all,
+                      const CocoIds& ids = {});
 
 // "2 RBC, 1 WBC"; "nothing".
 std::string counts_text(const ImageDetections& found,

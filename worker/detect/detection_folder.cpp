@@ -50,7 +50,7 @@ DetectionFolder::DetectionFolder(fs::path folder,
                                  FolderOptions options)
     : folder_(std::move(folder)),
       class_names_(std::move(class_names)),
-      options_(options),
+      options_(std::move(options)),
       csv_(csv_header()) {}
 
 std::string DetectionFolder::name_of(const fs::path& image) {
@@ -126,7 +126,9 @@ void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
 
 void DetectionFolder::finish() {
   if (options_.csv) write("predictions.csv", csv_);
-  if (options_.json) write("predictions.json", coco_json(all_));
+  if (options_.json) {
+    write("predictions.json", coco_json(all_, options_.coco_ids));
+  }
 }
 
 }  // namespace headroom

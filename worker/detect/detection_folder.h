@@ -30,6 +30,7 @@ struct FolderOptions {
   bool confidences_in_text = false;
   bool csv = false;
   bool json = false;
+  CocoIds coco_ids;  // of the JSON
   bool crops = false;
   bool may_exist = false;  // the folder: then it keeps its name
   AnnotateOptions annotate;

@@ -8,7 +8,7 @@
 namespace headroom {
 namespace {
 
-constexpr size_t kNumConfidences = 1000;
+constexpr size_t kNumConfidences = kNumCurvePoints;
 constexpr size_t kSmoothing = 101;  // confidences under the box filter
 constexpr double kEpsilon = 1e-16;
 
@@ -16,6 +16,18 @@ using ConfidenceCurve = std::vector<double>;  // over kNumConfidences
 
 double confidence_at(size_t i) {
   return static_cast<double>(i) / (kNumConfidences - 1);
+}
+
+// Of the envelope, at even recalls.
+std::vector<double> by_recall(const PrecisionCurve& curve) {
+  const PrecisionCurve envelope = envelope_of(curve);
+  std::vector<double> values;
+  values.reserve(kNumCurvePoints);
+  for (size_t i = 0; i < kNumCurvePoints; ++i) {
+    const double at = static_cast<double>(i) / (kNumCurvePoints - 1);
+    values.push_back(interpolate(envelope.recall, envelope.precision, at));
+  }
+  return values;
 }
 
 // A figure along the ranking, read at even confidences; `above` holds beyond
@@ -59,20 +71,30 @@ double ClassPrecision::mean_ap() const {
   return std::accumulate(ap.begin(), ap.end(), 0.0) / kNumIouThresholds;
 }
 
+std::vector<double> ClassCurves::f1() const {
+  std::vector<double> values(precision.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double p = precision[i], r = recall[i];
+    values[i] = 2 * p * r / (p + r + kEpsilon);
+  }
+  return values;
+}
+
 AveragePrecision compute_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class) {
   const auto ranking = rank_by_class(records, labels_per_class.size());
   AveragePrecision result;
-  std::vector<ConfidenceCurve> precisions, recalls;
   ConfidenceCurve f1_sum(kNumConfidences, 0.0);
   for (size_t c = 0; c < labels_per_class.size(); ++c) {
     if (labels_per_class[c] == 0) continue;
     ClassPrecision& figures = result.classes.emplace_back();
     figures.class_index = static_cast<int64_t>(c);
     figures.labels = labels_per_class[c];
-    precisions.emplace_back(kNumConfidences, 0.0);
-    recalls.emplace_back(kNumConfidences, 0.0);
+    ClassCurves& curves = result.curves.emplace_back();
+    curves.precision.resize(kNumConfidences);
+    curves.recall.resize(kNumConfidences);
+    curves.precision_by_recall.resize(kNumCurvePoints);
     if (ranking[c].empty()) continue;
 
     for (size_t t = 0; t < kNumIouThresholds; ++t) {
@@ -80,14 +102,12 @@ AveragePrecision compute_average_precision(
           records, ranking[c], t, labels_per_class[c], kEpsilon, 0);
       figures.ap[t] = area_under(curve);
       if (t != 0) continue;
-      precisions.back() =
-          by_confidence(records, ranking[c], curve.precision, 1);
-      recalls.back() = by_confidence(records, ranking[c], curve.recall, 0);
+      curves.precision = by_confidence(records, ranking[c], curve.precision, 1);
+      curves.recall = by_confidence(records, ranking[c], curve.recall, 0);
+      curves.precision_by_recall = by_recall(curve);
     }
-    for (size_t i = 0; i < kNumConfidences; ++i) {
-      const double p = precisions.back()[i], r = recalls.back()[i];
-      f1_sum[i] += 2 * p * r / (p + r + kEpsilon);
-    }
+    const std::vector<double> f1 = curves.f1();
+    for (size_t i = 0; i < kNumConfidences; ++i) f1_sum[i] += f1[i];
   }
   if (result.classes.empty()) return result;
 
@@ -97,8 +117,8 @@ AveragePrecision compute_average_precision(
   result.confidence = confidence_at(best);
   for (size_t i = 0; i < result.classes.size(); ++i) {
     ClassPrecision& figures = result.classes[i];
-    figures.precision = precisions[i][best];
-    figures.recall = recalls[i][best];
+    figures.precision = result.curves[i].precision[best];
+    figures.recall = result.curves[i].recall[best];
     result.map50 += figures.ap50() / num_classes;
     result.map += figures.mean_ap() / num_classes;
     result.precision += figures.precision / num_classes;

@@ -60,6 +60,17 @@ struct ClassPrecision {
   double mean_ap() const;
 };
 
+// One class's figures at IoU 0.5, to be drawn.
+inline constexpr size_t kNumCurvePoints = 1000;
+struct ClassCurves {
+  // At confidence i / 999; beyond the highest, precision 1 and recall 0.
+  std::vector<double> precision, recall;
+  // The envelope, at recall i / 999; 0 for a class nobody detected.
+  std::vector<double> precision_by_recall;
+
+  std::vector<double> f1() const;
+};
+
 // Means over the classes that have labels; zeros when none has.
 struct AveragePrecision {
   double map50 = 0;
@@ -68,6 +79,7 @@ struct AveragePrecision {
   double recall = 0;
   double confidence = 0;                // where precision and recall are read
   std::vector<ClassPrecision> classes;  // those with labels, ascending
+  std::vector<ClassCurves> curves;      // of `classes`
 
   // What the best weights are chosen by.
   double fitness() const { return 0.1 * map50 + 0.9 * map; }

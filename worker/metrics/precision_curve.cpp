@@ -65,20 +65,24 @@ double interpolate(const std::vector<double>& x, const std::vector<double>& y,
   return (y[i + 1] - y[i]) / (x[i + 1] - x[i]) * (at - x[i]) + y[i];
 }
 
-double area_under(const PrecisionCurve& curve) {
-  std::vector<double> recall = {0}, precision = {1};
-  recall.insert(recall.end(), curve.recall.begin(), curve.recall.end());
-  precision.insert(precision.end(), curve.precision.begin(),
-                   curve.precision.end());
-  recall.push_back(1);
-  precision.push_back(0);
-  make_envelope(precision);
+PrecisionCurve envelope_of(const PrecisionCurve& curve) {
+  PrecisionCurve all{{0}, {1}};
+  all.recall.insert(all.recall.end(), curve.recall.begin(), curve.recall.end());
+  all.precision.insert(all.precision.end(), curve.precision.begin(),
+                       curve.precision.end());
+  all.recall.push_back(1);
+  all.precision.push_back(0);
+  make_envelope(all.precision);
+  return all;
+}
 
+double area_under(const PrecisionCurve& curve) {
+  const PrecisionCurve envelope = envelope_of(curve);
   double area = 0;
-  double last = interpolate(recall, precision, 0);
+  double last = interpolate(envelope.recall, envelope.precision, 0);
   for (size_t i = 1; i < kNumRecalls; ++i) {
     const double at = static_cast<double>(i) / (kNumRecalls - 1);
-    const double value = interpolate(recall, precision, at);
+    const double value = interpolate(envelope.recall, envelope.precision, at);
     area += (value + last) / 2 / (kNumRecalls - 1);
     last = value;
   }

@@ -35,6 +35,10 @@ PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
 double interpolate(const std::vector<double>& x, const std::vector<double>& y,
                    double at);
 
+// The curve with (0, 1) before and (1, 0) behind, each precision the largest
+// from there on.
+PrecisionCurve envelope_of(const PrecisionCurve& curve);
+
 // YOLOv5's area: the envelope with (0, 1) before and (1, 0) behind the curve,
 // linear at 101 recalls, trapezoids.
 double area_under(const PrecisionCurve& curve);

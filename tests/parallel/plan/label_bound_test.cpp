@@ -110,6 +110,15 @@ TEST(LabelBound, RareMixupCostsLittle) {
   EXPECT_LT(rarely, never + (always - never) / 3);
 }
 
+TEST(LabelBound, MosaicsOfNineDrawEight) {
+  LabelBound labels = labels_of({3, 7, 5}, 1, 0);
+  EXPECT_EQ(most_boxes(labels, 1).boxes, 7 + 3 * 7);
+  labels.images_of_mosaic = 9;
+  EXPECT_EQ(most_boxes(labels, 1).boxes, 7 + 8 * 7);
+  labels.mixup = 1;
+  EXPECT_EQ(most_boxes(labels, 1).boxes, 7 + 17 * 7);
+}
+
 TEST(LabelBound, GrowsWithSamples) {
   const LabelBound labels = labels_of(uneven_images(), 1, 0.1);
   int64_t before = 0;

@@ -183,6 +183,49 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
   }
 }
 
+// All that can be drawn, by any number of threads and ranks.
+TEST_F(LoaderTest, EveryAugmentationFollowsFromTheSampleAlone) {
+  LoaderOptions one = options();
+  one.hyp.mosaic = 0.8;
+  one.hyp.mosaic9 = 0.5;
+  one.hyp.mixup = 0.3;
+  one.hyp.flipud = 0.5;
+  one.hyp.blur = one.hyp.median_blur = one.hyp.gray = one.hyp.clahe = 0.4;
+  one.num_threads = 1;
+  const std::vector<Batch> reference = take(one, 8);
+  LoaderOptions many = one;
+  many.num_threads = 4;
+  const std::vector<Batch> threads = take(many, 8);
+  std::vector<std::vector<Batch>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    LoaderOptions part = many;
+    part.data_parallel_size = 2;
+    part.data_parallel_rank = rank;
+    ranks.push_back(take(part, 8));
+  }
+  for (size_t i = 0; i < reference.size(); ++i) {
+    expect_same(threads[i], reference[i]);
+    EXPECT_TRUE(at::cat({ranks[0][i].images, ranks[1][i].images})
+                    .equal(reference[i].images))
+        << "batch " << i;
+  }
+  EXPECT_FALSE(take(options(), 1)[0].images.equal(reference[0].images));
+}
+
+TEST_F(LoaderTest, TheLastEpochsHaveNoMosaics) {
+  LoaderOptions closed = options();
+  closed.mosaic_epochs = 1;
+  LoaderOptions without = options();
+  without.hyp.mosaic = 0;
+  const std::vector<Batch> always = take(options(), 12);
+  const std::vector<Batch> result = take(closed, 12);
+  const std::vector<Batch> never = take(without, 12);
+  for (size_t i = 0; i < result.size(); ++i) {
+    expect_same(result[i], i < 6 ? always[i] : never[i]);
+  }
+  EXPECT_FALSE(always[6].images.equal(never[6].images));
+}
+
 TEST_F(LoaderTest, EpochsUseEachSampleOnceAndDiffer) {
   const std::vector<Batch> batches = take(options(), 12);
   std::vector<int64_t> first, second;

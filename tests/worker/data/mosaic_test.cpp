@@ -45,7 +45,7 @@ TEST(Mosaic, DrawsCoverTheirRanges) {
   int lowest = 1000, highest = 0;
   for (uint64_t sample = 0; sample < 4000; ++sample) {
     RandomStream draws(1, 0, sample, RandomPurpose::kAugmentation);
-    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, draws);
+    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, 0, draws);
     EXPECT_GE(plan.centre.y, 50);
     EXPECT_LT(plan.centre.y, 150);
     EXPECT_GE(plan.centre.x, 75);
@@ -140,6 +140,72 @@ TEST(Mosaic, BoxesAreClippedToTheCanvas) {
   const Mosaic canvas = build_mosaic(plan, 64, 64, kAllRows, load, faults);
   EXPECT_EQ(canvas.boxes[0], (PixelBox{0, 0, 0, 32, 32}));
   EXPECT_EQ(canvas.boxes[3], (PixelBox{0, 32, 32, 96, 96}));
+}
+
+TEST(MosaicOfNine, ImagesArePushedTowardsTheMiddleOne) {
+  constexpr ImageSize kImage{40, 60};  // places of 100 x 150
+  const auto place = [&](int which, cv::Point corner) {
+    return mosaic_tile_of_nine(which, corner, kImage, kCanvas);
+  };
+  const cv::Point corner(50, 30);
+  // Left above: its last pixel touches the middle place's first corner.
+  EXPECT_EQ(place(0, corner).canvas,
+            cv::Rect(150 - 60 - 50, 100 - 40 - 30, 60, 40));
+  EXPECT_EQ(place(4, corner).canvas,
+            cv::Rect(150 + 45 - 50, 100 + 30 - 30, 60, 40));
+  EXPECT_EQ(place(8, {100, 60}).canvas, cv::Rect(200, 140, 60, 40));
+  // Cut at the canvas's edge, or not on it at all.
+  const MosaicTile cut = place(0, {120, 80});
+  EXPECT_EQ(cut.canvas, cv::Rect(0, 0, 30, 20));
+  EXPECT_EQ(cut.image, cv::Rect(30, 20, 30, 20));
+  const MosaicTile gone = mosaic_tile_of_nine(8, {0, 0}, kImage, kCanvas);
+  EXPECT_TRUE(gone.canvas.empty());
+  EXPECT_EQ(gone.canvas.tl(), cv::Point(300, 200));
+}
+
+TEST(MosaicOfNine, DrawsNineWithTheirProbability) {
+  int nine = 0;
+  for (uint64_t sample = 0; sample < 1000; ++sample) {
+    RandomStream draws(1, 0, sample, RandomPurpose::kAugmentation);
+    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, 0.3, draws);
+    EXPECT_EQ(std::count(plan.samples.begin(), plan.samples.end(), 1000), 1);
+    if (plan.samples.size() == 4) continue;
+    ASSERT_EQ(plan.samples.size(), 9u);
+    ++nine;
+    EXPECT_GE(plan.centre.x, 0);
+    EXPECT_LT(plan.centre.x, 150);
+    EXPECT_GE(plan.centre.y, 0);
+    EXPECT_LT(plan.centre.y, 100);
+  }
+  EXPECT_NEAR(nine, 300, 60);
+}
+
+TEST(MosaicOfNine, PixelsAndBoxesMoveTogether) {
+  const std::vector<BoxLabel> labels{{1, 0.5f, 0.5f, 0.5f, 0.5f}};
+  const LoadImage load = [&](int64_t sample) {
+    LoadedImage image;
+    image.source = {64, 80};
+    image.pixels = cv::Mat(64, 80, CV_8UC3, cv::Scalar::all(10.0 * sample + 5));
+    image.labels = labels;
+    return image;
+  };
+  MosaicPlan plan;
+  plan.centre = {40, 32};  // half of the first place
+  plan.samples = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::string> faults;
+  const Mosaic mosaic = build_mosaic(plan, 64, 80, kAllRows, load, faults);
+  const cv::Mat canvas = drawn(mosaic, {128, 160}).pixels;
+  for (int row = 0; row < 3; ++row) {
+    for (int column = 0; column < 3; ++column) {
+      const int x = std::min(column * 80, 159);
+      const int y = std::min(row * 64, 127);
+      EXPECT_EQ(canvas.at<cv::Vec3b>(y, x)[0], 10 * (3 * row + column) + 5)
+          << row << " " << column;
+    }
+  }
+  ASSERT_EQ(mosaic.boxes.size(), 9u);
+  EXPECT_EQ(mosaic.boxes[4], (PixelBox{1, 60, 48, 100, 80}));
+  EXPECT_EQ(mosaic.boxes[0], (PixelBox{1, 0, 0, 20, 16})) << "clipped";
 }
 
 }  // namespace

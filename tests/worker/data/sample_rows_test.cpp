@@ -197,6 +197,28 @@ TEST_F(SampleRowsOf, RectTraining) {
   }
 }
 
+// Neighbourhoods and whole pictures: the parts still are those of the whole.
+TEST_F(SampleRowsOf, PixelsChangedByThoseAroundThem) {
+  Hyperparameters hyp = augmented();
+  hyp.blur = hyp.median_blur = hyp.gray = hyp.clahe = 0.4;
+  expect_rows([&](const SampleId& id, PixelRows rows) {
+    return make_rect_sample(id, kHeight, kWidth, rows, hyp, images_);
+  });
+  expect_rows([&](const SampleId& id, PixelRows rows) {
+    return make_mosaic_sample(id, kSamples, kHeight, kWidth, rows, hyp,
+                              images_);
+  });
+}
+
+TEST_F(SampleRowsOf, MosaicsOfNine) {
+  Hyperparameters hyp = augmented();
+  hyp.mosaic9 = 0.7;
+  expect_rows([&](const SampleId& id, PixelRows rows) {
+    return make_mosaic_sample(id, kSamples, kHeight, kWidth, rows, hyp,
+                              images_);
+  });
+}
+
 TEST_F(SampleRowsOf, RectTrainingThatOnlyFlips) {
   Hyperparameters hyp;
   hyp.scale = hyp.translate = 0;

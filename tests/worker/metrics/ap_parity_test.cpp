@@ -10,6 +10,7 @@
 
 #include "tests/support/parity.h"
 #include "tests/worker/metrics/ap_cases.h"
+#include "worker/metrics/confusion_matrix.h"
 #include "worker/metrics/precision_curve.h"
 
 namespace headroom {
@@ -149,6 +150,37 @@ TEST(ApParityTest, MatchingToys) {
       for (size_t t = 0; t < kNumIouThresholds; ++t)
         EXPECT_EQ(correct[d][t], toy["correct"][d][t] == 1)
             << toy["name"] << " detection " << d << " threshold " << t;
+  }
+}
+
+TEST(ApParityTest, CurvesAndConfusionMatrices) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  for (const NamedSet& named : parity_sets(tensors)) {
+    const nlohmann::json& expected = named.figures;
+    const AveragePrecision ap = compute_average_precision(
+        named.set.records(), named.set.labels_per_class);
+    const size_t best = expected["best_confidence_index_of_1000"];
+    ASSERT_EQ(ap.curves.size(), ap.classes.size());
+    for (size_t i = 0; i < ap.curves.size(); ++i) {
+      const ClassCurves& curves = ap.curves[i];
+      EXPECT_EQ(curves.precision[best], ap.classes[i].precision);
+      EXPECT_EQ(curves.recall[best], ap.classes[i].recall);
+      EXPECT_NEAR(curves.f1()[best], expected["f1"][i], kTolerance);
+      // Its area by another rule than AP's, on ten times the points.
+      double area = 0;
+      for (const double p : curves.precision_by_recall) area += p / 1000;
+      EXPECT_NEAR(area, ap.classes[i].ap50(), 0.01) << named.name;
+    }
+
+    std::vector<ConfusionCount> counts;
+    for (const ImageResult& image : named.set.images) {
+      const auto more = count_confusions(image.detections, image.labels);
+      counts.insert(counts.end(), more.begin(), more.end());
+    }
+    EXPECT_EQ(nlohmann::json(confusion_matrix(counts, expected["nc"])),
+              expected["confusion_matrix"])
+        << named.name;
   }
 }
 

@@ -1,0 +1,124 @@
+#include "worker/chart/line_chart.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "worker/chart/matrix_chart.h"
+
+namespace headroom {
+namespace {
+
+std::string one(double) { return "1"; }
+
+// Pixels of that colour, and the rectangle around them.
+struct Found {
+  int count = 0;
+  cv::Rect around;
+};
+Found find(const cv::Mat& picture, const cv::Scalar& colour) {
+  Found found;
+  for (int y = 0; y < picture.rows; ++y) {
+    for (int x = 0; x < picture.cols; ++x) {
+      const auto pixel = picture.at<cv::Vec3b>(y, x);
+      if (pixel[0] != colour[0] || pixel[1] != colour[1] ||
+          pixel[2] != colour[2]) {
+        continue;
+      }
+      const cv::Rect here(x, y, 1, 1);
+      found.around = found.count++ == 0 ? here : found.around | here;
+    }
+  }
+  return found;
+}
+
+LineChart chart_of(std::vector<std::pair<double, double>> points) {
+  LineChart chart;
+  chart.x = {"x", 1, one};
+  chart.y = {"y", 1, one};
+  chart.lines.push_back({"", {0, 0, 255}, 3, false, std::move(points)});
+  return chart;
+}
+
+TEST(LineChart, ALineGoesFromPointToPointAndUpIsMore) {
+  const cv::Size size(600, 400);
+  const Found rising =
+      find(draw_line_chart(chart_of({{0, 0}, {0.5, 0.5}}), size), {0, 0, 255});
+  const Found whole =
+      find(draw_line_chart(chart_of({{0, 0}, {1, 1}}), size), {0, 0, 255});
+  EXPECT_GT(rising.count, 100);
+  EXPECT_NEAR(rising.around.width * 2, whole.around.width, 8);
+  EXPECT_NEAR(rising.around.height * 2, whole.around.height, 8);
+  EXPECT_GT(rising.around.y, whole.around.y + 50) << "half as high";
+}
+
+TEST(LineChart, PointsThatAreNoNumbersAreGaps) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const cv::Size size(600, 400);
+  const Found whole =
+      find(draw_line_chart(chart_of({{0, .5}, {.5, .5}, {1, .5}}), size),
+           {0, 0, 255});
+  const Found cut = find(
+      draw_line_chart(
+          chart_of({{0, .5}, {.4, .5}, {.5, nan}, {.6, .5}, {1, .5}}), size),
+      {0, 0, 255});
+  EXPECT_LT(cut.count, whole.count * 9 / 10);
+  EXPECT_GT(cut.count, whole.count / 2);
+  EXPECT_EQ(
+      find(draw_line_chart(chart_of({{0, infinity}}), size), {0, 0, 255}).count,
+      0);
+  EXPECT_GT(
+      find(draw_line_chart(chart_of({{.5, .5}}), size), {0, 0, 255}).count, 10)
+      << "a single point is seen";
+}
+
+TEST(LineChart, NamesMakeALegendBesideTheAxes) {
+  LineChart chart = chart_of({{0, 0}, {1, 1}});
+  const cv::Size size(900, 400);
+  const int without =
+      find(draw_line_chart(chart, size), {0, 0, 255}).around.width;
+  chart.lines[0].name = "a class";
+  EXPECT_LT(find(draw_line_chart(chart, size), {0, 0, 255}).around.x, 120);
+  cv::Mat picture = draw_line_chart(chart, size);
+  const cv::Rect left(0, 0, 640, 400);
+  EXPECT_LT(find(picture(left), {0, 0, 255}).around.width, without - 200);
+  EXPECT_GT(find(picture(cv::Rect(640, 0, 260, 400)), {0, 0, 255}).count, 20);
+}
+
+TEST(ChartText, OtherLettersThanAsciiAreOneMarkEach) {
+  EXPECT_EQ(shortened("Stra\xC3\x9F"
+                      "e",
+                      20),
+            "Stra?e");
+  EXPECT_EQ(shortened("abcdefghij", 10), "abcdefghij");
+  EXPECT_EQ(shortened("abcdefghijk", 10), "abcdefg...");
+}
+
+TEST(MatrixChart, ValuesAreShadesInTheirPlaces) {
+  MatrixChart chart;
+  chart.names = {"a", "b"};
+  chart.values = {{1, 0}, {0, 0.001}};
+  const cv::Mat picture = draw_matrix_chart(chart);
+  const Found darkest = find(picture, {8, 48, 107});
+  // A quarter of the square, and the end of the scale beside it.
+  EXPECT_GT(darkest.count, 400 * 400);
+  EXPECT_LT(darkest.around.x, 250);
+  EXPECT_LT(darkest.around.y, 100);
+  EXPECT_GT(find(picture, {247, 251, 255}).count, 3 * 440 * 440)
+      << "what is below least_shown is as empty";
+}
+
+TEST(MatrixChart, ManyClassesStillFit) {
+  MatrixChart chart;
+  for (int i = 0; i < 1001; ++i) {
+    chart.names.push_back("class " + std::to_string(i));
+    chart.values.emplace_back(1001, i == 500 ? 1.0 : 0.0);
+  }
+  const cv::Mat picture = draw_matrix_chart(chart);
+  EXPECT_LT(picture.total(), 2u << 20);
+  EXPECT_GT(find(picture, {8, 48, 107}).around.width, 1000);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,116 @@
+#include "worker/pictures/batch_pictures.h"
+
+#include <algorithm>
+
+#include "worker/data/augment.h"
+#include "worker/data/loader_plan.h"
+
+namespace headroom {
+namespace {
+
+// One rank that makes whole batches of whole images.
+LoaderOptions of_one_rank(LoaderOptions options) {
+  options.data_parallel_size = 1;
+  options.data_parallel_rank = 0;
+  options.micro_batch_size = options.global_batch_size;
+  options.batch_norm_group_size = 1;
+  options.own_rows = {};
+  options.first_step = 0;
+  options.host_memory_limit_bytes = 0;
+  return options;
+}
+
+Detection labelled(const NormalizedBox& box, double width, double height) {
+  const auto at = [](double centre, double size, double side) {
+    return static_cast<float>((centre + size / 2) * side);
+  };
+  return {{at(box.cx, -box.w, width), at(box.cy, -box.h, height),
+           at(box.cx, box.w, width), at(box.cy, box.h, height)},
+          1,
+          box.class_index};
+}
+
+Detection placed(Detection detection, const NetworkSample& sample) {
+  const auto at = [&](float position, double pad) {
+    return static_cast<float>(position * sample.ratio + pad);
+  };
+  Corners& box = detection.box;
+  box = {at(box.x1, sample.pad_x), at(box.y1, sample.pad_y),
+         at(box.x2, sample.pad_x), at(box.y2, sample.pad_y)};
+  return detection;
+}
+
+}  // namespace
+
+std::set<int64_t> pictured_samples(const LoaderOptions& options) {
+  std::set<int64_t> samples;
+  for (int64_t i = 0; i < kPicturedBatches; ++i) {
+    const BatchPicture picture(options, i);
+    samples.insert(picture.samples().begin(), picture.samples().end());
+  }
+  return samples;
+}
+
+BatchPicture::BatchPicture(const LoaderOptions& options, int64_t index)
+    : options_(of_one_rank(options)) {
+  const LoaderPlan plan(options_);
+  if (options_.mode == LoaderMode::kValidation &&
+      index >= plan.batches_per_epoch()) {
+    return;
+  }
+  const BatchPlan batch = plan.batch(index);
+  epoch_ = batch.epoch;
+  samples_ = batch.samples;
+  const auto count =
+      std::min(static_cast<int64_t>(samples_.size()), kMostPictured);
+  samples_.resize(static_cast<size_t>(count));
+  if (count == 0) return;
+  grid_.emplace(count, batch.height, batch.width);
+  // Each fits its batch; the pictures of a mosaic are as large as in training.
+  images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width());
+}
+
+bool BatchPicture::advance() { return add_next(nullptr); }
+
+bool BatchPicture::advance(const std::vector<Detection>& found) {
+  return add_next(&found);
+}
+
+bool BatchPicture::add_next(const std::vector<Detection>* found) {
+  if (next_ == samples_.size()) return false;
+  const int64_t index = samples_[next_++];
+  const int64_t height = grid_->cell_height(), width = grid_->cell_width();
+  const SampleId id{options_.seed, epoch_, index};
+  const PixelRows rows{0, height};
+  NetworkSample sample;
+  switch (mode_in(options_, epoch_)) {
+    case LoaderMode::kTrainMosaic:
+      sample = make_mosaic_sample(id, options_.dataset->size(), height, width,
+                                  rows, options_.hyp, *images_);
+      break;
+    case LoaderMode::kTrainRect:
+      sample =
+          make_rect_sample(id, height, width, rows, options_.hyp, *images_);
+      break;
+    case LoaderMode::kValidation:
+      sample = make_validation_sample(index, height, width, rows, *images_);
+      break;
+  }
+  PictureGrid::Boxes boxes;
+  if (found == nullptr) {
+    for (const NormalizedBox& box : sample.boxes) {
+      boxes.boxes.push_back(labelled(box, static_cast<double>(width),
+                                     static_cast<double>(height)));
+    }
+  } else {
+    boxes.confidences = true;
+    for (const Detection& detection : *found) {
+      boxes.boxes.push_back(placed(detection, sample));
+    }
+  }
+  grid_->add(sample.pixels, options_.dataset->path(index).filename().string(),
+             boxes, options_.dataset->class_names());
+  return next_ < samples_.size();
+}
+
+}  // namespace headroom

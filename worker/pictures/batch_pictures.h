@@ -1,0 +1,59 @@
+// Pictures of batches: what the network sees in training, and in validation
+// with its labels or with what was found.
+//
+// Samples are made once more for a picture, small: of a data set, a seed and a
+// step, so that no batch of a run is touched, and whichever rank asks sees the
+// same.
+//
+// Ownership: borrows the data set. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/mat.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/data/loader_options.h"
+#include "worker/metrics/detection.h"
+#include "worker/pictures/picture_grid.h"
+#include "worker/pictures/small_images.h"
+
+namespace headroom {
+
+inline constexpr int64_t kPicturedBatches = 3;
+
+// The samples in the pictures of the first batches.
+std::set<int64_t> pictured_samples(const LoaderOptions& options);
+
+// The first images of one batch, to be drawn one after another.
+class BatchPicture {
+ public:
+  // Batch `index` of a loader with these options, of all data ranks; nothing to
+  // draw where there is none. Boxes are the labels.
+  BatchPicture(const LoaderOptions& options, int64_t index);
+
+  // Indices into the data set.
+  const std::vector<int64_t>& samples() const { return samples_; }
+
+  // Adds the next sample; false: it was the last, or there is none.
+  bool advance();
+  // The same with boxes in the source's pixels. REQUIRES: validation.
+  bool advance(const std::vector<Detection>& found);
+
+  // REQUIRES: samples() is not empty.
+  const cv::Mat& picture() const { return grid_->picture(); }
+
+ private:
+  bool add_next(const std::vector<Detection>* found);
+
+  LoaderOptions options_;
+  int64_t epoch_ = 0;
+  std::vector<int64_t> samples_;
+  size_t next_ = 0;
+  std::optional<PictureGrid> grid_;
+  std::optional<SmallImages> images_;
+};
+
+}  // namespace headroom

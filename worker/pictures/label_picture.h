@@ -1,0 +1,16 @@
+// labels.jpg: what the labels of a data set are like: boxes per class, their
+// shapes, where they lie and how large they are.
+//
+// Threads: any.
+#pragma once
+
+#include <opencv2/core/mat.hpp>
+
+#include "worker/data/dataset.h"
+
+namespace headroom {
+
+// RGB. Without labels the panels stay empty.
+cv::Mat draw_labels(const Dataset& dataset);
+
+}  // namespace headroom

@@ -1,0 +1,154 @@
+#include "worker/pictures/metric_pictures.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "parallel/base/check.h"
+#include "worker/chart/line_chart.h"
+#include "worker/chart/matrix_chart.h"
+
+namespace headroom {
+namespace {
+
+constexpr size_t kMostNamedClasses = 20;
+const cv::Size kCurveSize(1120, 760);
+const cv::Scalar kMeanColour(0, 40, 200), kFaint(200, 200, 200);
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", value);
+  return text;
+}
+
+std::string tick(double value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+using Curve = std::vector<double>;
+
+struct CurveKind {
+  std::string file, title, x_title, y_title;
+  std::function<Curve(const ClassCurves&)> of;
+  // Beside a class's name; none: its name alone.
+  std::function<std::string(const ClassPrecision&)> remark;
+  std::function<std::string(const Curve& mean)> remark_of_mean;
+};
+
+std::vector<std::pair<double, double>> points_of(const Curve& curve) {
+  std::vector<std::pair<double, double>> points;
+  points.reserve(curve.size());
+  for (size_t i = 0; i < curve.size(); ++i) {
+    points.emplace_back(
+        static_cast<double>(i) / static_cast<double>(curve.size() - 1),
+        curve[i]);
+  }
+  return points;
+}
+
+Curve mean_of(const std::vector<Curve>& curves) {
+  Curve mean(curves.front().size());
+  for (const Curve& curve : curves) {
+    for (size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += curve[i] / static_cast<double>(curves.size());
+    }
+  }
+  return mean;
+}
+
+cv::Mat draw_curve(const CurveKind& kind, const MetricFigures& figures,
+                   const std::string& subject) {
+  const AveragePrecision& precision = figures.precision;
+  const bool is_named = precision.classes.size() <= kMostNamedClasses;
+  LineChart chart;
+  chart.title = kind.title + (subject.empty() ? "" : ", " + subject);
+  chart.x = {kind.x_title, 1, tick};
+  chart.y = {kind.y_title, 1.02, tick};
+  std::vector<Curve> curves;
+  for (size_t i = 0; i < precision.classes.size(); ++i) {
+    const ClassPrecision& one = precision.classes[i];
+    curves.push_back(kind.of(precision.curves[i]));
+    LineChart::Line line;
+    line.width = 1;
+    line.colour = kFaint;
+    if (is_named) {
+      const auto c = static_cast<size_t>(one.class_index);
+      line.name = shortened(figures.class_names.at(c), 18);
+      if (kind.remark) line.name += " " + kind.remark(one);
+      line.colour = chart_colour(c + 1);
+    }
+    line.points = points_of(curves.back());
+    chart.lines.push_back(std::move(line));
+  }
+  const Curve mean = mean_of(curves);
+  chart.lines.push_back({"all " + kind.remark_of_mean(mean), kMeanColour, 3,
+                         false, points_of(mean)});
+  return draw_line_chart(chart, kCurveSize);
+}
+
+// "0.71 at 0.334": the highest, and the confidence it has there.
+std::string highest(const Curve& mean) {
+  const auto most = std::max_element(mean.begin(), mean.end());
+  return number(*most) + " at " +
+         number(static_cast<double>(most - mean.begin()) /
+                static_cast<double>(mean.size() - 1));
+}
+
+std::vector<CurveKind> kinds(const MetricFigures& figures) {
+  const auto none = [](const ClassPrecision&) { return std::string(); };
+  return {
+      {"PR_curve.png", "Precision over recall at IoU 0.5", "recall",
+       "precision", [](const ClassCurves& c) { return c.precision_by_recall; },
+       [](const ClassPrecision& one) { return number(one.ap50()); },
+       [&](const Curve&) {
+         return number(figures.precision.map50) + " mAP@0.5";
+       }},
+      {"P_curve.png", "Precision over confidence", "confidence", "precision",
+       [](const ClassCurves& c) { return c.precision; }, none, highest},
+      {"R_curve.png", "Recall over confidence", "confidence", "recall",
+       [](const ClassCurves& c) { return c.recall; }, none, highest},
+      {"F1_curve.png", "F1 over confidence", "confidence", "F1",
+       [](const ClassCurves& c) { return c.f1(); }, none, highest}};
+}
+
+}  // namespace
+
+std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
+                                      const std::string& subject) {
+  std::vector<NamedPicture> pictures;
+  if (figures.precision.classes.empty()) return pictures;
+  for (const CurveKind& kind : kinds(figures)) {
+    pictures.push_back({kind.file, draw_curve(kind, figures, subject)});
+  }
+  return pictures;
+}
+
+cv::Mat draw_confusion_matrix(const MetricFigures& figures,
+                              const std::string& subject) {
+  HEADROOM_CHECK(figures.class_names.size() <= kMostMatrixClasses,
+                 "too many classes for a picture");
+  const auto counts = confusion_matrix(
+      figures.confusions, static_cast<int64_t>(figures.class_names.size()));
+  MatrixChart chart;
+  chart.title = "Confusion matrix at confidence 0.25 and IoU 0.45" +
+                (subject.empty() ? "" : ", " + subject);
+  chart.row_title = "predicted";
+  chart.column_title = "true (each column adds up to 1)";
+  chart.names = figures.class_names;
+  chart.names.emplace_back("background");
+  chart.values.assign(counts.size(), Curve(counts.size()));
+  for (size_t column = 0; column < counts.size(); ++column) {
+    int64_t sum = 0;
+    for (const auto& row : counts) sum += row[column];
+    if (sum == 0) continue;
+    for (size_t row = 0; row < counts.size(); ++row) {
+      chart.values[row][column] =
+          static_cast<double>(counts[row][column]) / static_cast<double>(sum);
+    }
+  }
+  return draw_matrix_chart(chart);
+}
+
+}  // namespace headroom

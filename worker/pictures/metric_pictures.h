@@ -1,0 +1,43 @@
+// What a validation found, as pictures: curves of precision, recall and F1 over
+// confidence and of precision over recall, and the confusion matrix.
+//
+// With more than 20 classes their curves are gray and only the mean has a name.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/mat.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/metrics/average_precision.h"
+#include "worker/metrics/confusion_matrix.h"
+
+namespace headroom {
+
+struct MetricFigures {
+  std::vector<std::string> class_names;  // all of the data set's
+  AveragePrecision precision;
+  std::vector<ConfusionCount> confusions;
+};
+
+struct NamedPicture {
+  std::string file;  // "PR_curve.png"
+  cv::Mat pixels;    // RGB
+};
+
+// P_curve, R_curve, F1_curve and PR_curve; none where no class has labels.
+// `subject`: of the titles, as in "epoch 12".
+std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
+                                      const std::string& subject);
+
+// Columns (what objects are) add up to 1.
+// REQUIRES: at most kMostMatrixClasses classes.
+inline constexpr size_t kMostMatrixClasses = 1000;
+cv::Mat draw_confusion_matrix(const MetricFigures& figures,
+                              const std::string& subject);
+
+}  // namespace headroom

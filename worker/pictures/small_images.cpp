@@ -1,0 +1,102 @@
+#include "worker/pictures/small_images.h"
+
+#include <algorithm>
+#include <opencv2/imgproc.hpp>
+#include <string>
+#include <utility>
+
+#include "worker/data/exif.h"
+#include "worker/data/letterbox.h"
+#include "worker/data/row_reader.h"
+
+namespace headroom {
+namespace {
+
+// Up to here a file is decoded whole: that takes 12 MiB.
+constexpr int64_t kMostDecoded = 1 << 22;  // pixels
+
+cv::Mat to_rgb(const cv::Mat& rows) {
+  cv::Mat bytes = rows;
+  if (rows.depth() == CV_16U) rows.convertTo(bytes, CV_8U, 1.0 / 257);
+  if (bytes.channels() == 1) cv::cvtColor(bytes, bytes, cv::COLOR_GRAY2RGB);
+  return bytes;
+}
+
+// Each row of the result is the mean of the file's rows that it covers.
+cv::Mat shrink(RowReader& reader, ImageSize size) {
+  const ImageHeader& header = reader.header();
+  const auto first_of = [&](int row) {
+    return header.height * row / size.height;
+  };
+  cv::Mat result(size.height, size.width, CV_8UC3);
+  for (int row = 0; row < size.height; ++row) {
+    const int64_t count = first_of(row + 1) - first_of(row);
+    cv::Mat band(static_cast<int>(count), static_cast<int>(header.width),
+                 reader.type());
+    reader.read(band);
+    cv::Mat target = result.row(row);
+    cv::resize(to_rgb(band), target, target.size(), 0, 0, cv::INTER_AREA);
+  }
+  reader.finish();
+  return result;
+}
+
+struct SmallImage {
+  cv::Mat pixels;
+  std::string reason;  // why there are none
+};
+
+SmallImage read_small(const std::filesystem::path& file, ImageSize source,
+                      ImageSize wanted) {
+  SmallImage image;
+  const int64_t pixels = int64_t{source.height} * source.width;
+  const bool is_smaller =
+      wanted.height <= source.height && wanted.width <= source.width;
+  if (pixels <= kMostDecoded || !is_smaller) {
+    const ImageResult decoded = decode_image(file);
+    image.reason = decoded.reason;
+    if (decoded.ok()) {
+      image.pixels = resize_loaded(decoded.pixels, wanted, false);
+    }
+    return image;
+  }
+  image.reason = read_image_rows(file, {}, [&](RowReader& reader) {
+    const int orientation = reader.header().orientation;
+    ImageSize stored = wanted;
+    if (swaps_axes(orientation)) std::swap(stored.height, stored.width);
+    image.pixels = upright(shrink(reader, stored), orientation);
+  });
+  if (!image.reason.empty()) image.pixels.release();
+  return image;
+}
+
+}  // namespace
+
+ImageSize SmallImages::loaded_size(int64_t sample) const {
+  return fit_size(dataset_.image_size(sample), height_, width_);
+}
+
+LoadedImage SmallImages::load(int64_t sample, PixelRows rows) {
+  const ImageSize size = loaded_size(sample);
+  const std::filesystem::path file = dataset_.path(sample);
+  SmallImage small = read_small(file, dataset_.image_size(sample), size);
+  if (small.reason.empty() &&
+      (small.pixels.rows != size.height || small.pixels.cols != size.width)) {
+    small.reason = "another size than when the data set was indexed";
+  }
+  LoadedImage image;
+  image.source = dataset_.image_size(sample);
+  if (small.reason.empty()) {
+    image.labels = dataset_.labels(sample);
+  } else {
+    image.fault = file.string() + ": " + small.reason;
+    small.pixels =
+        cv::Mat(size.height, size.width, CV_8UC3, cv::Scalar::all(kFillGray));
+  }
+  rows = clamp_rows(rows, size.height);
+  image.pixels = small.pixels.rowRange(static_cast<int>(rows.begin),
+                                       static_cast<int>(rows.end));
+  return image;
+}
+
+}  // namespace headroom

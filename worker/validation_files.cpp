@@ -1,0 +1,121 @@
+#include "worker/validation_files.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "worker/data/coco_json.h"
+#include "worker/detect/detection_folder.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path& images_of(const DataConfig& data, Split split) {
+  switch (split) {
+    case Split::kTrain:
+      return data.train_images;
+    case Split::kVal:
+      return data.val_images;
+    case Split::kTest:
+      break;
+  }
+  return data.test_images;
+}
+
+// None where the split is not one COCO JSON: ids of two would meet.
+CocoIds ids_of(const DataConfig& data, Split split,
+               const std::vector<std::string>& class_names) {
+  CocoIds ids;
+  const std::vector<fs::path>& sources = split_sources(data, split);
+  if (sources.size() != 1 || sources.front().extension() != ".json") return ids;
+  const fs::path file = fs::absolute(sources.front()).lexically_normal();
+  const CocoFile truth = read_coco_annotations(file);
+  const fs::path& images = images_of(data, split);
+  const fs::path folder =
+      images.empty() ? file.parent_path() : fs::absolute(images);
+  for (const CocoImage& image : truth.images) {
+    ids.images.emplace((folder / image.file_name).lexically_normal().string(),
+                       image.id);
+  }
+  std::map<std::string, int64_t> categories;
+  int64_t unused = 1;
+  for (const CocoCategory& category : truth.categories) {
+    categories.emplace(category.name, category.id);
+    unused = std::max(unused, category.id + 1);
+  }
+  for (const std::string& name : class_names) {
+    const auto known = categories.find(name);
+    ids.categories.push_back(known != categories.end() ? known->second
+                                                       : unused++);
+  }
+  return ids;
+}
+
+CocoScene scene_of(const ImageFindings& image) {
+  CocoScene scene;
+  const auto side = [](float begin, float end) {
+    return static_cast<double>(end) - static_cast<double>(begin);
+  };
+  for (const LabelledBox& label : image.labels) {
+    const Corners& box = label.box;
+    const double w = side(box.x1, box.x2), h = side(box.y1, box.y2);
+    scene.objects.push_back(
+        {box.x1, box.y1, w, h, w * h, label.class_index, false});
+  }
+  for (const Detection& one : image.detections) {
+    const Corners& box = one.box;
+    scene.detections.push_back({box.x1, box.y1, side(box.x1, box.x2),
+                                side(box.y1, box.y2), one.confidence,
+                                one.class_index});
+  }
+  return scene;
+}
+
+}  // namespace
+
+void write_found(const RunConfig& config, const fs::path& folder,
+                 const Dataset& dataset, const DataConfig& data, Split split,
+                 std::vector<ImageFindings> found) {
+  if (!config.save_txt && !config.save_json) return;
+  FolderOptions options;
+  options.pictures = false;
+  options.may_exist = true;
+  options.text = config.save_txt;
+  options.confidences_in_text = config.save_conf;
+  options.json = config.save_json;
+  if (config.save_json && !config.single_cls) {
+    options.coco_ids = ids_of(data, split, dataset.class_names());
+  }
+  DetectionFolder files(folder, dataset.class_names(), std::move(options));
+  std::ranges::sort(found, {}, &ImageFindings::sample);
+  cv::Mat no_pixels;
+  for (const ImageFindings& image : found) {
+    const ImageSize size = dataset.image_size(image.sample);
+    files.add(
+        {dataset.path(image.sample), size.height, size.width, image.detections},
+        no_pixels);
+  }
+  files.finish();
+}
+
+DetectionScores scores_of(const ValidationResult& result,
+                          const std::vector<std::string>& class_names) {
+  DetectionScores scores;
+  scores.class_names = class_names;
+  scores.images = result.images;
+  scores.objects = result.labels;
+  scores.yolov5 = result.curves;
+  std::vector<CocoScene> scenes;
+  for (const ImageFindings& image : result.found) {
+    scenes.push_back(scene_of(image));
+    scores.detections += static_cast<int64_t>(image.detections.size());
+  }
+  const auto classes = static_cast<int64_t>(class_names.size());
+  scores.coco = evaluate_coco(scenes, classes);
+  scores.coco_300 = evaluate_coco(scenes, classes, 300);
+  return scores;
+}
+
+}  // namespace headroom
