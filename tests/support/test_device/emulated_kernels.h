@@ -33,8 +33,9 @@ class EmulatedKernels final : public DeviceKernels {
   void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                      std::span<const int64_t> begins,
                      const at::Tensor& statistics, const at::Tensor& weight,
-                     const at::Tensor& bias, const at::Tensor& means,
-                     const at::Tensor& dy) override;
+                     const at::Tensor& bias,
+                     const ActivationFunction& activation,
+                     const at::Tensor& means, const at::Tensor& dy) override;
 
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
   void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
