@@ -63,8 +63,6 @@ const std::vector<AbsentFlag>& absent_flags() {
        "use --precision bf16 in training"},
       {"--dnn", kRefused, 0, "OpenCV's networks are not used",
        "give YOLOv5's .pt or .safetensors as --weights"},
-      // Headroom's own, of later versions.
-      {"--teacher", kRefused, 1, "distillation" + kNotYet, "leave it out"},
   };
   return all;
 }

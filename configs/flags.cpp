@@ -17,6 +17,7 @@ std::vector<Flag> build_flags() {
       {{"--data"}, {"data"}, Values::kOne, "DATA.YAML", true, true, ""},
       {{"--cfg"}, {"cfg"}, Values::kOne, "MODEL", true, true, ""},
       {{"--weights"}, {"weights"}, Values::kOne, "FILE", true, true, ""},
+      {{"--teacher"}, {"teacher"}, Values::kOne, "FILE", true, kNo, ""},
       {{"--hyp"}, {"hyp_file"}, Values::kOne, "HYP.YAML", true, kNo, ""},
       {{"--noautoanchor"}, {"noautoanchor"}, Values::kNone, "", true, kNo, ""},
       {{"--img", "--imgsz", "--img-size"},

@@ -76,6 +76,9 @@ std::vector<Knob> hyperparameter_knobs() {
       {"hyp.gray", &H::gray, "probability", "Take all colour away.", 0, 1},
       {"hyp.clahe", &H::clahe, "probability",
        "Spread the brightness of 8 x 8 parts of the image (CLAHE).", 0, 1},
+      {"hyp.distill", &H::distill, "",
+       "Gain of the teacher's part of the loss; counts with --teacher only.", 0,
+       infinity},
   };
 }
 

@@ -28,6 +28,16 @@ std::vector<Knob> what_to_train() {
        "Weights to start from (train) or to judge (val): a .safetensors file "
        "under YOLOv5's tensor names, or a checkpoint of YOLOv5 or ultralytics "
        "(.pt), of which nothing is executed; empty starts from scratch."},
+      {"teacher", &C::teacher, "",
+       "Weights of a larger network of the same classes and anchors, whose "
+       "heads the run also learns from (hyp.distill): a .safetensors file or "
+       "YOLOv5's checkpoint, of a shipped model. On the CPU, without pipelines "
+       "and split images."},
+      {"teacher_model", &C::teacher_model, "",
+       "The teacher's model, read from its file when the run begins."},
+      {"teacher_digest", &C::teacher_digest, "",
+       "XXH3-128 of the teacher's file, read likewise: the run goes on with "
+       "the same one or not at all."},
       {"hyp_file", &C::hyp_file, "",
        "Hyper-parameters: YOLOv5's hyp.yaml, or a shipped set: scratch-low, "
        "scratch-med, scratch-high, no-augmentation, voc, objects365. The "

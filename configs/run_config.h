@@ -55,6 +55,7 @@ struct Hyperparameters {
   double median_blur = 0.0;
   double gray = 0.0;
   double clahe = 0.0;
+  double distill = 1.0;  // gain of what a teacher says; with one only
 
   bool operator==(const Hyperparameters&) const = default;
 };
@@ -68,10 +69,13 @@ struct RunConfig {
   std::string command = "train";  // train or val
 
   // What to train on and with.
-  std::string data;      // data.yaml
-  std::string cfg;       // model file or shipped name
-  std::string weights;   // safetensors to start from; "" from scratch
-  std::string hyp_file;  // --hyp
+  std::string data;            // data.yaml
+  std::string cfg;             // model file or shipped name
+  std::string weights;         // safetensors to start from; "" from scratch
+  std::string teacher;         // --teacher: weights to learn from; "" none
+  std::string teacher_model;   // what they are, and their XXH3-128: read from
+  std::string teacher_digest;  //   the file when the run is first started
+  std::string hyp_file;        // --hyp
   Hyperparameters hyp;
   bool noautoanchor = false;  // the model's anchors, whatever the boxes are
   std::string anchors;        // pixels (configs/anchor_list.h); "": the model's

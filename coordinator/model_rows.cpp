@@ -46,19 +46,21 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   return metadata;
 }
 
-std::map<std::string, std::string> metadata_of(const std::string& weights) {
-  if (!is_pytorch_file(weights)) return metadata_in_header(weights);
-  return {{"model", PytorchFile(weights).model()}};
-}
-
 ModelTable table_of_run(const RunConfig& config) {
   if (config.cfg.empty() && !config.weights.empty()) {
-    return table_of_weights(metadata_of(config.weights), config.weights);
+    return table_of_weights(metadata_of_weights(config.weights),
+                            config.weights);
   }
   return load_model_table(config.cfg.empty() ? kDefaultModel : config.cfg);
 }
 
 }  // namespace
+
+std::map<std::string, std::string> metadata_of_weights(
+    const std::string& weights) {
+  if (!is_pytorch_file(weights)) return metadata_in_header(weights);
+  return {{"model", PytorchFile(weights).model()}};
+}
 
 std::string model_of_run(const RunConfig& config) {
   return config.cfg.empty() && !config.weights.empty()

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace headroom {
 
 // --cfg; else what --weights says it holds; else yolov5s.
 std::string model_of_run(const RunConfig& config);
+
+// What a file of weights says of itself.
+std::map<std::string, std::string> metadata_of_weights(const std::string& file);
 
 // Classes of the run's data set; nothing where it cannot be read here: the
 // coordinator may run where the data set is not.

@@ -65,6 +65,7 @@ void RunParts::prepare(Communicator& communicator) {
                               "the training images and labels");
   }
   mesh = std::make_unique<Mesh>(communicator, assignment.plan.layout);
+  if (!config.teacher.empty()) teacher = Teacher::open(config, device);
   TrainingStateOptions options;
   options.num_classes = inputs.num_classes();
   options.scalar_type = scalar_type_of(config.precision);
@@ -79,6 +80,7 @@ void RunParts::prepare(Communicator& communicator) {
                                static_cast<int64_t>(inputs.table.rows.size()));
   options.fill = [&](LayerGraph& model) { fill_model(communicator, model); };
   state = std::make_unique<TrainingState>(inputs.table, options);
+  if (teacher) teacher->check(state->model());
 
   const int64_t batch = config.global_batch_size;
   steps_in_epoch = inputs.training

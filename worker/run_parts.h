@@ -30,6 +30,7 @@
 #include "worker/run_inputs.h"
 #include "worker/run_loaders.h"
 #include "worker/run_recorder.h"
+#include "worker/teacher.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -63,6 +64,7 @@ struct RunParts {
   RunInputs& inputs;     // carried
   MemoryRequest memory;  // the run's question to the memory model
   std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<Teacher> teacher;  // null: none
   std::unique_ptr<TrainingState> state;
   std::unique_ptr<RunRecorder> recorder;
   int64_t steps_in_epoch = 0;

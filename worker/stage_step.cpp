@@ -28,11 +28,14 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
       parts_.context.training(part, parts_.state.batch_norm_sums());
   at::Tensor images;
   if (parts_.routes.reads_images) images = images_of(part);
+  // Before the student: its maps are gone when the student's come.
+  std::vector<at::Tensor> teacher;
+  if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
   std::vector<at::Tensor> outputs =
       run_stage_rows(parts_.state.model(), parts_.routes, std::move(received),
                      images, context);
   if (!parts_.mesh.is_last_stage()) return outputs;
-  return {loss_of(micro_batch, outputs)};
+  return {loss_of(micro_batch, outputs, teacher)};
 }
 
 at::Tensor StageStep::images_of(const SampleRange& part) const {
@@ -53,7 +56,8 @@ std::vector<LevelTargets> StageStep::targets_of(int64_t micro_batch) const {
 }
 
 at::Tensor StageStep::loss_of(int64_t micro_batch,
-                              const std::vector<at::Tensor>& heads) {
+                              const std::vector<at::Tensor>& heads,
+                              const std::vector<at::Tensor>& teacher) {
   std::vector<LevelTargets> targets = targets_of(micro_batch);
   GlobalCounts counts = parts_.counts;
   if (parts_.context.images_are_split()) {
@@ -64,7 +68,8 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
       counts.global_rows.push_back(window.global_rows);
     }
   }
-  const Loss loss = detection_loss(heads, targets, counts, parts_.gains);
+  const Loss loss =
+      detection_loss(heads, targets, counts, parts_.gains, teacher);
   parts_.items.add_(loss.items);
   return parts_.loss_scale == 1 ? loss.total
                                 : loss.total.mul(parts_.loss_scale);

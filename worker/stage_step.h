@@ -20,6 +20,7 @@
 #include "worker/fault_injection.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/rank_context.h"
+#include "worker/teacher.h"
 #include "worker/training_state.h"
 
 namespace headroom {
@@ -42,6 +43,7 @@ class StageStep final : public StageWork {
     at::Tensor items;
     double loss_scale = 1;  // the loss is multiplied by it for backward
     FaultInjection* faults = nullptr;  // null: none
+    Teacher* teacher = nullptr;        // null: none
   };
 
   explicit StageStep(const Parts& parts);
@@ -61,7 +63,8 @@ class StageStep final : public StageWork {
   }
   at::Tensor images_of(const SampleRange& part) const;
   std::vector<LevelTargets> targets_of(int64_t micro_batch) const;
-  at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads);
+  at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
+                     const std::vector<at::Tensor>& teacher);
 
   // Tells the gradients which pass over the rows begins.
   void begin_pass(const Instruction& instruction);

@@ -210,7 +210,8 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_, items_,
-                  result.loss_scale.value_or(1), options_.faults});
+                  result.loss_scale.value_or(1), options_.faults,
+                  options_.teacher});
   std::string failure;
   memory.take_last_refusal();
   try {

@@ -79,6 +79,7 @@ class Trainer {
     AssignTargets assign = {};
     // The run's; none: nothing is predicted.
     std::optional<MemoryRequest> memory = {};
+    Teacher* teacher = nullptr;  // borrowed; null: none
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);

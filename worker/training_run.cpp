@@ -202,10 +202,11 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   if (!buddies) carried.held.clear();  // else with the first copies
   begin_progress();
-  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
-                   pass_lists, &faults, config.host_memory_limit,
-                   loader_options(config, state->model()).assign, memory},
-                  *state, *mesh);
+  Trainer trainer(
+      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists,
+       &faults, config.host_memory_limit,
+       loader_options(config, state->model()).assign, memory, teacher.get()},
+      *state, *mesh);
   note_memory(start_up.compare(estimate_start_up(memory, mesh->here)));
   const std::unique_ptr<BatchSource> source = make_source();
   begin_pictures();

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/model_table.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -66,6 +67,14 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   MemoryRequest request;
   request.rows = memory_rows(rows);
   request.image_channels = rows.front().program->inputs.front().channels;
+  if (!config.teacher_model.empty()) {
+    ModelTable teacher = load_model_table(config.teacher_model);
+    // Of the student's classes, which are the teacher's.
+    const auto levels = static_cast<int64_t>(rows.back().inputs.size());
+    teacher.num_classes = static_cast<int>(
+        rows.back().channels / (kAnchorsPerLevel * levels) - kBoxFields);
+    request.teacher = memory_rows(row_costs(teacher));
+  }
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
   request.image_height = rounded_image_size(config.image_height, stride);

@@ -13,6 +13,7 @@
 #include "coordinator/listen_address.h"
 #include "coordinator/metrics.h"
 #include "coordinator/server.h"
+#include "coordinator/teacher_file.h"
 #include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/host.h"
@@ -58,6 +59,7 @@ RunConfig configuration(const CommandLine& line) {
   forget_found_anchors(config);
   check_run_config(config);
   check_run_sources(config);
+  describe_teacher(config);
   try_to_settle_anchors(config);
   return config;
 }

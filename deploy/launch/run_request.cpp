@@ -15,6 +15,7 @@
 #include "coordinator/model_rows.h"
 #include "coordinator/planner.h"
 #include "coordinator/saved_plan.h"
+#include "coordinator/teacher_file.h"
 #include "deploy/launch/anchor_question.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
@@ -140,7 +141,8 @@ void check_devices(const RunConfig& config,
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
     "global_batch_size", "seed",      "rect",   "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer", "anchors"};
+    "sync_batch_norm",   "optimizer", "anchors",
+    "teacher"};
 
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,
@@ -273,6 +275,7 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  if (config.teacher_digest.empty()) describe_teacher(config);
   check_faults(config, request.expected_workers());
   // Before the plan: what an operator takes grows with its threads.
   if (config.threads == 0) {
@@ -301,8 +304,8 @@ RunRequest make_run_request(const CommandLine& line,
       request.notes.push_back("plan: " + plan.reason);
     }
   }
-  for (std::string* path :
-       {&config.data, &config.cfg, &config.weights, &config.hyp_file}) {
+  for (std::string* path : {&config.data, &config.cfg, &config.weights,
+                            &config.teacher, &config.hyp_file}) {
     make_absolute(*path);
   }
   if (!config.memory_trace.empty()) {  // not there yet

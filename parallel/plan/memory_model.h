@@ -49,6 +49,8 @@ struct ValidationShape {
 
 struct MemoryRequest {
   std::vector<memory::ModelRow> rows;
+  // Of the network that the run learns from, which every rank has; empty: none.
+  std::vector<memory::ModelRow> teacher;
   Plan plan;
   int64_t global_batch_size = 1;
   int64_t image_height = 640;  // of the network's input
@@ -74,7 +76,7 @@ struct MemoryRequest {
 };
 
 struct MemoryEstimate {
-  int64_t parameters = 0;
+  int64_t parameters = 0;  // a teacher's, too
   int64_t gradients = 0;
   int64_t accumulated_gradients = 0;
   int64_t moments = 0;

@@ -58,9 +58,13 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
                          request.plan.layout.spatial_parallel_size > 1;
   start.resumes = request.resumes && rank_of(request.plan.layout, rank) == 0;
   MemoryEstimate estimate = share.resident();
-  estimate.transient =
-      std::max<int64_t>(0, memory::start_up_peak_bytes(start) -
-                               (estimate.total() - estimate.workspace));
+  estimate.transient = std::max<int64_t>(
+      0, memory::start_up_peak_bytes(start) + share.teacher_bytes() -
+             (estimate.total() - estimate.workspace));
+  // A teacher is read before the rest: beside it its file's tensors, and what
+  // its fresh weights are drawn in.
+  const int64_t reading = 3 * share.teacher_bytes();
+  estimate.transient += std::max<int64_t>(0, reading - estimate.total());
   return estimate;
 }
 

@@ -34,6 +34,7 @@ memory::Stage stage_of(const MemoryRequest& request,
   stage.fetches_ahead = request.fetches_ahead && stage.zero_stage == 3;
   stage.image_channels = request.image_channels;
   stage.num_frozen_rows = request.num_frozen_rows;
+  stage.teacher = request.teacher;
   return stage;
 }
 
@@ -131,6 +132,7 @@ MemoryEstimate RankShare::resident() const {
   // The copy that maps of 16 bits are convolved with.
   if (request_.map_bytes < request_.element_bytes && zero < 3)
     estimate.parameters += whole / request_.element_bytes * request_.map_bytes;
+  estimate.parameters += teacher_bytes();
   estimate.gradients = zero >= 2 ? own : whole;
   estimate.accumulated_gradients = own;
   estimate.moments = request_.num_moments * own;
@@ -149,6 +151,13 @@ MemoryEstimate RankShare::resident() const {
       2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
   estimate.workspace = kSmallBytes;
   return estimate;
+}
+
+int64_t RankShare::teacher_bytes() const {
+  int64_t bytes = 0;
+  for (const ModelRow& row : request_.teacher)
+    bytes += (row.parameters + 2 * row.norm_channels) * request_.element_bytes;
+  return bytes;
 }
 
 int64_t RankShare::largest_gathered_row() const {

@@ -44,6 +44,8 @@ class RankShare {
   // first pass on: rows of maps, or sums of a layer's groups.
   int64_t exchange_bytes(const memory::Extents& extents) const;
   bool groups_span_ranks() const;
+  // Its weights and statistics, tensor by tensor.
+  int64_t teacher_bytes() const;
   // Under ZeRO: of the parameters of a row, whole.
   int64_t largest_gathered_row() const;
 

@@ -56,6 +56,26 @@ TEST(Planner, WithoutAWishAllRanksShareTheBatch) {
   EXPECT_EQ(decision.exit_code, ExitCode::kDone);
 }
 
+TEST(Planner, ATeacherLooksAtWholeImagesWithItsWholeNetwork) {
+  RunConfig config = batch_of(16);
+  config.teacher = "teacher.safetensors";
+  config.teacher_model = "yolov5s";
+  for (const char* layout : {"pipeline=2", "spatial=2"}) {
+    config.layout = layout;
+    const PlanDecision decision = plan_of(config, 2);
+    EXPECT_FALSE(decision.plan);
+    EXPECT_THAT(decision.reason, HasSubstr("--teacher looks at whole images"));
+    EXPECT_THAT(decision.remedy, HasSubstr("use --layout data=2"));
+  }
+  config.layout.clear();
+  RunConfig alone = config;
+  alone.teacher.clear();
+  alone.teacher_model.clear();
+  EXPECT_GT(plan_of(config, 2).plan->predicted_peak_bytes.at(0),
+            plan_of(alone, 2).plan->predicted_peak_bytes.at(0) + (28 << 20))
+      << "7.2 million weights";
+}
+
 TEST(Planner, OneProcess) {
   EXPECT_EQ(choose_plan(batch_of(1), 1, {}).reason,
             "chosen: 1 image over 1 process, 1 micro-batch of 1, batch-norm "

@@ -49,7 +49,8 @@ std::string FitCell::name() const {
          policy + " " + layout + (more_boxes > 0 ? " crowded" : "") +
          (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
          (between_hosts ? " between hosts" : "") +
-         (precision == "fp32" ? "" : " " + precision);
+         (precision == "fp32" ? "" : " " + precision) +
+         (teacher.empty() ? "" : " taught by " + teacher);
 }
 
 RunConfig FitCell::config() const {
@@ -63,6 +64,7 @@ RunConfig FitCell::config() const {
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
+  config.teacher = config.teacher_model = teacher;
   set_from_text(config, *find_knob("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")

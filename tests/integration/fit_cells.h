@@ -22,6 +22,7 @@ struct FitCell {
   int64_t freeze = 0;           // rows that do not learn
   bool between_hosts = false;   // over sockets, as between machines
   std::string precision = "fp32";
+  std::string teacher = "";  // a shipped model
 
   std::string name() const;
   RunConfig config() const;

@@ -177,6 +177,20 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
 }
 
 // Rows that do not learn keep nothing, and nothing goes back to them.
+// Its weights, and what it needs while it looks where that is more than the
+// student's.
+TEST(Fit, ATeacher) {
+  Table table;
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 320, 1, "keep", "one", 0},
+                            {"yolov5n", 320, 2, "recompute", "one", 300},
+                            {"yolov5n", 320, 2, "lean", "data", 0},
+                            {"yolov5n", 320, 1, "mixed", "zero3", 0}}) {
+    cell.teacher = "yolov5s";
+    table.add(cell, measure(cell, 2));
+  }
+}
+
 TEST(Fit, FrozenRows) {
   Table table;
   for (const FitCell& cell :

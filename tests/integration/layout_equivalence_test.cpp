@@ -31,6 +31,7 @@ struct Row {
   int64_t group = 2;
   int64_t freeze = 0;
   bool many_modules = false;  // instead of yolov5n
+  std::string teacher = "";
 
   LayoutRunOptions options() const {
     LayoutRunOptions options;
@@ -39,13 +40,16 @@ struct Row {
     if (many_modules)
       options.table = load_model_table(
           HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml");
+    options.teacher = teacher;
     return options;
   }
 };
 
 const LayoutRun& one_process(const Row& row) {
-  static std::map<std::tuple<int64_t, int64_t, bool>, LayoutRun> runs;
-  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules}];
+  static std::map<std::tuple<int64_t, int64_t, bool, std::string>, LayoutRun>
+      runs;
+  LayoutRun& run =
+      runs[{row.group, row.freeze, row.many_modules, row.teacher}];
   if (run.loss.empty()) {
     run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
@@ -132,8 +136,8 @@ TEST_P(Layouts, EqualOneProcess) {
 std::vector<Row> rows() {
   std::vector<Row> all;
   const auto add = [&all](const LayoutCase& layout, int64_t group = 2,
-                          int64_t freeze = 0) {
-    all.push_back({layout, group, freeze});
+                          int64_t freeze = 0, const std::string& teacher = "") {
+    all.push_back({layout, group, freeze, /*many_modules=*/false, teacher});
   };
   add(layout_case("data2", "data=2", 0));
   add(layout_case("data3", "data=3", 0));
@@ -176,6 +180,11 @@ std::vector<Row> rows() {
                     "pipeline=2,spatial=3", 2, 0,
                     ActivationPolicy::kRecompute)})
     all.push_back({layout, 2, 0, true});
+  add(layout_case("teacher_data2", "data=2", 0), 2, 0, "yolov5s");
+  add(layout_case("teacher_micro2", "data=1", 2), 2, 0, "yolov5s");
+  add(layout_case("teacher_data2_zero3_recompute", "data=2", 2, 3,
+                  ActivationPolicy::kRecompute),
+      2, 0, "yolov5s");
   for (const int64_t group : {1, 2, 4}) {
     for (const int64_t micro : {1, 2, 4}) {
       if (micro % group != 0) continue;

@@ -1,6 +1,7 @@
 #include "tests/support/layout_run.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -149,6 +150,13 @@ LayoutRun run_layout(const LayoutCase& layout,
           training.pass_lists = record_pass_lists(
               table, kClasses, state.scalar_type(), state.model().kept_rows(),
               options.freeze, mesh.spatial->size() > 1);
+        }
+        std::unique_ptr<Teacher> teacher;
+        if (!options.teacher.empty()) {
+          teacher = std::make_unique<Teacher>(std::make_unique<LayerGraph>(
+              load_model_table(options.teacher), kClasses, state.scalar_type(),
+              /*seed=*/77));
+          training.teacher = teacher.get();
         }
         Trainer trainer(training, state, mesh);
         for (int step = 0; step < options.steps; ++step) {

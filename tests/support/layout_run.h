@@ -39,6 +39,7 @@ struct LayoutRunOptions {
   bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<ModelTable> table;  // none: yolov5n
   Precision precision = Precision::kFp64;
+  std::string teacher;  // a shipped model, with fresh weights; "": none
 };
 
 struct LayoutRun {

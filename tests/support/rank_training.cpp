@@ -45,6 +45,11 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
       more_boxes_per_image_(more_boxes_per_image),
       mesh_(world, plan.layout) {
   const ModelTable table = load_model_table(config.cfg);
+  if (!config.teacher_model.empty()) {
+    teacher_ = std::make_unique<Teacher>(std::make_unique<LayerGraph>(
+        load_model_table(config.teacher_model), kSyntheticClasses,
+        scalar_type_of(config.precision), /*seed=*/77));
+  }
   TrainingStateOptions options;
   options.num_classes = kSyntheticClasses;
   options.scalar_type = scalar_type_of(config.precision);
@@ -71,6 +76,7 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
       config.label_smoothing);
   training.gains = gains_;
   training.plan = plan;
+  training.teacher = teacher_.get();
   if (mesh_.replicas->size() > 1) {
     pass_lists_ = record_pass_lists(
         table, kSyntheticClasses, state_->scalar_type(),

@@ -54,6 +54,7 @@ class RankTraining {
   PassLists pass_lists_;
   AssignTargets assign_;
   StepShape shape_;
+  std::unique_ptr<Teacher> teacher_;  // of fresh weights
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<SyntheticInput> source_;
   std::unique_ptr<Trainer> trainer_;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/add.h>
 
+#include <algorithm>
 #include <string>
 
 #include "parallel/base/check.h"
@@ -38,11 +39,25 @@ LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
   return scales;
 }
 
+Distillation distillation(const at::Tensor& teacher, const LevelScales& scales,
+                          int64_t global_matches, const LossGains& gains) {
+  const auto matches =
+      static_cast<double>(std::max<int64_t>(1, global_matches));
+  Distillation rule;
+  rule.teacher = teacher;
+  rule.box = gains.distill * gains.box / matches;
+  rule.obj = gains.distill * scales.obj;
+  rule.cls = gains.distill * gains.cls /
+             (matches * static_cast<double>(gains.num_classes));
+  return rule;
+}
+
 }  // namespace
 
 Loss detection_loss(const std::vector<at::Tensor>& heads,
                     const std::vector<LevelTargets>& targets,
-                    const GlobalCounts& counts, const LossGains& gains) {
+                    const GlobalCounts& counts, const LossGains& gains,
+                    const std::vector<at::Tensor>& teacher) {
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   const size_t num_levels = heads.size();
   HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
@@ -67,7 +82,11 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
         heads[i], targets[i].size(),
         counts.global_rows.empty() ? heads[i].size(2) : counts.global_rows[i],
         counts.matches[i], gains.balance[i], counts.images, gains);
-    const LevelLoss level = level_loss(heads[i], targets[i], scales);
+    const Distillation rule =
+        teacher.empty()
+            ? Distillation()
+            : distillation(teacher[i], scales, counts.matches[i], gains);
+    const LevelLoss level = level_loss(heads[i], targets[i], scales, rule);
     loss.total = i == 0 ? level.total : at::add(loss.total, level.total);
     loss.items = i == 0 ? level.items : at::add(loss.items, level.items);
   }

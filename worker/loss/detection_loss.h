@@ -31,6 +31,7 @@ struct LossGains {
   double cls_pos_weight = 1, obj_pos_weight = 1;
   double focal_gamma = 0;
   int64_t num_classes = 1;
+  double distill = 1;  // of a teacher's terms, beside the gains above
 };
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
@@ -58,9 +59,13 @@ struct Loss {
 };
 
 // heads[level] [n, anchors, H, W, 5 + classes]; targets are those of the heads'
-// rows (targets_of_rows).
+// rows (targets_of_rows). `teacher`: its heads for the same images, or none;
+// what it asks (distillation.h) is added to the three terms with their gains
+// times `distill`, divided by the same counts; where a level has no match,
+// by 1.
 Loss detection_loss(const std::vector<at::Tensor>& heads,
                     const std::vector<LevelTargets>& targets,
-                    const GlobalCounts& counts, const LossGains& gains);
+                    const GlobalCounts& counts, const LossGains& gains,
+                    const std::vector<at::Tensor>& teacher = {});
 
 }  // namespace headroom

@@ -143,7 +143,8 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& head,
                                const LevelTargets& targets,
-                               const LevelScales& scales) {
+                               const LevelScales& scales,
+                               const Distillation& distillation) {
     const int64_t num_rows = targets.size();
     const RowPlaces places(targets.index, head.sizes(), head.strides());
     places.check(num_rows);
@@ -180,14 +181,20 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
             scales.positive_target);
     });
 
-    ctx->save_for_backward(
-        {obj, classes, targets.index, gradient, obj_targets});
+    DistilledLevel distilled;
+    if (distillation.teacher.defined()) {
+      distilled = distil_level(head, distillation);
+    }
+    ctx->save_for_backward({obj, classes, targets.index, gradient, obj_targets,
+                            distilled.gradient});
     ctx->saved_data["sizes"] = head.sizes();
     ctx->saved_data["strides"] =
         at::infer_dense_strides(head.sizes(), head.strides());
     save_scales(ctx, scales);
     const std::vector<double> items = {
-        scales.box * box_sum, scales.obj * obj_sum, scales.cls * cls_sum};
+        scales.box * box_sum + distilled.items[0],
+        scales.obj * obj_sum + distilled.items[1],
+        scales.cls * cls_sum + distilled.items[2]};
     variable_list outputs = {
         at::scalar_tensor(scales.images * (items[0] + items[1] + items[2]),
                           at::kDouble),
@@ -200,7 +207,8 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &obj = saved[0], &classes = saved[1], &index = saved[2],
-                     &gradient = saved[3], &obj_targets = saved[4];
+                     &gradient = saved[3], &obj_targets = saved[4],
+                     &distilled = saved[5];
     const auto sizes = ctx->saved_data["sizes"].toIntVector();
     const auto strides = ctx->saved_data["strides"].toIntVector();
     LevelScales scales = load_scales(ctx);
@@ -209,10 +217,21 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     scales.obj *= by_total;
     scales.cls *= by_total;
 
-    at::Tensor by_head = at::empty_strided(sizes, strides, obj.options());
-    by_head.zero_();
-    by_head.select(4, kObjectness)
-        .copy_(entropy_derivative(obj, 0, scales.obj_rule).mul_(scales.obj));
+    // The teacher's part is there already, and nobody else's.
+    const bool has_teacher = distilled.defined();
+    at::Tensor by_head = has_teacher
+                             ? distilled
+                             : at::empty_strided(sizes, strides, obj.options());
+    const auto by_obj = [&] {
+      return entropy_derivative(obj, 0, scales.obj_rule).mul_(scales.obj);
+    };
+    if (has_teacher) {
+      by_head.mul_(by_total);
+      by_head.select(4, kObjectness).add_(by_obj());
+    } else {
+      by_head.zero_();
+      by_head.select(4, kObjectness).copy_(by_obj());
+    }
     at::Tensor by_classes;
     if (classes.defined())
       by_classes =
@@ -233,8 +252,14 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
               static_cast<scalar_t>(-scales.box * by_raw[row * 4 + i]);
         if (target[row] > 0) {
           const double x = obj_logits[places.in_map(row)];
-          fields[kObjectness * stride] = static_cast<scalar_t>(
-              scales.obj * entropy(x, target[row], scales.obj_rule).derivative);
+          const double all =
+              scales.obj * entropy(x, target[row], scales.obj_rule).derivative;
+          scalar_t& field = fields[kObjectness * stride];
+          field = static_cast<scalar_t>(
+              has_teacher
+                  ? field + all -
+                        scales.obj * entropy(x, 0, scales.obj_rule).derivative
+                  : all);
         }
         if (!classes.defined()) continue;
         const int64_t first = row * classes.size(1);
@@ -248,7 +273,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
           fields[(kFirstClass + c) * stride] += by_logits[c];
       }
     });
-    return {by_head, at::Tensor(), at::Tensor()};
+    return {by_head, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 
  private:
@@ -273,16 +298,20 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
 }  // namespace
 
 LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
-                     const LevelScales& scales) {
+                     const LevelScales& scales,
+                     const Distillation& distillation) {
   HEADROOM_CHECK(head.dim() == 5 && head.size(4) > kFirstClass,
                  "a head has 5 dimensions and at least one class");
   HEADROOM_CHECK(targets.index.defined() &&
                      targets.box.scalar_type() == head.scalar_type(),
                  "targets must be assigned in the heads' type");
   if (LossKernels* kernels = loss_kernels_for(head)) {
+    HEADROOM_CHECK(!distillation.teacher.defined(),
+                   "a teacher's heads are on the CPU");
     return device_level_loss(*kernels, head, targets, scales);
   }
-  variable_list outputs = LevelFunction::apply(head, targets, scales);
+  variable_list outputs =
+      LevelFunction::apply(head, targets, scales, distillation);
   return {outputs[0], outputs[1]};
 }
 

@@ -16,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "worker/loss/binary_cross_entropy.h"
+#include "worker/loss/distillation.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom {
@@ -38,8 +39,10 @@ struct LevelLoss {
 };
 
 // head [n, anchors, H, W, 5 + classes], any strides, n may be 0; with one class
-// there is no class term.
+// there is no class term. What `distillation` asks is part of the items, its
+// gradient is made in forward and kept for backward.
 LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
-                     const LevelScales& scales);
+                     const LevelScales& scales,
+                     const Distillation& distillation = {});
 
 }  // namespace headroom

@@ -35,6 +35,7 @@ LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
   gains.obj_pos_weight = hyp.obj_pw;
   gains.focal_gamma = hyp.fl_gamma;
   gains.num_classes = num_classes;
+  gains.distill = hyp.distill;
   return gains;
 }
 

@@ -49,14 +49,14 @@ std::vector<std::string> names_of(
 }  // namespace
 
 OpenedWeights open_weights(const std::filesystem::path& path,
-                           const std::string& cfg) {
+                           const std::string& cfg, at::ScalarType scalar_type) {
   const Safetensors file = read_weights_file(path);
   OpenedWeights opened;
   opened.table = cfg.empty() ? table_of_weights(file.metadata, path.string())
                              : load_model_table(cfg);
   const int64_t classes = classes_in(path, opened.table, file);
   opened.model =
-      std::make_unique<LayerGraph>(opened.table, classes, at::kFloat, 0);
+      std::make_unique<LayerGraph>(opened.table, classes, scalar_type, 0);
   load_weights(path, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
   opened.metadata = model_metadata(opened.table.name, opened.table);

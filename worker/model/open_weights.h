@@ -5,6 +5,8 @@
 // it does not name or that does not fit.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,7 +20,7 @@ namespace headroom {
 
 struct OpenedWeights {
   ModelTable table;
-  std::unique_ptr<LayerGraph> model;     // float32, CPU
+  std::unique_ptr<LayerGraph> model;     // CPU
   std::vector<std::string> class_names;  // "class3" where none is known
   std::map<std::string, std::string>
       metadata;  // "model", its "table", "names" if it has any
@@ -26,6 +28,7 @@ struct OpenedWeights {
 
 // `cfg`: the model; "": what the file says.
 OpenedWeights open_weights(const std::filesystem::path& path,
-                           const std::string& cfg);
+                           const std::string& cfg,
+                           at::ScalarType scalar_type = at::kFloat);
 
 }  // namespace headroom

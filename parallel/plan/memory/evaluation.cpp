@@ -18,6 +18,7 @@ class Run {
         whole_(request.extents) {
     stage_.num_frozen_rows = static_cast<int64_t>(stage_.rows.size());
     stage_.policies.clear();
+    stage_.teacher.clear();
     if (stage_.zero_stage > 0) stage_.zero_stage = kGathered;
     whole_.image_height = request.whole_image_height;
     whole_.neighbours = 0;

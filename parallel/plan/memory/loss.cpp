@@ -1,6 +1,7 @@
 #include "parallel/plan/memory/loss.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -28,9 +29,11 @@ void touch_entropy_sum(const Pass& pass, int64_t bytes, int64_t maps) {
   pass.tape.touch(std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
 
-Graph::Outcome backward(Tape& tape, const Level& level) {
+// `gradient`: of the head, where forward has made it.
+Graph::Outcome backward(Tape& tape, const Level& level, Memory gradient) {
   Graph::Outcome outcome;
-  outcome.inputs = {{tape.allocate(level.head_bytes), false}};
+  if (gradient == nullptr) gradient = tape.allocate(level.head_bytes);
+  outcome.inputs = {{std::move(gradient), false}};
   tape.touch((2 + level.more_maps) * level.cells_bytes);
   tape.touch((2 + level.more_maps) * level.classes_bytes);
   return outcome;
@@ -58,9 +61,13 @@ void run_level(const Pass& pass, const Map& head, int64_t matches,
   // Label smoothing adds the other side's map.
   touch_entropy_sum(pass, level.classes_bytes, kMostMaps);
 
+  const auto made = std::make_shared<Memory>(
+      shape.has_teacher ? tape.allocate(level.head_bytes) : nullptr);
   const int node =
       pass.add({head}, {objectness, classes, box_gradient, targets}, 0, false,
-               [&tape, level](Gradient) { return backward(tape, level); });
+               [&tape, level, made](Gradient) {
+                 return backward(tape, level, std::move(*made));
+               });
   if (node != Graph::kNobody) pass.graph.at(node).is_root = true;
 }
 

@@ -1,7 +1,8 @@
 // Loss: of each level of the head (worker/loss/level_loss.h).
 //
 //   keeps      the objectness map; of each match the box's gradient, the
-//              objectness target and the class logits
+//              objectness target and the class logits; with a teacher the
+//              head's gradient
 //   backward   the head's gradient, zeroed and filled
 //
 // Threads: one.
@@ -18,6 +19,7 @@ struct LossShape {
   int64_t num_classes = 80;
   std::vector<int64_t> matches;  // of each level
   bool focal = false;
+  bool has_teacher = false;
 };
 
 // Adds the losses' nodes as roots of backward. REQUIRES: as many heads as

@@ -105,7 +105,19 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
       tape_.touch(kColours * extents_.map_bytes(1, 1) / extents_.element_bytes *
                   kFloatBytes);
   }
+  teacher_heads_ = ask_teacher(images);
   return run_rows(std::move(maps), images);
+}
+
+std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
+  if (stage_.teacher.empty()) return {};
+  Stage teacher;
+  teacher.rows = stage_.teacher;
+  teacher.end = teacher.num_frozen_rows =
+      static_cast<int64_t>(teacher.rows.size());
+  teacher.image_channels = stage_.image_channels;
+  teacher.casts_weights = true;
+  return MicroBatch(tape_, teacher, extents_, {}).run_rows({}, images);
 }
 
 std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
@@ -114,7 +126,10 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   std::vector<Memory> sent;
   if (stage_.has_head()) {
     Pass pass = {extents_, tape_, graph_, stage_.end - 1};
-    run_loss(pass, outputs, loss_);
+    LossShape loss = loss_;
+    loss.has_teacher = !teacher_heads_.empty();
+    run_loss(pass, outputs, loss);
+    teacher_heads_.clear();
     return sent;
   }
   sent_gradients_.resize(outputs.size());
@@ -184,7 +199,8 @@ std::vector<Map> MicroBatch::run_with_policy(int64_t row,
                                              const std::vector<Map>& inputs) {
   Pass pass = {extents_, tape_, graph_, row};
   pass.learns = stage_.learns(row);
-  pass.casts_weights = extents_.is_mixed() && shards_values();
+  pass.casts_weights =
+      extents_.is_mixed() && (shards_values() || stage_.casts_weights);
   switch (policy_at(stage_, row)) {
     case ActivationPolicy::kKeep:
       if (derives_) pass.derive = Derive::kNoted;

@@ -38,6 +38,11 @@ struct Stage {
   // Rows [0, num_frozen_rows) do not learn; all of them: the network is only
   // evaluated.
   int64_t num_frozen_rows = 0;
+  // Of a network that looks at the images first, its weights unsharded; empty:
+  // none. With all rows here.
+  std::vector<ModelRow> teacher;
+  // No copies of 16 bits of the weights lie ready.
+  bool casts_weights = false;
 
   bool learns(int64_t row) const { return row >= num_frozen_rows; }
   // Does a row of an earlier stage learn?
@@ -79,6 +84,8 @@ class MicroBatch {
  private:
   // `images` are there as long as the caller keeps them.
   std::vector<Map> run(std::vector<Memory> received, Map& images);
+  // The heads of the teacher; none without one.
+  std::vector<Map> ask_teacher(const Map& images);
   Map received_map(int row, Memory memory, size_t index);
   std::vector<Map> run_rows(std::map<int, Map> maps, const Map& images);
   std::vector<Map> run_with_policy(int64_t row, const std::vector<Map>& inputs);
@@ -103,6 +110,7 @@ class MicroBatch {
   OffloadPolicy offload_;
   bool derives_ = false;  // any row makes maps again
   std::vector<Memory> sent_gradients_, received_gradients_;
+  std::vector<Map> teacher_heads_;  // until the loss is there
   // Under ZeRO, by row.
   std::map<int64_t, Memory> values_, gradients_;
   std::map<int64_t, int64_t> num_missing_;  // nodes with parameters

@@ -137,6 +137,7 @@ class StartUp {
     const Memory model = keep(build_model());
     Stage stage = stage_;
     stage.policies.clear();
+    stage.teacher.clear();
     stage.zero_stage = 0;
     stage.num_shards = 1;
     Extents extents;
