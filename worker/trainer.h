@@ -36,6 +36,7 @@
 #include "worker/pass_lists.h"
 #include "worker/rank_context.h"
 #include "worker/step_prediction.h"
+#include "worker/teacher.h"
 #include "worker/training_state.h"
 
 namespace headroom {

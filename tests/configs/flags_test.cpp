@@ -17,6 +17,7 @@ namespace {
 const std::vector<std::string> kFrozen = {"--data",
                                           "--cfg",
                                           "--weights",
+                                          "--teacher",
                                           "--hyp",
                                           "--noautoanchor",
                                           "--img",
