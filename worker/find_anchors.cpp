@@ -5,6 +5,7 @@
 
 #include "configs/data_config.h"
 #include "configs/model_table.h"
+#include "configs/model_table_text.h"
 #include "configs/row_cost.h"
 #include "configs/scalar.h"
 #include "parallel/base/check.h"
@@ -12,6 +13,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/random.h"
 #include "worker/model/weights_anchors.h"
+#include "worker/model/weights_file.h"
 
 namespace headroom {
 namespace {
@@ -65,7 +67,12 @@ void add_boxes(const FindAnchorsRequest& request, const ModelTable& table,
 }  // namespace
 
 std::string find_anchors_json(const FindAnchorsRequest& request) {
-  const ModelTable table = load_model_table(request.model);
+  // Weights may be of a model that has no name to be found by.
+  const ModelTable table =
+      request.weights.empty()
+          ? load_model_table(request.model)
+          : table_of_weights(read_weights_metadata(request.weights),
+                             request.weights);
   check_number(request, table);
   AnchorQuestion question;
   question.current = anchors_of(request, table);
