@@ -177,7 +177,8 @@ TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   LayerGraph model(table, 80, at::kFloat, 0);
   OnnxHeadOptions options;
   options.output = OnnxOutput::kRaw;
-  const OnnxGraph graph = make_onnx_network(table, model, options, {});
+  const OnnxGraph graph =
+      with_head(make_onnx_body(table, model, options, {}), model, options);
   std::map<std::string, std::vector<int64_t>> tensors;
   for (const OnnxTensor& tensor : graph.tensors) {
     tensors[tensor.name] = tensor.dims;
