@@ -34,7 +34,8 @@ TEST_F(Operation, ABindingThatNobodyAskedForIsUndone) {
          "export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 "
          "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 " +
              asked + "; exec taskset -c 0 '" + headroom().string() +
-             "' train --data data.yaml --cfg yolov5n --exist-ok"},
+             "' train --data data.yaml --cfg yolov5n --noautoanchor "
+             "--exist-ok"},
         folder_);
   };
   const std::string all = std::to_string(cores);

@@ -37,17 +37,17 @@ optimizer    SGD
 
 Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
   stage  weights and their like  images    kept     at work   communication  rest      predicted
-  0      297 KiB                 37.5 MiB  300 MiB  25 MiB    0 B            2.26 MiB  365 MiB
+  0      296 KiB                 37.5 MiB  300 MiB  12.5 MiB  0 B            2.26 MiB  353 MiB
   1      35.6 MiB                0 B       258 MiB  56.1 MiB  0 B            2.26 MiB  352 MiB
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
   stage  start-up  training  validation  checkpoint  host
-  0      8.67 MiB  365 MiB   359 MiB     2.55 MiB    1.27 GiB
+  0      8.67 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
   1      53.6 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
 
 Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-2   0.01 M      412.88 M       18 %   365 MiB  73 %          0-1
+  0      0-2   0.01 M      412.88 M       18 %   353 MiB  70 %          0-1
   1      3-24  1.86 M      1821.18 M      82 %   352 MiB  70 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4

@@ -37,8 +37,10 @@ class Supervision : public ::testing::Test {
   std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
 
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
-    std::vector<std::string> command = {headroom(),  "train", "--data",
-                                        "data.yaml", "--cfg", "yolov5n"};
+    // The pretender judges no anchors.
+    std::vector<std::string> command = {headroom(),      "train", "--data",
+                                        "data.yaml",     "--cfg", "yolov5n",
+                                        "--noautoanchor"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
