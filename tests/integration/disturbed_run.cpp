@@ -74,8 +74,9 @@ std::vector<std::string> in_slot(int slot, int size, const std::string& job,
   return words;
 }
 
+// Not those that answer a question before the run.
 std::vector<pid_t> workers_of(pid_t pid) {
-  return descendants(pid, "headroom-worker");
+  return descendants(pid, "--worker-id");
 }
 
 std::vector<pid_t> coordinators_of(pid_t supervisor) {
