@@ -34,6 +34,8 @@ std::vector<std::string> command(int steps) {
   std::vector<std::string> words = train_fp64("4");  // 10 steps an epoch
   const auto size = std::find(words.begin(), words.end(), "--img");
   *std::next(size) = "64";
+  const auto epochs = std::find(words.begin(), words.end(), "--epochs");
+  *std::next(epochs) = "100";
   words.insert(words.end(), {"--max-steps", std::to_string(steps)});
   return words;
 }
