@@ -18,6 +18,7 @@
 #include "worker/parallelize.h"
 #include "worker/rank_context.h"
 #include "worker/replicate.h"
+#include "worker/run_milestones.h"
 #include "worker/state_restore.h"
 
 namespace headroom {
@@ -49,11 +50,6 @@ std::vector<RowCost> RunParts::rows_of_model() const {
   ModelTable table = inputs.table;
   table.num_classes = static_cast<int>(inputs.num_classes());
   return row_costs(table);
-}
-
-int64_t RunParts::num_steps() const {
-  const int64_t all = config.epochs * steps_in_epoch;
-  return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
 }
 
 void RunParts::prepare(Communicator& communicator) {
@@ -158,10 +154,12 @@ void RunParts::resume() {
   }
   share_host_memory();
   if (assignment.rank != 0) return;
-  if (committed() >= num_steps() && !epoch_is_unrecorded()) {
+  const int64_t asked = num_steps(config, steps_in_epoch);
+  if (assignment.generation == 1 && committed() >= asked &&
+      !epoch_is_unrecorded()) {
     throw Error("resume",
                 "this run has committed " + std::to_string(committed()) +
-                    " steps and was asked for " + std::to_string(num_steps()),
+                    " steps and was asked for " + std::to_string(asked),
                 config.max_steps > 0 ? "give a larger --max-steps"
                                      : "give a larger --epochs");
   }

@@ -45,7 +45,6 @@ struct RunParts {
   void prepare(Communicator& communicator);
 
   int64_t committed() const { return state->counters.committed_steps; }
-  int64_t num_steps() const;
   int64_t images_in_epoch() const {
     return inputs.training ? inputs.training->size()
                            : steps_in_epoch * config.global_batch_size;

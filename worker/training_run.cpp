@@ -21,6 +21,7 @@
 #include "worker/label_watch.h"
 #include "worker/parallelize.h"
 #include "worker/run_loaders.h"
+#include "worker/run_milestones.h"
 #include "worker/run_parts.h"
 #include "worker/run_pictures.h"
 #include "worker/trainer.h"
@@ -53,6 +54,7 @@ struct TrainingRun::Implementation : RunParts {
   RunOutcome run(Communicator& communicator);
   std::optional<RunOutcome> step(BatchSource& source, Trainer& trainer);
   std::optional<RunOutcome> end_epoch();
+  std::optional<RunOutcome> catch_up();
   ValidationResult validate_average(EpochRecord& record);
   PhaseMemory note_memory(const MemoryComparison& comparison);
   RunOutcome refuse_step(const StepResult& result, const Batch& batch);
@@ -130,6 +132,13 @@ struct TrainingRun::Implementation : RunParts {
     saver->finish();
     note_checkpoints();
   }
+  std::optional<std::string> reason_to_end() const {
+    auto reason =
+        headroom::reason_to_end(config, steps_in_epoch, state->counters);
+    const bool is_mid_epoch = committed() % steps_in_epoch != 0;
+    if (reason && is_mid_epoch) *reason += "; " + resume_hint();
+    return reason;
+  }
   // Of the newest committed step.
   std::string newest_line() const {
     return newest.result.committed ? to_json_line(newest, images_in_epoch())
@@ -155,7 +164,7 @@ struct TrainingRun::Implementation : RunParts {
 
 void TrainingRun::Implementation::begin_progress() {
   const LoaderOptions sizes = loader_options(config, state->model());
-  progress.num_steps = num_steps();
+  progress.num_steps = num_steps(config, steps_in_epoch);
   progress.num_epochs = config.epochs;
   progress.steps_per_epoch = steps_in_epoch;
   progress.image_height = sizes.image_height;
@@ -212,6 +221,8 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   begin_pictures();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
+  } else if (assignment.generation > 1) {
+    if (auto ended = catch_up()) return *ended;
   }
   for (;;) {
     const int64_t epoch = committed() / steps_in_epoch;
@@ -245,11 +256,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
           .count());
 
   if (committed() % steps_in_epoch == 0) return std::nullopt;  // end_epoch
-  if (committed() == num_steps()) {
+  if (const auto reason = reason_to_end()) {
     checkpoint();
-    return end_run(ExitCode::kDone, "reached --max-steps " +
-                                        std::to_string(config.max_steps) +
-                                        "; " + resume_hint());
+    return end_run(ExitCode::kDone, *reason);
   }
   if (stop_agreed) {
     checkpoint();
@@ -398,7 +407,7 @@ RunOutcome TrainingRun::Implementation::leave_for_memory(
 // Validation, results, weights and checkpoint of a finished epoch.
 std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   TrainingCounters& counters = state->counters;
-  const bool last = committed() >= num_steps();
+  const bool last = committed() >= num_steps(config, steps_in_epoch);
   EpochRecord record;
   record.epoch = committed() / steps_in_epoch - 1;
   record.step = committed();
@@ -427,31 +436,35 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
                    "epoch " + std::to_string(record.epoch + 1), is_best);
   }
   counters.recorded_epochs = record.epoch + 1;
-  const bool stalled = config.patience > 0 && counters.best_epoch >= 0 &&
-                       record.epoch - counters.best_epoch >= config.patience;
-  if (last || stalled || stop_agreed) {
+  const auto reason = reason_to_end();
+  if (reason || stop_agreed) {
     checkpoint();
   } else if (!config.nosave) {
     finish_checkpoints();  // an epoch's own is not skipped
     begin_checkpoint();
   }
 
-  if (last) {
-    return end_run(ExitCode::kDone,
-                   "all " + std::to_string(num_steps()) + " steps done");
-  }
+  if (reason) return end_run(ExitCode::kDone, *reason);
   if (stop_agreed) {
     return end_run(ExitCode::kInterrupted,
                    "interrupted after epoch " +
                        std::to_string(record.epoch + 1) + "; " + resume_hint());
   }
-  if (stalled) {
-    return end_run(ExitCode::kDone,
-                   "no progress in " + std::to_string(config.patience) +
-                       " epochs (--patience); the best was epoch " +
-                       std::to_string(counters.best_epoch + 1));
-  }
   if (leave_agreed) return leave_as_asked();
+  return std::nullopt;
+}
+
+// What was to follow the newest step, and was cut off with the generation
+// before this one: the run's end, a checkpoint.
+std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
+  if (const auto reason = reason_to_end()) {
+    if (checkpoint_steps < committed()) checkpoint();
+    return end_run(ExitCode::kDone, *reason);
+  }
+  if (checkpoint_steps <
+      newest_due_checkpoint(config, steps_in_epoch, committed())) {
+    begin_checkpoint();
+  }
   return std::nullopt;
 }
 

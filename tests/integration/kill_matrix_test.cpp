@@ -227,6 +227,42 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   CostTable::rows().push_back({kill.name, detection, next_step});
 }
 
+// Rank 0 is killed before it wrote the checkpoint that was due.
+void kill_before_checkpoint(const fs::path& folder, int step,
+                            const std::vector<std::string>& layout) {
+  Kill kill;
+  kill.layout = layout;
+  const fs::path calm = folder / "calm";
+  const std::vector<Json> expected = train_in(calm, command_of(kill), {});
+  const std::vector<Json> steps =
+      train_in(folder / "killed", command_of(kill),
+               {"--inject", fault_at("kill", 0, step, "checkpoint")});
+  expect_same_steps(steps, expected);
+  EXPECT_EQ(events_named(folder / "killed", "generation").size(), 2u);
+  const std::string name = "step-" + std::to_string(step);
+  for (const char* file : {"MANIFEST.json", "state.safetensors"}) {
+    const fs::path path = fs::path("checkpoints") / name / file;
+    const std::string content = text_of(run_directory(calm) / path);
+    EXPECT_FALSE(content.empty()) << path;
+    EXPECT_TRUE(content == text_of(run_directory(folder / "killed") / path))
+        << path;
+  }
+}
+
+TEST(KillBeforeACheckpoint, TheNextGenerationWritesIt) {
+  const fs::path folder = fresh_folder();
+  kill_before_checkpoint(folder / "data", 5, {"--processes", "2"});
+  kill_before_checkpoint(folder / "zero", 5,
+                         {"--layout", "data=2", "--zero", "3"});
+}
+
+TEST(KillBeforeACheckpoint, TheNextGenerationEndsARunThatIsOver) {
+  const fs::path folder = fresh_folder();
+  kill_before_checkpoint(folder / "data", kKillSteps, {"--processes", "2"});
+  kill_before_checkpoint(folder / "zero", kKillSteps,
+                         {"--layout", "data=2", "--zero", "3"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Slow, KillMatrix, ::testing::ValuesIn(all_kills()),
                          name_of_kill);
 
