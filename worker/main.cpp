@@ -1,9 +1,8 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it does what the coordinator assigns; with --standalone it runs on its own
-// (worker/standalone.h). For a launcher that plans it also reads a data set's
-// labels (worker/label_statistics.h) and says which anchors fit them
-// (worker/find_anchors.h), and it carries out headroom's commands on
-// data sets and weights (worker/tool_command.h).
+// (worker/standalone.h). It also answers a launcher's question about a data set
+// (worker/data_question.h), and carries out headroom's commands on data sets
+// and weights (worker/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 
@@ -20,9 +19,8 @@
 #include "parallel/base/check.h"
 #include "proto/channel_security.h"
 #include "worker/coordinator_client.h"
-#include "worker/find_anchors.h"
+#include "worker/data_question.h"
 #include "worker/generation_loop.h"
-#include "worker/label_statistics.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/standalone.h"
 #include "worker/stop_signals.h"
@@ -41,39 +39,31 @@ struct CommandLine {
   headroom::WorkerOptions worker;
 };
 
-constexpr std::string_view kLabelStatistics = "label-statistics";
-constexpr std::string_view kFindAnchors = "find-anchors";
+constexpr std::string_view kAnswer = "answer";
 constexpr std::string_view kStandalone = "--standalone";
 
-// headroom-worker label-statistics DATA.YAML, of which `argv` has the end.
-int print_label_statistics(int argc, char** argv) {
-  headroom::LabelStatisticsRequest request;
-  CLI::App app("What a plan wants to know of a data set's labels");
-  app.add_option("data", request.data, "data.yaml")->required();
-  app.add_flag("--single-cls", request.single_cls, "all classes are one");
-  app.add_option("--threads", request.threads, "that read files");
+// headroom-worker answer DATA.YAML, of which `argv` has the end.
+int answer_question(int argc, char** argv) {
+  headroom::DataQuestion question;
+  headroom::WhichAnchors which;
+  CLI::App app("What a launcher wants to know of a data set");
+  app.add_option("data", question.data, "data.yaml")->required();
+  app.add_flag("--single-cls", question.single_cls, "all classes are one");
+  app.add_option("--threads", question.threads, "that read files and search");
+  app.add_flag("--label-counts", question.label_counts,
+               "how many boxes the images have");
+  const CLI::Option* const model = app.add_option(
+      "--anchors-for", which.model, "a model file: which anchors it gets");
+  app.add_option("--weights", which.weights, "whose anchors are judged");
+  app.add_option("--height", which.image_height, "of the network's input");
+  app.add_option("--width", which.image_width, "of the network's input");
+  app.add_option("--anchor-t", which.threshold, "hyp.anchor_t");
+  app.add_option("--anchors", which.per_level, "hyp.anchors");
+  app.add_flag("--keep", which.keep, "judge nothing");
+  app.add_option("--seed", which.seed, "of the search");
   CLI11_PARSE(app, argc, argv);
-  std::puts(headroom::label_statistics_json(request).c_str());
-  return 0;
-}
-
-// headroom-worker find-anchors DATA.YAML, of which `argv` has the end.
-int print_anchors(int argc, char** argv) {
-  headroom::FindAnchorsRequest request;
-  CLI::App app("Which anchors a run on a data set trains with");
-  app.add_option("data", request.data, "data.yaml")->required();
-  app.add_option("--model", request.model, "a model file")->required();
-  app.add_option("--weights", request.weights, "whose anchors are judged");
-  app.add_option("--height", request.image_height, "of the network's input");
-  app.add_option("--width", request.image_width, "of the network's input");
-  app.add_option("--anchor-t", request.threshold, "hyp.anchor_t");
-  app.add_option("--anchors", request.per_level, "hyp.anchors");
-  app.add_flag("--keep", request.keep, "judge nothing");
-  app.add_flag("--single-cls", request.single_cls, "all classes are one");
-  app.add_option("--seed", request.seed, "of the search");
-  app.add_option("--threads", request.threads, "that read files and search");
-  CLI11_PARSE(app, argc, argv);
-  std::puts(headroom::find_anchors_json(request).c_str());
+  if (model->count() > 0) question.anchors = which;
+  std::puts(headroom::data_answer_json(question).c_str());
   return 0;
 }
 
@@ -169,10 +159,8 @@ int main(int argc, char** argv) {
     // A terminal's Ctrl-C is the supervisor's business; it asks through the
     // coordinator for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
-    if (first == kFindAnchors) return print_anchors(argc - 1, argv + 1);
-    return first == kLabelStatistics
-               ? print_label_statistics(argc - 1, argv + 1)
-               : drive_device(argc, argv);
+    return first == kAnswer ? answer_question(argc - 1, argv + 1)
+                            : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
     std::fprintf(stderr, "%s%s\n", speaker, error.what());
     return static_cast<int>(error.exit_code());

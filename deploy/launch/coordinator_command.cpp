@@ -14,8 +14,8 @@
 #include "coordinator/metrics.h"
 #include "coordinator/server.h"
 #include "coordinator/teacher_file.h"
-#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
+#include "deploy/launch/data_question.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
 #include "deploy/launch/run_name.h"
@@ -36,7 +36,7 @@ std::string text_behind(int fd) {
 void try_to_settle_anchors(RunConfig& config) {
   if (!wants_anchors(config)) return;
   try {
-    settle_anchors(config);
+    ask_data(config, {.anchors = true});
   } catch (const Error& error) {
     if (config.hyp.anchors > 0 || interrupts::count() > 0) throw;
     config.anchors_reason =

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
+#include "deploy/launch/data_question.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/plan_files.h"
 #include "deploy/launch/plan_machines.h"
@@ -48,7 +48,7 @@ int plan_command(const CommandLine& given) {
   if (!sweep.empty()) check_beside_sweep(given);
   // Planned below, once.
   RunRequest request = make_run_request(line, std::nullopt, usable_cores(),
-                                        measure_labels, /*must_fit=*/false);
+                                        ask_data, /*must_fit=*/false);
   const int world_size = request.expected_workers();
   if (!sweep.empty()) {
     say_notes(line, request);
@@ -64,8 +64,7 @@ int plan_command(const CommandLine& given) {
     report.segments = segments_of(request.config, report.rows, report.plan,
                                   machines->gpu_memory_bytes);
   }
-  if (!folder.empty() && wants_anchors(request.config)) {
-    settle_anchors(request.config);
+  if (has_judged_anchors(request.config)) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
   if (!folder.empty()) write_plan_files(folder, request.config, report.plan);

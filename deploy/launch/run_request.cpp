@@ -16,7 +16,7 @@
 #include "coordinator/planner.h"
 #include "coordinator/saved_plan.h"
 #include "coordinator/teacher_file.h"
-#include "deploy/launch/anchor_question.h"
+#include "deploy/launch/data_question.h"
 #include "deploy/launch/run_name.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -140,9 +140,8 @@ void check_devices(const RunConfig& config,
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",      "rect",   "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer", "anchors",
-    "teacher"};
+    "global_batch_size", "seed",      "rect",    "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer", "anchors", "teacher"};
 
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,
@@ -238,8 +237,7 @@ RunConfig resumed_config(const std::string& run_directory,
 
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores, const MeasureLabels& measure,
-                            bool must_fit) {
+                            int cores, const AskData& ask, bool must_fit) {
   RunRequest request;
   RunConfig& config = request.config;
   const bool only_plans = line.command == "plan";
@@ -287,8 +285,15 @@ RunRequest make_run_request(const CommandLine& line,
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&
                             !config.label_counts.empty();
-  if (measure && wants_labels(config, only_plans) && !knows_labels) {
-    config.label_counts = measure(config);
+  for (std::string* path : {&config.data, &config.cfg, &config.weights,
+                            &config.teacher, &config.hyp_file}) {
+    make_absolute(*path);
+  }
+  if (ask && wants_labels(config, only_plans) && !knows_labels) {
+    const bool settles_anchors =
+        only_plans ? line.has("--write") : !place || place->rank == 0;
+    ask(config, {.label_counts = true,
+                 .anchors = settles_anchors && wants_anchors(config)});
   }
   if (config.global_batch_size == kLargestBatch) {
     request.notes.push_back(
@@ -303,10 +308,6 @@ RunRequest make_run_request(const CommandLine& line,
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }
-  }
-  for (std::string* path : {&config.data, &config.cfg, &config.weights,
-                            &config.teacher, &config.hyp_file}) {
-    make_absolute(*path);
   }
   if (!config.memory_trace.empty()) {  // not there yet
     config.memory_trace =

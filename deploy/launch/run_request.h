@@ -11,7 +11,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/launch/command_line.h"
-#include "deploy/launch/label_measurement.h"
+#include "deploy/launch/data_question.h"
 #include "deploy/launch/launcher_environment.h"
 
 namespace headroom {
@@ -33,13 +33,14 @@ struct RunRequest {
 
 // `line` is of train, val or plan, which needs no data set. `place` is this
 // process's under a launcher; each of the launcher's processes becomes an
-// agent. `cores` are those of this host. `measure` is asked for the labels that
+// agent. `cores` are those of this host. `ask` is asked for the labels that
 // bytes depend on: under --memory-limit, for --batch -1, and by plan; without
-// it they are not known. Without `must_fit` a request that no plan fits is not
-// refused here.
+// it they are not known. By the way it settles anchors where this process is
+// the one that has to; else they are still to be asked for. Without `must_fit`
+// a request that no plan fits is not refused here.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores, const MeasureLabels& measure = {},
+                            int cores, const AskData& ask = {},
                             bool must_fit = true);
 
 // The flags' configuration over that of the run in `run_directory`: everything

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "coordinator/listen_address.h"
-#include "deploy/launch/anchor_question.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/core_binding.h"
+#include "deploy/launch/data_question.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
 #include "deploy/launch/launcher_environment.h"
@@ -166,7 +166,9 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   for (const std::string& note : request.notes) terminal.print(note);
   terminal.print(headline(request));
   if (wants_anchors(request.config)) {
-    settle_anchors(request.config);
+    ask_data(request.config, {.anchors = true});
+  }
+  if (has_judged_anchors(request.config)) {
     terminal.print("anchors: " + request.config.anchors_reason);
   }
   options.request = request;
@@ -203,7 +205,7 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   if (line.has("--coordinator")) require_reachable(line);
   correct_binding(place, terminal);
   const RunRequest request =
-      make_run_request(line, place, usable_cores(), measure_labels);
+      make_run_request(line, place, usable_cores(), ask_data);
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
   FolderHold hold;
@@ -246,7 +248,7 @@ int train_command(const CommandLine& line) {
   if (!place) {
     if (line.has("--coordinator")) return join_run(line, terminal);
     const RunRequest request =
-        make_run_request(line, std::nullopt, usable_cores(), measure_labels);
+        make_run_request(line, std::nullopt, usable_cores(), ask_data);
     return run_with_coordinator(line, request, std::nullopt, std::nullopt,
                                 terminal);
   }

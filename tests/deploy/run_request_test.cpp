@@ -103,10 +103,11 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
 // Where bytes decide; a resumed run keeps what it was planned with.
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
-  const MeasureLabels measure = [&](const RunConfig& config) {
+  const AskData measure = [&](RunConfig& config, DataQuestion question) {
     EXPECT_EQ(config.data, data_.string());
+    EXPECT_TRUE(question.label_counts);
     ++asked;
-    return std::string("2x30");
+    config.label_counts = "2x30";
   };
   const auto counts = [&](const std::vector<std::string>& flags) {
     return make_run_request(line(flags), std::nullopt, 8, measure)
@@ -132,6 +133,37 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
       make_run_request(resumed, std::nullopt, 8, measure).config.label_counts,
       "9x9");
   EXPECT_EQ(asked, 3);
+}
+
+// A child that reads labels judges anchors too, of the process whose run it is.
+TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
+  std::vector<bool> anchors;
+  const AskData ask = [&](RunConfig& config, DataQuestion question) {
+    anchors.push_back(question.anchors);
+    config.label_counts = "2x30";
+    if (question.anchors) config.anchors_reason = "kept";
+  };
+  const std::vector<std::string> limited = {"--memory-limit", "4GiB"};
+  const RunConfig first =
+      make_run_request(line(limited), std::nullopt, 8, ask).config;
+  EXPECT_FALSE(wants_anchors(first));
+  EXPECT_TRUE(has_judged_anchors(first));
+  LauncherPlace place;
+  place.size = 2;
+  place.rank = 1;
+  const RunConfig second =
+      make_run_request(line(limited), place, 8, ask).config;
+  EXPECT_TRUE(wants_anchors(second)) << "as rank 0 judges them";
+  EXPECT_FALSE(has_judged_anchors(second));
+  make_run_request(line({"--memory-limit", "4GiB", "--noautoanchor"}),
+                   std::nullopt, 8, ask);
+  const auto plan = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--data", data_.string()});
+    make_run_request(parse_command_line(words), std::nullopt, 8, ask);
+  };
+  plan({"plan"});
+  plan({"plan", "--write", "ask"});
+  EXPECT_THAT(anchors, ElementsAre(true, false, false, false, true));
 }
 
 TEST_F(RunRequestTest, ProcessesShareTheCores) {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/data/label_reader.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
@@ -12,19 +11,20 @@ namespace {
 
 constexpr int64_t kUnreadable = -1;
 
-int64_t boxes_of(const SplitImage& image, const ImageLimits& limits) {
+}  // namespace
+
+std::optional<int64_t> count_boxes(const SplitImage& image,
+                                   const ImageLimits& limits) {
   ImageSize size;
   if (image.reader->is_in_pixels()) {
     const ImageSizeResult header = read_image_size(image.path, limits);
-    if (!header.ok()) return kUnreadable;
+    if (!header.ok()) return std::nullopt;
     size = header.size;
   }
   const ImageLabels labels = image.labels(size);
-  if (labels.fault) return kUnreadable;
+  if (labels.fault) return std::nullopt;
   return static_cast<int64_t>(labels.labels.boxes.size());
 }
-
-}  // namespace
 
 std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
                                  const IndexOptions& options) {
@@ -33,11 +33,12 @@ std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
       open_split(config, split, options.single_cls, ignored);
   const std::vector<SplitImage>& images = split_images.images;
   std::vector<int64_t> boxes(images.size());
-  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 boxes[at] = boxes_of(images[at], options.limits);
-               });
+  parallel_for(
+      static_cast<int64_t>(images.size()), options.num_threads, [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        boxes[at] =
+            count_boxes(images[at], options.limits).value_or(kUnreadable);
+      });
   std::erase(boxes, kUnreadable);
   if (boxes.empty()) {
     throw Error("data",
@@ -46,6 +47,16 @@ std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
                 "files",
                 ExitCode::kData);
   }
+  return boxes;
+}
+
+std::vector<int64_t> count_boxes(const IndexedDataset& indexed) {
+  std::vector<int64_t> boxes;
+  for (int64_t i = 0; i < indexed.dataset.size(); ++i) {
+    boxes.push_back(static_cast<int64_t>(indexed.dataset.labels(i).size()));
+  }
+  boxes.insert(boxes.end(), indexed.undecodable_boxes.begin(),
+               indexed.undecodable_boxes.end());
   return boxes;
 }
 

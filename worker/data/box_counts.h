@@ -1,6 +1,7 @@
 // box_counts: how many boxes the images of a split have, from their label
 // files alone: no image is opened, so thousands take a fraction of a second.
-// (Of formats with pixels, images' headers are read too.)
+// (Of formats with pixels, images' headers are read too.) Or from an index that
+// is there anyway; the counts are the same.
 //
 // An image that cannot be decoded counts here and is left out of training.
 //
@@ -8,16 +9,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "configs/data_config.h"
 #include "worker/data/dataset.h"
+#include "worker/data/label_reader.h"
 
 namespace headroom {
+
+// Of one image; nothing if its labels cannot be read.
+std::optional<int64_t> count_boxes(const SplitImage& image,
+                                   const ImageLimits& limits);
 
 // By rising path; images whose labels cannot be read are left out. Throws Error
 // with exit 4 if the split has no image.
 std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
                                  const IndexOptions& options);
+
+// The images that cannot be decoded come last.
+std::vector<int64_t> count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "worker/data/box_counts.h"
 #include "worker/data/label_reader.h"
 #include "worker/data/parallel_for.h"
 
@@ -35,12 +36,16 @@ struct Examined {
   ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
+  std::optional<int64_t> undecodable_boxes;  // where there is no size
 };
 
 Examined examine(const SplitImage& image, const IndexOptions& options) {
   Examined result;
   result.size = inspect_image(image.path, options.limits);
-  if (!result.size.ok()) return result;
+  if (!result.size.ok()) {
+    result.undecodable_boxes = count_boxes(image, options.limits);
+    return result;
+  }
   std::error_code error;
   result.file_bytes = static_cast<int64_t>(fs::file_size(image.path, error));
   result.labels = image.labels(result.size.size);
@@ -213,6 +218,9 @@ IndexedDataset index_dataset(const DataConfig& config, Split split,
   DatasetBuilder builder(config, options.single_cls);
   for (size_t i = 0; i < images.size(); ++i) {
     refuse_unknown_class(config, examined[i]);
+    if (const auto boxes = examined[i].undecodable_boxes) {
+      result.undecodable_boxes.push_back(*boxes);
+    }
     if (!report_image(images[i].path, examined[i], result.report)) continue;
     builder.add(images[i].path, examined[i]);
     examined[i] = {};

@@ -67,6 +67,9 @@ class Dataset {
 struct IndexedDataset {
   Dataset dataset;
   DataReport report;
+  // How many boxes the images have that were left out because no decoder takes
+  // them, as far as their labels can be read.
+  std::vector<int64_t> undecodable_boxes;
 };
 
 // The data set's folders and lists for the split. Throws Error (exit 4) if it

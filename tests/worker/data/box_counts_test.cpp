@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 
@@ -29,6 +31,31 @@ TEST(BoxCounts, CountsWhatTrainingKeeps) {
     EXPECT_EQ(count_boxes(config, Split::kTrain, options),
               (std::vector<int64_t>{2, 0, 1}));
   }
+}
+
+// What a plan counts on does not depend on what else was asked: images that
+// cannot be decoded count either way.
+TEST(BoxCounts, AnIndexHasTheSame) {
+  const TemporaryFolder folder;
+  for (const char* name : {"1", "3", "5"}) {
+    folder.write("images/" + std::string(name) + ".bmp",
+                 encode_bmp(test_picture(12, 16, 1)));
+  }
+  folder.write("images/2.bmp", "no picture");
+  folder.write("images/4.bmp", "no picture");
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n1 .5 .5 .3 .2\n");
+  folder.write("labels/2.txt", "0 .5 .5 .2 .2\n1 .5 .5 .2 .2\n7 .5 .5 .1 .1\n");
+  folder.write("labels/3.txt", "");
+  fs::create_directories(folder.path() / "labels/4.txt");
+  fs::create_directories(folder.path() / "labels/5.txt");
+  const DataConfig config = data_config(folder, folder.path() / "images");
+  std::vector<int64_t> alone = count_boxes(config, Split::kTrain, {});
+  std::vector<int64_t> indexed =
+      count_boxes(index_dataset(config, Split::kTrain));
+  std::sort(alone.begin(), alone.end());
+  std::sort(indexed.begin(), indexed.end());
+  EXPECT_EQ(indexed, alone);
+  EXPECT_EQ(alone, (std::vector<int64_t>{0, 2, 2}));
 }
 
 TEST(BoxCounts, NoImageIsRefused) {

@@ -101,6 +101,7 @@ TEST_F(LabelFormats, VocAndCocoAreTheSameIndex) {
   EXPECT_THAT(config_.names, ElementsAre("a", "b"));
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}),
             (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(count_boxes(from_voc), (std::vector<int64_t>{2, 1}));
   const IndexedDataset from_coco = coco(kBoxes);
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}),
             (std::vector<int64_t>{2, 1}));

@@ -1,4 +1,4 @@
-#include "deploy/launch/anchor_question.h"
+#include "deploy/launch/data_question.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ bool wants(const Change& change) {
   return wants_anchors(config);
 }
 
-TEST(AnchorQuestion, IsAskedOfNewRunsOnData) {
+TEST(DataQuestion, AnchorsAreAskedOfNewRunsOnData) {
   EXPECT_TRUE(wants([](RunConfig&) {}));
   EXPECT_FALSE(wants([](RunConfig& c) { c.noautoanchor = true; }));
   EXPECT_FALSE(wants([](RunConfig& c) { c.command = "val"; }));
@@ -27,9 +27,10 @@ TEST(AnchorQuestion, IsAskedOfNewRunsOnData) {
   EXPECT_FALSE(wants([](RunConfig& c) { c.synthetic_input = true; }));
   EXPECT_FALSE(wants([](RunConfig& c) { c.data = ""; }));
   EXPECT_FALSE(wants([](RunConfig& c) { c.anchors = "1,2; 3,4; 5,6"; }));
+  EXPECT_FALSE(wants([](RunConfig& c) { c.anchors_reason = "kept"; }));
 }
 
-TEST(AnchorQuestion, WeightsWithoutAModelBringTheirs) {
+TEST(DataQuestion, WeightsWithoutAModelBringTheirs) {
   EXPECT_TRUE(wants([](RunConfig& c) {
     c.noautoanchor = true;
     c.cfg = "";
@@ -41,7 +42,7 @@ TEST(AnchorQuestion, WeightsWithoutAModelBringTheirs) {
   }));
 }
 
-TEST(AnchorQuestion, WhatARunFoundIsNoOtherRuns) {
+TEST(DataQuestion, WhatARunFoundIsNoOtherRuns) {
   RunConfig config = training();
   config.anchors = "1,2; 3,4; 5,6";
   forget_found_anchors(config);
