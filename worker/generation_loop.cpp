@@ -21,6 +21,7 @@
 #include "worker/choose_device.h"
 #include "worker/fault_injection.h"
 #include "worker/model/kernels/heap.h"
+#include "worker/pass_completion.h"
 #include "worker/training_run.h"
 #include "worker/validation_run.h"
 
@@ -196,6 +197,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
         if (training) {  // a peer was lost: only its state is still wanted
           training->hold_committed();
           training.reset();
+          release_failed_graph();
           release_freed_memory();
         }
         training = std::make_unique<TrainingRun>(assignment, client, *faults,

@@ -222,6 +222,9 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   EXPECT_EQ(events_named(folder_, "agent_joins").size(),
             kill.victim == Victim::kAgent ? 1u : 0u);
   EXPECT_EQ(resumed.empty(), steps.back().at("generation") == 1);
+  for (const Json& event : events_named(folder_, "memory_prediction")) {
+    ADD_FAILURE() << event;
+  }
   std::printf("%-28s detected %.3f s, next step %.2f s\n", kill.name.c_str(),
               detection, next_step);
   CostTable::rows().push_back({kill.name, detection, next_step});

@@ -77,6 +77,10 @@ class RandomFaults : public ::testing::Test {
           event.at("reason").get<std::string>().starts_with("goes on after"))
           << event;
     }
+    // Nothing of a step that was dropped is still there at the next start.
+    for (const Json& event : events_named(folder_, "memory_prediction")) {
+      ADD_FAILURE() << event;
+    }
     for (const auto& [kind, count] : struck_) {
       std::printf("%d x %s\n", count, kind.c_str());
     }
