@@ -63,9 +63,10 @@ std::vector<Knob> hyperparameter_knobs() {
        "Train on four images in one. Never with --rect.", 0, 1},
       {"hyp.mixup", &H::mixup, "probability",
        "Blend a mosaic with a second one.", 0, 1},
-      {"hyp.copy_paste", &H::copy_paste, "probability",
-       "Paste mirrored objects. Refused where labels are polygons: without "
-       "outlines it has no effect.",
+      {"hyp.copy_paste", &H::copy_paste, "share of objects",
+       "Paste so many objects of a mosaic into it once more, mirrored, where "
+       "they hide little. Needs labels that are polygons: boxes have no "
+       "outline.",
        0, 1},
       {"hyp.mosaic9", &H::mosaic9, "probability",
        "That a mosaic is made of nine images instead of four.", 0, 1},

@@ -32,6 +32,8 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
     if (hyp.mosaic9 > 0) {
       tiles = std::max(tiles, 9 * shape.image_height * shape.image_width);
     }
+    // Objects are pasted into one picture made of the tiles.
+    if (hyp.copy_paste > 0) tiles += rows * 2 * shape.image_width;
   }
   return kChannels * (shape.source_pixels + tiles + made);
 }

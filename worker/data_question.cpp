@@ -105,9 +105,12 @@ std::string data_answer_json(const DataQuestion& question) {
   }
   nlohmann::json answer = nlohmann::json::object();
   if (question.label_counts) {
-    answer["label_counts"] = to_text(label_statistics(
-        indexed ? count_boxes(*indexed)
-                : count_boxes(config, Split::kTrain, options)));
+    const BoxCounts counts = indexed
+                                 ? count_boxes(*indexed)
+                                 : count_boxes(config, Split::kTrain, options);
+    LabelStatistics statistics = label_statistics(counts.boxes);
+    statistics.outlines = counts.polygons;
+    answer["label_counts"] = to_text(statistics);
   }
   if (table) {
     const WhichAnchors& which = *question.anchors;

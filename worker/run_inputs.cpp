@@ -6,6 +6,7 @@
 
 #include "configs/data_config.h"
 #include "configs/model_table_text.h"
+#include "configs/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/data/synthetic.h"
@@ -18,11 +19,18 @@ namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";
 
+// Copy-paste is part of mosaics.
+bool pastes_objects(const RunConfig& config) {
+  return config.command == "train" && config.hyp.copy_paste > 0 &&
+         config.hyp.mosaic > 0 && !config.rect;
+}
+
 Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
                    std::vector<DataReport>& reports) {
   IndexOptions options;
   options.single_cls = config.single_cls;
   options.num_threads = std::max<int64_t>(1, config.loader_threads);
+  options.keep_outlines = split == Split::kTrain && pastes_objects(config);
   IndexedDataset indexed = index_dataset(data, split, options);
   reports.push_back(std::move(indexed.report));
   return std::move(indexed.dataset);
@@ -91,6 +99,19 @@ RunInputs read_inputs(const RunConfig& config) {
   }
   inputs.class_names = inputs.validation->class_names();
   return inputs;
+}
+
+std::string note_on_copy_paste(const RunConfig& config,
+                               const RunInputs& inputs) {
+  if (config.hyp.copy_paste <= 0 || !inputs.training) return "";
+  const std::string what = "hyp.copy_paste " +
+                           exact_text(config.hyp.copy_paste) +
+                           " changes nothing: ";
+  if (!pastes_objects(config)) {
+    return what + "it is part of mosaics, and there are none";
+  }
+  if (inputs.training->num_polygons() > 0) return "";
+  return what + "no label of train is a polygon";
 }
 
 at::ScalarType scalar_type_of(Precision precision) {

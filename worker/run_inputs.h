@@ -41,6 +41,11 @@ RunInputs read_inputs(const RunConfig& config);
 // The split that `val` judges.
 Split split_of(const RunConfig& config);
 
+// What people are told where hyp.copy_paste asks for what this data or these
+// flags have no use for; "" otherwise.
+std::string note_on_copy_paste(const RunConfig& config,
+                               const RunInputs& inputs);
+
 // Of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(Precision precision);
 // Of the network's maps in training.

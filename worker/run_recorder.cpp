@@ -96,6 +96,12 @@ void RunRecorder::report_data() const {
                             line, "", report.num_faults() > 0});
     }
   }
+  const std::string note = note_on_copy_paste(subject_.config, subject_.inputs);
+  if (!note.empty()) {
+    text += note + "\n";
+    client_.report_event(
+        {"data", subject_.state.counters.committed_steps, -1, note, "", false});
+  }
   directory_.write_text("data_report.txt", text);
 }
 

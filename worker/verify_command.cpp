@@ -25,7 +25,9 @@ struct VerifyRequest {
 
 int verify(const VerifyRequest& request) {
   const DataConfig config = load_data_config(request.data);
-  const auto splits = verify_data(config, request.index);
+  IndexOptions index = request.index;
+  index.keep_outlines = !request.fix_to.empty();
+  const auto splits = verify_data(config, index);
   std::string refusal;
   int64_t faults = 0;
   for (const VerifiedSplit& split : splits) {

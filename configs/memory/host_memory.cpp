@@ -105,10 +105,13 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   validation.largest_pixels =
       (shape.image_height + stride) * (shape.image_width + stride);
   validation.images_of_a_batch = validation_batch_size(config);
+  Hyperparameters hyp = config.hyp;
+  // Where nothing is known of the labels they may have outlines.
+  const LabelBound labels = label_bound(config);
+  if (labels.statistics.is_known()) hyp.copy_paste = labels.copy_paste;
   const auto share_out = [&](const HostShares& shares) {
-    memory.training = loader_budget(shape, config.hyp, shares.training);
-    memory.validation =
-        loader_budget(validation, config.hyp, shares.validation);
+    memory.training = loader_budget(shape, hyp, shares.training);
+    memory.validation = loader_budget(validation, hyp, shares.validation);
   };
   share_out({});
   if (config.host_memory_limit > 0) {

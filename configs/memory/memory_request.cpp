@@ -53,6 +53,9 @@ LabelBound label_bound(const RunConfig& config) {
   labels.mosaic = config.hyp.mosaic;
   labels.mixup = config.hyp.mixup;
   if (config.hyp.mosaic9 > 0) labels.images_of_mosaic = 9;
+  if (labels.statistics.outlines > 0) {
+    labels.copy_paste = config.hyp.copy_paste;
+  }
   return labels;
 }
 

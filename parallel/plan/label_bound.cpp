@@ -18,6 +18,7 @@ double drawn_by_mixup(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic);
 }
 constexpr int64_t kExactBelow = 64;
+constexpr std::string_view kOutlines = "outlines=";
 
 // Up to six binary digits.
 int64_t rounded_up(int64_t boxes) {
@@ -134,6 +135,9 @@ std::string to_text(const LabelStatistics& statistics) {
     text += (text.empty() ? "" : " ") + std::to_string(group.boxes) + "x" +
             std::to_string(group.images);
   }
+  if (statistics.outlines > 0) {
+    text += " " + std::string(kOutlines) + std::to_string(statistics.outlines);
+  }
   return text;
 }
 
@@ -142,6 +146,14 @@ std::optional<LabelStatistics> parse_label_statistics(std::string_view text) {
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (word.starts_with(kOutlines)) {
+      const bool is_last = text.empty() && statistics.is_known();
+      if (!is_last ||
+          !parse_number(word.substr(kOutlines.size()), statistics.outlines)) {
+        return std::nullopt;
+      }
+      continue;
+    }
     const size_t middle = word.find('x');
     Group group;
     if (middle == std::string_view::npos ||
@@ -157,6 +169,19 @@ std::optional<LabelStatistics> parse_label_statistics(std::string_view text) {
   }
   return statistics;
 }
+
+namespace {
+
+// Pasted into samples that have that many boxes together.
+int64_t most_pasted(const LabelBound& labels, int64_t samples, int64_t boxes) {
+  if (labels.copy_paste <= 0) return 0;
+  const auto mosaics =
+      static_cast<double>(labels.mixup > 0 ? 2 * samples : samples);
+  return static_cast<int64_t>(labels.copy_paste * static_cast<double>(boxes) +
+                              mosaics / 2);
+}
+
+}  // namespace
 
 BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
   const LabelStatistics& images = labels.statistics;
@@ -174,8 +199,10 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
   const double likely =
       std::min(likely_sum({drawn, images.mean(), images.variance(), most}),
                likely_sum(drawn_by_samples(labels, count)));
+  const int64_t boxes =
+      own + static_cast<int64_t>(std::ceil(std::min(certain, likely)));
   return {
-      own + static_cast<int64_t>(std::ceil(std::min(certain, likely))),
+      boxes + most_pasted(labels, samples, boxes),
       likely < certain ? BoxBound::Kind::kLikely : BoxBound::Kind::kCertain};
 }
 

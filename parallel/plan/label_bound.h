@@ -21,6 +21,9 @@
 //             were a mosaic; or, where mosaics or mixup happen to some samples
 //             only, what each sample draws.
 //
+// Copy-paste adds at most a share of a mosaic's boxes, rounded: a mosaic's half
+// more than that share.
+//
 // S. N. Bernstein 1924; Boucheron, Lugosi, Massart: "Concentration
 // Inequalities", 2013, section 2.8.
 //
@@ -46,6 +49,7 @@ struct LabelStatistics {
     bool operator==(const Group&) const = default;
   };
   std::vector<Group> groups;  // by rising boxes
+  int64_t outlines = 0;       // boxes that have one
 
   bool operator==(const LabelStatistics&) const = default;
   bool is_known() const { return !groups.empty(); }
@@ -61,7 +65,8 @@ struct LabelStatistics {
 // not beyond the most: so few groups suffice, and bounds stay bounds.
 LabelStatistics label_statistics(const std::vector<int64_t>& boxes);
 
-// "0x12 3x40": 12 images without a box, 40 with three; "" if none are known.
+// "0x12 3x40": 12 images without a box, 40 with three; "0x12 3x40 outlines=9":
+// nine of these 120 boxes have an outline. "" if none are known.
 std::string to_text(const LabelStatistics& statistics);
 // Nothing if the text is not of that form, or not by rising boxes.
 std::optional<LabelStatistics> parse_label_statistics(std::string_view text);
@@ -73,6 +78,9 @@ struct LabelBound {
   double mosaic = 0;                      // probability that a sample is one
   double mixup = 0;  // probability that a mosaic is blended with another
   int64_t images_of_mosaic = 4;  // at most
+  // Of a mosaic's n boxes with an outline round(copy_paste n) are there once
+  // more.
+  double copy_paste = 0;
 };
 
 struct BoxBound {

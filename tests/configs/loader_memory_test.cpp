@@ -25,6 +25,20 @@ TEST(LoaderMemory, ItemsOfAMosaic) {
   EXPECT_EQ(budget.total_bytes(), kDefaultHostMemory);
 }
 
+// One picture made of all its tiles, besides.
+TEST(LoaderMemory, CopyPasteTakesACanvas) {
+  Hyperparameters hyp;
+  hyp.copy_paste = 0.1;
+  EXPECT_EQ(loader_budget(small_shape(), hyp, 0).thread_bytes,
+            (1 + 4 + 4 + 1) * kPicture);
+  hyp.mosaic9 = 1;
+  EXPECT_EQ(loader_budget(small_shape(), hyp, 0).thread_bytes,
+            (1 + 9 + 4 + 1) * kPicture);
+  LoaderShape rect = small_shape();
+  rect.mosaic = false;
+  EXPECT_EQ(loader_budget(rect, hyp, 0).thread_bytes, 2 * kPicture);
+}
+
 TEST(LoaderMemory, ValidationRemembersNoImages) {
   LoaderShape shape = small_shape();
   shape.validation = true;

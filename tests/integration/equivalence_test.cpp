@@ -26,7 +26,13 @@ struct Layout {
   std::vector<std::string> groups = {};
   // Compared; where steps are few per epoch rounding grows faster.
   size_t steps = kSteps;
+  bool outlined = false;  // labels are polygons
 };
+
+std::vector<std::string> command_of(const Layout& layout) {
+  return layout.outlined ? train_fp64_on(outlined_shapes_data(), layout.batch)
+                         : train_fp64(layout.batch);
+}
 
 // One process, computed once for all tests of a program.
 const std::vector<Json>& one_process(const Layout& layout) {
@@ -38,7 +44,7 @@ const std::vector<Json>& one_process(const Layout& layout) {
     std::vector<std::string> flags = {"--processes", "1", "--max-steps",
                                       std::to_string(kSteps)};
     flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
-    run = train_in(fresh_folder() / name, train_fp64(layout.batch), flags);
+    run = train_in(fresh_folder() / name, command_of(layout), flags);
   }
   return run;
 }
@@ -49,9 +55,7 @@ void expect_equal_to_one_process(const Layout& layout,
   ASSERT_EQ(one.size(), kSteps);
   one.resize(layout.steps);
   std::vector<std::string> command = launcher;
-  for (const std::string& word : train_fp64(layout.batch)) {
-    command.push_back(word);
-  }
+  for (const std::string& word : command_of(layout)) command.push_back(word);
   std::vector<std::string> flags = layout.flags;
   flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
   flags.insert(flags.end(), {"--max-steps", std::to_string(layout.steps)});
@@ -75,6 +79,8 @@ std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
 }
 
 const std::vector<std::string> kGroupsOf2 = {"--bn-group", "2"};
+const std::vector<std::string> kCopyPaste = {"--set", "hyp.copy_paste=0.6",
+                                             "--set", "hyp.mixup=0.3"};
 
 // 37 images: batch 8 leaves a last batch of 5, batch 6 one of 1 (ranks without
 // a sample), batch 16 one of 5.
@@ -93,7 +99,14 @@ INSTANTIATE_TEST_SUITE_P(
                "8",
                {"--layout", "data=2,pipeline=2"},
                4,
-               kGroupsOf2}),
+               kGroupsOf2},
+        Layout{"data2_copy_paste",
+               "8",
+               {"--layout", "data=2"},
+               2,
+               kCopyPaste,
+               kSteps,
+               true}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -130,6 +143,13 @@ INSTANTIATE_TEST_SUITE_P(
             "8",
             {"--layout", "data=2", "--zero", "3", "--activations", "recompute"},
             2},
+        Layout{"data2_spatial2_copy_paste",
+               "8",
+               {"--layout", "data=2,spatial=2"},
+               4,
+               kCopyPaste,
+               kSteps,
+               true},
         Layout{"micro_batches",
                "8",
                {"--processes", "1", "--micro-batch", "2"},

@@ -141,6 +141,31 @@ std::string shapes_data() {
   return (folder / "data.yaml").string();
 }
 
+std::string outlined_shapes_data() {
+  const fs::path from = fs::path(shapes_data()).parent_path();
+  const fs::path folder = from.parent_path() / "outlined-shapes";
+  if (fs::exists(folder / "data.yaml")) return folder / "data.yaml";
+  fs::create_directories(folder);
+  fs::copy(from / "images", folder / "images", fs::copy_options::recursive);
+  for (const char* split : {"train", "val"}) {
+    fs::create_directories(folder / "labels" / split);
+    for (const auto& file : fs::directory_iterator(from / "labels" / split)) {
+      std::istringstream boxes(read_text(file.path()));
+      std::ofstream outlines(folder / "labels" / split /
+                             file.path().filename());
+      int label = 0;
+      double x = 0, y = 0, w = 0, h = 0;
+      while (boxes >> label >> x >> y >> w >> h) {
+        outlines << label << " " << x - w / 2 << " " << y << " " << x << " "
+                 << y - h / 2 << " " << x + w / 2 << " " << y << " " << x << " "
+                 << y + h / 2 << "\n";
+      }
+    }
+  }
+  fs::copy_file(from / "data.yaml", folder / "data.yaml");
+  return folder / "data.yaml";
+}
+
 std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more) {
   std::vector<std::string> command = {program("headroom"),

@@ -51,8 +51,11 @@ std::filesystem::path fresh_folder();
 // A small drawn data set, made once per build; returns its data.yaml.
 std::string shapes_data();
 
-// `headroom train` on it: yolov5n at 96 px, one thread per process. Processes,
-// precision and length are `more`'s.
+// The same with labels that are polygons: a diamond in each box.
+std::string outlined_shapes_data();
+
+// `headroom train` on the first: yolov5n at 96 px, one thread per process.
+// Processes, precision and length are `more`'s.
 std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more);
 

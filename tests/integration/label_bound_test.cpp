@@ -114,6 +114,49 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
   }
 }
 
+// Pasted objects are in the plan, and in the images.
+TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
+  const fs::path folder = fresh_folder();
+  const std::vector<std::string> flags = {
+      "--batch",     "8", "--memory-limit", "320MiB",
+      "--max-steps", "3", "--set",          "hyp.copy_paste=1"};
+  const ProgramResult trained =
+      run_program(train(outlined_shapes_data(), flags), folder);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const fs::path run = folder / "runs/train/exp";
+  EXPECT_NE(line_of(run / "run.yaml", "label_counts").find(" outlines="),
+            std::string::npos);
+  expect_within_plan(run, 3);
+  EXPECT_EQ(text_of_file(run / "data_report.txt").find("copy_paste"),
+            std::string::npos);
+
+  // Boxes alone: nothing to paste, said once, and every bit is as without.
+  std::vector<std::string> plain = flags;
+  plain.back() = "hyp.copy_paste=0";
+  std::string lines;
+  for (const auto& [name, words] :
+       {std::pair{"asked", flags}, {"plain", plain}}) {
+    fs::create_directories(folder / name);
+    const ProgramResult boxes =
+        run_program(train(shapes_data(), words), folder / name);
+    ASSERT_EQ(boxes.exit_code, 0) << boxes.err;
+    const fs::path exp = folder / name / "runs/train/exp";
+    const bool is_said =
+        text_of_file(exp / "data_report.txt")
+            .find(
+                "hyp.copy_paste 1 changes nothing: no label of train is a "
+                "polygon") != std::string::npos;
+    EXPECT_EQ(is_said, words == flags);
+    std::string losses;
+    for (const Json& step : read_lines(exp / "steps.jsonl")) {
+      losses +=
+          step.at("loss").dump() + " " + step.at("grad_norm").dump() + " ";
+    }
+    if (lines.empty()) lines = losses;
+    EXPECT_EQ(losses, lines);
+  }
+}
+
 TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
   const ProgramResult plan = run_program(
       {program("headroom"), "plan", "--data", shapes_data(), "--json", "--cfg",

@@ -12,6 +12,13 @@ std::vector<std::string> train_fp64(const std::string& batch) {
                               "--device", "cpu", "--noval"});
 }
 
+std::vector<std::string> train_fp64_on(const std::string& data,
+                                       const std::string& batch) {
+  std::vector<std::string> command = train_fp64(batch);
+  std::replace(command.begin(), command.end(), shapes_data(), data);
+  return command;
+}
+
 std::vector<Json> train_in(const std::filesystem::path& folder,
                            std::vector<std::string> command,
                            const std::vector<std::string>& more) {

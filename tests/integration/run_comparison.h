@@ -17,6 +17,10 @@ namespace headroom::testing {
 // process, without the number of steps and the layout.
 std::vector<std::string> train_fp64(const std::string& batch);
 
+// The same on other data.
+std::vector<std::string> train_fp64_on(const std::string& data,
+                                       const std::string& batch);
+
 // Runs `command` and `more` in `folder`, expects exit 0, and returns the lines
 // of its steps.jsonl.
 std::vector<Json> train_in(const std::filesystem::path& folder,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/data/affine.h"
+#include "worker/data/copy_paste.h"
 #include "worker/data/flip.h"
 #include "worker/data/hsv.h"
 #include "worker/data/letterbox.h"
@@ -19,9 +20,10 @@ ImageSize size_of(int64_t height, int64_t width) {
   return {static_cast<int32_t>(height), static_cast<int32_t>(width)};
 }
 
-RandomStream stream_of(const SampleId& id) {
+RandomStream stream_of(const SampleId& id,
+                       RandomPurpose purpose = RandomPurpose::kAugmentation) {
   return {id.seed, static_cast<uint64_t>(id.epoch),
-          static_cast<uint64_t>(id.sample), RandomPurpose::kAugmentation};
+          static_cast<uint64_t>(id.sample), purpose};
 }
 
 // What follows the geometry.
@@ -124,7 +126,8 @@ WarpedMosaic draw_warped_mosaic(int64_t sample, int64_t num_samples,
 }
 
 BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
-                              PixelRows rows, ImageSource& images,
+                              PixelRows rows, double copy_paste,
+                              RandomStream& paste_draws, ImageSource& images,
                               std::vector<std::string>& faults) {
   const ImageSize canvas{2 * target.height, 2 * target.width};
   const PixelRows touched =
@@ -134,8 +137,11 @@ BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
   const LoadImage load = [&](int64_t sample) {
     return images.load(sample, {0, images.loaded_size(sample).height});
   };
-  const Mosaic built = build_mosaic(mosaic.plan, target.height, target.width,
-                                    touched, load, faults);
+  Mosaic built = build_mosaic(mosaic.plan, target.height, target.width, touched,
+                              load, faults);
+  const auto pastes = draw_pastes(copy_paste, canvas.width, built.outlines,
+                                  built.boxes, paste_draws);
+  if (!pastes.empty()) paste_objects(built, pastes, canvas.width, touched);
   return {warp_tiles(built.tiles, mosaic.warp, target.width, rows),
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
@@ -166,13 +172,13 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
   rows = needed.made;
 
   NetworkSample result;
-  BoxedImage image =
-      make_warped_mosaic(first, target, rows, images, result.faults);
-  if (second) {
-    image = mix(
-        image, make_warped_mosaic(*second, target, rows, images, result.faults),
-        ratio);
-  }
+  RandomStream paste_draws = stream_of(id, RandomPurpose::kCopyPaste);
+  const auto make = [&](const WarpedMosaic& mosaic) {
+    return make_warped_mosaic(mosaic, target, rows, hyp.copy_paste, paste_draws,
+                              images, result.faults);
+  };
+  BoxedImage image = make(first);
+  if (second) image = mix(image, make(*second), ratio);
   finish_training(std::move(image), target, finish, needed, result);
   return result;
 }

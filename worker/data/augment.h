@@ -1,13 +1,14 @@
 // augment: from samples to what the network sees, in YOLOv5's order.
 //
-//   training, mosaic      mosaic -> random perspective [-> mixup with a second
-//                         one] -> pixel changes -> HSV -> flips
+//   training, mosaic      mosaic -> copy-paste -> random perspective [-> mixup
+//                         with a second one] -> pixel changes -> HSV -> flips
 //   training, otherwise   letterbox -> random perspective -> pixel changes ->
 //                         HSV -> flips
 //   validation            letterbox
 //
-// Every draw comes from the sample's own stream (seed, epoch, sample), so the
-// result depends on nothing else.
+// Every draw comes from the sample's own streams (seed, epoch, sample), so the
+// result depends on nothing else. Copy-paste has one for itself: it draws as
+// often as there are objects, which is known when images are loaded only.
 //
 // A sample can be made in part: `rows` of its height x width pixels are made,
 // the bytes that the whole one has there, from as few rows of the image as they

@@ -1,20 +1,14 @@
 #include "worker/data/box_counts.h"
 
-#include <algorithm>
 #include <string>
 
 #include "parallel/base/check.h"
 #include "worker/data/parallel_for.h"
 
 namespace headroom {
-namespace {
 
-constexpr int64_t kUnreadable = -1;
-
-}  // namespace
-
-std::optional<int64_t> count_boxes(const SplitImage& image,
-                                   const ImageLimits& limits) {
+std::optional<ImageBoxes> count_boxes(const SplitImage& image,
+                                      const ImageLimits& limits) {
   ImageSize size;
   if (image.reader->is_in_pixels()) {
     const ImageSizeResult header = read_image_size(image.path, limits);
@@ -23,41 +17,50 @@ std::optional<int64_t> count_boxes(const SplitImage& image,
   }
   const ImageLabels labels = image.labels(size);
   if (labels.fault) return std::nullopt;
-  return static_cast<int64_t>(labels.labels.boxes.size());
+  return ImageBoxes{static_cast<int64_t>(labels.labels.boxes.size()),
+                    labels.labels.num_polygons};
 }
 
-std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
-                                 const IndexOptions& options) {
+BoxCounts count_boxes(const DataConfig& config, Split split,
+                      const IndexOptions& options) {
   DataReport ignored;  // the run's own report has the same faults
   const SplitImages split_images =
       open_split(config, split, options.single_cls, ignored);
   const std::vector<SplitImage>& images = split_images.images;
-  std::vector<int64_t> boxes(images.size());
-  parallel_for(
-      static_cast<int64_t>(images.size()), options.num_threads, [&](int64_t i) {
-        const auto at = static_cast<size_t>(i);
-        boxes[at] =
-            count_boxes(images[at], options.limits).value_or(kUnreadable);
-      });
-  std::erase(boxes, kUnreadable);
-  if (boxes.empty()) {
+  std::vector<std::optional<ImageBoxes>> counts(images.size());
+  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 counts[at] = count_boxes(images[at], options.limits);
+               });
+  BoxCounts result;
+  for (const auto& image : counts) {
+    if (!image) continue;
+    result.boxes.push_back(image->boxes);
+    result.polygons += image->polygons;
+  }
+  if (result.boxes.empty()) {
     throw Error("data",
                 "no image to train on is named in " + config.file.string(),
                 "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
                 "files",
                 ExitCode::kData);
   }
-  return boxes;
+  return result;
 }
 
-std::vector<int64_t> count_boxes(const IndexedDataset& indexed) {
-  std::vector<int64_t> boxes;
+BoxCounts count_boxes(const IndexedDataset& indexed) {
+  BoxCounts result;
   for (int64_t i = 0; i < indexed.dataset.size(); ++i) {
-    boxes.push_back(static_cast<int64_t>(indexed.dataset.labels(i).size()));
+    result.boxes.push_back(
+        static_cast<int64_t>(indexed.dataset.labels(i).size()));
   }
-  boxes.insert(boxes.end(), indexed.undecodable_boxes.begin(),
-               indexed.undecodable_boxes.end());
-  return boxes;
+  result.polygons = indexed.dataset.num_polygons();
+  for (const ImageBoxes& image : indexed.undecodable) {
+    result.boxes.push_back(image.boxes);
+    result.polygons += image.polygons;
+  }
+  return result;
 }
 
 }  // namespace headroom

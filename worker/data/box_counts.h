@@ -19,15 +19,20 @@
 namespace headroom {
 
 // Of one image; nothing if its labels cannot be read.
-std::optional<int64_t> count_boxes(const SplitImage& image,
-                                   const ImageLimits& limits);
+std::optional<ImageBoxes> count_boxes(const SplitImage& image,
+                                      const ImageLimits& limits);
 
-// By rising path; images whose labels cannot be read are left out. Throws Error
-// with exit 4 if the split has no image.
-std::vector<int64_t> count_boxes(const DataConfig& config, Split split,
-                                 const IndexOptions& options);
+struct BoxCounts {
+  // Of each image; images whose labels cannot be read are left out.
+  std::vector<int64_t> boxes;
+  int64_t polygons = 0;  // of all these boxes
+};
+
+// By rising path. Throws Error with exit 4 if the split has no image.
+BoxCounts count_boxes(const DataConfig& config, Split split,
+                      const IndexOptions& options);
 
 // The images that cannot be decoded come last.
-std::vector<int64_t> count_boxes(const IndexedDataset& indexed);
+BoxCounts count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom

@@ -39,7 +39,7 @@ void BoxRules::drop(DataFaultKind kind, std::string what) {
 
 void BoxRules::add(int32_t class_index, const BoxExtent& extent,
                    const std::optional<BoxLabel>& as_written,
-                   std::string_view said_before) {
+                   std::string_view said_before, Outline outline) {
   const bool inside =
       extent.x1 >= -kLabelTolerance && extent.y1 >= -kLabelTolerance &&
       extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
@@ -67,11 +67,15 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
     fault(DataFaultKind::kOutOfRange, extent_text(extent),
           "box clipped to the image");
   }
+  for (OutlinePoint& point : outline) {
+    point = {std::clamp(point.x, 0.0, 1.0), std::clamp(point.y, 0.0, 1.0)};
+  }
   result_.boxes.push_back(box);
+  result_.outlines.push_back(std::move(outline));
 }
 
 void BoxRules::add_pixels(int32_t class_index, const BoxExtent& pixels,
-                          ImageSize size) {
+                          ImageSize size, Outline outline) {
   const std::string text = extent_text(pixels);
   for (const double value : {pixels.x1, pixels.y1, pixels.x2, pixels.y2}) {
     if (!std::isfinite(value)) return drop(DataFaultKind::kNotFinite, text);
@@ -89,7 +93,7 @@ void BoxRules::add_pixels(int32_t class_index, const BoxExtent& pixels,
   add(class_index,
       {pixels.x1 / width, pixels.y1 / height, pixels.x2 / width,
        pixels.y2 / height},
-      as_written, text);
+      as_written, text, std::move(outline));
 }
 
 }  // namespace headroom

@@ -36,13 +36,15 @@ class BoxRules {
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
 
-  // `as_written` is kept to its bits where the box needs no repair.
+  // `as_written` is kept to its bits where the box needs no repair. An outline
+  // is clipped as its box is.
   void add(int32_t class_index, const BoxExtent& extent,
            const std::optional<BoxLabel>& as_written,
-           std::string_view said_before);
+           std::string_view said_before, Outline outline = {});
 
-  // Corners in pixels of an image of that size.
-  void add_pixels(int32_t class_index, const BoxExtent& pixels, ImageSize size);
+  // Corners in pixels of an image of that size; the outline in fractions of it.
+  void add_pixels(int32_t class_index, const BoxExtent& pixels, ImageSize size,
+                  Outline outline = {});
 
  private:
   LabelFile& result_;

@@ -83,7 +83,8 @@ enum class Section { kNone, kImages, kAnnotations, kCategories, kResults };
 // that nesting costs a bit per level.
 class Handler {
  public:
-  Handler(fs::path file, int64_t& line) : file_(std::move(file)), line_(line) {}
+  Handler(fs::path file, int64_t& line, bool keep_outlines)
+      : file_(std::move(file)), line_(line), keep_outlines_(keep_outlines) {}
 
   CocoFile result;
   bool has_images = false, has_categories = false, is_list = false;
@@ -138,13 +139,17 @@ class Handler {
       if (key_ == "annotations") begin_section(Section::kAnnotations);
       if (key_ == "categories") begin_section(Section::kCategories);
     } else if (depth_ == record_depth_ + 1 && section_ != Section::kNone &&
-               in_record_ && key_ == "bbox") {
-      in_bbox_ = true;
+               in_record_) {
+      in_bbox_ = key_ == "bbox";
+      in_outline_ = key_ == "segmentation";
+    } else if (depth_ == record_depth_ + 2 && in_outline_) {
+      annotation_.has_outline = true;
+      if (keep_outlines_) annotation_.outline.emplace_back();
     }
     return true;
   }
   bool end_array() {
-    if (depth_ == record_depth_ + 1) in_bbox_ = false;
+    if (depth_ == record_depth_ + 1) in_bbox_ = in_outline_ = false;
     if (section_ != Section::kNone && depth_ == record_depth_ - 1) {
       section_ = Section::kNone;
     }
@@ -214,6 +219,11 @@ class Handler {
       annotation_.num_bbox = std::min(annotation_.num_bbox + 1, 5);
       return true;
     }
+    if (in_outline_ && depth_ == record_depth_ + 2 &&
+        !annotation_.outline.empty()) {
+      annotation_.outline.back().push_back(value);
+      return true;
+    }
     if (!at_field()) return true;
     if (key_ == "area") annotation_.area = value;
     if (key_ == "iscrowd") annotation_.crowd = value != 0;
@@ -254,7 +264,7 @@ class Handler {
         require(has_image_id_, "an annotation", "image_id", annotation_.line);
         require(has_category_id_, "an annotation", "category_id",
                 annotation_.line);
-        result.annotations.push_back(annotation_);
+        result.annotations.push_back(std::move(annotation_));
         break;
       case Section::kNone:
         break;
@@ -270,10 +280,11 @@ class Handler {
 
   fs::path file_;
   int64_t& line_;
+  bool keep_outlines_;
   Section section_ = Section::kNone;
   int64_t depth_ = 0;
   int64_t record_depth_ = -1;
-  bool in_record_ = false, in_bbox_ = false;
+  bool in_record_ = false, in_bbox_ = false, in_outline_ = false;
   bool has_id_ = false, has_image_id_ = false, has_category_id_ = false,
        has_score_ = false;
   std::string key_;
@@ -282,10 +293,10 @@ class Handler {
   CocoCategory category_;
 };
 
-Handler parse(const fs::path& file) {
+Handler parse(const fs::path& file, bool keep_outlines) {
   const std::string text = read_text(file);
   int64_t line = 1;
-  Handler handler(file, line);
+  Handler handler(file, line, keep_outlines);
   const char* end = text.data() + text.size();
   int64_t unused = 0;
   Json::sax_parse(CountingIterator(text.data(), &line),
@@ -295,8 +306,8 @@ Handler parse(const fs::path& file) {
 
 }  // namespace
 
-CocoFile read_coco_annotations(const fs::path& file) {
-  Handler handler = parse(file);
+CocoFile read_coco_annotations(const fs::path& file, bool keep_outlines) {
+  Handler handler = parse(file, keep_outlines);
   if (handler.is_list || !handler.has_images || !handler.has_categories) {
     refuse(file, "",
            handler.is_list ? "a list, not annotations"
@@ -324,7 +335,7 @@ CocoFile read_coco_annotations(const fs::path& file) {
 }
 
 std::vector<CocoAnnotation> read_coco_results(const fs::path& file) {
-  Handler handler = parse(file);
+  Handler handler = parse(file, false);
   if (!handler.is_list) {
     refuse(file, "", "no list of detections",
            "give a list of {image_id, category_id, bbox, score}");

@@ -1,7 +1,8 @@
 // COCO's JSON files: annotations of a data set, and results of a detector.
 //
 // Read in one pass without a tree: a file of 500 MB of which segmentations are
-// most costs its own length and 80 bytes per box. Ids may be any whole numbers,
+// most costs its own length and 120 bytes per box; and 16 bytes per point where
+// outlines are asked for. Ids may be any whole numbers,
 // also written as text; nothing needs to be in order. What is not known is
 // skipped.
 //
@@ -34,6 +35,10 @@ struct CocoAnnotation {
   int num_bbox = 0;  // numbers that bbox has in the file: 4 is right
   std::optional<double> area;
   bool crowd = false;
+  // Is `segmentation` a list with something in it? Masks are not.
+  bool has_outline = false;
+  // Its parts, x and y in turn in pixels; only where they are asked for.
+  std::vector<std::vector<double>> outline;
   double score = 0;  // of results
   int64_t line = 0;
 };
@@ -51,7 +56,8 @@ struct CocoFile {
 
 // Refused: no such file, over 4 GiB, no JSON, no list of images and categories,
 // records without their ids, ids twice.
-CocoFile read_coco_annotations(const std::filesystem::path& file);
+CocoFile read_coco_annotations(const std::filesystem::path& file,
+                               bool keep_outlines = false);
 
 // A list of {image_id, category_id, bbox, score}. Refused: records without one
 // of these.

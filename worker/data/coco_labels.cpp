@@ -21,12 +21,30 @@ bool is_safe(const std::string& name) {
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
+using Parts = std::vector<std::vector<double>>;
+
+// Nothing if a part is none.
+std::optional<Outline> joined(const Parts& parts, ImageSize size) {
+  Outline outline;
+  for (const std::vector<double>& part : parts) {
+    if (part.size() < 6 || part.size() % 2 != 0) return std::nullopt;
+    const size_t first = outline.size();
+    for (size_t i = 0; i < part.size(); i += 2) {
+      outline.push_back({part[i] / size.width, part[i + 1] / size.height});
+    }
+    if (parts.size() == 1) return outline;
+    outline.push_back(outline[first]);
+    outline.push_back(outline[0]);
+  }
+  return outline;
+}
+
 class CocoLabels : public LabelReader {
  public:
   CocoLabels(fs::path file, const fs::path& folder, ClassRules classes,
-             DataReport& report)
+             DataReport& report, bool keep_outlines)
       : file_(std::move(file)), classes_(std::move(classes)) {
-    CocoFile content = read_coco_annotations(file_);
+    CocoFile content = read_coco_annotations(file_, keep_outlines);
     for (CocoCategory& category : content.categories) {
       category_names_.emplace(category.id, std::move(category.name));
     }
@@ -51,7 +69,7 @@ class CocoLabels : public LabelReader {
                     name_of(box) + ": image_id " + std::to_string(box.image_id),
                     "box dropped"});
       } else if (image->second != kLeftOut && !box.crowd) {
-        boxes_[image->second].push_back(box);
+        boxes_[image->second].push_back(std::move(box));
       }
     }
   }
@@ -78,8 +96,20 @@ class CocoLabels : public LabelReader {
       const auto class_index =
           classes_.find(name->second, box.line, result.labels);
       if (!class_index) continue;
+      const auto outline = joined(box.outline, size);
+      if (!outline) {
+        rules.fault(DataFaultKind::kBadLine,
+                    "segmentation has a part that is no list of 3 or more "
+                    "pairs",
+                    "outline left out, box kept");
+      }
       const auto& [x, y, w, h] = box.bbox;
-      rules.add_pixels(*class_index, {x, y, x + w, y + h}, size);
+      const size_t before = result.labels.boxes.size();
+      rules.add_pixels(*class_index, {x, y, x + w, y + h}, size,
+                       outline.value_or(Outline()));
+      if (result.labels.boxes.size() > before && box.has_outline && outline) {
+        ++result.labels.num_polygons;
+      }
     }
     return result;
   }
@@ -107,11 +137,13 @@ class CocoLabels : public LabelReader {
 std::unique_ptr<LabelReader> open_coco_labels(const fs::path& file,
                                               const fs::path& images,
                                               const ClassRules& classes,
-                                              DataReport& report) {
+                                              DataReport& report,
+                                              bool keep_outlines) {
   const fs::path whole = fs::absolute(file).lexically_normal();
   const fs::path folder =
       images.empty() ? whole.parent_path() : fs::absolute(images);
-  return std::make_unique<CocoLabels>(whole, folder, classes, report);
+  return std::make_unique<CocoLabels>(whole, folder, classes, report,
+                                      keep_outlines);
 }
 
 }  // namespace headroom

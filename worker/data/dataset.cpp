@@ -36,19 +36,20 @@ struct Examined {
   ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  std::optional<int64_t> undecodable_boxes;  // where there is no size
+  std::optional<ImageBoxes> undecodable;  // where there is no size
 };
 
 Examined examine(const SplitImage& image, const IndexOptions& options) {
   Examined result;
   result.size = inspect_image(image.path, options.limits);
   if (!result.size.ok()) {
-    result.undecodable_boxes = count_boxes(image, options.limits);
+    result.undecodable = count_boxes(image, options.limits);
     return result;
   }
   std::error_code error;
   result.file_bytes = static_cast<int64_t>(fs::file_size(image.path, error));
   result.labels = image.labels(result.size.size);
+  if (!options.keep_outlines) result.labels.labels.outlines = {};
   return result;
 }
 
@@ -92,16 +93,30 @@ class DatasetBuilder {
         hash_value(value);
       }
     }
+    for (const Outline& outline : examined.labels.labels.outlines) {
+      add(outline);
+    }
   }
 
   Dataset finish() {
     dataset_.digest_ = XXH3_64bits_digest(hash_.get());
     dataset_.path_text_.shrink_to_fit();
     dataset_.labels_.shrink_to_fit();
+    dataset_.points_.shrink_to_fit();
     return std::move(dataset_);
   }
 
  private:
+  void add(const Outline& outline) {
+    for (const OutlinePoint& point : outline) {
+      dataset_.points_.push_back(
+          {static_cast<float>(point.x), static_cast<float>(point.y)});
+      hash_value(dataset_.points_.back());
+    }
+    dataset_.point_ends_.push_back(dataset_.points_.size());
+    hash_value(dataset_.point_ends_.back());
+  }
+
   template <typename T>
   void hash_value(T value) {
     XXH3_64bits_update(hash_.get(), &value, sizeof(value));
@@ -191,6 +206,15 @@ std::span<const BoxLabel> Dataset::labels(int64_t index) const {
   return {labels_.data() + begin, label_offsets_[index + 1] - begin};
 }
 
+Outlines Dataset::outlines(int64_t index) const {
+  if (point_ends_.empty()) return {};
+  const uint64_t first = label_offsets_[index];
+  const uint64_t begin = first == 0 ? 0 : point_ends_[first - 1];
+  return {{point_ends_.data() + first, label_offsets_[index + 1] - first},
+          begin,
+          points_.data() + begin};
+}
+
 const std::vector<fs::path>& split_sources(const DataConfig& config,
                                            Split split) {
   const std::vector<fs::path>& sources = split == Split::kTrain ? config.train
@@ -208,8 +232,8 @@ IndexedDataset index_dataset(const DataConfig& config, Split split,
                              const IndexOptions& options) {
   IndexedDataset result;
   result.report.split = split_name(split);
-  const SplitImages split_images =
-      open_split(config, split, options.single_cls, result.report);
+  const SplitImages split_images = open_split(
+      config, split, options.single_cls, result.report, options.keep_outlines);
   const std::vector<SplitImage>& images = split_images.images;
   std::vector<Examined> examined(images.size());
   parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
@@ -218,8 +242,8 @@ IndexedDataset index_dataset(const DataConfig& config, Split split,
   DatasetBuilder builder(config, options.single_cls);
   for (size_t i = 0; i < images.size(); ++i) {
     refuse_unknown_class(config, examined[i]);
-    if (const auto boxes = examined[i].undecodable_boxes) {
-      result.undecodable_boxes.push_back(*boxes);
+    if (const auto boxes = examined[i].undecodable) {
+      result.undecodable.push_back(*boxes);
     }
     if (!report_image(images[i].path, examined[i], result.report)) continue;
     builder.add(images[i].path, examined[i]);

@@ -4,7 +4,8 @@
 // that box or that image, is repaired where it can be, and is named in the
 // report (data_report.h). Rules: worker/data/README.md, "Labels".
 //
-// Memory: about path + 16 bytes per image and 20 bytes per box.
+// Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
+// 8 bytes more per box and per point.
 // Ownership: a value; movable.
 // Threads: immutable once built; any thread may read.
 #pragma once
@@ -19,14 +20,16 @@
 #include "worker/data/data_report.h"
 #include "worker/data/image.h"
 #include "worker/data/label_file.h"
+#include "worker/data/outlines.h"
 
 namespace headroom {
 
 enum class Split { kTrain, kVal, kTest };
 
 struct IndexOptions {
-  bool single_cls = false;  // all classes become class 0
-  int64_t num_threads = 8;  // image headers are read in parallel
+  bool single_cls = false;     // all classes become class 0
+  bool keep_outlines = false;  // of labels that are polygons
+  int64_t num_threads = 8;     // image headers are read in parallel
   ImageLimits limits;
 };
 
@@ -40,11 +43,13 @@ class Dataset {
   ImageSize image_size(int64_t index) const { return sizes_[index]; }
   // Normalised to the image, clipped to it, no duplicates.
   std::span<const BoxLabel> labels(int64_t index) const;
+  // Of these; none unless IndexOptions::keep_outlines.
+  Outlines outlines(int64_t index) const;
 
   const std::vector<ImageSize>& image_sizes() const { return sizes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t num_labels() const { return static_cast<int64_t>(labels_.size()); }
-  // Rows that were polygons and are kept as their bounding boxes.
+  // Labels that are polygons.
   int64_t num_polygons() const { return num_polygons_; }
 
   // Of names, relative paths, file lengths, sizes and boxes: equal on every
@@ -59,9 +64,18 @@ class Dataset {
   std::vector<ImageSize> sizes_;
   std::vector<BoxLabel> labels_;         // all boxes, image after image
   std::vector<uint64_t> label_offsets_;  // size() + 1
+  // Outlines that are kept, box after box, and where each box's end.
+  std::vector<IndexedPoint> points_;
+  std::vector<uint64_t> point_ends_;
   std::vector<std::string> class_names_;
   int64_t num_polygons_ = 0;
   uint64_t digest_ = 0;
+};
+
+// How many boxes an image has.
+struct ImageBoxes {
+  int64_t boxes = 0;
+  int64_t polygons = 0;  // of these
 };
 
 struct IndexedDataset {
@@ -69,7 +83,7 @@ struct IndexedDataset {
   DataReport report;
   // How many boxes the images have that were left out because no decoder takes
   // them, as far as their labels can be read.
-  std::vector<int64_t> undecodable_boxes;
+  std::vector<ImageBoxes> undecodable;
 };
 
 // The data set's folders and lists for the split. Throws Error (exit 4) if it

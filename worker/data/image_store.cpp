@@ -66,7 +66,10 @@ LoadedImage ImageStore::load(int64_t sample, PixelRows rows) {
                             static_cast<int>(rows.end - entry.held.begin));
   image.source = dataset_.image_size(sample);
   image.fault = entry.fault;
-  if (entry.fault.empty()) image.labels = dataset_.labels(sample);
+  if (entry.fault.empty()) {
+    image.labels = dataset_.labels(sample);
+    image.outlines = dataset_.outlines(sample);
+  }
   return image;
 }
 

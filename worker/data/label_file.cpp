@@ -165,8 +165,13 @@ class LineParser {
                    static_cast<float>(values[2]), static_cast<float>(values[3]),
                    static_cast<float>(values[4])};
     }
+    Outline outline;
+    for (size_t i = 1; polygon && i < values.size(); i += 2) {
+      outline.push_back({values[i], values[i + 1]});
+    }
     const size_t before = result_.boxes.size();
-    rules_.add(class_index, corners, as_written, quoted(line_));
+    rules_.add(class_index, corners, as_written, quoted(line_),
+               std::move(outline));
     if (polygon && result_.boxes.size() > before) ++result_.num_polygons;
   }
 

@@ -1,7 +1,7 @@
 // One YOLO label file: lines to boxes, faults repaired line by line.
 //
 //   class cx cy w h             a box, normalised by image width and height
-//   class x1 y1 x2 y2 x3 y3 ..  a polygon, kept as its bounding box
+//   class x1 y1 x2 y2 x3 y3 ..  a polygon: its bounding box, and its outline
 //
 // Which of the two is decided per line, so that a mixed file means what it
 // says. Files written with six decimals stick out of the image by up to 5e-7:
@@ -27,6 +27,14 @@ struct BoxLabel {
   bool operator==(const BoxLabel&) const = default;
 };
 
+// Of an object, as fractions of the image; its last point is joined to its
+// first.
+struct OutlinePoint {
+  double x = 0, y = 0;
+  bool operator==(const OutlinePoint&) const = default;
+};
+using Outline = std::vector<OutlinePoint>;
+
 struct LabelFile {
   // A class that `names` does not have: not repairable, as it is `names` that
   // is wrong.
@@ -35,6 +43,7 @@ struct LabelFile {
     std::string class_name;  // "7", or the word that the file has
   };
   std::vector<BoxLabel> boxes;
+  std::vector<Outline> outlines;  // of each box; empty where it has none
   std::vector<DataFault> faults;
   std::optional<UnknownClass> unknown_class;  // the first
   int64_t num_polygons = 0;

@@ -81,14 +81,15 @@ std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
 }
 
 SplitImages open_split(const DataConfig& config, Split split, bool single_cls,
-                       DataReport& report) {
+                       DataReport& report, bool keep_outlines) {
   const ClassRules classes{config.names, single_cls};
   SplitImages result;
   std::vector<fs::path> folders_and_lists;
   for (const fs::path& source : split_sources(config, split)) {
     if (source.extension() == ".json") {
-      result.readers.push_back(open_coco_labels(
-          source, images_folder(config, split), classes, report));
+      result.readers.push_back(
+          open_coco_labels(source, images_folder(config, split), classes,
+                           report, keep_outlines));
     } else if (is_voc_split(source)) {
       result.readers.push_back(open_voc_labels(source, classes, report));
     } else {

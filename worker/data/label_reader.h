@@ -60,8 +60,9 @@ struct SplitImages {
 
 // What is wrong with the lists themselves goes to `report`. Throws Error (exit
 // 4): a source that cannot be read, a split that is not named.
+// Outlines of large files are read where they are wanted.
 SplitImages open_split(const DataConfig& config, Split split, bool single_cls,
-                       DataReport& report);
+                       DataReport& report, bool keep_outlines = false);
 
 // What a reader of `config` has to know of classes.
 struct ClassRules {

@@ -7,7 +7,8 @@
 namespace headroom {
 namespace {
 
-std::string exact(float value) {
+template <typename Number>
+std::string exact(Number value) {
   std::array<char, 32> text{};
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -16,12 +17,20 @@ std::string exact(float value) {
 
 }  // namespace
 
-std::string label_text(std::span<const BoxLabel> boxes) {
+std::string label_text(std::span<const BoxLabel> boxes,
+                       std::span<const Outline> outlines) {
   std::string text;
-  for (const BoxLabel& box : boxes) {
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const BoxLabel& box = boxes[i];
     text += std::to_string(box.class_index);
-    for (const float value : {box.cx, box.cy, box.w, box.h}) {
-      text += " " + exact(value);
+    if (i < outlines.size() && !outlines[i].empty()) {
+      for (const OutlinePoint& point : outlines[i]) {
+        text += " " + exact(point.x) + " " + exact(point.y);
+      }
+    } else {
+      for (const float value : {box.cx, box.cy, box.w, box.h}) {
+        text += " " + exact(value);
+      }
     }
     text += "\n";
   }

@@ -12,7 +12,10 @@
 namespace headroom {
 
 // YOLO's lines, with all digits: read again, the boxes are these to the bit.
-std::string label_text(std::span<const BoxLabel> boxes);
+// A box with an outline (of `outlines`, one per box or none at all) is a
+// polygon's line.
+std::string label_text(std::span<const BoxLabel> boxes,
+                       std::span<const Outline> outlines = {});
 
 // A data.yaml whose splits are images/SPLIT beside it.
 std::string data_yaml_text(const std::vector<std::string>& class_names,

@@ -10,6 +10,7 @@
 
 #include "worker/data/image.h"
 #include "worker/data/label_file.h"
+#include "worker/data/outlines.h"
 
 namespace headroom {
 
@@ -17,6 +18,7 @@ struct LoadedImage {
   cv::Mat pixels;    // RGB uint8; may be shared with a cache: never written to
   ImageSize source;  // before resizing
   std::span<const BoxLabel> labels;
+  Outlines outlines;  // of these
   std::string fault;  // gray pixels, no labels, if not empty
 };
 

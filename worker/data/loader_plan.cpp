@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/data/letterbox.h"
 
 namespace headroom {
@@ -29,22 +30,29 @@ void check_options(const LoaderOptions& options) {
                      std::to_string(options.image_width) +
                      " is no multiple of stride " +
                      std::to_string(options.stride));
-  const bool training = options.mode != LoaderMode::kValidation;
-  if (training && options.hyp.copy_paste > 0 &&
-      options.dataset->num_polygons() > 0) {
-    throw Error("data",
-                "hyp.copy_paste is " + std::to_string(options.hyp.copy_paste) +
-                    " and " + std::to_string(options.dataset->num_polygons()) +
-                    " labels are polygons, but polygons are kept as boxes",
-                "--set hyp.copy_paste=0");
-  }
+}
+
+// Objects are pasted into a picture of twice the network's sides, whose rows
+// are addressed with 31 bits.
+void check_canvas(const LoaderOptions& options) {
+  constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+  const int64_t bytes = 3 * 4 * options.image_height * options.image_width;
+  if (bytes <= kMostBytes) return;
+  throw Error("data",
+              "hyp.copy_paste needs mosaics of " + format_bytes(bytes) +
+                  ", but " + format_bytes(kMostBytes) + " is the most",
+              "--set hyp.copy_paste=0, or a smaller --img");
 }
 
 }  // namespace
 
 LoaderPlan::LoaderPlan(LoaderOptions options) : options_(std::move(options)) {
   check_options(options_);
-  if (options_.mode == LoaderMode::kTrainMosaic) return;
+  if (options_.dataset->num_polygons() == 0) options_.hyp.copy_paste = 0;
+  if (options_.mode == LoaderMode::kTrainMosaic) {
+    if (options_.hyp.copy_paste > 0) check_canvas(options_);
+    return;
+  }
   RectOptions rect;
   rect.batch_size = options_.global_batch_size;
   rect.height = options_.image_height;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+
 namespace headroom {
 namespace {
 
@@ -19,6 +20,25 @@ PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
                       : image(placed.seen - placed.origin).clone();
   placed.origin = placed.seen.tl();
   return placed;
+}
+
+// On a canvas of that size.
+void place_outlines(const Outlines& outlines, const Placement& placement,
+                    ImageSize canvas, size_t first_box, size_t num_boxes,
+                    std::vector<OutlinedBox>& placed) {
+  for (size_t i = 0; i < num_boxes; ++i) {
+    const auto points = outlines.of(i);
+    if (points.empty()) continue;
+    OutlinedBox object{first_box + i, {}};
+    for (const auto& [x, y] : points) {
+      object.outline.emplace_back(
+          std::clamp<double>(placement.width * x + placement.x, 0,
+                             canvas.width),
+          std::clamp<double>(placement.height * y + placement.y, 0,
+                             canvas.height));
+    }
+    placed.push_back(std::move(object));
+  }
 }
 
 }  // namespace
@@ -113,10 +133,27 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
         static_cast<double>(tile.canvas.x - tile.image.x),
         static_cast<double>(tile.canvas.y - tile.image.y)};
     const auto boxes = place_boxes(image.labels, placement);
+    place_outlines(image.outlines, placement, size, mosaic.boxes.size(),
+                   boxes.size(), mosaic.outlines);
     mosaic.boxes.insert(mosaic.boxes.end(), boxes.begin(), boxes.end());
   }
   clip_boxes(mosaic.boxes, size.width, size.height);
   return mosaic;
+}
+
+void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
+                   int width, PixelRows rows) {
+  cv::Mat canvas(static_cast<int>(rows.size()), width, CV_8UC3,
+                 cv::Scalar::all(kFillGray));
+  const cv::Point origin(0, static_cast<int>(rows.begin));
+  const cv::Rect all(origin, canvas.size());
+  for (const PlacedTile& tile : mosaic.tiles) {
+    const cv::Rect seen = tile.seen & all;
+    if (seen.empty()) continue;
+    tile.pixels(seen - tile.origin).copyTo(canvas(seen - origin));
+  }
+  paste_mirrored(canvas, rows.begin, outlines);
+  mosaic.tiles = {{canvas, origin, all}};
 }
 
 }  // namespace headroom

@@ -17,9 +17,11 @@
 
 #include <cstdint>
 #include <opencv2/core/types.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "worker/data/copy_paste.h"
 #include "worker/data/image.h"
 #include "worker/data/letterbox.h"
 #include "worker/data/loaded_image.h"
@@ -59,6 +61,8 @@ MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
 struct Mosaic {
   std::vector<PlacedTile> tiles;
   std::vector<PixelBox> boxes;  // clipped to the canvas
+  // Of those that have an outline; clipped likewise.
+  std::vector<OutlinedBox> outlines;
 };
 
 // With what of its tiles lies in rows `rows` of the canvas; all boxes. Faults
@@ -66,5 +70,10 @@ struct Mosaic {
 Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
                     PixelRows rows, const LoadImage& load,
                     std::vector<std::string>& faults);
+
+// One tile of that width in place of the mosaic's: what its rows `rows` show,
+// with objects pasted into them (copy_paste.h).
+void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
+                   int width, PixelRows rows);
 
 }  // namespace headroom

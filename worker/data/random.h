@@ -27,7 +27,8 @@ enum class RandomPurpose : uint32_t {
   kAugmentation = 1,
   kPermutation = 2,
   kSyntheticImage = 3,
-  kAnchors = 4
+  kAnchors = 4,
+  kCopyPaste = 5
 };
 
 // The draws of one sample, one after another.

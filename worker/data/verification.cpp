@@ -32,6 +32,10 @@ Examined examine(const SplitImage& image, const IndexOptions& options) {
   result.verdict.size = decoded.size;
   result.labels = image.labels(decoded.size);
   result.verdict.boxes = result.labels.labels.boxes;
+  if (options.keep_outlines) {
+    result.verdict.outlines = std::move(result.labels.labels.outlines);
+  }
+  result.labels.labels.outlines = {};
   if (result.labels.fault) result.verdict.reason = result.labels.fault->what;
   return result;
 }
@@ -68,8 +72,8 @@ VerifiedSplit verify_split(const DataConfig& config, Split split,
                            const char* name, const IndexOptions& options) {
   VerifiedSplit result;
   result.report.split = name;
-  const SplitImages images =
-      open_split(config, split, options.single_cls, result.report);
+  const SplitImages images = open_split(config, split, options.single_cls,
+                                        result.report, options.keep_outlines);
   std::vector<Examined> examined(images.images.size());
   parallel_for(static_cast<int64_t>(examined.size()), options.num_threads,
                [&](int64_t i) {
@@ -139,7 +143,8 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       }
       copy.copy(verdict.image,
                 images / (stem + verdict.image.extension().string()));
-      copy.write(labels / (stem + ".txt"), label_text(verdict.boxes));
+      copy.write(labels / (stem + ".txt"),
+                 label_text(verdict.boxes, verdict.outlines));
     }
   }
   copy.write("data.yaml", data_yaml_text(class_names, names));

@@ -25,6 +25,8 @@ struct ImageVerdict {
   std::string reason;           // why it is left out; "" if it is sound
   ImageSize size;               // upright; 0 if it is left out
   std::vector<BoxLabel> boxes;  // after repairs
+  // Of each box, with IndexOptions::keep_outlines.
+  std::vector<Outline> outlines;
 };
 
 struct VerifiedSplit {

@@ -55,6 +55,31 @@ TEST(LabelStatistics, IsReadAsWritten) {
   }
 }
 
+TEST(LabelStatistics, OutlinesAreTheLastWord) {
+  LabelStatistics statistics = label_statistics({3, 0, 7});
+  statistics.outlines = 4;
+  EXPECT_EQ(to_text(statistics), "0x1 3x1 7x1 outlines=4");
+  EXPECT_EQ(parse_label_statistics(to_text(statistics)), statistics);
+  for (const std::string wrong :
+       {"outlines=4", "3x1 outlines=", "3x1 outlines=-1", "outlines=4 3x1",
+        "3x1 outlines=x"}) {
+    EXPECT_EQ(parse_label_statistics(wrong), std::nullopt) << wrong;
+  }
+}
+
+// Each mosaic rounds for itself: 4 mosaics of 3 boxes, of which 1.5 are 2.
+TEST(LabelBound, CopyPasteAddsAShareOfTheBoxes) {
+  LabelBound labels = labels_of({1, 1, 1, 1}, 1, 0);
+  const int64_t plain = most_boxes(labels, 4).boxes;
+  EXPECT_EQ(plain, 16);
+  labels.copy_paste = 0.5;
+  EXPECT_EQ(most_boxes(labels, 4).boxes, 16 + 8 + 2);
+  labels.mixup = 0.5;  // twice as many mosaics, and 16 boxes more
+  EXPECT_EQ(most_boxes(labels, 4).boxes, 32 + 16 + 4);
+  labels.mosaic = 0;
+  EXPECT_EQ(most_boxes(labels, 4).boxes, 4) << "it is part of mosaics";
+}
+
 TEST(LabelBound, WithoutLabelsSomeAreAssumed) {
   LabelBound labels;
   labels.assumed_boxes_per_image = 8;

@@ -28,7 +28,7 @@ TEST(BoxCounts, CountsWhatTrainingKeeps) {
   for (const int64_t threads : {1, 8}) {
     IndexOptions options;
     options.num_threads = threads;
-    EXPECT_EQ(count_boxes(config, Split::kTrain, options),
+    EXPECT_EQ(count_boxes(config, Split::kTrain, options).boxes,
               (std::vector<int64_t>{2, 0, 1}));
   }
 }
@@ -43,19 +43,21 @@ TEST(BoxCounts, AnIndexHasTheSame) {
   }
   folder.write("images/2.bmp", "no picture");
   folder.write("images/4.bmp", "no picture");
-  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n1 .5 .5 .3 .2\n");
-  folder.write("labels/2.txt", "0 .5 .5 .2 .2\n1 .5 .5 .2 .2\n7 .5 .5 .1 .1\n");
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n1 .2 .2 .6 .2 .6 .6\n");
+  folder.write("labels/2.txt",
+               "0 .2 .2 .6 .2 .6 .6\n1 .5 .5 .2 .2\n7 .5 .5 .1 .1\n");
   folder.write("labels/3.txt", "");
   fs::create_directories(folder.path() / "labels/4.txt");
   fs::create_directories(folder.path() / "labels/5.txt");
   const DataConfig config = data_config(folder, folder.path() / "images");
-  std::vector<int64_t> alone = count_boxes(config, Split::kTrain, {});
-  std::vector<int64_t> indexed =
-      count_boxes(index_dataset(config, Split::kTrain));
-  std::sort(alone.begin(), alone.end());
-  std::sort(indexed.begin(), indexed.end());
-  EXPECT_EQ(indexed, alone);
-  EXPECT_EQ(alone, (std::vector<int64_t>{0, 2, 2}));
+  BoxCounts alone = count_boxes(config, Split::kTrain, {});
+  BoxCounts indexed = count_boxes(index_dataset(config, Split::kTrain));
+  std::sort(alone.boxes.begin(), alone.boxes.end());
+  std::sort(indexed.boxes.begin(), indexed.boxes.end());
+  EXPECT_EQ(indexed.boxes, alone.boxes);
+  EXPECT_EQ(alone.boxes, (std::vector<int64_t>{0, 2, 2}));
+  EXPECT_EQ(indexed.polygons, alone.polygons);
+  EXPECT_EQ(alone.polygons, 2) << "one of them in an image left out";
 }
 
 TEST(BoxCounts, NoImageIsRefused) {

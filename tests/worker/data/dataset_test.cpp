@@ -133,6 +133,35 @@ TEST(Dataset, TheDigestIsOfTheContentNotOfThePlace) {
             }));
 }
 
+TEST(Dataset, OutlinesAreKeptWhereTheyAreAskedFor) {
+  const TemporaryFolder folder;
+  const DataConfig config = write_data_set(folder, 3);
+  folder.write("labels/train/100.txt", "0 .5 .5 .2 .2\n");
+  folder.write("labels/train/101.txt",
+               "0 .5 .5 .2 .2\n1 .25 .5 .5 .5 .5 .75\n2 0 0 1 0 1 1 0 1\n");
+  folder.write("labels/train/102.txt", "1 0 0 .5 0 .5 .5\n");
+  const Dataset plain = index_dataset(config, Split::kTrain).dataset;
+  EXPECT_EQ(plain.num_polygons(), 3);
+  EXPECT_TRUE(plain.outlines(1).of(1).empty());
+  IndexOptions options;
+  options.keep_outlines = true;
+  const Dataset kept = index_dataset(config, Split::kTrain, options).dataset;
+  EXPECT_TRUE(kept.outlines(0).of(0).empty());
+  EXPECT_TRUE(kept.outlines(1).of(0).empty());
+  const auto triangle = kept.outlines(1).of(1);
+  EXPECT_EQ(std::vector(triangle.begin(), triangle.end()),
+            (std::vector<IndexedPoint>{{.25f, .5f}, {.5f, .5f}, {.5f, .75f}}));
+  EXPECT_EQ(kept.outlines(1).of(2).size(), 4u);
+  EXPECT_EQ(kept.outlines(2).of(0)[1], (IndexedPoint{.5f, 0}));
+  EXPECT_TRUE(kept.outlines(2).of(1).empty()) << "there is no such box";
+  // The same boxes, another outline: another data set.
+  folder.write("labels/train/102.txt", "1 0 0 .5 0 .5 .5 .25 .25\n");
+  EXPECT_EQ(plain.digest(),
+            index_dataset(config, Split::kTrain).dataset.digest());
+  EXPECT_NE(kept.digest(),
+            index_dataset(config, Split::kTrain, options).dataset.digest());
+}
+
 TEST(Dataset, ThreadsDoNotChangeTheIndex) {
   const TemporaryFolder folder;
   const DataConfig config = write_data_set(folder, 20);

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "worker/data/label_text.h"
+
 namespace headroom {
 namespace {
 
@@ -100,10 +102,40 @@ TEST(LabelFile, PolygonsAreToldFromBoxesLineByLine) {
   EXPECT_FLOAT_EQ(file.boxes[0].w, 0.4f);
   EXPECT_FLOAT_EQ(file.boxes[0].h, 0.4f);
   EXPECT_EQ(file.boxes[1], (BoxLabel{0, 0.5f, 0.5f, 0.2f, 0.2f}));
+  ASSERT_EQ(file.outlines.size(), 3u);
+  EXPECT_EQ(file.outlines[0], (Outline{{0.1, 0.2}, {0.5, 0.2}, {0.3, 0.6}}));
+  EXPECT_TRUE(file.outlines[1].empty());
+  EXPECT_EQ(file.outlines[2].size(), 4u);
   EXPECT_EQ(fault_of("1 .1 .2 .5 .2 .3 .6 .7").substr(0, 28),
             "x.txt:1: bad line (a polygon");
   EXPECT_EQ(fault_of("1 .1 .2 .1 .5 .1 .6"),
             "x.txt:1: zero size (a polygon without area): box dropped");
+}
+
+// A box that is dropped has no outline to be taken for the next one's.
+TEST(LabelFile, OutlinesFollowTheirBoxes) {
+  const LabelFile file = parse(
+      "1 .1 .2 .1 .5 .1 .6\n"
+      "1 -.5 .2 .5 .2 .3 .6\n"
+      "1 -.5 .2 .5 .2 .3 .6\n"
+      "0 .5 .5 .2 .2\n");
+  ASSERT_EQ(file.boxes.size(), 2u);
+  EXPECT_EQ(file.outlines,
+            (std::vector<Outline>{{{0, .2}, {.5, .2}, {.3, .6}}, {}}));
+  EXPECT_EQ(file.num_polygons, 1);
+}
+
+TEST(LabelFile, WrittenAgainItSaysTheSame) {
+  const LabelFile file = parse(
+      "1 0.123456 0.2 0.5 0.234567 0.3 0.6000001\n"
+      "0 0.5 0.5 0.2 0.2\n"
+      "2 0.1 0.1 0.9 0.1 0.9 0.9 0.1 1.2\n");
+  const LabelFile again = parse(label_text(file.boxes, file.outlines));
+  EXPECT_TRUE(again.faults.empty());
+  EXPECT_EQ(again.boxes, file.boxes);
+  EXPECT_EQ(again.outlines, file.outlines);
+  // Without their outlines they are boxes.
+  EXPECT_EQ(parse(label_text(file.boxes)).num_polygons, 0);
 }
 
 TEST(LabelFile, AClassBeyondNamesIsNotRepaired) {

@@ -99,11 +99,11 @@ void expect_same(const Dataset& a, const Dataset& b) {
 TEST_F(LabelFormats, VocAndCocoAreTheSameIndex) {
   const IndexedDataset from_voc = voc();
   EXPECT_THAT(config_.names, ElementsAre("a", "b"));
-  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}),
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1}));
-  EXPECT_EQ(count_boxes(from_voc), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(count_boxes(from_voc).boxes, (std::vector<int64_t>{2, 1}));
   const IndexedDataset from_coco = coco(kBoxes);
-  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}),
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1}));
   expect_same(from_voc.dataset, from_coco.dataset);
   EXPECT_EQ(from_voc.dataset.labels(0)[0],
@@ -139,6 +139,36 @@ TEST_F(LabelFormats, FaultsAreNamedByFileLineAndBox) {
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadLine)], 1);
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadClass)], 1);
   EXPECT_EQ(more.boxes, 3);  // a crowd is none
+}
+
+TEST_F(LabelFormats, OutlinesOfCoco) {
+  const auto dataset_of = [&](const std::string& segmentation) {
+    coco(R"({"id": 1, "image_id": 10, "category_id": 9, "bbox": [4, 5, 16, 10],
+"segmentation": )" +
+         segmentation + "}");
+    IndexOptions options;
+    options.keep_outlines = true;
+    return index_dataset(config_, Split::kTrain, options);
+  };
+  const Dataset one = dataset_of("[[4, 5, 20, 5, 12, 15]]").dataset;
+  EXPECT_EQ(one.num_polygons(), 1);
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).polygons, 1);
+  ASSERT_EQ(one.outlines(0).of(0).size(), 3u);
+  EXPECT_EQ(one.outlines(0).of(0)[1], (IndexedPoint{.5f, .25f}));
+  // Two parts, joined there and back.
+  const Dataset two =
+      dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
+  EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
+  // A part that is none costs the outline, a mask is none; boxes stay.
+  const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
+  EXPECT_EQ(odd.dataset.num_labels(), 1);
+  EXPECT_EQ(odd.dataset.num_polygons(), 0);
+  EXPECT_THAT(odd.report.lines(9).at(1), HasSubstr("outline left out"));
+  const IndexedDataset mask =
+      dataset_of(R"({"counts": [1, 2, 3], "size": [4, 5]})");
+  EXPECT_EQ(mask.report.num_faults(), 0);
+  EXPECT_EQ(mask.dataset.num_labels(), 1);
+  EXPECT_EQ(mask.dataset.num_polygons(), 0);
 }
 
 TEST_F(LabelFormats, NamesGiveTheOrderOfClasses) {

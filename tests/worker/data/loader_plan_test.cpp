@@ -168,19 +168,23 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
   }
 }
 
-TEST_F(Plan, CopyPasteOfPolygonsIsRefused) {
+TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
+  LoaderOptions asked = options(LoaderMode::kTrainMosaic);
+  const int64_t without = LoaderPlan(asked).budget().thread_bytes;
+  asked.hyp.copy_paste = 0.1;
+  EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without);  // boxes only
   folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
   const Dataset polygons =
       index_dataset(data_config(folder_, folder_.path() / "images"),
                     Split::kTrain)
           .dataset;
   EXPECT_EQ(polygons.num_polygons(), 1);
-  LoaderOptions asked = options(LoaderMode::kTrainMosaic);
-  asked.hyp.copy_paste = 0.1;
-  EXPECT_NO_THROW(LoaderPlan{asked});  // boxes only: nothing to paste
   asked.dataset = &polygons;
+  EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without + 3 * 4 * 64 * 96);
+  // Whose rows are more than 31 bits address.
+  asked.image_height = asked.image_width = 13'440;
   EXPECT_THROW(LoaderPlan{asked}, Error);
-  asked.mode = LoaderMode::kValidation;
+  asked.hyp.copy_paste = 0;
   EXPECT_NO_THROW(LoaderPlan{asked});
 }
 

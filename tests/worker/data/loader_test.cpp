@@ -94,6 +94,31 @@ TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
   }
 }
 
+TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
+  for (int i = 0; i < kImages; ++i) {
+    folder_.write("labels/train/" + std::to_string(100 + i) + ".txt",
+                  "1 .1 .1 .3 .1 .2 .3\n0 .6 .5 .7 .5 .7 .7\n");
+  }
+  IndexOptions index;
+  index.keep_outlines = true;
+  dataset_ = index_dataset(data_config(folder_, folder_.path() / "images"),
+                           Split::kTrain, index)
+                 .dataset;
+  ASSERT_EQ(dataset_.num_polygons(), 2 * kImages);
+  LoaderOptions pasting = options();
+  const std::vector<Batch> plain = take(pasting, 6);
+  pasting.hyp.copy_paste = 0.5;
+  const std::vector<Batch> reference = take(pasting, 6);
+  EXPECT_FALSE(plain[0].images.equal(reference[0].images));
+  for (const int64_t threads : {1, 5}) {
+    pasting.num_threads = threads;
+    const std::vector<Batch> batches = take(pasting, 6);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      expect_same(batches[i], reference[i]);
+    }
+  }
+}
+
 TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
   for (const LoaderMode mode :
        {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect}) {

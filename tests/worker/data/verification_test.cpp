@@ -43,6 +43,20 @@ TEST(Verification, ACorrectedCopyHasNoFaultAndTheSameBoxes) {
       write_corrected_copy(splits, config.names, folder.path() / "out"), Error);
 }
 
+TEST(Verification, ACorrectedCopyKeepsOutlines) {
+  const TemporaryFolder folder;
+  folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  folder.write("in/labels/1.txt", "0 .1 .1 .6 .1 .3 .7\n0 .5 .5 0 .2\n");
+  const DataConfig config = load_data_config(
+      folder.write("in/data.yaml", "train: images\nval: images\nnames: [a]\n"));
+  IndexOptions options;
+  options.keep_outlines = true;
+  write_corrected_copy(verify_data(config, options), config.names,
+                       folder.path() / "out");
+  EXPECT_EQ(read_bytes(folder.path() / "out/labels/train/1.txt"),
+            "0 0.1 0.1 0.6 0.1 0.3 0.7\n");
+}
+
 TEST(Verification, ACopyIsWholeOrNotThere) {
   const TemporaryFolder folder;
   folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
