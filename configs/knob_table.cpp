@@ -291,6 +291,18 @@ std::vector<Knob> validation() {
        "Write what is found as a COCO result file, predictions.json: ids of "
        "the annotations where the data set is COCO's JSON, else file names "
        "and classes from 1."},
+      {"tile_height", &C::tile_height, "pixels",
+       "headroom val looks at tiles of so many pixels of an image instead of "
+       "all of it at once, and merges what they show, as headroom detect does. "
+       "--tile S sets both sides, --tile HEIGHT WIDTH each. 0: images as a "
+       "whole.",
+       0, 65'536},
+      {"tile_width", &C::tile_width, "pixels", "Width of the tiles, likewise.",
+       0, 65'536},
+      {"tile_overlap", &C::tile_overlap, "",
+       "By how much of their side tiles overlap at least; as large as the "
+       "largest thing sought.",
+       0, 0.9},
   };
 }
 

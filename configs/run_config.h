@@ -147,6 +147,9 @@ struct RunConfig {
   bool save_txt = false;                // what is found, as files of val
   bool save_conf = false;
   bool save_json = false;
+  int64_t tile_height = 0;    // --tile S or --tile HEIGHT WIDTH, of `val`; 0:
+  int64_t tile_width = 0;     //   images as a whole
+  double tile_overlap = 0.2;  // of a tile's side
 
   bool operator==(const RunConfig&) const = default;
 };

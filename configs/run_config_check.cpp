@@ -131,6 +131,35 @@ void check_files(const RunConfig& config) {
   }
 }
 
+// A validation in tiles is one process's work per image, on the CPU.
+void check_tiles(const RunConfig& config) {
+  if (config.tile_height == 0 && config.tile_width == 0) {
+    if (config.tile_overlap == RunConfig().tile_overlap) return;
+    refuse_run("--tile-overlap " + exact_text(config.tile_overlap) +
+                   " is about tiles, and there are none",
+               "add --tile PIXELS, or leave it out");
+  }
+  const std::string tile = "--tile " + std::to_string(config.tile_height) +
+                           " " + std::to_string(config.tile_width);
+  if (config.command != "val") {
+    refuse_run(tile + " is for headroom val and headroom detect",
+               "to train on tiles, cut them once: headroom tile");
+  }
+  if (config.tile_height == 0 || config.tile_width == 0) {
+    refuse_run(tile + " has a side of 0 pixels",
+               "give both sides, for example --tile 640");
+  }
+  if (config.precision != Precision::kFp32) {
+    refuse_run(tile + " computes in float32, as headroom detect does",
+               "leave --precision out");
+  }
+  if (!parse_device_list(config.device).empty()) {
+    refuse_run(
+        tile + " looks at tiles on the CPU, but --device is " + config.device,
+        "use --device cpu, or leave --tile out");
+  }
+}
+
 void check_name(const RunConfig& config) {
   if (config.name.empty() || config.name == "." || config.name == ".." ||
       config.name.find('/') != std::string::npos) {
@@ -159,6 +188,7 @@ void check_run_config(const RunConfig& config) {
   check_anchors(config);
   check_name(config);
   check_files(config);
+  check_tiles(config);
 }
 
 void check_run_sources(const RunConfig& config) {

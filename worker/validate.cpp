@@ -7,11 +7,10 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/metrics/average_precision.h"
 #include "worker/metrics/box_mapping.h"
-#include "worker/metrics/coco_ap.h"
 #include "worker/metrics/nms.h"
 #include "worker/validate_heads.h"
+#include "worker/validation_figures.h"
 #include "worker/validation_findings.h"
 #include "worker/validation_parts.h"
 
@@ -41,28 +40,12 @@ SourceMapping letterbox_of(const Batch::Geometry& geometry) {
           geometry.pad_y};
 }
 
-// In descending confidence.
-void keep(std::vector<Detection> detections, std::vector<LabelledBox> labels,
-          int64_t sample, const ValidationOptions& options,
-          BatchFindings& findings) {
-  if (!options.keeps_all && !options.pictured.contains(sample)) return;
-  if (!options.keeps_all) {
-    const auto last = std::find_if(
-        detections.begin(), detections.end(), [](const Detection& one) {
-          return one.confidence <= kConfusionConfidence;
-        });
-    detections.erase(last, detections.end());
-  }
-  findings.found.push_back({sample, std::move(detections), std::move(labels)});
-}
-
 BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
                       const Batch& batch, const GlobalCounts& counts,
                       const ValidationOptions& options) {
-  const BatchDetections detections =
-      detect(model, std::move(heads), batch, options);
+  BatchDetections detections = detect(model, std::move(heads), batch, options);
+  const int64_t num_images = batch.images.size(0);
   BatchFindings findings;
-  findings.images = batch.images.size(0);
   const Loss loss = detection_loss(detections.heads, batch.targets.at(0),
                                    counts, options.gains);
   const at::Tensor sums = loss.items.to(at::kCPU);
@@ -71,27 +54,12 @@ BatchFindings examine(const LayerGraph& model, std::vector<at::Tensor> heads,
   findings.obj = items[1];
   findings.cls = items[2];
 
-  findings.labels_per_class.resize(options.class_names.size());
-  for (int64_t image = 0; image < findings.images; ++image) {
-    const auto labels =
+  for (int64_t image = 0; image < num_images; ++image) {
+    std::vector<LabelledBox> labels =
         labels_of_image(batch, image, letterbox_of(batch.geometry[image]));
-    for (const LabelledBox& label : labels) {
-      ++findings.labels_per_class[label.class_index];
-    }
-    const auto append = [](auto& all, const auto& more) {
-      all.insert(all.end(), more.begin(), more.end());
-    };
-    append(findings.records, match_records(detections.images[image], labels));
-    append(findings.coco_records,
-           coco_match_records(detections.images[image], labels));
-    if (options.keeps_curves) {
-      append(findings.confusions,
-             count_confusions(detections.images[image], labels));
-    }
-    if (options.keeps_all || !options.pictured.empty()) {
-      keep(detections.images[image], labels, batch.samples.at(image), options,
-           findings);
-    }
+    add_image({batch.samples.at(image), std::move(detections.images[image]),
+               std::move(labels)},
+              options, findings);
   }
   return findings;
 }
@@ -104,47 +72,6 @@ BatchFindings examine_part(StageForward& network, const Batch& part,
   if (!network.holds_heads()) return {};
   return options.retry.run(
       [&] { return examine(network.model(), heads, part, counts, options); });
-}
-
-ValidationResult summarise(BatchFindings all, int64_t num_batches,
-                           const ValidationOptions& options) {
-  const std::vector<std::string>& class_names = options.class_names;
-  ValidationResult result;
-  result.images = all.images;
-  for (const int64_t count : all.labels_per_class) result.labels += count;
-  AveragePrecision yolo =
-      compute_average_precision(all.records, all.labels_per_class);
-  result.precision = yolo.precision;
-  result.recall = yolo.recall;
-  result.map50 = yolo.map50;
-  result.map = yolo.map;
-  for (const ClassPrecision& entry : yolo.classes) {
-    result.classes.push_back({class_names[entry.class_index], entry.labels,
-                              entry.precision, entry.recall, entry.ap50(),
-                              entry.mean_ap()});
-  }
-  const CocoAveragePrecision coco =
-      compute_coco_average_precision(all.coco_records, all.labels_per_class);
-  result.coco_map50 = coco.map50;
-  result.coco_map = coco.map;
-  const auto batches = static_cast<double>(num_batches);
-  result.box = all.box / batches;
-  result.obj = all.obj / batches;
-  result.cls = all.cls / batches;
-  result.faults = all.faults;
-  if (options.keeps_curves) result.curves = std::move(yolo);
-  result.confusions = std::move(all.confusions);
-  result.found = std::move(all.found);
-  return result;
-}
-
-ValidationResult summarise_pooled(const std::vector<BatchFindings>& batches,
-                                  const ValidationOptions& options) {
-  BatchFindings pooled;
-  for (const BatchFindings& batch : batches) pooled.add(batch);
-  pooled.labels_per_class.resize(options.class_names.size());
-  return summarise(std::move(pooled), static_cast<int64_t>(batches.size()),
-                   options);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -197,8 +124,7 @@ ValidationResult validate(StageForward& network, BatchSource& source,
     }
     for (; passes < options.passes_per_batch; ++passes) network.skip();
   }
-  ValidationResult result =
-      summarise_pooled(gather_findings(world, mine), options);
+  ValidationResult result = summarise(gather_findings(world, mine), options);
   result.seconds = seconds_since(start);
   return result;
 }
@@ -219,7 +145,7 @@ ValidationResult validate_heads(const LayerGraph& model,
     findings.faults = batch.faults;
     all.push_back(std::move(findings));
   }
-  ValidationResult result = summarise_pooled(all, options);
+  ValidationResult result = summarise(all, options);
   result.seconds = seconds_since(start);
   return result;
 }

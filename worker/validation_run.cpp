@@ -14,6 +14,7 @@
 #include "worker/run_inputs.h"
 #include "worker/run_pictures.h"
 #include "worker/stage_forward.h"
+#include "worker/tiled_validation.h"
 #include "worker/validate.h"
 #include "worker/validation_files.h"
 
@@ -46,6 +47,24 @@ std::string results_json(const ValidationResult& result,
     all["per_class"][i]["coco"] = more["per_class"][i]["coco"];
   }
   return all.dump(2);
+}
+
+TiledValidation tiled_validation(const RunConfig& config,
+                                 const LoaderOptions& options) {
+  return {{config.tile_height, config.tile_width, config.tile_overlap},
+          options.image_height,
+          options.image_width,
+          config.host_memory_limit};
+}
+
+ValidationResult validate_whole(LayerGraph& model, const LoaderOptions& options,
+                                Communicator& communicator,
+                                const ComputeDevice& device,
+                                const ValidationOptions& validation) {
+  Loader loader(options);
+  ReplicaForward replica(model, communicator,
+                         device.options(validation.scalar_type));
+  return validate(replica.network, loader, communicator, validation);
 }
 
 void draw_pictures(const Assignment& assignment, const RunConfig& config,
@@ -86,10 +105,6 @@ RunOutcome run_validation(const Assignment& assignment,
   options.micro_batch_size = config.global_batch_size;
   options.data_parallel_size = communicator.size();
   options.data_parallel_rank = communicator.rank();
-  Loader loader(options);
-  ReplicaForward replica(model, communicator,
-                         device.options(scalar_type_of(config.precision)));
-
   ValidationOptions validation;
   validation.confidence_threshold = config.confidence_threshold;
   validation.nms_iou_threshold = config.nms_iou_threshold;
@@ -109,7 +124,11 @@ RunOutcome run_validation(const Assignment& assignment,
   client.set_progress(progress);
 
   const ValidationResult result =
-      validate(replica.network, loader, communicator, validation);
+      config.tile_height > 0
+          ? validate_in_tiles(model, *inputs.validation,
+                              tiled_validation(config, options), communicator,
+                              validation)
+          : validate_whole(model, options, communicator, device, validation);
   if (assignment.rank != 0) {
     return {0, "validated " + std::to_string(result.images) + " images", ""};
   }

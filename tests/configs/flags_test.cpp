@@ -69,6 +69,8 @@ const std::vector<std::string> kFrozen = {"--data",
                                           "--save-txt",
                                           "--save-conf",
                                           "--save-json",
+                                          "--tile",
+                                          "--tile-overlap",
                                           "--config",
                                           "--set"};
 

@@ -209,6 +209,36 @@ TEST(CheckRunConfig, RefusalsNameTheFlagWhereItIsSpelledOtherwise) {
             "or offload");
 }
 
+TEST(CheckRunConfig, TilesAreOfValOnTheCpuInFloat32) {
+  const auto tiled = [](auto change) {
+    return refusal([&](RunConfig& c) {
+      c.command = "val";
+      c.weights = "w.safetensors";
+      c.tile_height = c.tile_width = 640;
+      change(c);
+    });
+  };
+  EXPECT_EQ(tiled([](RunConfig&) {}), "nothing was refused");
+  EXPECT_EQ(tiled([](RunConfig& c) { c.command = "train"; }),
+            "[config] --tile 640 640 is for headroom val and headroom detect: "
+            "to train on tiles, cut them once: headroom tile");
+  EXPECT_EQ(tiled([](RunConfig& c) { c.tile_width = 0; }),
+            "[config] --tile 640 0 has a side of 0 pixels: give both sides, "
+            "for example --tile 640");
+  EXPECT_EQ(tiled([](RunConfig& c) { c.precision = Precision::kFp64; }),
+            "[config] --tile 640 640 computes in float32, as headroom detect "
+            "does: leave --precision out");
+  EXPECT_EQ(tiled([](RunConfig& c) { c.device = "0"; }),
+            "[config] --tile 640 640 looks at tiles on the CPU, but --device "
+            "is 0: use --device cpu, or leave --tile out");
+  EXPECT_EQ(tiled([](RunConfig& c) {
+              c.tile_height = c.tile_width = 0;
+              c.tile_overlap = 0.5;
+            }),
+            "[config] --tile-overlap 0.5 is about tiles, and there are none: "
+            "add --tile PIXELS, or leave it out");
+}
+
 TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.save_conf = true; }),
             "[config] --save-conf adds confidences to files that are not "

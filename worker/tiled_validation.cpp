@@ -1,0 +1,106 @@
+#include "worker/tiled_validation.h"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/image.h"
+#include "worker/validation_figures.h"
+#include "worker/validation_findings.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kChannels = 3;
+
+void check_memory(const Dataset& dataset, int64_t limit) {
+  for (int64_t i = 0; limit > 0 && i < dataset.size(); ++i) {
+    const ImageSize size = dataset.image_size(i);
+    const int64_t bytes = kChannels * size.height * size.width;
+    if (bytes <= limit) continue;
+    throw Error("val",
+                dataset.path(i).string() + " is " + format_bytes(bytes) +
+                    " decoded, but --host-memory-limit is " +
+                    format_bytes(limit),
+                "use --host-memory-limit " + std::to_string(bytes) +
+                    " or more, or cut the images first: headroom tile",
+                ExitCode::kNoPlan);
+  }
+}
+
+std::vector<LabelledBox> labels_of_image(const Dataset& dataset,
+                                         int64_t sample) {
+  const ImageSize size = dataset.image_size(sample);
+  const auto height = static_cast<double>(size.height);
+  const auto width = static_cast<double>(size.width);
+  std::vector<LabelledBox> boxes;
+  for (const BoxLabel& label : dataset.labels(sample)) {
+    const double x = label.cx * width, y = label.cy * height;
+    const double half_w = label.w * width / 2, half_h = label.h * height / 2;
+    boxes.push_back(
+        {{static_cast<float>(x - half_w), static_cast<float>(y - half_h),
+          static_cast<float>(x + half_w), static_cast<float>(y + half_h)},
+         label.class_index});
+  }
+  return boxes;
+}
+
+// An image that cannot be decoded any more counts as one without boxes, as in
+// any validation.
+BatchFindings examine(Detector& detector, const Dataset& dataset,
+                      int64_t sample, const ValidationOptions& options) {
+  BatchFindings findings;
+  const ImageResult image = decode_image(dataset.path(sample));
+  ImageFindings found;
+  found.sample = sample;
+  if (!image.ok()) {
+    findings.faults.push_back(dataset.path(sample).string() + ": " +
+                              image.reason);
+  } else if (image.size != dataset.image_size(sample)) {
+    findings.faults.push_back(dataset.path(sample).string() +
+                              ": of another size than when the data set was "
+                              "indexed");
+  } else {
+    found.detections = detector.detect(image.pixels);
+    found.labels = labels_of_image(dataset, sample);
+  }
+  add_image(std::move(found), options, findings);
+  return findings;
+}
+
+DetectorOptions detector_options(const TiledValidation& request,
+                                 const ValidationOptions& options) {
+  DetectorOptions detector;
+  detector.height = request.image_height;
+  detector.width = request.image_width;
+  detector.nms.confidence_threshold = options.confidence_threshold;
+  detector.nms.iou_threshold = options.nms_iou_threshold;
+  detector.nms.max_detections = options.max_detections;
+  detector.tiles = request.tiles;
+  return detector;
+}
+
+}  // namespace
+
+ValidationResult validate_in_tiles(LayerGraph& model, const Dataset& dataset,
+                                   const TiledValidation& request,
+                                   Communicator& world,
+                                   const ValidationOptions& options) {
+  check_memory(dataset, request.host_memory_limit_bytes);
+  const auto start = std::chrono::steady_clock::now();
+  Detector detector(model, detector_options(request, options));
+  std::vector<BatchFindings> mine;
+  for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
+    mine.push_back(examine(detector, dataset, i, options));
+  }
+  ValidationResult result = summarise(gather_findings(world, mine), options);
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return result;
+}
+
+}  // namespace headroom

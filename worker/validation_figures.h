@@ -1,0 +1,24 @@
+// From what was found in each image to the figures of a validation, the same
+// however the boxes were found: in batches (validate.h) or tile by tile
+// (tiled_validation.h).
+//
+// Threads: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "worker/validate.h"
+#include "worker/validation_findings.h"
+
+namespace headroom {
+
+// Counts an image into its batch. `image.detections` are in descending
+// confidence. REQUIRES: classes of labels below options.class_names.size().
+void add_image(ImageFindings image, const ValidationOptions& options,
+               BatchFindings& findings);
+
+// Of all batches in their order; but for `seconds`.
+ValidationResult summarise(const std::vector<BatchFindings>& batches,
+                           const ValidationOptions& options);
+
+}  // namespace headroom
