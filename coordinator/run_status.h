@@ -13,23 +13,9 @@
 
 #include "parallel/plan/plan.h"
 #include "proto/event_file.h"
+#include "proto/run_progress.h"
 
 namespace headroom {
-
-// How far the run is, as rank 0 last reported.
-struct RunProgress {
-  int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
-  int64_t epoch = 0, num_epochs = 0;
-  int64_t step_in_epoch = 0, steps_per_epoch = 0;
-  double box = 0, obj = 0, cls = 0;  // means over the epoch so far
-  double images_per_second = 0;      // over all ranks
-  int64_t measured_peak_bytes = 0;
-  int64_t predicted_peak_bytes = 0;  // 0: not known
-  int64_t image_height = 0, image_width = 0;
-  std::string phase;           // "start", "train", "validate", "checkpoint"
-  int64_t quiet_ms = 0;        // as in coordinator.proto
-  int64_t median_step_ms = 0;  // likewise
-};
 
 struct MemberStatus {
   std::string worker_id;
@@ -50,7 +36,7 @@ struct RunStatus {
   std::string reason;  // why it is so, in words
   int exit_code = 0;   // once finished or failed
   std::string run_directory;
-  RunProgress progress;
+  RunProgress progress;  // of rank 0
   std::vector<MemberStatus> members;
   std::optional<Plan> plan;         // once there is a generation
   std::string result_json;          // summary.json's content, once finished

@@ -11,6 +11,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
+#include "proto/convert.h"
 #include "proto/version.h"
 
 namespace headroom {

@@ -7,6 +7,7 @@
 #include "coordinator/status_messages.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "proto/convert.h"
 #include "proto/version.h"
 
 namespace headroom {

@@ -9,9 +9,6 @@
 
 namespace headroom {
 
-wire::Progress to_wire(const RunProgress& progress);
-RunProgress from_wire(const wire::Progress& message);
-
 wire::Event to_wire(const EventRecord& record);
 EventRecord from_wire(const wire::Event& message);
 

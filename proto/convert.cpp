@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "parallel/plan/stage_begins.h"
 
 namespace headroom {
@@ -209,6 +210,50 @@ Plan from_wire(const wire::Plan& message) {
     plan.activation_policies.push_back(policy_from_wire(policy));
   }
   return plan;
+}
+
+wire::Progress to_wire(const RunProgress& progress) {
+  wire::Progress message;
+  message.set_step(progress.step);
+  message.set_num_steps(progress.num_steps);
+  message.set_epoch(progress.epoch);
+  message.set_num_epochs(progress.num_epochs);
+  message.set_step_in_epoch(progress.step_in_epoch);
+  message.set_steps_per_epoch(progress.steps_per_epoch);
+  message.set_box(progress.box);
+  message.set_obj(progress.obj);
+  message.set_cls(progress.cls);
+  message.set_images_per_second(progress.images_per_second);
+  message.set_measured_peak_bytes(progress.measured_peak_bytes);
+  message.set_predicted_peak_bytes(progress.predicted_peak_bytes);
+  message.set_phase(valid_utf8(progress.phase));
+  message.set_image_height(progress.image_height);
+  message.set_image_width(progress.image_width);
+  message.set_quiet_ms(progress.quiet_ms);
+  message.set_median_step_ms(progress.median_step_ms);
+  return message;
+}
+
+RunProgress from_wire(const wire::Progress& message) {
+  RunProgress progress;
+  progress.step = message.step();
+  progress.num_steps = message.num_steps();
+  progress.epoch = message.epoch();
+  progress.num_epochs = message.num_epochs();
+  progress.step_in_epoch = message.step_in_epoch();
+  progress.steps_per_epoch = message.steps_per_epoch();
+  progress.box = message.box();
+  progress.obj = message.obj();
+  progress.cls = message.cls();
+  progress.images_per_second = message.images_per_second();
+  progress.measured_peak_bytes = message.measured_peak_bytes();
+  progress.predicted_peak_bytes = message.predicted_peak_bytes();
+  progress.phase = message.phase();
+  progress.image_height = message.image_height();
+  progress.image_width = message.image_width();
+  progress.quiet_ms = message.quiet_ms();
+  progress.median_step_ms = message.median_step_ms();
+  return progress;
 }
 
 void check_assignment(const wire::Assignment& message) {

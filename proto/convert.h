@@ -10,6 +10,7 @@
 
 #include "parallel/plan/plan.h"
 #include "proto/coordinator.pb.h"
+#include "proto/run_progress.h"
 
 namespace headroom {
 
@@ -23,6 +24,9 @@ ParallelLayout from_wire(const wire::ParallelLayout& message);
 // REQUIRES: plan.backend is not kAuto: a plan has decided.
 wire::Plan to_wire(const Plan& plan);
 Plan from_wire(const wire::Plan& message);
+
+wire::Progress to_wire(const RunProgress& progress);
+RunProgress from_wire(const wire::Progress& message);
 
 // An assignment's numbers must agree with each other: 0 <= rank < world_size,
 // 0 <= local_rank < local_world_size <= world_size, the plan's layout has

@@ -42,27 +42,6 @@ void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-wire::Progress to_wire(const ProgressReport& progress) {
-  wire::Progress message;
-  message.set_step(progress.step);
-  message.set_num_steps(progress.num_steps);
-  message.set_epoch(progress.epoch);
-  message.set_num_epochs(progress.num_epochs);
-  message.set_step_in_epoch(progress.step_in_epoch);
-  message.set_steps_per_epoch(progress.steps_per_epoch);
-  message.set_box(progress.box);
-  message.set_obj(progress.obj);
-  message.set_cls(progress.cls);
-  message.set_images_per_second(progress.images_per_second);
-  message.set_measured_peak_bytes(progress.measured_peak_bytes);
-  message.set_predicted_peak_bytes(progress.predicted_peak_bytes);
-  message.set_image_height(progress.image_height);
-  message.set_image_width(progress.image_width);
-  message.set_phase(valid_utf8(progress.phase));
-  message.set_median_step_ms(progress.median_step_ms);
-  return message;
-}
-
 // REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
 Assignment to_assignment(const wire::Assignment& message) {
   Assignment assignment;
@@ -226,7 +205,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return std::make_unique<Rendezvous>(*stub_, stamp, address_, patience());
   }
 
-  void set_progress(const ProgressReport& progress) override {
+  void set_progress(const RunProgress& progress) override {
     PeerWait::sign_of_life();
     wire::Progress message = to_wire(progress);
     std::lock_guard lock(mutex_);
@@ -239,8 +218,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return leave_requested_ == generation;
   }
 
-  void commit(int64_t step, double loss,
-              const ProgressReport& progress) override {
+  void commit(int64_t step, double loss, const RunProgress& progress) override {
     set_progress(progress);
     wire::CommitRequest request;
     *request.mutable_stamp() = current_stamp();

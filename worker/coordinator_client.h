@@ -20,6 +20,7 @@
 
 #include "parallel/base/key_value_store.h"
 #include "parallel/plan/plan.h"
+#include "proto/run_progress.h"
 
 namespace headroom {
 
@@ -41,19 +42,6 @@ struct Assignment {
   std::string resume_checkpoint;
   int64_t resume_steps = 0;
   std::string reason;
-};
-
-struct ProgressReport {
-  int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
-  int64_t epoch = 0, num_epochs = 0;
-  int64_t step_in_epoch = 0, steps_per_epoch = 0;
-  double box = 0, obj = 0, cls = 0;  // means over the epoch so far
-  double images_per_second = 0;      // over all ranks
-  int64_t measured_peak_bytes = 0;
-  int64_t predicted_peak_bytes = 0;  // 0: not known
-  int64_t image_height = 0, image_width = 0;
-  int64_t median_step_ms = 0;  // of the newest steps
-  std::string phase = "start";
 };
 
 struct RunEvent {
@@ -112,14 +100,14 @@ class CoordinatorClient {
   virtual std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) = 0;
 
   // What the next heartbeats carry.
-  virtual void set_progress(const ProgressReport& progress) = 0;
+  virtual void set_progress(const RunProgress& progress) = 0;
   // Somebody asked to end at the next committed step (set by heartbeats).
   virtual bool stop_requested() const = 0;
   // The generation is to end there (set by heartbeats).
   virtual bool leave_requested(uint64_t generation) const = 0;
 
   virtual void commit(int64_t step, double loss,
-                      const ProgressReport& progress) = 0;
+                      const RunProgress& progress) = 0;
   virtual void report_event(const RunEvent& event) = 0;
   virtual void report_failure(const WorkerFailure& failure) = 0;
   // The next assignment says how the run goes on.

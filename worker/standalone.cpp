@@ -107,7 +107,7 @@ class Control final : public StandaloneControl {
     return nullptr;  // a process on its own meets nobody
   }
 
-  void set_progress(const ProgressReport& progress) override {
+  void set_progress(const RunProgress& progress) override {
     std::lock_guard lock(mutex_);
     if (progress.phase != "train" && progress.phase != phase_) {
       log::info("phase: " + progress.phase);
@@ -118,8 +118,7 @@ class Control final : public StandaloneControl {
   bool stop_requested() const override { return stop_requested_(); }
   bool leave_requested(uint64_t) const override { return false; }
 
-  void commit(int64_t step, double loss,
-              const ProgressReport& progress) override {
+  void commit(int64_t step, double loss, const RunProgress& progress) override {
     std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
     const bool is_due = step == 1 || step == progress.num_steps ||

@@ -152,7 +152,7 @@ struct TrainingRun::Implementation : RunParts {
   FaultInjection& faults;
   std::set<std::string> exceeded;  // phases that needed more than predicted
   bool has_peers = true;           // until one is lost
-  ProgressReport progress;
+  RunProgress progress;
   StepRecord newest;                  // on every rank: rank 0 may be lost
   std::vector<double> durations;      // of the newest steps, in seconds
   bool stop_agreed = false;           // by the vote of the newest step
@@ -164,6 +164,7 @@ struct TrainingRun::Implementation : RunParts {
 
 void TrainingRun::Implementation::begin_progress() {
   const LoaderOptions sizes = loader_options(config, state->model());
+  progress.phase = "start";
   progress.num_steps = num_steps(config, steps_in_epoch);
   progress.num_epochs = config.epochs;
   progress.steps_per_epoch = steps_in_epoch;

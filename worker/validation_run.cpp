@@ -117,7 +117,7 @@ RunOutcome run_validation(const Assignment& assignment,
       config.label_smoothing);
   validation.keeps_all = true;
   validation.keeps_curves = true;
-  ProgressReport progress;
+  RunProgress progress;
   progress.phase = "validate";
   progress.image_height = options.image_height;
   progress.image_width = options.image_width;

@@ -91,7 +91,7 @@ TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
-  ProgressReport progress;
+  RunProgress progress;
   progress.step = 3;
   progress.num_steps = 100;
   progress.epoch = 1;
@@ -153,7 +153,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   run.reset();
   const auto begin = std::chrono::steady_clock::now();
   for (int step = 0; step < 3000; ++step) {
-    w0->commit(step, 0.5, ProgressReport());
+    w0->commit(step, 0.5, RunProgress());
     w0->report_event(RunEvent());
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));

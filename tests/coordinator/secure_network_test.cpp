@@ -58,7 +58,7 @@ class SecureNetwork : public ::testing::Test {
   // The training that went on meanwhile ends as it should.
   void TearDown() override {
     ASSERT_NE(worker_, nullptr);
-    ProgressReport progress;
+    RunProgress progress;
     progress.step = ++step_;
     worker_->commit(step_, 0.5, progress);
     EXPECT_TRUE(

@@ -223,7 +223,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   auto w1 = run.worker(1);
   const Assignment assignment = w0->next_assignment();
   w1->next_assignment();
-  ProgressReport progress;
+  RunProgress progress;
   progress.step = 12;
   w0->commit(12, 0.5, progress);
 

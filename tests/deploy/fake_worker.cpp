@@ -24,12 +24,12 @@ namespace {
 
 using headroom::Assignment;
 using headroom::CoordinatorClient;
-using headroom::ProgressReport;
+using headroom::RunProgress;
 
 void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-ProgressReport progress_after(int64_t step) {
-  ProgressReport progress;
+RunProgress progress_after(int64_t step) {
+  RunProgress progress;
   progress.step = step;
   progress.num_steps = 12;
   progress.epoch = (step - 1) / 4;
