@@ -201,9 +201,7 @@ void CheckpointFile::commit(const CheckpointRecord& record, int64_t keep) {
                               {"bytes", state_->num_bytes()},
                               {"xxh3_128", state_->digest()}}})}};
   const std::string text = with_own_digest(manifest);
-  AtomicFile file(folder_ / kCheckpointManifest);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_whole_file(folder_ / kCheckpointManifest, text);
   guard_.is_kept = true;
   // The folder itself has to be on disk before older ones go.
   if (!sync_folder(folder_.parent_path())) {

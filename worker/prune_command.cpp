@@ -53,9 +53,7 @@ void write_table(const fs::path& path, const ModelTable& table) {
       "# C3: channels, shortcut, [cv1, cv2, then two of each bottleneck].\n"
       "# SPPF: channels, window, cv1.\n" +
       model_table_text(table);
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_whole_file(path, text);
 }
 
 int prune(const PruneRequest& request) {

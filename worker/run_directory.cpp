@@ -82,9 +82,7 @@ void RunDirectory::clear() const {
 
 void RunDirectory::write_text(const std::string& name,
                               const std::string& text) const {
-  AtomicFile file(root_ / name);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_whole_file(root_ / name, text);
 }
 
 }  // namespace headroom

@@ -27,9 +27,7 @@ void write(const fs::path& file, const cv::Mat& pixels) {
   const std::string bytes = file.extension() == ".jpg"
                                 ? encode_jpeg(pixels, kJpegQuality)
                                 : encode_png_bytes(pixels);
-  AtomicFile target(file);
-  target.write(bytes.data(), bytes.size());
-  target.commit();
+  write_whole_file(file, bytes);
 }
 
 bool is_there(const fs::path& file) {

@@ -68,9 +68,7 @@ void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) refuse_to_make(path.parent_path(), error);
-  AtomicFile file(path);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  write_whole_file(path, bytes);
 }
 
 void DetectionFolder::make_folder() {

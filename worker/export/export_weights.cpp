@@ -136,9 +136,7 @@ std::string write_onnx(const ExportRequest& request, const ModelTable& table,
   }
   const OnnxGraph graph = with_head(std::move(body), model, options);
   const std::string bytes = serialise_onnx(graph);
-  AtomicFile file(path);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  write_whole_file(path, bytes);
   std::string line = path.string() + ": ONNX, opset 17, " +
                      (request.int8 ? "int8, " : "") +
                      size_text(bytes.size(), bytes_of_float) + ": " +
@@ -155,9 +153,7 @@ std::string write_torchscript(
                                {request.half ? at::kHalf : at::kFloat,
                                 request.batch, request.height, request.width},
                                metadata);
-  AtomicFile file(path);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  write_whole_file(path, bytes);
   return path.string() + ": TorchScript, " +
          format_bytes(static_cast<int64_t>(bytes.size())) +
          ": images of any size -> boxes, scores";

@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "configs/row_modules.h"
 #include "parallel/base/check.h"
-#include "worker/export/folded_block.h"
+#include "worker/export/network_walk.h"
 
 namespace headroom {
 namespace {
@@ -30,100 +29,34 @@ std::string pair(int64_t value) {
 }
 
 // The module's source, a statement per operation, and its buffers.
-class Source {
+class Source final : public NetworkEmitter {
  public:
-  Source(torch::jit::Module& module, const ModelTable& table, LayerGraph& model,
+  Source(torch::jit::Module& module, const LayerGraph& model,
          at::ScalarType type)
-      : module_(module), table_(table), model_(model), type_(type) {
-    for (const NamedTensor& entry : model.state()) {
-      state_[entry.name] = *entry.tensor;
-    }
-  }
+      : module_(module), model_(model), type_(type) {}
 
-  // Of "forward".
+  // Of "forward", once the network has been walked.
   std::string text() {
-    text_ = "def forward(self, images: Tensor) -> Tensor:\n";
-    std::vector<std::string> outputs;
-    for (size_t row = 0; row < table_.rows.size(); ++row) {
-      std::vector<std::string> inputs;
-      std::vector<MapShape> shapes;
-      for (const int from : model_.inputs()[row]) {
-        const auto at = static_cast<size_t>(from);
-        inputs.push_back(from < 0 ? "images" : outputs[at]);
-        shapes.push_back(from < 0 ? MapShape{table_.input_channels, 1}
-                                  : model_.map_shapes()[at]);
-      }
-      outputs.push_back(table_.rows[row].module == kDetectModule
-                            ? detect(row, inputs)
-                            : run(row, inputs, shapes));
-    }
-    return text_ + "    return " + outputs.back() + "\n";
+    const Value boxes = concat(boxes_);
+    return "def forward(self, images: Tensor) -> Tensor:\n" + text_ +
+           "    return " + boxes + "\n";
   }
 
- private:
-  std::string run(size_t row, const std::vector<std::string>& inputs,
-                  const std::vector<MapShape>& shapes) {
-    const RowProgram program =
-        row_program(table_, row, shapes, model_.num_classes());
-    const std::string prefix = "model." + std::to_string(row) + ".";
-    std::vector<std::string> values = inputs;
-    for (const RowProgram::Step& step : program.steps) {
-      std::vector<std::string> operands;
-      for (const int input : step.inputs) {
-        operands.push_back(values[static_cast<size_t>(input)]);
-      }
-      values.push_back(add(program, step, prefix, operands));
-    }
-    return values.back();
+  Value convolution(const Value& x, const std::string& /*name*/,
+                    const at::Tensor& weight, const at::Tensor& bias,
+                    const RowProgram::Block& shape) override {
+    const std::string tensors =
+        "(" + x + ", " + buffer(weight) + ", " + buffer(bias) + ", ";
+    const std::string groups = std::to_string(shape.groups);
+    return value(shape.grows
+                     ? "torch.conv_transpose2d" + tensors + pair(shape.stride) +
+                           ", [0, 0], [0, 0], " + groups + ", [1, 1])"
+                     : "torch.conv2d" + tensors + pair(shape.stride) + ", " +
+                           pair(shape.padding) + ", [1, 1], " + groups + ")");
   }
 
-  std::string add(const RowProgram& program, const RowProgram::Step& step,
-                  const std::string& prefix,
-                  const std::vector<std::string>& inputs) {
-    using Operation = RowProgram::Operation;
-    const std::string& x = inputs.front();
-    switch (step.operation) {
-      case Operation::kBlock: {
-        const RowProgram::Block& block = program.blocks[step.block];
-        const FoldedBlock folded = folded_block(state_, prefix + block.name);
-        return activation(
-            convolution(x, folded.weight, folded.bias, block.stride,
-                        block.padding, block.groups),
-            block.activation);
-      }
-      case Operation::kGrow: {
-        const RowProgram::Block& block = program.blocks[step.block];
-        const std::string name = prefix + block.name;
-        return value("torch.conv_transpose2d(" + x + ", " +
-                     buffer(state_.at(name + "weight")) + ", " +
-                     buffer(state_.at(name + "bias")) + ", " +
-                     pair(block.stride) + ", [0, 0], [0, 0], " +
-                     std::to_string(block.groups) + ", [1, 1])");
-      }
-      case Operation::kPools:
-        return pools(x, step.windows);
-      case Operation::kAdd:
-        return value("torch.add(" + x + ", " + inputs.at(1) + ")");
-      case Operation::kConcat:
-        return concat(inputs);
-      case Operation::kUpsample:
-        return value("torch.upsample_nearest2d(" + x + ", None, [2.0, 2.0])");
-      case Operation::kFold:
-        return concat({x + "[:, :, 0::2, 0::2]", x + "[:, :, 1::2, 0::2]",
-                       x + "[:, :, 0::2, 1::2]", x + "[:, :, 1::2, 1::2]"});
-      case Operation::kSlice:
-        return value(x + "[:, " + std::to_string(step.first_channel) + ":" +
-                     std::to_string(step.first_channel + step.output.channels) +
-                     "]");
-      case Operation::kShuffle:
-        return value("torch.channel_shuffle(" + x + ", " +
-                     std::to_string(step.groups) + ")");
-    }
-    HEADROOM_CHECK(false, "a step of no operation");
-  }
-
-  std::string activation(const std::string& y,
-                         const ActivationFunction& function) {
+  Value activation(const Value& y,
+                   const ActivationFunction& function) override {
     switch (function.kind) {
       case ActivationKind::kSilu:
         break;
@@ -140,67 +73,69 @@ class Source {
     return value("torch.silu(" + y + ")");
   }
 
-  std::string convolution(const std::string& x, const at::Tensor& weight,
-                          const at::Tensor& bias, int64_t stride,
-                          int64_t padding, int64_t groups) {
-    return value("torch.conv2d(" + x + ", " + buffer(weight) + ", " +
-                 buffer(bias) + ", " + pair(stride) + ", " + pair(padding) +
-                 ", [1, 1], " + std::to_string(groups) + ")");
+  Value max_pool(const Value& x, int64_t window) override {
+    return value("torch.max_pool2d(" + x + ", " + pair(window) + ", [1, 1], " +
+                 pair(window / 2) + ")");
   }
 
-  std::string pools(const std::string& x, const std::vector<int64_t>& windows) {
-    std::vector<std::string> maps = {x};
-    for (const int64_t window : windows) {
-      maps.push_back(value("torch.max_pool2d(" + maps.back() + ", " +
-                           pair(window) + ", [1, 1], " + pair(window / 2) +
-                           ")"));
-    }
-    return concat(maps);
+  Value add(const Value& a, const Value& b) override {
+    return value("torch.add(" + a + ", " + b + ")");
   }
 
-  std::string concat(const std::vector<std::string>& maps) {
+  Value concat(const std::vector<Value>& maps) override {
     return value("torch.cat(" + list(maps) + ", 1)");
   }
 
-  // [N, rows, 5 + classes]: rows by level, anchor, y, x.
-  std::string detect(size_t row, const std::vector<std::string>& inputs) {
-    const std::string fields = std::to_string(5 + model_.num_classes());
-    std::vector<std::string> boxes;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const std::string prefix =
-          "model." + std::to_string(row) + ".m." + std::to_string(i) + ".";
-      const LayerGraph::Level& level = model_.levels()[i];
-      const std::string anchors = std::to_string(level.anchors.size());
-      const std::string map =
-          value(convolution(inputs[i], state_.at(prefix + "weight"),
-                            state_.at(prefix + "bias"), 1, 0, 1) +
-                (type_ == at::kHalf ? ".float()" : ""));
-      const std::string size = map + ".size(0), " + anchors + ", " + map +
-                               ".size(2), " + map + ".size(3)";
-      const std::string s =
-          value("torch.sigmoid(" + map + ").view([" + map + ".size(0), " +
-                anchors + ", " + fields + ", " + map + ".size(2), " + map +
-                ".size(3)]).permute([0, 1, 3, 4, 2])");
-      const std::string x =
-          value("torch.arange(" + map + ".size(3), dtype=" + map +
-                ".dtype, device=" + map + ".device).expand([" + size + "])");
-      const std::string y =
-          value("torch.arange(" + map + ".size(2), dtype=" + map +
-                ".dtype, device=" + map + ".device).view([-1, 1]).expand([" +
-                size + "])");
-      const std::string xy =
-          value("(" + s + "[:, :, :, :, 0:2] * 2.0 - 0.5 + torch.stack([" + x +
-                ", " + y + "], 4)) * " + std::to_string(level.stride) + ".0");
-      const std::string wh =
-          value("torch.square(" + s + "[:, :, :, :, 2:4] * 2.0) * " +
-                anchor_buffer(level));
-      boxes.push_back(value("torch.cat([" + xy + ", " + wh + ", " + s +
-                            "[:, :, :, :, 4:]], 4).view([" + map +
-                            ".size(0), -1, " + fields + "])"));
-    }
-    return concat(boxes);
+  Value upsample(const Value& x) override {
+    return value("torch.upsample_nearest2d(" + x + ", None, [2.0, 2.0])");
   }
 
+  Value every_second(const Value& x, int64_t row, int64_t column) override {
+    return x + "[:, :, " + std::to_string(row) + "::2, " +
+           std::to_string(column) + "::2]";
+  }
+
+  Value slice(const Value& x, int64_t begin, int64_t end) override {
+    return value(x + "[:, " + std::to_string(begin) + ":" +
+                 std::to_string(end) + "]");
+  }
+
+  Value shuffle(const Value& x, int64_t groups, int64_t) override {
+    return value("torch.channel_shuffle(" + x + ", " + std::to_string(groups) +
+                 ")");
+  }
+
+  // Decoded: [N, rows, 5 + classes], rows by anchor, y, x.
+  void head(size_t level, const Value& convolved) override {
+    const std::string fields = std::to_string(5 + model_.num_classes());
+    const LayerGraph::Level& made = model_.levels()[level];
+    const std::string anchors = std::to_string(made.anchors.size());
+    const Value map = value(convolved + (type_ == at::kHalf ? ".float()" : ""));
+    const std::string size = map + ".size(0), " + anchors + ", " + map +
+                             ".size(2), " + map + ".size(3)";
+    const std::string s =
+        value("torch.sigmoid(" + map + ").view([" + map + ".size(0), " +
+              anchors + ", " + fields + ", " + map + ".size(2), " + map +
+              ".size(3)]).permute([0, 1, 3, 4, 2])");
+    const std::string x =
+        value("torch.arange(" + map + ".size(3), dtype=" + map +
+              ".dtype, device=" + map + ".device).expand([" + size + "])");
+    const std::string y =
+        value("torch.arange(" + map + ".size(2), dtype=" + map +
+              ".dtype, device=" + map + ".device).view([-1, 1]).expand([" +
+              size + "])");
+    const std::string xy =
+        value("(" + s + "[:, :, :, :, 0:2] * 2.0 - 0.5 + torch.stack([" + x +
+              ", " + y + "], 4)) * " + std::to_string(made.stride) + ".0");
+    const std::string wh =
+        value("torch.square(" + s + "[:, :, :, :, 2:4] * 2.0) * " +
+              anchor_buffer(made));
+    boxes_.push_back(value("torch.cat([" + xy + ", " + wh + ", " + s +
+                           "[:, :, :, :, 4:]], 4).view([" + map +
+                           ".size(0), -1, " + fields + "])"));
+  }
+
+ private:
   std::string anchor_buffer(const LayerGraph::Level& level) {
     std::vector<double> sizes;
     for (const auto& [width, height] : level.anchors) {
@@ -228,10 +163,9 @@ class Source {
   }
 
   torch::jit::Module& module_;
-  const ModelTable& table_;
-  LayerGraph& model_;
+  const LayerGraph& model_;
   const at::ScalarType type_;
-  std::map<std::string, at::Tensor> state_;
+  std::vector<Value> boxes_;  // by level
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;
 };
@@ -262,7 +196,8 @@ std::string make_torchscript_network(
     const std::map<std::string, std::string>& metadata) {
   const at::NoGradGuard no_grad;
   torch::jit::Module module("__torch__.headroom.Detector");
-  Source source(module, table, model, options.type);
+  Source source(module, model, options.type);
+  walk_network(table, model, "images", source);
   module.define(source.text());
   module.eval();
   std::ostringstream archive;

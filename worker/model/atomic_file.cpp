@@ -75,4 +75,11 @@ void AtomicFile::fail(const char* action) const {
               ExitCode::kResource);
 }
 
+void write_whole_file(const std::filesystem::path& path,
+                      std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
 }  // namespace headroom

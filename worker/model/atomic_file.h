@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string_view>
 
 namespace headroom {
 
@@ -38,5 +39,8 @@ class AtomicFile {
   std::filesystem::path partial_path_;
   int descriptor_ = -1;
 };
+
+void write_whole_file(const std::filesystem::path& path,
+                      std::string_view bytes);
 
 }  // namespace headroom

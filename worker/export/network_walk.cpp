@@ -1,0 +1,142 @@
+#include "worker/export/network_walk.h"
+
+#include <map>
+
+#include "configs/row_modules.h"
+#include "parallel/base/check.h"
+#include "worker/export/folded_block.h"
+
+namespace headroom {
+namespace {
+
+using Value = NetworkEmitter::Value;
+
+class Walk {
+ public:
+  Walk(LayerGraph& model, NetworkEmitter& emitter) : emitter_(emitter) {
+    for (const NamedTensor& entry : model.state()) {
+      state_[entry.name] = *entry.tensor;
+    }
+  }
+
+  // `prefix`: the row's name in the state, "model.4.".
+  Value run(const RowProgram& program, const std::string& prefix,
+            std::vector<Value> values) {
+    for (const RowProgram::Step& step : program.steps) {
+      std::vector<Value> operands;
+      for (const int input : step.inputs) {
+        operands.push_back(values[static_cast<size_t>(input)]);
+      }
+      values.push_back(add_step(program, step, prefix, operands));
+    }
+    return values.back();
+  }
+
+  void detect(const std::string& prefix, const std::vector<Value>& levels) {
+    for (size_t level = 0; level < levels.size(); ++level) {
+      emitter_.head(
+          level,
+          plain_convolution(levels[level],
+                            prefix + "m." + std::to_string(level) + ".", {}));
+    }
+  }
+
+ private:
+  Value add_step(const RowProgram& program, const RowProgram::Step& step,
+                 const std::string& prefix, const std::vector<Value>& inputs) {
+    using Operation = RowProgram::Operation;
+    const Value& x = inputs.front();
+    switch (step.operation) {
+      case Operation::kBlock:
+        return block(x, prefix, program.blocks[step.block]);
+      case Operation::kGrow: {
+        RowProgram::Block shape = program.blocks[step.block];
+        shape.padding = 0;
+        return plain_convolution(x, prefix + shape.name, shape);
+      }
+      case Operation::kPools:
+        return pools(x, step.windows);
+      case Operation::kAdd:
+        return emitter_.add(x, inputs.at(1));
+      case Operation::kConcat:
+        return emitter_.concat(inputs);
+      case Operation::kUpsample:
+        return emitter_.upsample(x);
+      case Operation::kFold:
+        return fold(x);
+      case Operation::kSlice:
+        return emitter_.slice(x, step.first_channel,
+                              step.first_channel + step.output.channels);
+      case Operation::kShuffle:
+        return emitter_.shuffle(x, step.groups, step.output.channels);
+    }
+    HEADROOM_CHECK(false, "a step of no operation");
+  }
+
+  Value block(const Value& x, const std::string& prefix,
+              const RowProgram::Block& shape) {
+    const std::string name = prefix + shape.name;
+    const FoldedBlock folded = folded_block(state_, name);
+    return emitter_.activation(
+        emitter_.convolution(x, name + "conv.", folded.weight, folded.bias,
+                             shape),
+        shape.activation);
+  }
+
+  // With a bias of its own.
+  Value plain_convolution(const Value& x, const std::string& name,
+                          const RowProgram::Block& shape) {
+    return emitter_.convolution(x, name, state_.at(name + "weight"),
+                                state_.at(name + "bias"), shape);
+  }
+
+  Value pools(const Value& x, const std::vector<int64_t>& windows) {
+    std::vector<Value> maps = {x};
+    for (const int64_t window : windows) {
+      maps.push_back(emitter_.max_pool(maps.back(), window));
+    }
+    return emitter_.concat(maps);
+  }
+
+  Value fold(const Value& x) {
+    std::vector<Value> cells;
+    for (const int64_t column : {0, 1}) {
+      for (const int64_t row : {0, 1}) {
+        cells.push_back(emitter_.every_second(x, row, column));
+      }
+    }
+    return emitter_.concat(cells);
+  }
+
+  NetworkEmitter& emitter_;
+  std::map<std::string, at::Tensor> state_;
+};
+
+}  // namespace
+
+void walk_network(const ModelTable& table, LayerGraph& model,
+                  const Value& images, NetworkEmitter& emitter) {
+  Walk walk(model, emitter);
+  std::vector<Value> outputs;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string prefix = "model." + std::to_string(row) + ".";
+    std::vector<Value> inputs;
+    std::vector<MapShape> shapes;
+    for (const int from : model.inputs()[row]) {
+      const auto at = static_cast<size_t>(from);
+      inputs.push_back(from < 0 ? images : outputs[at]);
+      shapes.push_back(from < 0 ? MapShape{table.input_channels, 1}
+                                : model.map_shapes()[at]);
+    }
+    if (table.rows[row].module == kDetectModule) {
+      walk.detect(prefix, inputs);
+      outputs.push_back({});
+    } else {
+      outputs.push_back(
+          walk.run(row_program(table, row, shapes, model.num_classes()), prefix,
+                   std::move(inputs)));
+    }
+  }
+}
+
+}  // namespace headroom

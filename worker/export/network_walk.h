@@ -1,0 +1,54 @@
+// network_walk: a model's rows, and the steps of each row's program, in order,
+// told to an emitter that writes them down in its own language.
+//
+// The walk knows which tensors an operation has (batch norms folded into their
+// convolutions), and what is composed of others: a chain of poolings, folding.
+// An emitter knows how a single operation is written. Values are texts: names,
+// or whatever stands for a value in that language.
+//
+// Threads: one per model. Errors: Error (exit 2) naming the row for a module
+// that has no counterpart here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/model_table.h"
+#include "parallel/base/row_program.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom {
+
+class NetworkEmitter {
+ public:
+  using Value = std::string;
+
+  virtual ~NetworkEmitter() = default;
+
+  // `name`: of the weight and bias in the state, "model.2.cv1.conv."; `shape`
+  // grows: a transposed convolution, without padding.
+  virtual Value convolution(const Value& x, const std::string& name,
+                            const at::Tensor& weight, const at::Tensor& bias,
+                            const RowProgram::Block& shape) = 0;
+  virtual Value activation(const Value& x,
+                           const ActivationFunction& function) = 0;
+  virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
+  virtual Value add(const Value& a, const Value& b) = 0;
+  virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
+  virtual Value upsample(const Value& x) = 0;
+  // Every second row and column, from these on; read once, by concat.
+  virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
+  virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
+  virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;
+  // The map of a level's last convolution, right after it.
+  virtual void head(size_t level, const Value& map) = 0;
+};
+
+// `images`: the value that the first row reads. `model` was built from `table`.
+void walk_network(const ModelTable& table, LayerGraph& model,
+                  const NetworkEmitter::Value& images, NetworkEmitter& emitter);
+
+}  // namespace headroom
