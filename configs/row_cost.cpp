@@ -19,6 +19,7 @@ double area_of(int64_t stride) {
 bool keeps_inputs(const RowProgram::Step& step) {
   return step.operation == Operation::kBlock ||
          step.operation == Operation::kGrow ||
+         step.operation == Operation::kExcite ||
          step.operation == Operation::kPools;
 }
 
@@ -55,7 +56,7 @@ void count_program(RowProgram program, RowCost& cost) {
   cost.stride = program.output().stride;
   for (const RowProgram::Block& block : program.blocks) {
     cost.parameters += block.parameters();
-    cost.parameter_tensors += block.grows ? 2 : 3;
+    cost.parameter_tensors += block.parameter_tensors();
     cost.norm_channels += block.norm_channels();
   }
   for (const RowProgram::Step& step : program.steps) {

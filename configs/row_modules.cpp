@@ -1,5 +1,6 @@
 #include "configs/row_modules.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -135,6 +136,47 @@ class Composer {
     return std::move(program_);
   }
 
+  RowProgram inverted_residual() {
+    row_.refuse_repeats();
+    const std::string form =
+        "[channels, expanded, kernel, stride, SE, NL], with SE True or False "
+        "and NL RE or HS";
+    row_.allow_arguments(4, 6, form);
+    const int64_t in = row_.only_input().channels;
+    const int64_t channels = row_.channels(), expanded = row_.channels_at(1);
+    Block cells = {"depthwise.", expanded, expanded};
+    cells.kernel = row_.integer(2, std::nullopt, 1, TableRow::kMaxKernel);
+    cells.stride = row_.integer(3, std::nullopt, 1, 2);
+    cells.padding = cells.kernel / 2;
+    cells.groups = expanded;
+    cells.activation = named_activation(5, form);
+    check_division(cells);
+    row_.check_stride(row_.only_input().stride * cells.stride);
+    int x = kInput;
+    if (expanded != in) {
+      x = program_.run_block(program_.declare({"expand.", in, expanded, 1, 1, 0,
+                                               1, cells.activation}),
+                             x);
+    }
+    const int64_t stride = cells.stride;
+    x = program_.run_block(program_.declare(std::move(cells)), x);
+    if (row_.truth(4, false, form)) x = excite("se.", x, kSqueezeRatio);
+    x = program_.run_block(program_.declare({"project.", expanded, channels, 1,
+                                             1, 0, 1, kIdentity}),
+                           x);
+    if (stride == 1 && in == channels) program_.add(kInput, x);
+    return std::move(program_);
+  }
+
+  RowProgram squeeze_excitation() {
+    row_.refuse_repeats();
+    row_.allow_arguments(0, 1, "[ratio], usually [4]");
+    row_.only_input();
+    excite("", kInput,
+           row_.integer(0, kSqueezeRatio, 1, TableRow::kMaxChannels));
+    return std::move(program_);
+  }
+
   RowProgram spp() {
     row_.refuse_repeats();
     row_.allow_arguments(1, 2, "[channels, [5, 9, 13]]");
@@ -215,6 +257,35 @@ class Composer {
   }
 
  private:
+  static constexpr int64_t kSqueezeRatio = 4;
+
+  // The paper's words for what follows a convolution; the table's where there
+  // is none.
+  ActivationFunction named_activation(size_t position,
+                                      const std::string& form) const {
+    const std::string name = row_.word(position);
+    if (name.empty()) return activation_;
+    if (name == "re") return kRelu;
+    if (name != "hs")
+      row_.fail("NL is " + name + ", neither RE (ReLU) nor HS (Hardswish)",
+                "write " + form);
+    return {ActivationKind::kHardswish};
+  }
+
+  // To a share of the channels, rounded to a multiple of 8 by no more than a
+  // tenth down, as MobileNets count.
+  int excite(const std::string& name, int x, int64_t ratio) {
+    constexpr int64_t kMultiple = 8;
+    const int64_t channels = channels_of(x);
+    const int64_t share = channels / ratio;
+    int64_t squeezed =
+        std::max(kMultiple, (share + kMultiple / 2) / kMultiple * kMultiple);
+    if (10 * squeezed < 9 * share) squeezed += kMultiple;
+    Block block = {name, channels, channels};
+    block.squeezed = squeezed;
+    return program_.run_block(program_.declare(std::move(block)), x);
+  }
+
   // [channels, kernel, stride] with half the kernel as padding.
   Block own_block() const {
     Block block;
@@ -376,9 +447,11 @@ const std::map<std::string, Compose>& modules() {
       {"DWConv", &Composer::dwconv},
       {"Focus", &Composer::focus},
       {"GhostConv", &Composer::ghost_conv},
+      {"InvertedResidual", &Composer::inverted_residual},
       {"ShuffleNetV2", &Composer::shuffle_net},
       {"SPP", &Composer::spp},
       {"SPPF", &Composer::sppf},
+      {"SqueezeExcitation", &Composer::squeeze_excitation},
       {"nn.ConvTranspose2d", &Composer::transposed},
       {"nn.Upsample", &Composer::upsample},
   };

@@ -13,6 +13,11 @@
 //   ShuffleNetV2 [channels, stride]: half the channels as they are, the others
 //                by 1x1, 3x3 of one channel each, 1x1; then shuffled; with
 //                stride 2 all by both ways; repeated
+//   InvertedResidual  [channels, expanded, kernel, stride, SE, NL]: 1x1 to
+//                `expanded` channels unless there are as many, kernel of one
+//                channel each, squeeze and excitation if SE, 1x1; NL is RE or
+//                HS, missing: the table's activation
+//   SqueezeExcitation [ratio]: of as many channels as come
 //   SPP, SPPF    [channels, windows], [channels, window]
 //   Concat       [1]
 //   nn.Upsample  [None, 2, nearest]
@@ -21,6 +26,8 @@
 // Ghost: Han et al., "GhostNet: More Features from Cheap Operations", 2020.
 // ShuffleNetV2: Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient
 // CNN Architecture Design", 2018.
+// InvertedResidual: Howard et al., "Searching for MobileNetV3", 2019.
+// SqueezeExcitation: Hu et al., "Squeeze-and-Excitation Networks", 2018.
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.

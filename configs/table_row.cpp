@@ -125,6 +125,11 @@ int64_t TableRow::channels() const {
   const auto num_anchors = static_cast<int64_t>(
       table_.anchors.empty() ? 0 : table_.anchors.front().size());
   if (asked == num_anchors * (5 + num_classes_)) return asked;
+  return channels_at(0);
+}
+
+int64_t TableRow::channels_at(size_t position) const {
+  const int64_t asked = integer(position, std::nullopt, 1, kMaxChannels);
   const auto multiple = static_cast<double>(table_.channel_multiple);
   const double scaled =
       std::ceil(static_cast<double>(asked) * table_.width_multiple / multiple) *

@@ -68,7 +68,9 @@ class TableRow {
   std::string word(size_t position) const;
   bool truth(size_t position, bool otherwise, const std::string& form) const;
 
-  int64_t channels() const;  // argument 1, scaled
+  int64_t channels() const;  // the first argument, scaled
+  // A number of channels that stands elsewhere.
+  int64_t channels_at(size_t position) const;
   int64_t repeats() const;
   void refuse_repeats() const;
   // Of a map that a row makes.

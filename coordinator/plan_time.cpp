@@ -16,10 +16,11 @@ constexpr DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                      .link_bytes_per_second = 1e9,
                                      .link_latency_seconds = 2e-4};
 
-// Statistics of each block, and rows around maps for what reaches beyond a
-// rank's own.
+// Statistics of each block, means that an excitation follows from, and rows
+// around maps for what reaches beyond a rank's own.
 void count_exchanges(const RowProgram& program, TimeRow& row) {
   for (const RowProgram::Step& step : program.steps) {
+    if (step.operation == RowProgram::Operation::kExcite) ++row.norm_layers;
     if (step.operation == RowProgram::Operation::kBlock) {
       const RowProgram::Block& block = program.blocks[step.block];
       ++row.norm_layers;

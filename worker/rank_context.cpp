@@ -34,7 +34,7 @@ RankContext::RankContext(const Plan& plan, int64_t global_batch_size,
   if (lists == nullptr) return;
   std::ranges::copy_if(lists->forward, std::back_inserter(halo_list_),
                        [](const ExchangeStep& step) {
-                         return step.kind == ExchangeStep::Kind::kReceiveHalo;
+                         return step.kind != ExchangeStep::Kind::kStatistics;
                        });
 }
 

@@ -1,4 +1,5 @@
-// HaloExchange: rows of a map that lie with other ranks.
+// HaloExchange: rows of a map that lie with other ranks, and sums over all rows
+// of an image.
 //
 // A convolution block knows no ranks. When an image's rows are split over
 // several, its map holds a run of consecutive rows only, and a kernel that
@@ -51,6 +52,11 @@ class HaloExchange {
   // CommunicationError.
   virtual void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                          int64_t top) = 0;
+
+  // Replaces `values` (float64, dense, on the host: numbers per sample, the
+  // samples in front) by their sum over the ranks that share the images, the
+  // same bits on all of them. Throws CommunicationError.
+  virtual void sum_over_images(const at::Tensor& values) = 0;
 };
 
 }  // namespace headroom

@@ -33,6 +33,7 @@ RowInside RowProgram::inside() const {
   const auto saves_maps = [](const Step& step) {
     return step.operation == Operation::kBlock ||
            step.operation == Operation::kGrow ||
+           step.operation == Operation::kExcite ||
            step.operation == Operation::kPools;
   };
   if (std::ranges::none_of(steps, saves_maps)) return RowInside::kNothing;
@@ -58,7 +59,9 @@ int RowProgram::run_block(size_t block, int x) {
                      " channels on a map of " +
                      std::to_string(shape_of(x).channels));
   Step step;
-  step.operation = made.grows ? Operation::kGrow : Operation::kBlock;
+  step.operation = made.squeezed > 0 ? Operation::kExcite
+                   : made.grows      ? Operation::kGrow
+                                     : Operation::kBlock;
   step.inputs = {x};
   step.block = block;
   step.output = {made.channels, made.grows ? shape_of(x).stride / made.stride

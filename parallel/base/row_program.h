@@ -10,6 +10,8 @@
 //
 //   kBlock      convolution, batch norm, activation
 //   kGrow       transposed convolution with a bias, kernel and stride equal
+//   kExcite     squeeze and excitation: each channel times a factor that
+//               follows from the means of all channels over the image
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
 //   kAdd        of two maps
 //   kConcat     along channels
@@ -45,7 +47,8 @@ struct MapShape {
 enum class RowInside { kNothing, kOneConvolution, kSeveralMaps };
 
 struct RowProgram {
-  // A convolution with its parameters; of kBlock and kGrow.
+  // What has parameters: a convolution of kBlock or kGrow, or kExcite's two
+  // products of means.
   struct Block {
     std::string name;  // in the state, within the row: "m.0.cv1."
     int64_t in_channels = 0;
@@ -55,20 +58,28 @@ struct RowProgram {
     int64_t padding = 0;
     int64_t groups = 1;  // each reads and makes its share of the channels
     ActivationFunction activation = {};
-    bool grows = false;  // of kGrow: without batch norm, with a bias
+    bool grows = false;    // of kGrow: without batch norm, with a bias
+    int64_t squeezed = 0;  // of kExcite: channels between its products
 
     int64_t weights() const {
-      return kernel * kernel * in_channels / groups * channels;
+      return squeezed > 0 ? 2 * squeezed * channels
+                          : kernel * kernel * in_channels / groups * channels;
     }
     int64_t parameters() const {
-      return weights() + (grows ? channels : 2 * channels);
+      return weights() + squeezed + channels + norm_channels();
     }
-    int64_t norm_channels() const { return grows ? 0 : channels; }
+    int64_t parameter_tensors() const {
+      return squeezed > 0 ? 4 : grows ? 2 : 3;
+    }
+    int64_t norm_channels() const {
+      return grows || squeezed > 0 ? 0 : channels;
+    }
   };
 
   enum class Operation {
     kBlock,
     kGrow,
+    kExcite,
     kPools,
     kAdd,
     kConcat,
@@ -79,8 +90,8 @@ struct RowProgram {
   };
   struct Step {
     Operation operation = Operation::kBlock;
-    std::vector<int> inputs;       // values
-    size_t block = 0;              // of kBlock and kGrow: its place in `blocks`
+    std::vector<int> inputs;  // values
+    size_t block = 0;  // of kBlock, kGrow, kExcite: its place in `blocks`
     std::vector<int64_t> windows;  // of kPools: odd, one per pooling
     int64_t first_channel = 0;     // of kSlice
     int64_t groups = 1;            // of kShuffle

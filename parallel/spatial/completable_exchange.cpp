@@ -1,6 +1,7 @@
 #include "parallel/spatial/completable_exchange.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -25,11 +26,12 @@ void CompletableExchange::begin(const std::vector<ExchangeStep>& list,
   num_done_ = 0;
   int64_t most_values = 0, most_elements = 0;
   for (const ExchangeStep& step : list) {
-    if (step.kind == Kind::kStatistics) {
-      HEADROOM_CHECK(statistics_ != nullptr, "a list with statistics");
+    HEADROOM_CHECK(step.kind == Kind::kStatistics ? statistics_ != nullptr
+                                                  : halo_ != nullptr,
+                   "a list of what there is no exchange for");
+    if (step.kind == Kind::kStatistics || step.kind == Kind::kImageSum) {
       most_values = std::max(most_values, num_values(step));
     } else {
-      HEADROOM_CHECK(halo_ != nullptr, "a list with halo rows");
       most_elements =
           std::max(most_elements, halo_->completion_elements(task_of(step)));
     }
@@ -49,10 +51,15 @@ void CompletableExchange::complete() {
 
 void CompletableExchange::complete_next() {
   const ExchangeStep& step = list_[num_done_];
-  if (step.kind == Kind::kStatistics) {
+  if (step.kind == Kind::kStatistics || step.kind == Kind::kImageSum) {
     const auto count = static_cast<std::size_t>(num_values(step));
     std::fill_n(sums_.begin(), count, 0.0);
-    statistics_->sum(std::span(sums_).first(count));
+    if (step.kind == Kind::kStatistics) {
+      statistics_->sum(std::span(sums_).first(count));
+    } else {
+      halo_->sum_over_images(at::from_blob(
+          sums_.data(), {static_cast<int64_t>(count)}, at::kDouble));
+    }
   } else {
     halo_->complete(task_of(step), zeros_, discard_);
   }
@@ -87,6 +94,15 @@ void CompletableExchange::give_back(const at::Tensor& dhalo,
   ++num_done_;
 }
 
+void CompletableExchange::sum_over_images(const at::Tensor& values) {
+  const int64_t expected = num_values(expect(Kind::kImageSum));
+  HEADROOM_CHECK(values.numel() == expected, std::to_string(values.numel()) +
+                                                 " sums where the list has " +
+                                                 std::to_string(expected));
+  halo_->sum_over_images(values);
+  ++num_done_;
+}
+
 HaloTask CompletableExchange::task_of(const ExchangeStep& step) const {
   HaloTask task;
   task.gives_back = step.kind == Kind::kGiveBackHalo;
@@ -100,7 +116,8 @@ HaloTask CompletableExchange::task_of(const ExchangeStep& step) const {
 }
 
 int64_t CompletableExchange::num_values(const ExchangeStep& step) const {
-  return step.values * size_.num_groups;
+  return step.values *
+         (step.kind == Kind::kImageSum ? size_.samples : size_.num_groups);
 }
 
 const ExchangeStep& CompletableExchange::expect(Kind kind) const {

@@ -61,6 +61,7 @@ class CompletableExchange final : public StatisticsExchange,
                      double beyond_edge) override;
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
+  void sum_over_images(const at::Tensor& values) override;
 
  private:
   HaloTask task_of(const ExchangeStep& step) const;

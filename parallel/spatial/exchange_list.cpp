@@ -47,4 +47,11 @@ void ExchangeRecorder::give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                 dhalo.size(2) - top));
 }
 
+void ExchangeRecorder::sum_over_images(const at::Tensor& values) {
+  ExchangeStep step;
+  step.kind = ExchangeStep::Kind::kImageSum;
+  step.values = values.numel() / values.size(0);
+  add(step);
+}
+
 }  // namespace headroom

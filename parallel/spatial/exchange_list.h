@@ -1,5 +1,5 @@
 // What a pass of the network exchanges with other ranks, in order: batch-norm
-// sums and halo rows.
+// sums, halo rows and sums over images.
 //
 // A step's exchanges are a fixed list: a rank that fails in the middle of a
 // pass must take part in the rest of it, or its peers wait for ever. The list
@@ -22,9 +22,9 @@
 namespace headroom {
 
 struct ExchangeStep {
-  enum class Kind { kStatistics, kReceiveHalo, kGiveBackHalo };
+  enum class Kind { kStatistics, kReceiveHalo, kGiveBackHalo, kImageSum };
   Kind kind = Kind::kStatistics;
-  // Statistics: values per batch-norm group.
+  // Statistics: values per batch-norm group. Image sum: per sample.
   int64_t values = 0;
   // Halo: the map of an image of one block, the largest stride in square.
   int64_t channels = 0;
@@ -48,6 +48,7 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
                      double beyond_edge) override;
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
+  void sum_over_images(const at::Tensor& values) override;
 
   // What is written down from now on happens in `row`.
   void set_row(int64_t row) { row_ = row; }

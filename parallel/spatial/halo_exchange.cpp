@@ -174,4 +174,8 @@ HaloPlan CommunicatorHaloExchange::plan(int64_t local_rows, int64_t top,
                    ranks_.rank(), top, bottom);
 }
 
+void CommunicatorHaloExchange::sum_over_images(const at::Tensor& values) {
+  if (values.numel() > 0) ranks_.all_reduce(values);
+}
+
 }  // namespace headroom

@@ -44,6 +44,7 @@ class CommunicatorHaloExchange final : public HaloExchange {
                      double beyond_edge) override;
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
+  void sum_over_images(const at::Tensor& values) override;
 
   // Takes part in an exchange without a map: sends of `zeros`, throws away what
   // comes into `discard`, both of completion_elements(task) or more. Allocates

@@ -158,9 +158,12 @@ TEST(ModelTable, ShippedModelsByNameAndByPath) {
   struct Shape {
     size_t rows, levels;
   };
-  const std::map<std::string, Shape> variants = {{"yolov5s-ghost", {25, 3}},
-                                                 {"yolov5s-p2", {32, 4}},
-                                                 {"yolov5s-p7", {43, 5}}};
+  const std::map<std::string, Shape> variants = {
+      {"yolov5s-ghost", {25, 3}},
+      {"yolov5s-mobilenetv3", {28, 3}},
+      {"yolov5s-p2", {32, 4}},
+      {"yolov5s-p7", {43, 5}},
+      {"yolov5s-shufflenetv2", {24, 3}}};
   EXPECT_EQ(shipped_names("model").size(), 10u + variants.size());
   for (const std::string& name : shipped_names("model")) {
     const ModelTable table = load_model_table(name);
@@ -184,13 +187,15 @@ TEST(ModelTable, UnknownNamesGetTheNearestAndTheList) {
   EXPECT_EQ(refusal_of([] { load_model_table("yolo5n"); }),
             "[model] there is no file yolo5n, nor a shipped model file of that "
             "name: did you mean 'yolov5n'? There are: yolov5l yolov5l6 yolov5m "
-            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost yolov5s-p2 "
-            "yolov5s-p7 yolov5s6 yolov5x yolov5x6");
+            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost "
+            "yolov5s-mobilenetv3 yolov5s-p2 yolov5s-p7 yolov5s-shufflenetv2 "
+            "yolov5s6 yolov5x yolov5x6");
   EXPECT_EQ(refusal_of([] { load_model_table("resnet152.yaml"); }),
             "[model] there is no file resnet152.yaml, nor a shipped model file "
             "of that name: give a path or one of yolov5l yolov5l6 yolov5m "
-            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost yolov5s-p2 "
-            "yolov5s-p7 yolov5s6 yolov5x yolov5x6");
+            "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost "
+            "yolov5s-mobilenetv3 yolov5s-p2 yolov5s-p7 yolov5s-shufflenetv2 "
+            "yolov5s6 yolov5x yolov5x6");
 }
 
 int64_t scaled_channels(const ModelTable& table, double channels) {

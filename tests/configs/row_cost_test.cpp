@@ -53,11 +53,28 @@ TEST(RowCost, ParametersAreThoseOfThePublishedModels) {
       {"yolov5x6", 140'794'780},
       // These by a count of their tables apart from this program.
       {"yolov5s-ghost", 3'897'605},
+      {"yolov5s-mobilenetv3", 3'971'965},
       {"yolov5s-p2", 7'394'684},
-      {"yolov5s-p7", 24'183'227}};
+      {"yolov5s-p7", 24'183'227},
+      {"yolov5s-shufflenetv2", 4'417'209}};
   for (const auto& [name, parameters] : published) {
     EXPECT_EQ(all_parameters(costs_of(name)), parameters) << name;
   }
+}
+
+// As torchvision's mobilenet_v3_small and shufflenet_v2_x1_0 have them, without
+// their last convolutions and classifiers, and the latter without its first.
+TEST(RowCost, ParametersOfBackbones) {
+  const auto parameters = [](const std::string& model, size_t begin,
+                             size_t end) {
+    const std::vector<RowCost> rows = costs_of(model);
+    int64_t sum = 0;
+    for (size_t row = begin; row < end; ++row) sum += rows[row].parameters;
+    return sum;
+  };
+  EXPECT_EQ(parameters("yolov5s-mobilenetv3", 0, 12), 927'008 - 56'448);
+  EXPECT_EQ(parameters("yolov5s-shufflenetv2", 2, 8),
+            2'278'604 - 696 - 477'184 - 1'025'000);
 }
 
 TEST(RowCost, ParametersOfEachRowOfYolov5l) {
@@ -122,7 +139,8 @@ TEST(RowCost, WhatCannotBeCountedIsRefusedByPlace) {
       refusal("[-1, 1, Ghost, [8]]"),
       "[model] m.yaml:6:8: row 1: unknown module Ghost: use one of "
       "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
-      "GhostConv, SPP, SPPF, ShuffleNetV2, nn.ConvTranspose2d, nn.Upsample");
+      "GhostConv, InvertedResidual, SPP, SPPF, ShuffleNetV2, "
+            "SqueezeExcitation, nn.ConvTranspose2d, nn.Upsample");
   EXPECT_EQ(refusal("[-1, 1, Conv, []]"),
             "[model] m.yaml:6:8: row 1: Conv has 0 arguments: write "
             "[channels, kernel, stride, padding, groups]");

@@ -127,6 +127,40 @@ TEST(RowModules, SppIsAChainOfPools) {
   EXPECT_EQ(two.steps[1].windows, (std::vector<int64_t>{3, 7}));
 }
 
+// MobileNetV3's widest block; then one of as many channels as come, which adds
+// its input.
+TEST(RowModules, InvertedResidual) {
+  const RowProgram wide =
+      program_of("[-1, 1, InvertedResidual, [24, 72, 5, 2, True, RE]]");
+  EXPECT_EQ(
+      blocks_of(wide),
+      (Names{"expand. 16>72 k1 s1 p0 g1", "depthwise. 72>72 k5 s2 p2 g72",
+             "se. 72>72 k1 s1 p0 g1", "project. 72>24 k1 s1 p0 g1 linear"}));
+  EXPECT_EQ(wide.blocks[0].activation, kRelu);
+  EXPECT_EQ(wide.blocks[2].squeezed, 24);  // 18 is a tenth less than 16
+  EXPECT_EQ(wide.blocks[2].parameters(), 2 * 72 * 24 + 72 + 24);
+  EXPECT_EQ(wide.steps[2].operation, Operation::kExcite);
+  EXPECT_EQ(wide.output(), (MapShape{24, 16}));
+  const RowProgram same =
+      program_of("[-1, 1, InvertedResidual, [16, 16, 3, 1]]");
+  EXPECT_EQ(blocks_of(same), (Names{"depthwise. 16>16 k3 s1 p1 g16",
+                                    "project. 16>16 k1 s1 p0 g1 linear"}));
+  EXPECT_EQ(same.blocks[0].activation.kind, ActivationKind::kMish);
+  EXPECT_EQ(same.steps.back().operation, Operation::kAdd);
+  const RowProgram hard =
+      program_of("[-1, 1, InvertedResidual, [16, 32, 3, 1, False, HS]]");
+  EXPECT_EQ(hard.blocks[1].activation.kind, ActivationKind::kHardswish);
+}
+
+TEST(RowModules, SqueezeExcitation) {
+  const RowProgram row = program_of("[-1, 1, SqueezeExcitation, [2]]");
+  EXPECT_EQ(blocks_of(row), Names{" 16>16 k1 s1 p0 g1"});
+  EXPECT_EQ(row.blocks[0].squeezed, 8);
+  EXPECT_EQ(row.blocks[0].parameter_tensors(), 4);
+  EXPECT_EQ(row.inside(), RowInside::kSeveralMaps);
+  EXPECT_EQ(row.output(), (MapShape{16, 8}));
+}
+
 TEST(RowModules, TransposedConvolution) {
   const RowProgram grow = program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
   EXPECT_EQ(grow.output(), (MapShape{8, 4}));
@@ -159,6 +193,16 @@ TEST(RowModules, WrongRowsAreRefusedByPlace) {
   EXPECT_EQ(refusal("[-1, 1, ShuffleNetV2, [32]]"),
             at + "a ShuffleNetV2 of stride 1 makes 16 channels to 32: change "
                  "their number with one of stride 2");
+  EXPECT_EQ(refusal("[-1, 1, InvertedResidual, [16, 32, 3, 1, True, SiLU]]"),
+            at + "NL is silu, neither RE (ReLU) nor HS (Hardswish): write "
+                 "[channels, expanded, kernel, stride, SE, NL], with SE True "
+                 "or False and NL RE or HS");
+  EXPECT_EQ(refusal("[-1, 1, InvertedResidual, [16, 32, 4, 1]]"),
+            at + "a kernel of 4 with stride 1 and padding 2 does not divide "
+                 "the map by the stride: use a padding of half the kernel");
+  EXPECT_EQ(refusal("[-1, 1, SqueezeExcitation, [0]]"),
+            at + "argument 1 of SqueezeExcitation is not a whole number from "
+                 "1 to 16384: correct it");
   EXPECT_EQ(refusal("[-1, 2, Focus, [8, 3]]"),
             at + "Focus is not repeated: write 1 for the repeats, or as many "
                  "rows");

@@ -141,7 +141,9 @@ TEST(Fit, OwnModels) {
   const FitCell gray = {folder + "gray.yaml", 640, 2, "recompute", "one", 0};
   table.add(gray, measure(gray, 2));
   for (const std::string& model :
-       {folder + "many_modules.yaml", std::string("yolov5s-ghost")}) {
+       {folder + "many_modules.yaml", std::string("yolov5s-ghost"),
+        std::string("yolov5s-mobilenetv3"),
+        std::string("yolov5s-shufflenetv2")}) {
     for (const FitCell& cell : std::vector<FitCell>{
              {model, 320, 1, "keep", "one", 0},
              {model, 320, 2, "lean", "data", 0},

@@ -48,7 +48,7 @@ at::Tensor filled_values(const NamedTensor& entry, int64_t fields_per_anchor) {
   HEADROOM_CHECK(ends_with(entry.name, ".bias"), entry.name);
   u.mul_(0.5);
   // A head's objectness.
-  if (fields_per_anchor > 4)
+  if (fields_per_anchor > 4 && entry.name.find(".m.") != std::string::npos)
     u.view({-1, fields_per_anchor}).select(1, 4).sub_(2);
   return u;
 }

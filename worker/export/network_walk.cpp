@@ -54,6 +54,8 @@ class Walk {
         shape.padding = 0;
         return plain_convolution(x, prefix + shape.name, shape);
       }
+      case Operation::kExcite:
+        return excite(x, prefix + program.blocks[step.block].name);
       case Operation::kPools:
         return pools(x, step.windows);
       case Operation::kAdd:
@@ -88,6 +90,13 @@ class Walk {
                           const RowProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),
                                 state_.at(name + "bias"), shape);
+  }
+
+  Value excite(const Value& x, const std::string& name) {
+    const Value squeezed = emitter_.activation(
+        plain_convolution(emitter_.mean(x), name + "fc1.", {}), kRelu);
+    return emitter_.scale(x, emitter_.hard_sigmoid(plain_convolution(
+                                 squeezed, name + "fc2.", {})));
   }
 
   Value pools(const Value& x, const std::vector<int64_t>& windows) {

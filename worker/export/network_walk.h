@@ -37,6 +37,10 @@ class NetworkEmitter {
                            const ActivationFunction& function) = 0;
   virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
   virtual Value add(const Value& a, const Value& b) = 0;
+  // Per channel: over all cells; of such values; times such values.
+  virtual Value mean(const Value& x) = 0;
+  virtual Value hard_sigmoid(const Value& x) = 0;
+  virtual Value scale(const Value& x, const Value& factors) = 0;
   virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
   virtual Value upsample(const Value& x) = 0;
   // Every second row and column, from these on; read once, by concat.

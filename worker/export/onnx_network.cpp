@@ -61,6 +61,18 @@ class OnnxEmitter final : public NetworkEmitter {
     return graph_.add("Add", {a, b});
   }
 
+  Value mean(const Value& x) override {
+    return graph_.add("GlobalAveragePool", {x});
+  }
+
+  Value hard_sigmoid(const Value& x) override {
+    return graph_.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}});
+  }
+
+  Value scale(const Value& x, const Value& factors) override {
+    return graph_.add("Mul", {x, factors});
+  }
+
   Value concat(const std::vector<Value>& maps) override {
     return graph_.add("Concat", maps, {{"axis", int64_t{1}}});
   }

@@ -82,6 +82,18 @@ class Source final : public NetworkEmitter {
     return value("torch.add(" + a + ", " + b + ")");
   }
 
+  Value mean(const Value& x) override {
+    return value("torch.mean(" + x + ", [2, 3], True)");
+  }
+
+  Value hard_sigmoid(const Value& x) override {
+    return value("torch.clamp(" + x + " / 6.0 + 0.5, 0.0, 1.0)");
+  }
+
+  Value scale(const Value& x, const Value& factors) override {
+    return value("torch.mul(" + x + ", " + factors + ")");
+  }
+
   Value concat(const std::vector<Value>& maps) override {
     return value("torch.cat(" + list(maps) + ", 1)");
   }

@@ -9,6 +9,16 @@
 #include "worker/model/initialisation.h"
 
 namespace headroom {
+namespace {
+
+void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
+              int64_t channels, int64_t fan_in) {
+  state.add(prefix + "bias", TensorRole::kBias, bias,
+            uniform_values({state.seed(), prefix + "bias"}, {channels},
+                           kaiming_bound(fan_in), state.scalar_type()));
+}
+
+}  // namespace
 
 Conv::Conv(ModelState& state, const std::string& prefix,
            const RowProgram::Block& block)
@@ -52,14 +62,30 @@ Grow::Grow(ModelState& state, const std::string& prefix,
            const RowProgram::Block& block) {
   state.add_convolution_weight(prefix + "weight", &weight_, &compute_weight_,
                                block.in_channels, block.channels, block.kernel);
-  const int64_t fan_in = block.channels * block.kernel * block.kernel;
-  state.add(prefix + "bias", TensorRole::kBias, &bias_,
-            uniform_values({state.seed(), prefix + "bias"}, {block.channels},
-                           kaiming_bound(fan_in), state.scalar_type()));
+  add_bias(state, prefix, &bias_, block.channels,
+           block.channels * block.kernel * block.kernel);
 }
 
 at::Tensor Grow::apply(const at::Tensor& x, const StepContext&) {
   return grow(x, weight_, bias_, compute_weight_);
+}
+
+Excite::Excite(ModelState& state, const std::string& prefix,
+               const RowProgram::Block& block) {
+  const auto add = [&](const std::string& name, at::Tensor* weight,
+                       at::Tensor* bias, int64_t out, int64_t in) {
+    state.add_convolution_weight(prefix + name + "weight", weight,
+                                 /*compute=*/nullptr, out, in, 1);
+    add_bias(state, prefix + name, bias, out, in);
+  };
+  add("fc1.", &parameters_.weight1, &parameters_.bias1, block.squeezed,
+      block.channels);
+  add("fc2.", &parameters_.weight2, &parameters_.bias2, block.channels,
+      block.squeezed);
+}
+
+at::Tensor Excite::apply(const at::Tensor& x, const StepContext& context) {
+  return excite(x, parameters_, context);
 }
 
 }  // namespace headroom

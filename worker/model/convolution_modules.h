@@ -1,9 +1,11 @@
-// The two modules that have parameters, as objects that own them:
+// The modules that have parameters, as objects that own them:
 //
 //   Conv   convolution, batch norm, activation as one operation (conv_block.h)
 //   Grow   transposed convolution with a bias, kernel and stride equal: every
 //          cell becomes kernel x kernel cells of its own, so that ranks which
 //          hold some rows of an image need nothing from each other
+//   Excite squeeze and excitation (excite.h); its products are 1x1 convolutions
+//          of means in the state, "fc1." and "fc2."
 //
 // `prefix` is the module's name in the state, "model.4.m.0.cv1.".
 //
@@ -18,6 +20,7 @@
 #include <string>
 
 #include "parallel/base/row_program.h"
+#include "worker/model/excite.h"
 #include "worker/model/model_state.h"
 #include "worker/model/step_context.h"
 
@@ -57,6 +60,16 @@ class Grow final : public ConvolutionModule {
  private:
   at::Tensor weight_, bias_;
   at::Tensor compute_weight_;
+};
+
+class Excite final : public ConvolutionModule {
+ public:
+  Excite(ModelState& state, const std::string& prefix,
+         const RowProgram::Block& block);
+  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
+
+ private:
+  ExciteParameters parameters_;
 };
 
 }  // namespace headroom

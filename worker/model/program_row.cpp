@@ -12,7 +12,9 @@ ProgramRow::ProgramRow(ModelState& state, const std::string& prefix,
     : program_(std::move(program)), released_(program_.released()) {
   for (const RowProgram::Block& block : program_.blocks) {
     const std::string name = prefix + block.name;
-    if (block.grows) {
+    if (block.squeezed > 0) {
+      modules_.push_back(std::make_unique<Excite>(state, name, block));
+    } else if (block.grows) {
       modules_.push_back(std::make_unique<Grow>(state, name, block));
     } else {
       modules_.push_back(std::make_unique<Conv>(state, name, block));
@@ -46,6 +48,7 @@ at::Tensor ProgramRow::run(const RowProgram::Step& step,
   switch (step.operation) {
     case Operation::kBlock:
     case Operation::kGrow:
+    case Operation::kExcite:
       return modules_[step.block]->apply(x, context);
     case Operation::kPools:
       return chained_pools(x, step.windows, context);

@@ -5,6 +5,7 @@
 #include "parallel/base/check.h"
 #include "parallel/plan/memory/conv_block.h"
 #include "parallel/plan/memory/convolution.h"
+#include "parallel/plan/memory/excite.h"
 #include "parallel/plan/memory/grow.h"
 #include "parallel/plan/memory/policies.h"
 #include "parallel/plan/memory/resampling.h"
@@ -113,6 +114,8 @@ Map run_step(const Pass& pass, const RowProgram& program,
       return conv_block(pass, x, program.blocks[step.block]);
     case Operation::kGrow:
       return grow(pass, x, program.blocks[step.block]);
+    case Operation::kExcite:
+      return excite(pass, x, program.blocks[step.block]);
     case Operation::kPools:
       return run_pools(pass, x, step.windows);
     case Operation::kAdd:

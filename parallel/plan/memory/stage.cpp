@@ -44,6 +44,7 @@ int64_t flat_bytes(const ModelRow& row, int64_t element_bytes) {
   // A head has odd numbers.
   const auto fills = [element_bytes](const RowProgram::Block& block) {
     return block.channels * element_bytes % kAlignment == 0 &&
+           block.squeezed * element_bytes % kAlignment == 0 &&
            block.weights() * element_bytes % kAlignment == 0;
   };
   const bool fills_lines =

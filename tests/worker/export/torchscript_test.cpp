@@ -65,7 +65,8 @@ TEST_P(TorchscriptModels, GiveTheBoxesOfOurOwnForwardAtAnySize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, TorchscriptModels,
-                         ::testing::Values("yolov5n", "yolov5s-ghost"));
+                         ::testing::Values("yolov5n", "yolov5s-ghost",
+                                           "yolov5s-mobilenetv3"));
 
 TEST(Torchscript, EveryOperationAndActivation) {
   const fs::path file = fs::temp_directory_path() /
@@ -83,10 +84,11 @@ backbone:
   - [-1, 2, ShuffleNetV2, [32, 1]]
   - [-1, 1, DWConv, [32, 3, 2]]
   - [-1, 1, SPP, [32, [5, 9]]]
+  - [-1, 1, SqueezeExcitation, []]
 head:
   - [-1, 1, nn.ConvTranspose2d, [32, 2, 2]]
   - [[-1, 2], 1, Concat, [1]]
-  - [[6, 4], 1, Detect, [nc, anchors]]
+  - [[7, 5], 1, Detect, [nc, anchors]]
 )";
     const ModelTable table = load_model_table(file.string());
     LayerGraph model(table, 2, at::kDouble, 0);

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "tests/worker/model/split_rows.h"
+#include "worker/model/excite.h"
 #include "worker/model/grow.h"
+#include "worker/model/kernels/cell_sums.h"
 #include "worker/model/resampling.h"
 
 namespace headroom {
@@ -104,6 +106,63 @@ TEST(Grow, IsATransposedConvolution) {
           largest_difference(parameters[0][i].grad(), parameters[1][i].grad()),
           kTolerance);
   }
+}
+
+// Forward and the gradients of x and of the four parameters, in double.
+TEST(Excite, IsSqueezeAndExcitation) {
+  constexpr int64_t kChannels = 6, kSqueezed = 3;
+  at::manual_seed(4);
+  const auto random = [](at::IntArrayRef sizes) {
+    return at::randn(sizes, at::kDouble).mul(2);
+  };
+  ExciteParameters ours = {
+      random({kSqueezed, kChannels, 1, 1}), random({kSqueezed}),
+      random({kChannels, kSqueezed, 1, 1}), random({kChannels})};
+  ExciteParameters theirs;
+  const auto copy = [](at::Tensor& from, at::Tensor& to) {
+    to = from.clone().requires_grad_();
+    from.requires_grad_();
+  };
+  copy(ours.weight1, theirs.weight1);
+  copy(ours.bias1, theirs.bias1);
+  copy(ours.weight2, theirs.weight2);
+  copy(ours.bias2, theirs.bias2);
+  expect_same(
+      random_map(kChannels, 5, 4),
+      [&](const at::Tensor& x) { return excite(x, ours, StepContext()); },
+      [&](const at::Tensor& x) {
+        const at::Tensor hidden = at::relu(at::conv2d(
+            at::adaptive_avg_pool2d(x, {1, 1}), theirs.weight1, theirs.bias1));
+        return x * at::conv2d(hidden, theirs.weight2, theirs.bias2)
+                       .div(6)
+                       .add(0.5)
+                       .clamp(0, 1);
+      });
+  const auto grads = [](const ExciteParameters& all) {
+    return std::vector<at::Tensor>{all.weight1.grad(), all.bias1.grad(),
+                                   all.weight2.grad(), all.bias2.grad()};
+  };
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_GT(grads(theirs)[i].abs().max().item<double>(), 0);
+    EXPECT_LE(largest_difference(grads(ours)[i], grads(theirs)[i]), kTolerance);
+  }
+}
+
+// Gradients that are slices of wider maps, and maps of 16 bits.
+TEST(Excite, SumsOverCells) {
+  at::manual_seed(5);
+  const at::Tensor wide = at::randn({2, 7, 3, 5}, at::kDouble)
+                              .contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor slice = wide.narrow(1, 2, 4);
+  const at::Tensor other = at::randn({2, 4, 3, 5}, at::kDouble);
+  EXPECT_LE(
+      largest_difference(cell_sums(slice, other), slice.mul(other).sum({2, 3})),
+      kTolerance);
+  const at::Tensor narrow = slice.to(at::kBFloat16);
+  EXPECT_LE(
+      largest_difference(cell_sums(narrow), narrow.to(at::kDouble).sum({2, 3})),
+      kTolerance);
+  EXPECT_EQ(cell_sums(wide.narrow(0, 0, 0)).sizes(), at::IntArrayRef({0, 7}));
 }
 
 // YOLOv5's names, in its order.

@@ -46,6 +46,10 @@ class Failing final : public StatisticsExchange, public HaloExchange {
     count();
     inner_.give_back(dhalo, dx, top);
   }
+  void sum_over_images(const at::Tensor& values) override {
+    count();
+    inner_.sum_over_images(values);
+  }
 
  private:
   void count() {
@@ -56,6 +60,15 @@ class Failing final : public StatisticsExchange, public HaloExchange {
   int64_t num_exchanges_ = 0;
   int64_t fails_at_;
 };
+
+// The small table with means over the images, behind row 4.
+ModelTable failing_table() {
+  ModelTable table = tiny_table();
+  table.rows.insert(table.rows.begin() + 5,
+                    table_row(15, {-1}, 1, "SqueezeExcitation", {4.0}));
+  table.rows.back().from = {8, 5};
+  return table;
+}
 
 struct Lists {
   std::vector<ExchangeStep> forward, backward;
@@ -75,7 +88,7 @@ LayerGraph& learning(LayerGraph& graph) {
 
 // What one pass each way exchanges, from an image of one block.
 Lists recorded_lists() {
-  LayerGraph graph(tiny_table(), 2, at::kDouble, 0);
+  LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   learning(graph);
   ExchangeRecorder recorder;
   StepContext context;
@@ -137,7 +150,7 @@ TEST(SplitFailure, TheListsAreOfTheNetworkAlone) {
                          [&](const ExchangeStep& s) { return s.kind == kind; });
   };
   using Kind = ExchangeStep::Kind;
-  LayerGraph graph(tiny_table(), 2, at::kDouble, 0);
+  LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   const auto norms = static_cast<int64_t>(graph.batch_norms().size());
   EXPECT_EQ(count(lists.forward, Kind::kStatistics), norms);
   EXPECT_EQ(count(lists.backward, Kind::kStatistics), norms);
@@ -145,6 +158,8 @@ TEST(SplitFailure, TheListsAreOfTheNetworkAlone) {
   EXPECT_GT(count(lists.forward, Kind::kReceiveHalo), 3);
   EXPECT_EQ(count(lists.backward, Kind::kGiveBackHalo),
             count(lists.forward, Kind::kReceiveHalo) - 1);
+  EXPECT_EQ(count(lists.forward, Kind::kImageSum), 1);
+  EXPECT_EQ(count(lists.backward, Kind::kImageSum), 1);
 }
 
 TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
@@ -153,7 +168,7 @@ TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
       static_cast<int64_t>(lists.forward.size() + lists.backward.size());
   const RowPartition partition(kHeight, kStride, kRanks);
   run_ranks(kRanks, [&](int rank, Communicator& ranks) {
-    LayerGraph graph(tiny_table(), 2, at::kDouble, 0);
+    LayerGraph graph(failing_table(), 2, at::kDouble, 0);
     learning(graph);
     CommunicatorExchange statistics(ranks);
     CommunicatorHaloExchange halo(ranks, partition);
@@ -181,7 +196,7 @@ TEST(SplitFailure, APassThatLeavesItsListIsAProgrammersError) {
   CommunicatorExchange statistics(*alone);
   CommunicatorHaloExchange halo(*alone, partition);
   CompletableExchange exchange(&statistics, &halo, at::kDouble);
-  LayerGraph graph(tiny_table(), 2, at::kDouble, 0);
+  LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   learning(graph);
   EXPECT_TRUE(run_step(graph, partition, 0, lists, exchange, -1));
   const Lists swapped{lists.backward, lists.forward};

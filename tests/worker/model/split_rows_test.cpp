@@ -106,6 +106,9 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
                        {ActivationKind::kMish}),
             module_row("SPP", 6, {6.0}),
             module_row("ShuffleNetV2", 6, {6.0, 1.0}, 2),
+            module_row("SqueezeExcitation", 6, {}),
+            module_row("InvertedResidual", 6,
+                       {6.0, 12.0, 3.0, 1.0, "True", "HS"}),
             module_row("nn.ConvTranspose2d", 6, {4.0, 2.0, 2.0})}) {
         c.make = row;
         expect_equal_to_whole(c);

@@ -86,6 +86,16 @@ TEST_F(Rows, AHeadKeepsItsInputs) {
             (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
 }
 
+// The input; of two samples the means, the squeezed ones, the factors.
+TEST_F(Rows, AnExcitationKeepsItsInputAndLittleElse) {
+  RowProgram excite = on({{32, 4}});
+  RowProgram::Block block = {"", 32, 32};
+  block.squeezed = 8;
+  excite.run_block(excite.declare(block), 0);
+  EXPECT_EQ(kept(row(excite), {map(32, 4)}),
+            32 * kChannel + 2 * (32 + 8 + 32) * 4);
+}
+
 // What is left are the inputs, which the test holds.
 TEST_F(Rows, ResamplingRowsKeepNothing) {
   RowProgram concat = on({{32, 4}, {16, 4}});

@@ -1,0 +1,71 @@
+#include "parallel/plan/memory/excite.h"
+
+#include <utility>
+
+namespace headroom::memory {
+namespace {
+
+Graph::Outcome backward(const Pass& pass, const Map& x, int64_t squeezed) {
+  Tape& tape = pass.tape;
+  const int64_t samples = pass.extents.samples;
+  const int64_t bytes = pass.extents.parameter_bytes();
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  // Sums in double, their copy in the parameters' type, two masks.
+  const Memory dz = tape.allocate(samples * x.channels * bytes);
+  tape.touch(samples * x.channels * (kDoubleBytes + 2));
+  const Memory dhidden = tape.allocate(samples * squeezed * bytes);
+  tape.touch(samples * squeezed);
+  for (const int64_t count :
+       {x.channels * squeezed, squeezed, x.channels * squeezed, x.channels}) {
+    outcome.parameters.push_back(tape.allocate(count * bytes));
+  }
+  if (x.wants_gradient()) {
+    const Memory dmeans = tape.allocate(samples * x.channels * kDoubleBytes);
+    // Of the map's type, with the factors.
+    const Memory spread = tape.allocate(2 * samples * x.channels * bytes);
+    outcome.inputs.front().memory = pass.allocate_map(x.channels, x.stride);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Map excite(const Pass& pass, const Map& x, const RowProgram::Block& made) {
+  Tape& tape = pass.tape;
+  const int64_t samples = pass.extents.samples;
+  const int64_t bytes = pass.extents.parameter_bytes();
+  const auto sum = [&] {
+    return tape.allocate(samples * x.channels * kDoubleBytes);
+  };
+  const Memory sums = pass.replay != nullptr ? pass.replay->once(sum) : sum();
+  tape.touch(sums->bytes + samples * x.channels * bytes);
+  const Memory means = tape.allocate(samples * x.channels * bytes);
+  const Memory hidden = tape.allocate(samples * made.squeezed * bytes);
+  const Memory gate = tape.allocate(samples * x.channels * bytes);
+  const Memory spread =
+      pass.extents.is_mixed()
+          ? tape.allocate(samples * x.channels * pass.extents.element_bytes)
+          : gate;
+  Map out = {pass.allocate_map(x.channels, x.stride), x.channels, x.stride};
+  if (pass.derive != Derive::kNothing) {
+    set_derivation(
+        out.memory, {x.memory, spread},
+        [&tape, size = out.memory->bytes](const std::vector<Memory>&) {
+          return tape.allocate(size);
+        });
+  }
+  Pass later = pass;
+  later.replay = nullptr;
+  const Map plain = {nullptr, x.channels, x.stride, x.node};
+  out.node =
+      pass.add({x}, {x.memory, means, hidden, gate}, out.memory->bytes, true,
+               [later, plain, squeezed = made.squeezed](Gradient given) {
+                 Graph::Outcome outcome = backward(later, plain, squeezed);
+                 static_cast<void>(given);
+                 return outcome;
+               });
+  return out;
+}
+
+}  // namespace headroom::memory

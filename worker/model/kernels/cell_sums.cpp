@@ -1,0 +1,64 @@
+#include "worker/model/kernels/cell_sums.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+
+namespace headroom {
+namespace {
+
+// Slices of wider maps are read where they lie.
+at::Tensor with_neighbouring_channels(const at::Tensor& map) {
+  return map.size(1) == 1 || map.stride(1) == 1
+             ? map
+             : map.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+template <typename Element>
+void add_sample(const at::Tensor& a, const at::Tensor& b, int64_t sample,
+                double* sums) {
+  const int64_t channels = a.size(1);
+  const auto at = [sample](const at::Tensor& map, int64_t y, int64_t x) {
+    return map.const_data_ptr<Element>() + sample * map.stride(0) +
+           y * map.stride(2) + x * map.stride(3);
+  };
+  for (int64_t y = 0; y < a.size(2); ++y) {
+    for (int64_t x = 0; x < a.size(3); ++x) {
+      const Element* first = at(a, y, x);
+      if (!b.defined()) {
+        for (int64_t c = 0; c < channels; ++c)
+          sums[c] += static_cast<double>(first[c]);
+        continue;
+      }
+      const Element* second = at(b, y, x);
+      for (int64_t c = 0; c < channels; ++c)
+        sums[c] +=
+            static_cast<double>(first[c]) * static_cast<double>(second[c]);
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor cell_sums(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.device().is_cpu()) {
+    const at::Tensor wide = a.to(at::kDouble);
+    return (b.defined() ? wide.mul(b) : wide).sum({2, 3});
+  }
+  const at::Tensor first = with_neighbouring_channels(a);
+  const at::Tensor second =
+      b.defined() ? with_neighbouring_channels(b) : at::Tensor();
+  const at::Tensor sums = at::zeros({a.size(0), a.size(1)}, at::kDouble);
+  double* const to = sums.mutable_data_ptr<double>();
+  at::parallel_for(0, a.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      double* const own = to + sample * a.size(1);
+      AT_DISPATCH_FLOATING_TYPES_AND2(
+          at::kBFloat16, at::kHalf, a.scalar_type(), "cell_sums",
+          [&] { add_sample<scalar_t>(first, second, sample, own); });
+    }
+  });
+  return sums;
+}
+
+}  // namespace headroom

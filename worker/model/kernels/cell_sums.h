@@ -1,0 +1,15 @@
+// cell_sums: sums over the cells of an image, per sample and channel, in
+// double, in the order of the cells.
+//
+// Shapes: a, b [N, C, H, W], channels neighbouring in memory or it is made so;
+// returns [N, C] of float64, of a's cells or of a times b.
+// Threads: LibTorch's, one per sample.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace headroom {
+
+at::Tensor cell_sums(const at::Tensor& a, const at::Tensor& b = {});
+
+}  // namespace headroom
