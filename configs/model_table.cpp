@@ -12,9 +12,10 @@ namespace {
 
 // Beyond any real detector; keeps a damaged file from asking for gigabytes.
 constexpr int64_t kMostClasses = 100'000;
-constexpr int64_t kMostRows = 10'000;
+constexpr int64_t kMostRows = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
 constexpr int kColours = 3;
+constexpr size_t kLongestWord = 60;  // as much as refusals show
 
 int int_in(const YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -25,6 +26,16 @@ int int_in(const YamlValue& value, const std::string& key, int64_t low,
                std::to_string(high));
   }
   return static_cast<int>(number);
+}
+
+std::string word_in(const YamlValue& value, const std::string& key) {
+  std::string word = as_text(value, key);
+  if (word.size() > kLongestWord) {
+    refuse(value.place, key + " is " + describe(value),
+           "write a word of at most " + std::to_string(kLongestWord) +
+               " characters");
+  }
+  return word;
 }
 
 double multiple(const YamlValue& value, const std::string& key) {
@@ -102,7 +113,7 @@ ModelTable::Argument read_argument(const YamlValue& value) {
       const auto number =
           value.quoted ? std::nullopt : parse_double(value.scalar);
       if (number) return *number;
-      return value.scalar;
+      return word_in(value, "an argument");
     }
     case YamlValue::Kind::kMapping:
       break;
@@ -132,7 +143,7 @@ ModelTable::Row read_row(const YamlValue& value) {
     row.from.push_back(int_in(from, "from", -kMostRows, kMostRows));
   }
   row.repeats = int_in(value.items[1], "repeats", 1, kMostRepeats);
-  row.module = as_text(value.items[2], "module");
+  row.module = word_in(value.items[2], "module");
   const YamlValue& args = value.items[3];
   if (args.kind != YamlValue::Kind::kSequence) {
     refuse(args.place, "args is " + describe(args),
@@ -184,7 +195,7 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     }
   }
   if (const YamlValue* value = root.find("activation")) {
-    const std::string name = as_text(*value, "activation");
+    const std::string name = word_in(*value, "activation");
     const auto activation = parse_activation(name);
     if (!activation) {
       refuse(value->place, "activation is " + name,

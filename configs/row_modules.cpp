@@ -245,7 +245,14 @@ class Composer {
       row_.fail("Concat joins along channels only", "write [1]");
     const int64_t stride = row_.inputs().front().stride;
     std::vector<int> values;
+    int64_t channels = 0;
     for (const MapShape& input : row_.inputs()) {
+      channels += input.channels;
+      if (channels > TableRow::kMaxChannels)
+        row_.fail("Concat joins maps to " + std::to_string(channels) +
+                      " or more channels",
+                  "at most " + std::to_string(TableRow::kMaxChannels) +
+                      " are supported");
       if (input.stride != stride)
         row_.fail("Concat joins maps of stride " + std::to_string(stride) +
                       " and " + std::to_string(input.stride),

@@ -150,6 +150,12 @@ TEST(ModelTable, Refusals) {
   EXPECT_EQ(refusal(changed("[64, False]", "[{a: 1}]")),
             "[config] m.yaml:8:17: an argument is a mapping: write a number, a "
             "word or a list of numbers");
+  EXPECT_EQ(refusal(changed("C3, [64, False]", std::string(61, 'C') + ", []")),
+            "[config] m.yaml:8:12: module is '" + std::string(60, 'C') +
+                "...': write a word of at most 60 characters");
+  EXPECT_EQ(refusal(changed("[64, False]", "[" + std::string(4000, 'x') + "]")),
+            "[config] m.yaml:8:17: an argument is '" + std::string(60, 'x') +
+                "...': write a word of at most 60 characters");
   EXPECT_EQ(refusal(changed("[[-1, 0], 1", "[[x, 0], 1")),
             "[config] m.yaml:10:7: from is 'x': write a whole number here");
 }

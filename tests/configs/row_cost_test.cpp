@@ -135,12 +135,14 @@ TEST(RowCost, KeptElementsByHand) {
 }
 
 TEST(RowCost, WhatCannotBeCountedIsRefusedByPlace) {
-  EXPECT_EQ(
-      refusal("[-1, 1, Ghost, [8]]"),
-      "[model] m.yaml:6:8: row 1: unknown module Ghost: use one of "
-      "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
-      "GhostConv, InvertedResidual, SPP, SPPF, ShuffleNetV2, "
+  EXPECT_EQ(refusal("[-1, 1, Ghost, [8]]"),
+            "[model] m.yaml:6:8: row 1: unknown module Ghost: use one of "
+            "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
+            "GhostConv, InvertedResidual, SPP, SPPF, ShuffleNetV2, "
             "SqueezeExcitation, nn.ConvTranspose2d, nn.Upsample");
+  EXPECT_EQ(refusal("[-1, 1, Conv, [16384]], [[-1, -1], 1, Concat, [1]]"),
+            "[model] m.yaml:6:32: row 2: Concat joins maps to 32768 or more "
+            "channels: at most 16384 are supported");
   EXPECT_EQ(refusal("[-1, 1, Conv, []]"),
             "[model] m.yaml:6:8: row 1: Conv has 0 arguments: write "
             "[channels, kernel, stride, padding, groups]");

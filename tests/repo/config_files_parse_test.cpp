@@ -31,7 +31,7 @@ TEST(ConfigFilesParse, Models) {
   const auto files = yaml_files("model");
   EXPECT_GE(files.size(), 10u);
   for (const fs::path& file : files) {
-    EXPECT_GE(load_model_table(file).rows.size(), 25u) << file;
+    EXPECT_GE(load_model_table(file).rows.size(), 24u) << file;
   }
 }
 

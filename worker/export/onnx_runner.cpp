@@ -100,7 +100,8 @@ at::Tensor OnnxRunner::run_node(const OnnxNode& node,
   if (node.op == "Conv") {
     const Sizes& pads = attribute<Sizes>(node, "pads");
     return at::conv2d(in(0), in(1), in(2), attribute<Sizes>(node, "strides"),
-                      at::IntArrayRef{pads[0], pads[1]});
+                      at::IntArrayRef{pads[0], pads[1]}, {1, 1},
+                      attribute<int64_t>(node, "group"));
   }
   if (node.op == "Sigmoid") return at::sigmoid(in(0));
   if (node.op == "Mul") return at::mul(in(0), in(1));

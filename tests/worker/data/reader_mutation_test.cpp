@@ -1,6 +1,6 @@
-// Thousands of damaged files for every reader of a data set: none may crash, hang
-// or ask for memory that its file does not justify. What they say is not judged
-// here; that they come back is.
+// Thousands of damaged files for every reader of a data set, and of models'
+// tables: none may crash, hang or ask for memory that its file does not
+// justify. What they say is not judged here; that they come back is.
 //
 // Damage is drawn from a fixed seed, so that a failure is there again. Address
 // space is bounded while it runs: a size that a file only claims is a
@@ -9,12 +9,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "configs/model_table.h"
+#include "configs/model_table_text.h"
+#include "configs/row_cost.h"
+#include "configs/shipped_files.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
@@ -51,15 +57,16 @@ class BoundedMemory {
   rlimit before_{};
 };
 
-// One to eight of: bytes changed, cut out, repeated, set to extremes, the end cut
-// off, a number made huge.
+// One to eight of: bytes changed, cut out, repeated, set to extremes, the end
+// cut off, a number made huge.
 std::string damaged(std::string text, RandomStream& draws) {
   const int64_t changes = 1 + draws.below(8);
   for (int64_t i = 0; i < changes && !text.empty(); ++i) {
     const auto size = static_cast<int64_t>(text.size());
     const auto at = static_cast<size_t>(draws.below(size));
-    const auto length = static_cast<size_t>(
-        1 + draws.below(std::min<int64_t>(64, size - static_cast<int64_t>(at))));
+    const auto length =
+        static_cast<size_t>(1 + draws.below(std::min<int64_t>(
+                                    64, size - static_cast<int64_t>(at))));
     switch (draws.below(7)) {
       case 0:
         text[at] = static_cast<char>(draws.below(256));
@@ -88,16 +95,46 @@ std::string damaged(std::string text, RandomStream& draws) {
   return text;
 }
 
+// A table with some of its numbers at an end of what may be written or beyond,
+// and some of its rows once more: damage that is still a table.
+std::string stretched(std::string text, RandomStream& draws) {
+  constexpr std::array<std::string_view, 11> kEnds = {
+      "0", "1", "2", "3", "-1", "31", "100", "1000", "16384", "1e308", "None"};
+  constexpr std::string_view kDigits = "0123456789";
+  const auto of = [&draws](size_t size) {
+    return static_cast<size_t>(draws.below(static_cast<int64_t>(size)));
+  };
+  const size_t changes = 1 + of(6);
+  for (size_t i = 0; i < changes; ++i) {
+    const size_t begin = text.find_first_of(kDigits, of(text.size()));
+    if (begin == std::string::npos) continue;
+    if (draws.below(4) == 0) {
+      const size_t line = text.rfind('\n', begin) + 1;
+      const std::string row = text.substr(line, text.find('\n', begin) - line);
+      for (size_t times = of(80); times > 0; --times)
+        text.insert(line, row + "\n");
+      continue;
+    }
+    size_t end = text.find_first_not_of(kDigits, begin);
+    if (end == std::string::npos) end = text.size();
+    text.replace(begin, end - begin, kEnds[of(kEnds.size())]);
+  }
+  return text;
+}
+
+using Damage = std::string (*)(std::string text, RandomStream& draws);
+
 // Runs `read` on `count` damaged forms of each sample.
 void survive(const std::vector<std::string>& samples, int count,
-             const std::function<void(const std::string&)>& read) {
+             const std::function<void(const std::string&)>& read,
+             Damage damage = damaged) {
   for (size_t s = 0; s < samples.size(); ++s) {
     read(samples[s]);  // what libraries set up once is no part of the bound
     const BoundedMemory bound;
     for (int i = 0; i < count; ++i) {
       RandomStream draws(11, s, static_cast<uint64_t>(i),
                          RandomPurpose::kSyntheticImage);
-      const std::string text = damaged(samples[s], draws);
+      const std::string text = damage(samples[s], draws);
       const Clock::time_point begin = Clock::now();
       ASSERT_NO_THROW(read(text)) << "sample " << s << ", damage " << i;
       const std::chrono::duration<double> seconds = Clock::now() - begin;
@@ -143,6 +180,38 @@ TEST_F(ReaderMutation, DataYaml) {
           });
 }
 
+// A table is counted as a plan counts it. What it says is short, whatever the
+// file has in its place.
+TEST_F(ReaderMutation, ModelTables) {
+  std::vector<std::string> samples = {read_bytes(
+      HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml")};
+  for (const char* name : {"yolov5n", "yolov5s-p7", "yolov5s-mobilenetv3"})
+    samples.push_back(file_or_shipped(name, "model", "model").text);
+  int sound = 0, refused = 0;
+  const auto read = [&](const std::string& text) {
+    try {
+      const ModelTable table = parse_model_table(text, "m.yaml");
+      int64_t parameters = 0;
+      for (const RowCost& row : row_costs(table)) {
+        ASSERT_GE(row.parameters, 0);
+        ASSERT_GE(row.kept_elements_per_pixel, 0);
+        ASSERT_GT(row.channels, 0);
+        parameters += row.parameters;
+      }
+      ASSERT_GE(parameters, 0);
+      parse_model_table(model_table_text(table), "again.yaml");
+      ++sound;
+    } catch (const Error& error) {
+      ASSERT_LT(std::string(error.what()).size(), 600U) << error.what();
+      ++refused;
+    }
+  };
+  survive(samples, 2000, read);
+  survive(samples, 2000, read, stretched);
+  EXPECT_GT(sound, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
 TEST_F(ReaderMutation, CocoJson) {
   const std::string truth =
       R"({"info": {"a": [1, {"b": null}]}, "images": [{"id": 1, "file_name":
@@ -180,8 +249,7 @@ TEST_F(ReaderMutation, VocXml) {
 
 TEST_F(ReaderMutation, Images) {
   const cv::Mat picture = test_picture(40, 56, 3);
-  std::vector<std::string> samples = {encode_bmp(picture),
-                                      encode_png(picture),
+  std::vector<std::string> samples = {encode_bmp(picture), encode_png(picture),
                                       encode_png(picture, {true, true, 6}),
                                       encode_webp(picture),
                                       encode_webp(picture, false)};

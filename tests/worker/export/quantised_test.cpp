@@ -166,6 +166,19 @@ TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
   EXPECT_EQ(levels, 3) << text;
 }
 
+TEST_F(Quantised, ModelsOfTheirOwn) {
+  const auto asked = [this](const std::string& name) {
+    LayerGraph model(load_model_table(name), 3, at::kFloat, 0);
+    const std::string weights = folder_ / (name + ".safetensors");
+    save_weights(weights, model.state(), {{"model", name}});
+    return request(weights);
+  };
+  EXPECT_NO_THROW(export_weights(asked("yolov5s-ghost")));
+  EXPECT_THAT([&] { export_weights(asked("yolov5s-mobilenetv3")); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "operator HardSwish cannot be simulated: export without")));
+}
+
 TEST_F(Quantised, WhatIsMissingIsRefused) {
   LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
   const std::string weights = folder_ / "weights.safetensors";
