@@ -47,6 +47,7 @@ std::vector<Flag> build_flags() {
        ""},
       {{"--single-cls"}, {"single_cls"}, Values::kNone, "", true, true, ""},
       {{"--rect"}, {"rect"}, Values::kNone, "", true, kNo, ""},
+      {{"--random-crop"}, {"random_crop"}, Values::kNone, "", true, kNo, ""},
       {{"--close-mosaic"},
        {"close_mosaic"},
        Values::kOne,

@@ -92,6 +92,11 @@ std::vector<Knob> how_to_train() {
        1},
       {"single_cls", &C::single_cls, "",
        "Treat all classes of the data set as one."},
+      {"random_crop", &C::random_crop, "",
+       "Train on windows of the network's size, at a new random place of an "
+       "image each time, where an image is larger, instead of shrinking it. "
+       "Boxes are clipped; they stay where at least 0.3 of their area is "
+       "seen."},
       {"rect", &C::rect, "",
        "Train on rectangular batches of images of like aspect: less padding, "
        "no mosaic, no shuffling."},

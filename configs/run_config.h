@@ -93,6 +93,7 @@ struct RunConfig {
   double label_smoothing = 0;
   bool single_cls = false;   // all classes become one
   bool rect = false;         // rectangular batches, no mosaic
+  bool random_crop = false;  // windows of larger images, not shrunk ones
   int64_t close_mosaic = 0;  // the last epochs without mosaics
   int64_t freeze = 0;        // rows [0, freeze) do not learn
   uint64_t seed = 0;

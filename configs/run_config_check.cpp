@@ -131,6 +131,29 @@ void check_files(const RunConfig& config) {
   }
 }
 
+void check_random_crop(const RunConfig& config) {
+  if (!config.random_crop) return;
+  if (config.rect) {
+    refuse_run(
+        "--random-crop makes samples of one size, but --rect has a "
+        "shape for each batch",
+        "leave one of the two out");
+  }
+  if (config.synthetic_input) {
+    refuse_run(
+        "--random-crop is about large images, and those of "
+        "--synthetic-input are as large as the network's",
+        "leave one of the two out");
+  }
+  if (config.hyp.copy_paste > 0) {
+    refuse_run(
+        "--random-crop cuts boxes, but not the outlines that "
+        "hyp.copy_paste " +
+            exact_text(config.hyp.copy_paste) + " needs",
+        "add --set hyp.copy_paste=0");
+  }
+}
+
 // A validation in tiles is one process's work per image, on the CPU.
 void check_tiles(const RunConfig& config) {
   if (config.tile_height == 0 && config.tile_width == 0) {
@@ -189,6 +212,7 @@ void check_run_config(const RunConfig& config) {
   check_name(config);
   check_files(config);
   check_tiles(config);
+  check_random_crop(config);
 }
 
 void check_run_sources(const RunConfig& config) {

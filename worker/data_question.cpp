@@ -61,11 +61,16 @@ void add_boxes(const Dataset& dataset, const WhichAnchors& which,
     RandomStream random(which.seed, kScaleEpoch, static_cast<uint64_t>(i),
                         RandomPurpose::kAnchors);
     const double scale = random.uniform(kLeastScale, kLargestScale);
+    const ImageSize image = dataset.image_size(i);
+    const bool is_cut =
+        which.random_crop && (image.height > height || image.width > width);
+    const int64_t fit_height = is_cut ? image.height : height;
+    const int64_t fit_width = is_cut ? image.width : width;
     for (const BoxLabel& label : dataset.labels(i)) {
-      const ImageSize image = dataset.image_size(i);
-      question.boxes.push_back(size_in_input(label, image, height, width, 1));
+      question.boxes.push_back(
+          size_in_input(label, image, fit_height, fit_width, 1));
       question.varied.push_back(
-          size_in_input(label, image, height, width, scale));
+          size_in_input(label, image, fit_height, fit_width, scale));
     }
   }
 }

@@ -19,9 +19,10 @@ struct WhichAnchors {
   std::string weights;  // whose anchors are judged; "": the model's
   int64_t image_height = 640;
   int64_t image_width = 640;
-  double threshold = 4;  // hyp.anchor_t
-  double per_level = 0;  // hyp.anchors
-  bool keep = false;     // judge nothing (--noautoanchor)
+  bool random_crop = false;  // larger images are cut, not shrunk
+  double threshold = 4;      // hyp.anchor_t
+  double per_level = 0;      // hyp.anchors
+  bool keep = false;         // judge nothing (--noautoanchor)
   uint64_t seed = 0;
 };
 

@@ -57,6 +57,7 @@ int answer_question(int argc, char** argv) {
   app.add_option("--weights", which.weights, "whose anchors are judged");
   app.add_option("--height", which.image_height, "of the network's input");
   app.add_option("--width", which.image_width, "of the network's input");
+  app.add_flag("--random-crop", which.random_crop, "larger images are cut");
   app.add_option("--anchor-t", which.threshold, "hyp.anchor_t");
   app.add_option("--anchors", which.per_level, "hyp.anchors");
   app.add_flag("--keep", which.keep, "judge nothing");

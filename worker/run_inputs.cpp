@@ -136,6 +136,7 @@ LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
       round_up_to_stride(config.image_height, options.stride);
   options.image_width = round_up_to_stride(config.image_width, options.stride);
   options.hyp = config.hyp;
+  options.random_crop = config.random_crop;
   options.num_threads = config.loader_threads;
   options.begin_thread = &CountingAllocator::count_as_host_memory;
   options.host_memory_limit_bytes = config.host_memory_limit;

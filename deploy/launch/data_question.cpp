@@ -31,6 +31,7 @@ std::vector<std::string> words_for_anchors(const RunConfig& config) {
   if (brings_anchors(config)) {
     words.insert(words.end(), {"--weights", config.weights});
   }
+  if (config.random_crop) words.push_back("--random-crop");
   if (config.noautoanchor) words.push_back("--keep");
   return words;
 }

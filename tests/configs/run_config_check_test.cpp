@@ -209,6 +209,26 @@ TEST(CheckRunConfig, RefusalsNameTheFlagWhereItIsSpelledOtherwise) {
             "or offload");
 }
 
+TEST(CheckRunConfig, RandomCropsAreOfOneSizeAndWithoutOutlines) {
+  const auto crop = [](auto change) {
+    return refusal([&](RunConfig& c) {
+      c.random_crop = true;
+      change(c);
+    });
+  };
+  EXPECT_EQ(crop([](RunConfig&) {}), "nothing was refused");
+  EXPECT_EQ(crop([](RunConfig& c) { c.rect = true; }),
+            "[config] --random-crop makes samples of one size, but --rect has "
+            "a shape for each batch: leave one of the two out");
+  EXPECT_EQ(crop([](RunConfig& c) { c.synthetic_input = true; }),
+            "[config] --random-crop is about large images, and those of "
+            "--synthetic-input are as large as the network's: leave one of the "
+            "two out");
+  EXPECT_EQ(crop([](RunConfig& c) { c.hyp.copy_paste = 0.5; }),
+            "[config] --random-crop cuts boxes, but not the outlines that "
+            "hyp.copy_paste 0.5 needs: add --set hyp.copy_paste=0");
+}
+
 TEST(CheckRunConfig, TilesAreOfValOnTheCpuInFloat32) {
   const auto tiled = [](auto change) {
     return refusal([&](RunConfig& c) {

@@ -100,6 +100,12 @@ INSTANTIATE_TEST_SUITE_P(
                {"--layout", "data=2,pipeline=2"},
                4,
                kGroupsOf2},
+        // Images of 128 pixels, windows of 96.
+        Layout{"data2_random_crop",
+               "8",
+               {"--layout", "data=2"},
+               2,
+               {"--random-crop"}},
         Layout{"data2_copy_paste",
                "8",
                {"--layout", "data=2"},

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <opencv2/core/mat.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "worker/data/image.h"
 #include "worker/data/label_file.h"
@@ -18,6 +20,8 @@ struct LoadedImage {
   cv::Mat pixels;    // RGB uint8; may be shared with a cache: never written to
   ImageSize source;  // before resizing
   std::span<const BoxLabel> labels;
+  // Holds `labels` where they are not the data set's: cut, of a window.
+  std::shared_ptr<const std::vector<BoxLabel>> own_labels;
   Outlines outlines;  // of these
   std::string fault;  // gray pixels, no labels, if not empty
 };

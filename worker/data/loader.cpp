@@ -21,6 +21,7 @@
 #include "worker/data/image_tensor.h"
 #include "worker/data/loader_plan.h"
 #include "worker/data/micro_batch_targets.h"
+#include "worker/data/random_crop.h"
 
 namespace headroom {
 namespace {
@@ -183,14 +184,17 @@ class Loader::Implementation {
     const SampleId id{options_.seed, plan.epoch, sample};
     const PixelRows rows{plan.rows.begin, plan.rows.end};
     NetworkSample& made = pending.made[index];
+    RandomCrops crops(*options_.dataset, store_, id, plan.height, plan.width);
+    ImageSource& images =
+        options_.random_crop ? static_cast<ImageSource&>(crops) : store_;
     switch (mode_in(options_, plan.epoch)) {
       case LoaderMode::kTrainMosaic:
         made = make_mosaic_sample(id, options_.dataset->size(), plan.height,
-                                  plan.width, rows, options_.hyp, store_);
+                                  plan.width, rows, options_.hyp, images);
         break;
       case LoaderMode::kTrainRect:
         made = make_rect_sample(id, plan.height, plan.width, rows, options_.hyp,
-                                store_);
+                                images);
         break;
       case LoaderMode::kValidation:
         made = make_validation_sample(sample, plan.height, plan.width, rows,

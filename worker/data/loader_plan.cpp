@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/data/letterbox.h"
+#include "worker/data/random_crop.h"
 
 namespace headroom {
 namespace {
@@ -136,6 +137,16 @@ int64_t LoaderPlan::largest_source_pixels() const {
           : rows_reached(options_.hyp, own_rows(), options_.image_height);
   int64_t largest = 0;
   for (const ImageSize size : options_.dataset->image_sizes()) {
+    const ImageSize window =
+        crop_size(size, options_.image_height, options_.image_width);
+    if (!is_validation() && options_.random_crop && window != size) {
+      // The rows that the window lies in (or columns, where the picture is
+      // stored on its side), and the window.
+      const int64_t band = std::max(int64_t{window.height} * size.width,
+                                    int64_t{window.width} * size.height);
+      largest = std::max(largest, band + int64_t{window.height} * window.width);
+      continue;
+    }
     const ImageSize fitted =
         fit_size(size, options_.image_height, options_.image_width);
     const int64_t rows = fitted == size && !mosaic

@@ -28,7 +28,8 @@ enum class RandomPurpose : uint32_t {
   kPermutation = 2,
   kSyntheticImage = 3,
   kAnchors = 4,
-  kCopyPaste = 5
+  kCopyPaste = 5,
+  kRandomCrop = 6
 };
 
 // The draws of one sample, one after another.

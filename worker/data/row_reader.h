@@ -53,6 +53,10 @@ class RowReader {
   // Passes so many over; damage in them is found all the same.
   virtual void skip(int64_t rows);
 
+  // Passes so many over that nobody asks about: damage in them need not be
+  // found, and what can be left undecoded is.
+  virtual void pass(int64_t rows) { skip(rows); }
+
   // After the last row: what the file's end says. REQUIRES: no row is left.
   virtual void finish() {}
 

@@ -294,6 +294,13 @@ class TiffRows : public RowReader {
     }
   }
 
+  void pass(int64_t rows) override {
+    const int64_t target = next_ + rows;
+    const int64_t chunk_begin = target - target % chunk_rows_;
+    if (chunk_begin > next_) next_ = chunk_begin;
+    skip(target - next_);
+  }
+
  private:
   TIFF* tiff() { return opened_->tiff.get(); }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <opencv2/imgproc.hpp>
+#include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -105,6 +107,47 @@ TileRect stored_rect(const TileRect& upright, ImageSize stored,
   if (from_bottom) rect.y = stored.height - rect.y - rect.height;
   if (from_right) rect.x = stored.width - rect.x - rect.width;
   return rect;
+}
+
+ImageResult cut_window(const std::filesystem::path& file,
+                       const TileRect& window, const ImageLimits& limits) {
+  ImageResult result;
+  bool has_eight_bits = true;
+  result.reason = read_image_rows(file, limits, [&](RowReader& reader) {
+    const ImageHeader& header = reader.header();
+    const ImageSize stored{static_cast<int32_t>(header.height),
+                           static_cast<int32_t>(header.width)};
+    result.size = swaps_axes(header.orientation)
+                      ? ImageSize{stored.width, stored.height}
+                      : stored;
+    has_eight_bits = CV_MAT_DEPTH(reader.type()) == CV_8U;
+    if (!has_eight_bits || window.y + window.height > result.size.height ||
+        window.x + window.width > result.size.width) {
+      return;
+    }
+    const TileRect rect = stored_rect(window, stored, header.orientation);
+    check_pixels(header.width, rect.height, limits);
+    cv::Mat band(static_cast<int>(rect.height), stored.width, reader.type());
+    reader.pass(rect.y);
+    reader.read(band);
+    result.pixels = band.colRange(static_cast<int>(rect.x),
+                                  static_cast<int>(rect.x + rect.width))
+                        .clone();
+    if (result.pixels.channels() == 1) {
+      cv::cvtColor(result.pixels, result.pixels, cv::COLOR_GRAY2RGB);
+    }
+    result.pixels = upright(std::move(result.pixels), header.orientation);
+  });
+  if (!result.ok() || has_eight_bits) return result;
+  // How 16 bits become 8 is the format's business.
+  result = decode_rows(file, {window.y, window.y + window.height}, limits);
+  if (result.ok() && window.x + window.width <= result.size.width) {
+    result.pixels = result.pixels
+                        .colRange(static_cast<int>(window.x),
+                                  static_cast<int>(window.x + window.width))
+                        .clone();
+  }
+  return result;
 }
 
 std::string cut_tiles(const std::filesystem::path& file,

@@ -25,6 +25,12 @@ namespace headroom {
 TileRect stored_rect(const TileRect& upright, ImageSize stored,
                      int orientation);
 
+// One rectangle of the upright image, as decode_image has it there (CV_8UC3).
+// Rows above it are passed over and those below not read: damage there is not
+// found. `size` of the result is that of the whole image.
+ImageResult cut_window(const std::filesystem::path& file,
+                       const TileRect& window, const ImageLimits& limits = {});
+
 // Calls `take` with the index and the upright pixels (valid during the call) of
 // each tile, in the order in which the file has them. Reads to the file's end,
 // whatever is wanted. Returns why the file is refused, "" if it is sound;

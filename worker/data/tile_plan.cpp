@@ -27,6 +27,28 @@ std::optional<PixelBox> visible_part(const PixelBox& box,
   return part;
 }
 
+// Rounded labels stick out by a hair, which no tile shows.
+std::vector<PixelBox> boxes_of(ImageSize size,
+                               std::span<const BoxLabel> boxes) {
+  const auto width = static_cast<double>(size.width);
+  const auto height = static_cast<double>(size.height);
+  std::vector<PixelBox> placed = place_boxes(boxes, {width, height, 0, 0});
+  clip_boxes(placed, width, height);
+  return placed;
+}
+
+bool shows_enough(const PixelBox& part, const PixelBox& box,
+                  double min_visible) {
+  return area(part) >= min_visible * area(box);
+}
+
+// Two boxes that fill the tile are one there.
+void add_once(const BoxLabel& label, std::vector<BoxLabel>& boxes) {
+  if (std::find(boxes.begin(), boxes.end(), label) == boxes.end()) {
+    boxes.push_back(label);
+  }
+}
+
 BoxLabel label_in(const PixelBox& part, const TileRect& tile) {
   const auto width = static_cast<double>(tile.width);
   const auto height = static_cast<double>(tile.height);
@@ -41,6 +63,19 @@ BoxLabel label_in(const PixelBox& part, const TileRect& tile) {
 
 }  // namespace
 
+std::vector<BoxLabel> boxes_in(const TileRect& rect, ImageSize size,
+                               std::span<const BoxLabel> boxes,
+                               double min_visible) {
+  std::vector<BoxLabel> seen;
+  for (const PixelBox& box : boxes_of(size, boxes)) {
+    const auto part = visible_part(box, rect);
+    if (part && shows_enough(*part, box, min_visible)) {
+      add_once(label_in(*part, rect), seen);
+    }
+  }
+  return seen;
+}
+
 bool keeps_empty_tile(std::string_view name, const TileRect& tile,
                       double share) {
   const std::array<int64_t, 4> place{tile.y, tile.x, tile.height, tile.width};
@@ -53,11 +88,7 @@ TilePlan plan_tiles(ImageSize size, std::span<const BoxLabel> boxes,
                     std::string_view name, const TileOptions& options) {
   HEADROOM_CHECK(options.min_visible >= 0 && options.min_visible <= 1,
                  "min_visible is in [0, 1]");
-  const auto width = static_cast<double>(size.width);
-  const auto height = static_cast<double>(size.height);
-  std::vector<PixelBox> placed = place_boxes(boxes, {width, height, 0, 0});
-  // Rounded labels stick out by a hair, which no tile shows.
-  clip_boxes(placed, width, height);
+  const std::vector<PixelBox> placed = boxes_of(size, boxes);
   std::vector<bool> is_kept(placed.size(), false);
   TilePlan plan;
   for (const TileRect& rect : tile_grid(size.height, size.width, options.height,
@@ -68,14 +99,9 @@ TilePlan plan_tiles(ImageSize size, std::span<const BoxLabel> boxes,
       const auto part = visible_part(placed[i], rect);
       if (!part) continue;
       has_part = true;
-      if (area(*part) < options.min_visible * area(placed[i])) continue;
+      if (!shows_enough(*part, placed[i], options.min_visible)) continue;
       is_kept[i] = true;
-      const BoxLabel label = label_in(*part, rect);
-      // Two boxes that fill the tile are one there.
-      if (std::find(tile.boxes.begin(), tile.boxes.end(), label) ==
-          tile.boxes.end()) {
-        tile.boxes.push_back(label);
-      }
+      add_once(label_in(*part, rect), tile.boxes);
     }
     ++plan.in_grid;
     if (!has_part) ++plan.without_box;

@@ -51,6 +51,11 @@ struct TilePlan {
 TilePlan plan_tiles(ImageSize size, std::span<const BoxLabel> boxes,
                     std::string_view name, const TileOptions& options);
 
+// What one rectangle of the image shows of its boxes, by the same rule.
+std::vector<BoxLabel> boxes_in(const TileRect& rect, ImageSize size,
+                               std::span<const BoxLabel> boxes,
+                               double min_visible);
+
 // Is a tile without boxes kept? Of many, about `share` are; those kept at a
 // smaller share are kept at a larger one.
 bool keeps_empty_tile(std::string_view name, const TileRect& tile,

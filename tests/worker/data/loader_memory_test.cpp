@@ -15,6 +15,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "worker/data/loader.h"
+#include "worker/data/loader_plan.h"
 
 namespace headroom {
 namespace {
@@ -122,6 +123,53 @@ TEST_F(LoaderMemory, Tiff) {
              {.compression = COMPRESSION_LZW});
   const std::string bytes = read_bytes(folder_.path() / "made.tif");
   compare("TIFF", bytes);
+}
+
+// Mosaics of windows: the rows that they lie in are held, not the pictures, and
+// that is what the loader says: what it needs beyond a loader of pictures as
+// large as a window.
+TEST_F(LoaderMemory, RandomCrops) {
+  constexpr int kWindow = 256;
+  const cv::Mat small = picture_(cv::Rect(0, 0, kWindow, kWindow)).clone();
+  for (int i = 0; i < kImages; ++i) {
+    const std::string name = std::to_string(i);
+    folder_.write("large/" + name + ".jpg", encode_jpeg(picture_, {}));
+    folder_.write("small/" + name + ".jpg", encode_jpeg(small, {}));
+    for (const char* folder : {"large/", "small/"}) {
+      folder_.write(folder + name + ".txt", "0 .5 .5 .2 .2\n");
+    }
+  }
+  struct Loaded {
+    Cost cost;
+    int64_t predicted = 0;
+  };
+  const auto load = [&](const std::string& folder, bool random_crop) {
+    const Dataset dataset =
+        index_dataset(data_config(folder_, folder_.path() / folder),
+                      Split::kTrain)
+            .dataset;
+    LoaderOptions options;
+    options.dataset = &dataset;
+    options.image_height = options.image_width = kWindow;
+    options.global_batch_size = 1;
+    options.host_memory_limit_bytes = int64_t{1} << 20;
+    options.random_crop = random_crop;
+    const Loaded loaded{cost_of_loading(options),
+                        LoaderPlan(options).budget().total_bytes()};
+    std::printf("%s%s: %s in %.2f s, predicted %s\n", folder.c_str(),
+                random_crop ? ", windows" : "",
+                format_bytes(loaded.cost.bytes).c_str(), loaded.cost.seconds,
+                format_bytes(loaded.predicted).c_str());
+    return loaded;
+  };
+  const Loaded shrunk = load("large", false);
+  const Loaded windows = load("large", true);
+  const Loaded beside = load("small", false);
+  EXPECT_LT(windows.cost.bytes, shrunk.cost.bytes * 2 / 3);
+  EXPECT_LT(windows.predicted, shrunk.predicted / 2);
+  constexpr int64_t kRounding = int64_t{1} << 20;  // of pages and of the heap
+  EXPECT_LE(windows.cost.bytes - beside.cost.bytes,
+            windows.predicted - beside.predicted + kRounding);
 }
 
 }  // namespace

@@ -94,6 +94,38 @@ TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
   }
 }
 
+// Windows of images that are larger than the network's input.
+TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
+  LoaderOptions crops = options();
+  crops.image_height = crops.image_width = 32;
+  const std::vector<Batch> shrunk = take(crops, 6);
+  crops.random_crop = true;
+  const std::vector<Batch> reference = take(crops, 6);
+  EXPECT_FALSE(reference[0].images.equal(shrunk[0].images));
+  for (const int64_t threads : {1, 5}) {
+    LoaderOptions changed = crops;
+    changed.num_threads = threads;
+    changed.host_memory_limit_bytes = threads;
+    const std::vector<Batch> batches = take(changed, 6);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      expect_same(batches[i], reference[i]);
+    }
+  }
+  LoaderOptions resumed = crops;
+  resumed.first_step = 4;
+  expect_same(take(resumed, 1)[0], reference[4]);
+  for (const int64_t rank : {0, 1}) {  // who share images: rows of the same
+    LoaderOptions part = crops;
+    part.own_rows = [rank](int64_t height) {
+      return SampleRange{height / 2 * rank, height / 2 * (rank + 1)};
+    };
+    const Batch batch = take(part, 1)[0];
+    EXPECT_TRUE(batch.images.equal(
+        reference[0].images.slice(1, 16 * rank, 16 * (rank + 1))));
+    EXPECT_EQ(batch.labels.size(), reference[0].labels.size());
+  }
+}
+
 TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
   for (int i = 0; i < kImages; ++i) {
     folder_.write("labels/train/" + std::to_string(100 + i) + ".txt",

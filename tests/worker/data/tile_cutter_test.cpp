@@ -60,6 +60,14 @@ class TileCutter : public testing::Test {
     ASSERT_TRUE(whole.ok()) << name << ": " << whole.reason;
     EXPECT_EQ(inspect_streamed(file).size, whole.size) << name;
     expect_parts_of(whole.pixels, file, name);
+    for (const TileRect& window :
+         tile_grid(whole.size.height, whole.size.width, 40, 25, 0.3)) {
+      const ImageResult cut = cut_window(file, window);
+      EXPECT_EQ(cut.reason, "") << name;
+      EXPECT_EQ(cut.size, whole.size) << name;
+      EXPECT_TRUE(same_pixels(cut.pixels, whole.pixels(as_cv(window)).clone()))
+          << name << " from " << window.y << ", " << window.x;
+    }
   }
 
   void expect_parts(const std::string& bytes, const std::string& name) {
