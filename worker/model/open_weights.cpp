@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/model_table_text.h"
+#include "configs/row_cost.h"
 #include "parallel/base/check.h"
 #include "worker/model/weights.h"
 #include "worker/model/weights_file.h"
@@ -25,6 +26,23 @@ int64_t classes_in(const std::filesystem::path& path, const ModelTable& table,
                 "name its model: --cfg");
   }
   return outputs / anchors - 5;
+}
+
+// A table of a few bytes may ask for terabytes: what the file holds bounds what
+// is built. Half as much is let through to the loader, which names each tensor
+// that is missing.
+void check_parameters(const std::filesystem::path& path, ModelTable table,
+                      int64_t classes, const Safetensors& file) {
+  table.num_classes = static_cast<int>(classes);
+  int64_t wanted = 0, held = 0;
+  for (const RowCost& row : row_costs(table)) wanted += row.parameters;
+  for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
+  if (wanted / 2 <= held) return;
+  throw Error("weights",
+              path.string() + " holds " + std::to_string(held) +
+                  " numbers, but " + table.name + " has " +
+                  std::to_string(wanted) + " parameters",
+              "name its model: --cfg");
 }
 
 std::vector<std::string> names_of(
@@ -55,6 +73,7 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   opened.table = cfg.empty() ? table_of_weights(file.metadata, path.string())
                              : load_model_table(cfg);
   const int64_t classes = classes_in(path, opened.table, file);
+  check_parameters(path, opened.table, classes, file);
   opened.model =
       std::make_unique<LayerGraph>(opened.table, classes, scalar_type, 0);
   load_weights(path, *opened.model, {});

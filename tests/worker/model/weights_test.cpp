@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "configs/model_table.h"
+#include "configs/model_table_text.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
+#include "worker/model/open_weights.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/weights.h"
 #include "worker/model/weights_file.h"
@@ -153,6 +155,28 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
   EXPECT_TRUE(at::equal(
       *loaded.state()[0].tensor,
       saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
+}
+
+// Seven gigabytes would be built, to find that the file has other sizes.
+TEST_F(WeightsTest, ATableThatAsksForMoreThanTheFileHoldsIsRefused) {
+  LayerGraph graph = nano(2, at::kFloat, 1);
+  ModelTable table = load_model_table("yolov5n");
+  table.activation = kRelu;  // not shipped: the file has the table
+  save_weights(path("sound.safetensors"), graph.state(),
+               model_metadata("own.yaml", table));
+  EXPECT_EQ(open_weights(path("sound.safetensors"), "").class_names.size(), 2U);
+  table.width_multiple = 8;
+  save_weights(path("wide.safetensors"), graph.state(),
+               model_metadata("own.yaml", table));
+  try {
+    open_weights(path("wide.safetensors"), "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::MatchesRegex(
+                    ".*wide.safetensors holds 17[0-9]* numbers, but own has "
+                    "1[0-9]* parameters: name its model: --cfg"));
+  }
 }
 
 TEST_F(WeightsTest, ATrainedModelOfTheReferenceLoads) {
