@@ -19,12 +19,14 @@ ImageSize crop_size(ImageSize image, int64_t height, int64_t width) {
 }
 
 RandomCrops::RandomCrops(const Dataset& dataset, ImageSource& whole,
-                         const SampleId& made, int64_t height, int64_t width)
+                         const SampleId& made, int64_t height, int64_t width,
+                         const ImageLimits& limits)
     : dataset_(dataset),
       whole_(whole),
       made_(made),
       height_(height),
-      width_(width) {}
+      width_(width),
+      limits_(limits) {}
 
 bool RandomCrops::is_cut(int64_t sample) const {
   const ImageSize size = dataset_.image_size(sample);
@@ -61,7 +63,7 @@ LoadedImage RandomCrops::load(int64_t sample, PixelRows rows) {
   LoadedImage image;
   image.source = dataset_.image_size(sample);
   // All of its rows: a rank that wants some must meet the damage of all.
-  ImageResult cut = cut_window(dataset_.path(sample), window);
+  ImageResult cut = cut_window(dataset_.path(sample), window, limits_);
   if (cut.ok() && cut.size != image.source) {
     cut.reason = "another size than when the data set was indexed";
   }

@@ -37,8 +37,9 @@ ImageSize crop_size(ImageSize image, int64_t height, int64_t width);
 class RandomCrops : public ImageSource {
  public:
   // Of the samples that make up `made`; height x width is the network's input.
+  // Windows whose rows have more pixels than the limit are faults.
   RandomCrops(const Dataset& dataset, ImageSource& whole, const SampleId& made,
-              int64_t height, int64_t width);
+              int64_t height, int64_t width, const ImageLimits& limits = {});
 
   ImageSize loaded_size(int64_t sample) const override;
   LoadedImage load(int64_t sample, PixelRows rows) override;
@@ -46,13 +47,15 @@ class RandomCrops : public ImageSource {
   // REQUIRES: the sample's image is larger.
   TileRect window_of(int64_t sample) const;
 
- private:
+  // Is the sample's image larger?
   bool is_cut(int64_t sample) const;
 
+ private:
   const Dataset& dataset_;
   ImageSource& whole_;
   const SampleId made_;
   const int64_t height_, width_;
+  const ImageLimits limits_;
 };
 
 }  // namespace headroom

@@ -4,6 +4,7 @@
 
 #include "worker/data/augment.h"
 #include "worker/data/loader_plan.h"
+#include "worker/pictures/small_crops.h"
 
 namespace headroom {
 namespace {
@@ -82,15 +83,17 @@ bool BatchPicture::add_next(const std::vector<Detection>* found) {
   const int64_t height = grid_->cell_height(), width = grid_->cell_width();
   const SampleId id{options_.seed, epoch_, index};
   const PixelRows rows{0, height};
+  SmallCrops crops(options_, *images_, id, height, width);
+  ImageSource& images =
+      options_.random_crop ? static_cast<ImageSource&>(crops) : *images_;
   NetworkSample sample;
   switch (mode_in(options_, epoch_)) {
     case LoaderMode::kTrainMosaic:
       sample = make_mosaic_sample(id, options_.dataset->size(), height, width,
-                                  rows, options_.hyp, *images_);
+                                  rows, options_.hyp, images);
       break;
     case LoaderMode::kTrainRect:
-      sample =
-          make_rect_sample(id, height, width, rows, options_.hyp, *images_);
+      sample = make_rect_sample(id, height, width, rows, options_.hyp, images);
       break;
     case LoaderMode::kValidation:
       sample = make_validation_sample(index, height, width, rows, *images_);

@@ -4,10 +4,13 @@
 
 #include "tests/worker/data/data_files.h"
 #include "worker/chart/jpeg_file.h"
+#include "worker/data/image_store.h"
+#include "worker/data/letterbox.h"
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
 #include "worker/pictures/metric_pictures.h"
 #include "worker/pictures/results_picture.h"
+#include "worker/pictures/small_crops.h"
 #include "worker/pictures/small_images.h"
 
 namespace headroom {
@@ -59,6 +62,38 @@ TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
       EXPECT_FALSE(same_pixels(drawn(part, 1), whole));
     }
   }
+}
+
+TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
+  LoaderOptions crops = options(LoaderMode::kTrainMosaic);
+  crops.image_height = crops.image_width = 32;
+  const cv::Mat shrunk = drawn(crops, 1);
+  crops.random_crop = true;
+  const cv::Mat windows = drawn(crops, 1);
+  EXPECT_FALSE(same_pixels(windows, shrunk));
+  EXPECT_TRUE(same_pixels(drawn(crops, 1), windows));
+  // Half as large, the same part of the image is seen.
+  ImageStore::Options size;
+  size.height = size.width = 32;
+  ImageStore store(dataset_, size);
+  RandomCrops training(dataset_, store, {3, 0, 0}, 32, 32);
+  SmallImages small(dataset_, 16, 16);
+  SmallCrops pictured(crops, small, {3, 0, 0}, 16, 16);
+  int cut = 0;
+  for (int64_t sample = 0; sample < dataset_.size(); ++sample) {
+    const LoadedImage one = pictured.load(sample, kAllRows);
+    EXPECT_EQ(pictured.loaded_size(sample),
+              (ImageSize{one.pixels.rows, one.pixels.cols}));
+    if (!training.is_cut(sample)) continue;
+    ++cut;
+    const LoadedImage other = training.load(sample, kAllRows);
+    EXPECT_TRUE(same_pixels(
+        one.pixels.clone(),
+        resize_loaded(other.pixels, pictured.loaded_size(sample), false)));
+    EXPECT_TRUE(std::equal(one.labels.begin(), one.labels.end(),
+                           other.labels.begin(), other.labels.end()));
+  }
+  EXPECT_GT(cut, 5);
 }
 
 TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {

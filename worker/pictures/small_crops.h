@@ -1,0 +1,32 @@
+// SmallCrops: random crops (worker/data/random_crop.h) as small as a picture of
+// many samples needs them: the windows that training sees, shrunk.
+//
+// Ownership: borrows the data set and the small images.
+// Threads: load() from any number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/data/loader_options.h"
+#include "worker/data/random_crop.h"
+
+namespace headroom {
+
+class SmallCrops : public ImageSource {
+ public:
+  // A sample of the network's size becomes height x width; `whole` fits images
+  // that are not cut into that.
+  SmallCrops(const LoaderOptions& options, ImageSource& whole,
+             const SampleId& made, int64_t height, int64_t width);
+
+  ImageSize loaded_size(int64_t sample) const override;
+  // Rows of a window that take too much memory are gray, with a fault.
+  LoadedImage load(int64_t sample, PixelRows rows) override;
+
+ private:
+  RandomCrops crops_;
+  ImageSource& whole_;
+  const double ratio_y_, ratio_x_;
+};
+
+}  // namespace headroom
