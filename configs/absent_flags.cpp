@@ -33,8 +33,6 @@ const std::vector<AbsentFlag>& absent_flags() {
       {"--image-weights", kRefused, 0,
        "drawing images by their classes' weights" + kNotYet,
        "leave it out: every image is seen once per epoch"},
-      {"--multi-scale", kRefused, 0, "changing the image size" + kNotYet,
-       "leave it out; --set hyp.scale=0.9 varies the size of objects"},
       {"--quad", kRefused, 0, "the loader of four images in one" + kNotYet,
        "leave it out; use a larger --img"},
       {"--adam", kRefused, 0, "YOLOv5 has replaced it by --optimizer",

@@ -55,6 +55,7 @@ std::vector<Flag> build_flags() {
        true,
        kNo,
        ""},
+      {{"--multi-scale"}, {"multi_scale"}, Values::kNone, "", true, kNo, ""},
       {{"--freeze"}, {"freeze"}, Values::kOne, "ROWS", true, kNo, ""},
       {{"--seed"}, {"seed"}, Values::kOne, "N", true, kNo, ""},
       {{"--precision"},

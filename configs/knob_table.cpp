@@ -104,6 +104,9 @@ std::vector<Knob> how_to_train() {
        "Train the last so many epochs without mosaics and mixup, on images as "
        "they are in use.",
        0, 1'000'000'000},
+      {"multi_scale", &C::multi_scale, "",
+       "Train each batch at a size of its own, 0.5 to 1.5 times --img; plans "
+       "count on the largest."},
       {"freeze", &C::freeze, "rows",
        "The first so many rows of the model do not learn; 10 is the backbone. "
        "Their batch-norm statistics still move, as in YOLOv5.",

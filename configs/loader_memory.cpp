@@ -66,8 +66,10 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   if (limit == 0) limit = part_of_images(kDefaultHostMemory);
   LoaderBudget budget;
   budget.thread_bytes = thread_bytes(shape, hyp);
-  budget.batch_bytes = part_of_images(kChannels * shape.largest_pixels) *
-                       shape.images_of_a_batch;
+  budget.batch_bytes =
+      part_of_images(kChannels *
+                     std::max(shape.largest_pixels, shape.input_pixels)) *
+      shape.images_of_a_batch;
   // A batch comes before a second thread.
   const int64_t for_threads = std::min(limit / 2, limit - budget.batch_bytes);
   budget.num_threads =

@@ -30,6 +30,7 @@ struct LoaderShape {
   int64_t image_width = 640;
   int64_t own_rows = 640;         // of image_height
   int64_t largest_pixels = 0;     // of a whole sample
+  int64_t input_pixels = 0;       // of the same in its batch, if larger
   int64_t source_pixels = 0;      // of a picture that a thread holds
   int64_t images_of_a_batch = 1;  // of this rank
   int64_t most_threads = 1;

@@ -95,6 +95,7 @@ struct RunConfig {
   bool rect = false;         // rectangular batches, no mosaic
   bool random_crop = false;  // windows of larger images, not shrunk ones
   int64_t close_mosaic = 0;  // the last epochs without mosaics
+  bool multi_scale = false;  // each batch of another size (multi_scale.h)
   int64_t freeze = 0;        // rows [0, freeze) do not learn
   uint64_t seed = 0;
   Precision precision = Precision::kFp32;

@@ -183,6 +183,19 @@ void check_tiles(const RunConfig& config) {
   }
 }
 
+void check_scales(const RunConfig& config) {
+  if (!config.multi_scale) return;
+  const std::string what = "--multi-scale gives each batch a size of its own, ";
+  if (config.rect) {
+    refuse_run(what + "and --rect one of its images' shape",
+               "leave one of the two out");
+  }
+  if (config.synthetic_input) {
+    refuse_run(what + "but the images of --synthetic-input have one",
+               "leave one of the two out");
+  }
+}
+
 void check_name(const RunConfig& config) {
   if (config.name.empty() || config.name == "." || config.name == ".." ||
       config.name.find('/') != std::string::npos) {
@@ -213,6 +226,7 @@ void check_run_config(const RunConfig& config) {
   check_files(config);
   check_tiles(config);
   check_random_crop(config);
+  check_scales(config);
 }
 
 void check_run_sources(const RunConfig& config) {

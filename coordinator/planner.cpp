@@ -102,6 +102,18 @@ Check check_tiles(const RunConfig& config, const ParallelLayout& layout,
                      number(spatial * stride) + " or more"};
 }
 
+Check check_scales(const RunConfig& config, const ParallelLayout& layout) {
+  if (!config.multi_scale || layout.spatial_parallel_size == 1) {
+    return std::nullopt;
+  }
+  return Refusal{
+      "--multi-scale resizes whole images, and the layout is " +
+          product_of(layout),
+      "use --layout data=" + number(layout.world_size()) +
+          ", with --zero and --activations where memory is short, or a "
+          "pipeline"};
+}
+
 Check check_teacher(const RunConfig& config, const ParallelLayout& layout) {
   const bool is_cut =
       layout.pipeline_parallel_size > 1 || layout.spatial_parallel_size > 1;
@@ -212,6 +224,7 @@ Check fill_plan(const RunConfig& config, int world_size,
     if (auto no = check_stages(plan.layout, rows)) return no;
   }
   if (auto no = check_tiles(config, plan.layout, rows)) return no;
+  if (auto no = check_scales(config, plan.layout)) return no;
   if (auto no = check_teacher(config, plan.layout)) return no;
   if (auto no = set_batch_split(config, plan)) return no;
   if (auto no = set_stages(config, rows, plan)) return no;

@@ -14,6 +14,7 @@ LoaderOptions training_options(const RunConfig& config, const Plan& plan,
   LoaderOptions options = loader_options(config, model);
   options.mode =
       config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
+  options.multi_scale = config.multi_scale;
   if (config.close_mosaic > 0) {
     options.mosaic_epochs = config.epochs - config.close_mosaic;
   }

@@ -78,6 +78,9 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};
+  if (record.image_height > 0) {
+    line["image_size"] = {record.image_height, record.image_width};
+  }
   if (result.loss_scale) line["loss_scale"] = *result.loss_scale;
   if (result.lowered_scale) line["update_skipped"] = true;
   return line.dump();

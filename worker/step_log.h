@@ -25,6 +25,8 @@ struct StepRecord {
   double images_per_second = 0;  // over all ranks
   std::vector<int64_t> samples;  // of the global batch, in its order
   StepResult result;
+  // Of the network's input, in pixels, where steps differ in it; else 0.
+  int64_t image_height = 0, image_width = 0;
 };
 
 // As steps.jsonl has it, without the line's end. Every line says how many

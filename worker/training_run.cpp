@@ -345,6 +345,10 @@ void TrainingRun::Implementation::note_step(const Batch& batch,
             static_cast<double>(batch.global_size) / seconds,
             batch.global_samples,
             result};
+  if (config.multi_scale) {
+    progress.image_height = newest.image_height = batch.image_height;
+    progress.image_width = newest.image_width = batch.image_width;
+  }
   recorder->record_step(newest);
   stop_agreed = result.verdict.stop_requested;
   leave_agreed = result.verdict.leave_requested;

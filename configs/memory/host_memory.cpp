@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "configs/memory/memory_request.h"
+#include "configs/multi_scale.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/memory/stage.h"
 
@@ -97,11 +98,14 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
       stride;
   shape.largest_pixels = shape.source_pixels =
       shape.image_height * shape.image_width;
+  const InputSize input = largest_input_size(config, stride);
+  shape.input_pixels = input.height * input.width;
   const int64_t ranks = plan.layout.data_parallel_size;
   shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = config.loader_threads;
   LoaderShape validation = shape;
   validation.validation = true;
+  validation.input_pixels = 0;
   validation.largest_pixels =
       (shape.image_height + stride) * (shape.image_width + stride);
   validation.images_of_a_batch = validation_batch_size(config);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "configs/model_table.h"
+#include "configs/multi_scale.h"
 #include "parallel/base/check.h"
 
 namespace headroom {
@@ -80,8 +81,14 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   }
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
-  request.image_height = rounded_image_size(config.image_height, stride);
-  request.image_width = rounded_image_size(config.image_width, stride);
+  const InputSize largest = largest_input_size(config, stride);
+  request.image_height = largest.height;
+  request.image_width = largest.width;
+  // Images are judged at --img.
+  request.validation_image_height =
+      rounded_image_size(config.image_height, stride);
+  request.validation_image_width =
+      rounded_image_size(config.image_width, stride);
   request.element_bytes = config.precision == Precision::kFp64 ? 8 : 4;
   const bool is_mixed = config.precision == Precision::kBf16 ||
                         config.precision == Precision::kFp16;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "configs/multi_scale.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/plan_memory.h"
 #include "deploy/launch/text_table.h"
@@ -63,6 +64,19 @@ int64_t image_width(const PlanReport& report) {
 int64_t num_classes(const PlanReport& report) {
   return num_classes_of_run(report.config).value_or(80);
 }
+// ", each batch from 320 x 320 to 960 x 960" with --multi-scale.
+std::string scales_text(const PlanReport& report) {
+  if (!report.config.multi_scale) return "";
+  const int64_t stride = largest_stride(report.rows);
+  const auto text = [](const InputSize& size) {
+    return number(size.height) + " x " + number(size.width);
+  };
+  return ", each batch from " +
+         text(input_size({image_height(report), image_width(report)}, stride,
+                         0)) +
+         " to " + text(largest_input_size(report.config, stride));
+}
+
 double pixels(const PlanReport& report) {
   return static_cast<double>(image_height(report)) *
          static_cast<double>(image_width(report));
@@ -358,17 +372,17 @@ std::string plan_report_text(const PlanReport& report) {
   const RunConfig& config = report.config;
   const Plan& plan = report.plan;
   const int world_size = plan.layout.world_size();
-  std::string text = "plan         " + plan.reason + "\n" + "model        " +
-                     report.model + ", " + number(num_classes(report)) +
-                     " classes, " + number(image_height(report)) + " x " +
-                     number(image_width(report)) + " pixels\n" +
-                     assumptions_text(config) + "layout       " +
-                     to_string(plan.layout) + ": " + number(world_size) +
-                     (world_size == 1 ? " process, " : " processes, ") +
-                     to_string(plan.backend) + "\n" + "zero         " +
-                     number(plan.zero_stage) + "\n" + "activations  " +
-                     activations_text(plan.activation_policies) + "\n" +
-                     "optimizer    " + config.optimizer + "\n\n";
+  std::string text =
+      "plan         " + plan.reason + "\n" + "model        " + report.model +
+      ", " + number(num_classes(report)) + " classes, " +
+      number(image_height(report)) + " x " + number(image_width(report)) +
+      " pixels" + scales_text(report) + "\n" + assumptions_text(config) +
+      "layout       " + to_string(plan.layout) + ": " + number(world_size) +
+      (world_size == 1 ? " process, " : " processes, ") +
+      to_string(plan.backend) + "\n" + "zero         " +
+      number(plan.zero_stage) + "\n" + "activations  " +
+      activations_text(plan.activation_policies) + "\n" + "optimizer    " +
+      config.optimizer + "\n\n";
   text += "Predicted bytes of tensors of a rank, at the peak of a step: " +
           bound_text(label_bound(config), plan.micro_batch_size) + "\n" +
           memory_table(report) + "\n";
@@ -410,6 +424,11 @@ std::string plan_report_json(const PlanReport& report) {
   json["labels"] = labels_json(report);
   json["image_height"] = image_height(report);
   json["image_width"] = image_width(report);
+  if (report.config.multi_scale) {
+    const InputSize largest =
+        largest_input_size(report.config, largest_stride(report.rows));
+    json["largest_image"] = {largest.height, largest.width};
+  }
   json["global_batch_size"] = report.config.global_batch_size;
   json["optimizer"] = report.config.optimizer;
   for (size_t i = 0; i < report.stages.size(); ++i) {

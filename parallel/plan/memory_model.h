@@ -53,8 +53,10 @@ struct MemoryRequest {
   std::vector<memory::ModelRow> teacher;
   Plan plan;
   int64_t global_batch_size = 1;
-  int64_t image_height = 640;  // of the network's input
+  int64_t image_height = 640;  // of the network's input, at most
   int64_t image_width = 640;
+  int64_t validation_image_height = 0;  // 0: the same in validation
+  int64_t validation_image_width = 0;
   int64_t image_channels = 3;
   int64_t element_bytes = 4;  // of what is kept between steps
   int64_t map_bytes = 4;      // of a step's maps

@@ -24,8 +24,13 @@ ValidationShape largest_shape(const RankShare& share) {
   const MemoryRequest& request = share.request();
   ValidationShape shape;
   shape.samples = share.plan().validation_images;
-  shape.image_height = request.image_height + share.largest_stride();
-  shape.image_width = request.image_width + share.largest_stride();
+  const auto padded = [&](int64_t validation, int64_t training) {
+    return (validation > 0 ? validation : training) + share.largest_stride();
+  };
+  shape.image_height =
+      padded(request.validation_image_height, request.image_height);
+  shape.image_width =
+      padded(request.validation_image_width, request.image_width);
   shape.matches.assign(request.rows.back().inputs.size(), 0);
   shape.matches.front() = share.most_matches(shape.samples);
   return shape;

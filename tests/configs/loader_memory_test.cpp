@@ -48,6 +48,14 @@ TEST(LoaderMemory, ValidationRemembersNoImages) {
   EXPECT_EQ(budget.total_bytes(), 2 * 2 * kPicture + 8 * 4 * kPicture);
 }
 
+TEST(LoaderMemory, ABatchMayBeOfLargerImagesThanAreMade) {
+  LoaderShape shape = small_shape();
+  shape.input_pixels = 150 * 150;
+  const LoaderBudget budget = loader_budget(shape, {}, 0);
+  EXPECT_EQ(budget.thread_bytes, (1 + 4 + 1) * kPicture);
+  EXPECT_EQ(budget.batch_bytes, 4 * 150 * 150 * 3);
+}
+
 TEST(LoaderMemory, OneBatchAndOneThreadAreAlwaysThere) {
   const LoaderBudget budget = loader_budget(small_shape(), {}, 1);
   EXPECT_EQ(budget.total_bytes(), budget.least_bytes());

@@ -271,5 +271,16 @@ TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
             "leave one of the two out");
 }
 
+TEST(RunConfigCheck, BatchesOfOneShapeHaveNoMultiScale) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.multi_scale = c.rect = true; }),
+            "[config] --multi-scale gives each batch a size of its own, and "
+            "--rect one of its images' shape: leave one of the two out");
+  EXPECT_EQ(
+      refusal([](RunConfig& c) { c.multi_scale = c.synthetic_input = true; }),
+      "[config] --multi-scale gives each batch a size of its own, but "
+      "the images of --synthetic-input have one: leave one of the two "
+      "out");
+}
+
 }  // namespace
 }  // namespace headroom

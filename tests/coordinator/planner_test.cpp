@@ -287,6 +287,50 @@ TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithItsProduct) {
                  "or a layout of 4");
 }
 
+// Images are judged at --img, and trained on at up to one and a half times it.
+TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
+  const auto at = [](int64_t side, bool multi_scale) {
+    RunConfig config = batch_of(8);
+    config.image_height = config.image_width = side;
+    config.multi_scale = multi_scale;
+    return plan_of(config, 1).plan->predicted_phase_bytes.at(0);
+  };
+  const PhaseBytes scaled = at(128, true);
+  EXPECT_EQ(scaled.training, at(192, false).training);
+  EXPECT_EQ(scaled.validation, at(128, false).validation);
+
+  // What fits at --img alone does not.
+  RunConfig config = batch_of(8);
+  config.image_height = config.image_width = 128;
+  config.activations = "keep";
+  config.micro_batch_size = 8;
+  config.memory_limit = at(128, false).training;
+  EXPECT_TRUE(plan_of(config, 1).plan);
+  config.multi_scale = true;
+  EXPECT_FALSE(plan_of(config, 1).plan);
+  EXPECT_EQ(plan_of(config, 1).exit_code, ExitCode::kNoPlan);
+}
+
+TEST(Planner, MultiScaleDoesNotCutImages) {
+  RunConfig config = batch_of(4);
+  config.multi_scale = true;
+  config.layout = "spatial=2";
+  expect_refused(config, 2,
+                 "--multi-scale resizes whole images, and the layout is data 1 "
+                 "x pipeline 1 x spatial 2 = 2",
+                 "use --layout data=2, with --zero and --activations where "
+                 "memory is short, or a pipeline");
+  // Nor does a layout that is chosen for a limit: one image, two processes.
+  config.layout.clear();
+  config.global_batch_size = 1;
+  config.memory_limit = int64_t{150} << 20;
+  config.multi_scale = false;
+  EXPECT_EQ(plan_of(config, 2).plan->layout.spatial_parallel_size, 2);
+  config.multi_scale = true;
+  const PlanDecision chosen = plan_of(config, 2);
+  EXPECT_TRUE(!chosen.plan || chosen.plan->layout.spatial_parallel_size == 1);
+}
+
 TEST(Planner, MoreStagesThanRowsWithParametersAreRefused) {
   RunConfig config = batch_of(16);
   config.layout = "pipeline=20";

@@ -55,6 +55,8 @@ void expect_equivalent(const std::vector<Json>& one,
     EXPECT_LT(relative(one[step], other[step], "grad_norm"),
               early ? 1e-9 : 1e-4);
     EXPECT_EQ(one[step].at("samples"), other[step].at("samples"));
+    EXPECT_EQ(one[step].value("image_size", Json()),
+              other[step].value("image_size", Json()));
     EXPECT_EQ(one[step].at("lr"), other[step].at("lr"));
   }
 }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -41,12 +42,19 @@ struct PendingBatch {
   int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
 };
 
+// Bilinearly where the batch has another size, with pixels as areas: YOLOv5's
+// interpolation, rounded to bytes.
 void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
                  int64_t index) {
   const int64_t bytes = images.size(1) * images.size(2) * images.size(3);
-  cv::Mat target(pixels.rows, pixels.cols, CV_8UC3,
+  cv::Mat target(static_cast<int>(images.size(1)),
+                 static_cast<int>(images.size(2)), CV_8UC3,
                  images.data_ptr<uint8_t>() + index * bytes);
-  pixels.copyTo(target);
+  if (target.size() == pixels.size()) {
+    pixels.copyTo(target);
+  } else {
+    cv::resize(pixels, target, target.size(), 0, 0, cv::INTER_LINEAR);
+  }
 }
 
 }  // namespace
@@ -135,10 +143,13 @@ class Loader::Implementation {
     pending->batch.micro_batches = plan.part.micro_batches;
     pending->batch.samples = plan.samples;
     pending->batch.global_samples = plan.global_samples;
-    pending->batch.image_height = plan.height;
-    pending->batch.image_width = plan.width;
+    pending->batch.image_height = plan.input.height;
+    pending->batch.image_width = plan.input.width;
+    // Who resizes images has all their rows.
+    const int64_t rows =
+        options_.multi_scale ? plan.input.height : plan.rows.size();
     pending->batch.images =
-        make_image_tensor(pending->size(), plan.rows.size(), plan.width);
+        make_image_tensor(pending->size(), rows, plan.input.width);
     pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
@@ -203,7 +214,7 @@ class Loader::Implementation {
     }
     HEADROOM_CHECK(
         made.pixels.rows == rows.size() && made.pixels.cols == plan.width,
-        "a sample of another size than its batch");
+        "a sample of another size than its plan");
     copy_pixels(made.pixels, pending.batch.images, index);
     made.pixels.release();
   }

@@ -48,6 +48,7 @@ struct LoaderOptions {
   int64_t stride = 32;                // the model's largest
   Hyperparameters hyp;                // augmentation; training only
   bool random_crop = false;           // windows of larger images; training only
+  bool multi_scale = false;           // batches are resized; kTrainMosaic only
   int64_t mosaic_epochs = INT64_MAX;  // epochs after them have no mosaics
   int64_t global_batch_size = 16;     // in validation: images of one batch
 

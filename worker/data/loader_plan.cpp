@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/data/letterbox.h"
+#include "worker/data/random.h"
 #include "worker/data/random_crop.h"
 
 namespace headroom {
@@ -31,6 +32,11 @@ void check_options(const LoaderOptions& options) {
                      std::to_string(options.image_width) +
                      " is no multiple of stride " +
                      std::to_string(options.stride));
+  HEADROOM_CHECK(
+      !options.multi_scale || (options.mode == LoaderMode::kTrainMosaic &&
+                               options.rows_of(options.image_height) ==
+                                   SampleRange{0, options.image_height}),
+      "parts of images, or batches of like shape, are not resized");
 }
 
 // Objects are pasted into a picture of twice the network's sides, whose rows
@@ -93,6 +99,8 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
     plan.height = rect_.shapes[at.step].height;
     plan.width = rect_.shapes[at.step].width;
   }
+  plan.input = options_.multi_scale ? draw_input(plan.step)
+                                    : InputSize{plan.height, plan.width};
   plan.rows = options_.rows_of(plan.height);
   const SampleRange all{0, plan.global_size};
   if (is_validation()) {
@@ -107,12 +115,21 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
     plan.global_samples.clear();
     return plan;
   }
-  plan.part =
-      part_of(options_.cut(), plan.global_size,
-              options_.smallest_map_elements(plan.height, plan.width), rank);
+  plan.part = part_of(
+      options_.cut(), plan.global_size,
+      options_.smallest_map_elements(plan.input.height, plan.input.width),
+      rank);
   plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
                       plan.global_samples.begin() + plan.part.local.end);
   return plan;
+}
+
+InputSize LoaderPlan::draw_input(int64_t step) const {
+  const InputSize size{options_.image_height, options_.image_width};
+  RandomStream draws(options_.seed, 0, static_cast<uint64_t>(step),
+                     RandomPurpose::kInputSize);
+  return input_size(size, options_.stride,
+                    draws.below(num_input_sizes(size, options_.stride)));
 }
 
 int64_t LoaderPlan::own_rows() const {
@@ -168,6 +185,12 @@ LoaderBudget LoaderPlan::budget() const {
   shape.image_width = options_.image_width;
   shape.own_rows = own_rows();
   shape.largest_pixels = largest_pixels();
+  if (options_.multi_scale) {
+    const InputSize size{options_.image_height, options_.image_width};
+    const InputSize largest = input_size(
+        size, options_.stride, num_input_sizes(size, options_.stride) - 1);
+    shape.input_pixels = largest.height * largest.width;
+  }
   shape.source_pixels = largest_source_pixels();
   shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = options_.num_threads;

@@ -1,4 +1,5 @@
-// LoaderPlan: which samples this rank's n-th batch holds, and its shape.
+// LoaderPlan: which samples this rank's n-th batch holds, and its shape. With
+// LoaderOptions::multi_scale the shape is drawn from (seed, step).
 //
 // Pure: what the loader's threads then do.
 #pragma once
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "configs/loader_memory.h"
+#include "configs/multi_scale.h"
 #include "worker/data/dataset.h"
 #include "worker/data/loader_options.h"
 #include "worker/data/rect_batches.h"
@@ -20,7 +22,8 @@ struct BatchPlan {
   BatchPart part;                       // in samples of the global batch
   std::vector<int64_t> samples;         // of this rank
   std::vector<int64_t> global_samples;  // training: of all ranks
-  int64_t height = 0, width = 0;        // of whole images
+  int64_t height = 0, width = 0;        // of whole images as they are made
+  InputSize input;                      // of them as the network gets them
   SampleRange rows;                     // of the images, for this rank
 };
 
@@ -43,9 +46,10 @@ class LoaderPlan {
   bool is_validation() const {
     return options_.mode == LoaderMode::kValidation;
   }
-  int64_t num_batches() const;            // of one pass, over all ranks
-  int64_t own_rows() const;               // of an image of the network's size
-  int64_t largest_pixels() const;         // of whole samples
+  int64_t num_batches() const;     // of one pass, over all ranks
+  int64_t own_rows() const;        // of an image of the network's size
+  int64_t largest_pixels() const;  // of whole samples
+  InputSize draw_input(int64_t step) const;
   int64_t largest_source_pixels() const;  // held at once while one is made
 
   LoaderOptions options_;

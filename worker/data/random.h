@@ -29,7 +29,8 @@ enum class RandomPurpose : uint32_t {
   kSyntheticImage = 3,
   kAnchors = 4,
   kCopyPaste = 5,
-  kRandomCrop = 6
+  kRandomCrop = 6,
+  kInputSize = 7
 };
 
 // The draws of one sample, one after another.

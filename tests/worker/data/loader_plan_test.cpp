@@ -188,6 +188,20 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   EXPECT_NO_THROW(LoaderPlan{asked});
 }
 
+TEST_F(Plan, OnlyWholeImagesOfMosaicsAreResized) {
+  LoaderOptions scaled = options(LoaderMode::kTrainMosaic);
+  const LoaderBudget plain = LoaderPlan(scaled).budget();
+  scaled.multi_scale = true;
+  const LoaderBudget budget = LoaderPlan(scaled).budget();
+  EXPECT_EQ(budget.batch_bytes, plain.batch_bytes * (96 * 128) / (64 * 96));
+  EXPECT_EQ(budget.thread_bytes, plain.thread_bytes);
+  scaled.own_rows = [](int64_t height) { return SampleRange{0, height / 2}; };
+  EXPECT_THROW(LoaderPlan{scaled}, CheckFailure);
+  LoaderOptions rect = options(LoaderMode::kTrainRect);
+  rect.multi_scale = true;
+  EXPECT_THROW(LoaderPlan{rect}, CheckFailure);
+}
+
 TEST_F(Plan, SizesOffTheStrideAreAProgrammersError) {
   LoaderOptions odd = options(LoaderMode::kTrainMosaic);
   odd.image_width = 100;

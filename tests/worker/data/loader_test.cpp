@@ -1,6 +1,7 @@
 #include "worker/data/loader.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/upsample_bilinear2d.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +10,9 @@
 #include <chrono>
 #include <map>
 #include <new>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
@@ -149,6 +152,58 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
       expect_same(batches[i], reference[i]);
     }
   }
+}
+
+// Sizes follow from the seed and the step, for any ranks, threads and start.
+TEST_F(LoaderTest, BatchesAreResizedAsTheirStepSays) {
+  const std::vector<Batch> plain = take(options(), 12);
+  LoaderOptions scaled = options();
+  scaled.multi_scale = true;
+  const std::vector<Batch> whole = take(scaled, 12);
+  std::set<std::pair<int64_t, int64_t>> sizes;
+  for (size_t step = 0; step < whole.size(); ++step) {
+    const Batch& batch = whole[step];
+    sizes.insert({batch.image_height, batch.image_width});
+    EXPECT_EQ(batch.images.size(1), batch.image_height);
+    EXPECT_EQ(batch.images.size(2), batch.image_width);
+    EXPECT_EQ(batch.samples, plain[step].samples);
+    ASSERT_EQ(batch.labels.size(), plain[step].labels.size());
+    EXPECT_TRUE(std::equal(batch.labels.begin(), batch.labels.end(),
+                           plain[step].labels.begin(), same_row));
+    // As LibTorch interpolates, but for the rounding to bytes.
+    const at::Tensor expected = at::upsample_bilinear2d(
+        plain[step].images.permute({0, 3, 1, 2}).to(at::kFloat),
+        {batch.image_height, batch.image_width}, /*align_corners=*/false);
+    const at::Tensor distance =
+        (expected - batch.images.permute({0, 3, 1, 2}).to(at::kFloat)).abs();
+    EXPECT_LT(distance.max().item<float>(), 1) << step;
+  }
+  // 64 x 96: the longer side is 64, 96 or 128.
+  EXPECT_EQ(sizes, (std::set<std::pair<int64_t, int64_t>>{
+                       {64, 64}, {64, 96}, {96, 128}}));
+
+  LoaderOptions late = scaled;
+  late.first_step = 5;
+  late.num_threads = 1;
+  const std::vector<Batch> rest = take(late, 7);
+  for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[5 + i]);
+  for (int rank = 0; rank < 2; ++rank) {
+    LoaderOptions part = scaled;
+    part.data_parallel_size = 2;
+    part.data_parallel_rank = rank;
+    const std::vector<Batch> parts = take(part, 12);
+    for (size_t step = 0; step < whole.size(); ++step) {
+      EXPECT_TRUE(parts[step].images.equal(whole[step].images.narrow(
+          0, parts[step].local_begin, parts[step].images.size(0))));
+    }
+  }
+  LoaderOptions other = scaled;
+  other.seed = 18;
+  const std::vector<Batch> others = take(other, 12);
+  EXPECT_FALSE(std::equal(whole.begin(), whole.end(), others.begin(),
+                          [](const Batch& a, const Batch& b) {
+                            return a.image_width == b.image_width;
+                          }));
 }
 
 TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
