@@ -145,13 +145,6 @@ void check_random_crop(const RunConfig& config) {
         "--synthetic-input are as large as the network's",
         "leave one of the two out");
   }
-  if (config.hyp.copy_paste > 0) {
-    refuse_run(
-        "--random-crop cuts boxes, but not the outlines that "
-        "hyp.copy_paste " +
-            exact_text(config.hyp.copy_paste) + " needs",
-        "add --set hyp.copy_paste=0");
-  }
 }
 
 // A validation in tiles is one process's work per image, on the CPU.

@@ -69,6 +69,17 @@ void use_anchors(const RunConfig& config, ModelTable& table) {
   table.anchors = std::move(anchors);
 }
 
+// A window's boxes are cut, outlines are not.
+void check_outlines(const RunConfig& config, const Dataset& training) {
+  const int64_t polygons = training.num_polygons();
+  if (!config.random_crop || !pastes_objects(config) || polygons == 0) return;
+  throw Error("config",
+              "--random-crop cuts boxes, but not the outlines of " +
+                  std::to_string(polygons) + " labels that hyp.copy_paste " +
+                  exact_text(config.hyp.copy_paste) + " needs",
+              "add --set hyp.copy_paste=0");
+}
+
 }  // namespace
 
 Split split_of(const RunConfig& config) {
@@ -95,6 +106,7 @@ RunInputs read_inputs(const RunConfig& config) {
         read_split(data, split_of(config), config, inputs.reports);
   } else {
     inputs.training = read_split(data, Split::kTrain, config, inputs.reports);
+    check_outlines(config, *inputs.training);
     inputs.validation = read_split(data, Split::kVal, config, inputs.reports);
   }
   inputs.class_names = inputs.validation->class_names();

@@ -12,18 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path& images_of(const DataConfig& data, Split split) {
-  switch (split) {
-    case Split::kTrain:
-      return data.train_images;
-    case Split::kVal:
-      return data.val_images;
-    case Split::kTest:
-      break;
-  }
-  return data.test_images;
-}
-
 // None where the split is not one COCO JSON: ids of two would meet.
 CocoIds ids_of(const DataConfig& data, Split split,
                const std::vector<std::string>& class_names) {
@@ -32,7 +20,7 @@ CocoIds ids_of(const DataConfig& data, Split split,
   if (sources.size() != 1 || sources.front().extension() != ".json") return ids;
   const fs::path file = fs::absolute(sources.front()).lexically_normal();
   const CocoFile truth = read_coco_annotations(file);
-  const fs::path& images = images_of(data, split);
+  const fs::path& images = split_images(data, split);
   const fs::path folder =
       images.empty() ? file.parent_path() : fs::absolute(images);
   for (const CocoImage& image : truth.images) {

@@ -75,6 +75,15 @@ std::vector<Case> cases() {
        [](const fs::path& f) {
          write(f / "data/data.yaml", "path: .\n\ttrain: x\n");
        }},
+      {"OutlinesAreNotCut",
+       with({"--random-crop", "--set", "hyp.copy_paste=0.5"}),
+       2,
+       {"--random-crop cuts boxes, but not the outlines of",
+        "hyp.copy_paste 0.5", "add --set hyp.copy_paste=0"},
+       [](const fs::path& f) {
+         fs::copy(fs::path(outlined_shapes_data()).parent_path(), f / "data",
+                  fs::copy_options::recursive);
+       }},
       {"UnknownKeyInYaml",
        small,
        2,
@@ -242,6 +251,15 @@ TEST(Tools, SayInOneLineWhatIsWrong) {
 }
 
 // The system refuses threads and memory already to who starts the processes.
+// Boxes alone have no outlines that a window would have to cut.
+TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
+  const ProgramResult result = run_program(
+      train_shapes("4", {"--processes", "1", "--max-steps", "1", "--noval",
+                         "--random-crop", "--hyp", "scratch-high"}),
+      fresh_folder());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST(Resources, ASystemThatRefusesThemIsNamed) {
   const fs::path folder = fresh_folder();
   const ProgramResult result = run_program(

@@ -19,18 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string split_name(Split split) {
-  switch (split) {
-    case Split::kTrain:
-      return "train";
-    case Split::kVal:
-      return "val";
-    case Split::kTest:
-      return "test";
-  }
-  return "";
-}
-
 // What the threads find out about one image.
 struct Examined {
   ImageSizeResult size;
@@ -213,19 +201,6 @@ Outlines Dataset::outlines(int64_t index) const {
   return {{point_ends_.data() + first, label_offsets_[index + 1] - first},
           begin,
           points_.data() + begin};
-}
-
-const std::vector<fs::path>& split_sources(const DataConfig& config,
-                                           Split split) {
-  const std::vector<fs::path>& sources = split == Split::kTrain ? config.train
-                                         : split == Split::kVal ? config.val
-                                                                : config.test;
-  if (sources.empty()) {
-    const std::string name = split_name(split);
-    throw Error("data", config.file.string() + " names no images for " + name,
-                "add the key " + name, ExitCode::kData);
-  }
-  return sources;
 }
 
 IndexedDataset index_dataset(const DataConfig& config, Split split,

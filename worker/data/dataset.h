@@ -21,10 +21,9 @@
 #include "worker/data/image.h"
 #include "worker/data/label_file.h"
 #include "worker/data/outlines.h"
+#include "worker/data/split.h"
 
 namespace headroom {
-
-enum class Split { kTrain, kVal, kTest };
 
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
@@ -85,11 +84,6 @@ struct IndexedDataset {
   // them, as far as their labels can be read.
   std::vector<ImageBoxes> undecodable;
 };
-
-// The data set's folders and lists for the split. Throws Error (exit 4) if it
-// names none.
-const std::vector<std::filesystem::path>& split_sources(
-    const DataConfig& config, Split split);
 
 // Throws Error with exit 4: the split is empty or unreadable, no image or no
 // box is left, or a label has a class beyond `names` (file:line).

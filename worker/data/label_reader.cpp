@@ -45,12 +45,6 @@ class YoloLabels : public LabelReader {
   bool single_cls_;
 };
 
-const fs::path& images_folder(const DataConfig& config, Split split) {
-  return split == Split::kTrain ? config.train_images
-         : split == Split::kVal ? config.val_images
-                                : config.test_images;
-}
-
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
   std::stable_sort(
       images.begin(), images.end(),
@@ -87,9 +81,8 @@ SplitImages open_split(const DataConfig& config, Split split, bool single_cls,
   std::vector<fs::path> folders_and_lists;
   for (const fs::path& source : split_sources(config, split)) {
     if (source.extension() == ".json") {
-      result.readers.push_back(
-          open_coco_labels(source, images_folder(config, split), classes,
-                           report, keep_outlines));
+      result.readers.push_back(open_coco_labels(
+          source, split_images(config, split), classes, report, keep_outlines));
     } else if (is_voc_split(source)) {
       result.readers.push_back(open_voc_labels(source, classes, report));
     } else {

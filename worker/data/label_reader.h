@@ -18,9 +18,9 @@
 
 #include "configs/data_config.h"
 #include "worker/data/data_report.h"
-#include "worker/data/dataset.h"
 #include "worker/data/image.h"
 #include "worker/data/label_file.h"
+#include "worker/data/split.h"
 
 namespace headroom {
 

@@ -3,12 +3,11 @@
 // large as the image's side) at a random place, its pixels as they are; smaller
 // images are what they are without windows.
 //
-//   +-----------------------+   y uniform in 0..height - window height, x
-//   alike: |      +-------+        |   every place is as likely. A box is
-//   clipped to |      |window |        |   the window, and stays where at least
-//   |      +-------+        |   kLeastVisible of its area is seen
-//   (tile_plan.h).
 //   +-----------------------+
+//   |      +-------+        |   Every place is as likely. A box is clipped to
+//   |      |window |        |   the window, and stays where at least
+//   |      +-------+        |   kLeastVisible of its area is seen
+//   +-----------------------+   (tile_plan.h).
 //
 // The place follows from (seed, epoch, the sample that is made, the sample
 // whose image it is): each part of a mosaic has its own, the same for any
