@@ -83,9 +83,11 @@ std::vector<Map> run_detect(const Pass& pass, const ModelRow& row,
   const int64_t channels = row.channels / static_cast<int64_t>(inputs.size());
   std::vector<Map> heads;
   for (const Map& x : inputs) {
-    const ConvolutionShape shape = {x.channels, channels, 1,
-                                    1,          x.stride, false};
     const bool is_mixed = pass.extents.is_mixed();
+    // Only a head of 16 bits goes through worker/model/kernels/convolution.h,
+    // which shows few samples to oneDNN as many; float16 as float32.
+    const ConvolutionShape shape = {x.channels, channels, 1,
+                                    1,          x.stride, is_mixed};
     Map head = {is_mixed ? mixed_head(pass, shape)
                          : pass.allocate_map(channels, x.stride),
                 channels, x.stride};

@@ -86,6 +86,24 @@ TEST_F(Rows, AHeadKeepsItsInputs) {
             (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
 }
 
+// 255 channels on 64, of two images of 320 x 320 pixels: what the head's
+// backward was seen to take beside its input and its output's gradient; the
+// model has a row of sums more, a 32nd of the weight in blocks.
+TEST_F(Rows, AHeadOfFloat16IsConvolvedOnOneDnn) {
+  extents_.image_height = extents_.image_width = 320;
+  extents_.element_bytes = 2;
+  extents_.convolves_in_float = true;
+  Map x = made_map(64, 8);
+  ModelRow detect;
+  detect.channels = 255;
+  Map head = std::move(run_row(pass(), detect, {x}).front());
+  const int64_t head_bytes = head.memory->bytes;
+  head.memory = nullptr;
+  constexpr int64_t kMeasured = 6'796'796;
+  EXPECT_EQ(peak_of_backward(head, head_bytes),
+            x.memory->bytes + head_bytes + kMeasured + 256 * 64 * 4 / 32);
+}
+
 // The input; of two samples the means, the squeezed ones, the factors.
 TEST_F(Rows, AnExcitationKeepsItsInputAndLittleElse) {
   RowProgram excite = on({{32, 4}});
