@@ -23,7 +23,8 @@ constexpr std::array kPhases = {
     PhaseName{Fault::Phase::kCheckpoint, "checkpoint"},
     PhaseName{Fault::Phase::kForward, "forward"},
     PhaseName{Fault::Phase::kBackward, "backward"},
-    PhaseName{Fault::Phase::kBetween, "between"}};
+    PhaseName{Fault::Phase::kBetween, "between"},
+    PhaseName{Fault::Phase::kEnd, "end"}};
 
 // Where a process can only be stopped, and where it cannot.
 bool fits(const Fault& fault) {
@@ -31,6 +32,7 @@ bool fits(const Fault& fault) {
     case Fault::Phase::kForward:
     case Fault::Phase::kBackward:
     case Fault::Phase::kBetween:
+    case Fault::Phase::kEnd:
       return fault.stops_the_worker();
     case Fault::Phase::kStep:
     case Fault::Phase::kLoader:

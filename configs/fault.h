@@ -21,6 +21,7 @@
 //     forward (the default), backward, vote, commit      of that step
 //     validation, checkpoint  after that many committed steps
 //     between                 when its rank joins another generation after them
+//     end                     when the run is over, before rank 0 says so
 //   hang@rank=1,step=3                its training thread stops there for good;
 //                                     the same phases
 //   pause@rank=0,step=3,phase=commit,seconds=2
@@ -53,7 +54,8 @@ struct Fault {
     kCheckpoint,
     kForward,
     kBackward,
-    kBetween
+    kBetween,
+    kEnd
   };
   Kind kind = Kind::kOutOfMemory;
   int rank = 0;

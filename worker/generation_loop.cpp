@@ -62,6 +62,17 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
   return std::make_unique<CountingCommunicator>(std::move(ranks));
 }
 
+// Rank 0 says that the run is over. The others stay until it has: should it be
+// lost on the way, they are there to end the run.
+void finish(CoordinatorClient& client, const Assignment& assignment,
+            const RunOutcome& end, int64_t committed_steps,
+            Communicator& communicator) {
+  if (assignment.rank == 0) {
+    client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
+  }
+  communicator.barrier();
+}
+
 // The connections end with the call.
 RunOutcome run_connected(const Assignment& assignment, const RunConfig& config,
                          CoordinatorClient& client,
@@ -69,15 +80,15 @@ RunOutcome run_connected(const Assignment& assignment, const RunConfig& config,
                          const ComputeDevice& device, TrainingRun* training) {
   const std::unique_ptr<Communicator> communicator =
       connect_ranks(assignment, config, client, options, device);
-  return training != nullptr
-             ? training->run(*communicator)
-             : run_validation(assignment, client, *communicator, device);
-}
-
-void finish(CoordinatorClient& client, const Assignment& assignment,
-            const RunOutcome& end, int64_t committed_steps) {
-  if (assignment.rank != 0) return;
-  client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
+  RunOutcome end = training != nullptr ? training->run(*communicator)
+                                       : run_validation(assignment, client,
+                                                        *communicator, device);
+  if (!end.left) {
+    finish(client, assignment, end,
+           training != nullptr ? training->committed_steps() : 0,
+           *communicator);
+  }
+  return end;
 }
 
 // What an exception that is not a lost peer means for the run.
@@ -207,9 +218,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
                                            *device, training.get());
       if (end.left) {
         leave_generation(client, *end.left, device->memory(), training);
-        continue;
       }
-      finish(client, assignment, end, committed());
     } catch (const CommunicationError& error) {
       log::debug(error.what());
       WorkerFailure failure{static_cast<int>(ExitCode::kResource), error.what(),

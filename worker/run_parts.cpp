@@ -186,6 +186,7 @@ bool RunParts::restore() {
     }
     if (saved == 0 && config.resume.empty()) return false;
   }
+  memory.resumes = true;
   const LoadedCheckpoint loaded =
       load_newest_checkpoint(checkpoints, *state, mesh.get());
   checkpoint_steps = committed();

@@ -132,6 +132,13 @@ void RunPictures::finish() {
   noted_.reset();
 }
 
+void RunPictures::say_what_is_lost() const {
+  if (noted_ || is_there(subject_.folder / kCurve)) return;
+  subject_.say(
+      "the last validation's pictures are lost with the process that was to "
+      "draw them; headroom val draws them again");
+}
+
 void RunPictures::draw_validation() {
   draw_or_say(subject_.say, "curves", [&] {
     for (const NamedPicture& one :

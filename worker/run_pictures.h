@@ -49,6 +49,8 @@ class RunPictures {
             bool is_best);
   // All that is left.
   void finish();
+  // Where a generation ends a run whose validation an earlier one had.
+  void say_what_is_lost() const;
 
  private:
   class StartJob;

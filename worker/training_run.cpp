@@ -464,6 +464,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
   if (const auto reason = reason_to_end()) {
     if (checkpoint_steps < committed()) checkpoint();
+    const bool is_epoch_end = committed() % steps_in_epoch == 0;
+    if (pictures && inputs.validation && is_epoch_end) {
+      pictures->say_what_is_lost();
+    }
     return end_run(ExitCode::kDone, *reason);
   }
   if (checkpoint_steps <
@@ -504,6 +508,7 @@ RunOutcome TrainingRun::Implementation::end(ExitCode exit_code,
 RunOutcome TrainingRun::Implementation::end_run(ExitCode exit_code,
                                                 const std::string& reason) {
   RunOutcome outcome = end(exit_code, reason);
+  faults.strike(Fault::Phase::kEnd, committed());
   if (pictures) {
     show_phase("pictures");
     pictures->finish();

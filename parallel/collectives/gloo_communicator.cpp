@@ -187,7 +187,7 @@ class GlooCommunicator final : public Communicator {
   std::unique_ptr<Work> begin(const char* operation, const Call& call,
                               bool is_message = false) {
     const auto work = connection_->issue(operation, call);
-    connection_->track(work);
+    connection_->track(work, is_message);
     return std::make_unique<GlooWork>(connection_, operation, work, is_message);
   }
 

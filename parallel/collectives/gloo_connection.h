@@ -50,7 +50,7 @@ inline void forget_completed(Works& works) {
   std::erase_if(works, [](const auto& work) { return work->isCompleted(); });
 }
 
-// Closed groups that have an operation under way. It cannot be aborted and
+// Closed groups that have a collective under way. It cannot be aborted and
 // fails only at its time limit, which the group's destructor waits for; that
 // must not hold up recovery.
 //
@@ -94,8 +94,12 @@ class Connection {
   // Peers still wait for what was begun here and will never be completed.
   ~Connection() {
     forget_completed(under_way_);
-    if (under_way_.empty()) return;
+    if (under_way_.empty() && messages_.empty()) return;
     group_->close();
+    // A message ends with its object, and only somebody who waits for it could
+    // complete it: parked, its tensor would stay for good.
+    messages_.clear();
+    if (under_way_.empty()) return;
     ParkedGroups::instance().park(std::move(group_), std::move(under_way_));
   }
 
@@ -116,9 +120,9 @@ class Connection {
     });
   }
 
-  void track(const c10::intrusive_ptr<c10d::Work>& work) {
+  void track(const c10::intrusive_ptr<c10d::Work>& work, bool is_message) {
     forget_completed(under_way_);
-    under_way_.push_back(work);
+    (is_message ? messages_ : under_way_).push_back(work);
   }
 
   // Of what is tracked: its tensor is let go of at once.
@@ -126,6 +130,7 @@ class Connection {
                 const c10::intrusive_ptr<c10d::Work>& work) {
     wait(operation, *work);
     std::erase(under_way_, work);
+    std::erase(messages_, work);
   }
 
  private:
@@ -152,7 +157,8 @@ class Connection {
   c10::intrusive_ptr<ClosableGroup> group_;
   const int rank_;
   const int size_;
-  Works under_way_;
+  Works under_way_;  // but for messages
+  Works messages_;
   std::string failure_;
 };
 

@@ -127,7 +127,14 @@ GradientScatter::GradientScatter(const ShardMap& map, std::vector<Row> rows,
   }
 }
 
-GradientScatter::~GradientScatter() { state_->active = false; }
+// The parameters' hooks keep the state, and must not keep themselves with it.
+GradientScatter::~GradientScatter() {
+  state_->active = false;
+  state_->on_final = nullptr;
+  state_->rows.clear();
+  state_->shard.reset();
+  state_->received.reset();
+}
 
 at::Tensor& GradientScatter::shard() { return state_->shard; }
 

@@ -46,10 +46,13 @@ TEST(Fault, PhasesAndBallast) {
 
 TEST(Fault, AKillStrikesInForwardUnlessItSaysWhere) {
   const std::string text =
-      "kill@rank=0,step=5,phase=forward;hang@rank=1,step=3,phase=between";
+      "kill@rank=0,step=5,phase=forward;hang@rank=1,step=3,phase=between;"
+      "kill@rank=0,step=8,phase=end";
   const std::vector<Fault> faults = parse_faults(text);
-  ASSERT_EQ(faults.size(), 2u);
-  EXPECT_EQ(to_string(faults[0]) + ";" + to_string(faults[1]), text);
+  ASSERT_EQ(faults.size(), 3u);
+  EXPECT_EQ(to_string(faults[0]) + ";" + to_string(faults[1]) + ";" +
+                to_string(faults[2]),
+            text);
   EXPECT_EQ(parse_faults("kill@rank=0,step=5")[0], faults[0]);
 }
 

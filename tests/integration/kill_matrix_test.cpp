@@ -230,16 +230,17 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   CostTable::rows().push_back({kill.name, detection, next_step});
 }
 
-// Rank 0 is killed before it wrote the checkpoint that was due.
-void kill_before_checkpoint(const fs::path& folder, int step,
-                            const std::vector<std::string>& layout) {
+// Rank 0 is killed in that phase after `step` steps: before it wrote the
+// checkpoint that was due, or had said that the run is over.
+void kill_rank_0(const fs::path& folder, int step, const std::string& phase,
+                 const std::vector<std::string>& layout) {
   Kill kill;
   kill.layout = layout;
   const fs::path calm = folder / "calm";
   const std::vector<Json> expected = train_in(calm, command_of(kill), {});
   const std::vector<Json> steps =
       train_in(folder / "killed", command_of(kill),
-               {"--inject", fault_at("kill", 0, step, "checkpoint")});
+               {"--inject", fault_at("kill", 0, step, phase)});
   expect_same_steps(steps, expected);
   EXPECT_EQ(events_named(folder / "killed", "generation").size(), 2u);
   const std::string name = "step-" + std::to_string(step);
@@ -252,18 +253,17 @@ void kill_before_checkpoint(const fs::path& folder, int step,
   }
 }
 
-TEST(KillBeforeACheckpoint, TheNextGenerationWritesIt) {
-  const fs::path folder = fresh_folder();
-  kill_before_checkpoint(folder / "data", 5, {"--processes", "2"});
-  kill_before_checkpoint(folder / "zero", 5,
-                         {"--layout", "data=2", "--zero", "3"});
+TEST(KillOfRank0, BeforeACheckpointTheNextGenerationWritesIt) {
+  kill_rank_0(fresh_folder(), 5, "checkpoint", {"--processes", "2"});
 }
 
-TEST(KillBeforeACheckpoint, TheNextGenerationEndsARunThatIsOver) {
-  const fs::path folder = fresh_folder();
-  kill_before_checkpoint(folder / "data", kKillSteps, {"--processes", "2"});
-  kill_before_checkpoint(folder / "zero", kKillSteps,
-                         {"--layout", "data=2", "--zero", "3"});
+TEST(KillOfRank0, BeforeTheLastCheckpointTheNextGenerationEndsTheRun) {
+  kill_rank_0(fresh_folder(), kKillSteps, "checkpoint",
+              {"--layout", "data=2", "--zero", "3"});
+}
+
+TEST(KillOfRank0, BeforeItSaysSoTheNextGenerationEndsTheRun) {
+  kill_rank_0(fresh_folder(), kKillSteps, "end", {"--processes", "2"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Slow, KillMatrix, ::testing::ValuesIn(all_kills()),

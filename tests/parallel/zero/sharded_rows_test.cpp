@@ -75,6 +75,20 @@ TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
   });
 }
 
+// The parameters' hooks know the rows, which know the parameters.
+TEST_P(ShardedRowsTest, NothingOutlivesThem) {
+  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+    at::Tensor shard;
+    {
+      LayeredNetwork network(&ranks, GetParam().zero_stage);
+      network.rows->begin_step();
+      network.train(network_input(rank, rank + 1));
+      shard = network.rows->gradient_shard();
+    }
+    EXPECT_EQ(shard.use_count(), 1u);
+  });
+}
+
 TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, Communicator& ranks) {
