@@ -33,11 +33,14 @@ InputSize input_size(InputSize size, int64_t stride, int64_t index) {
   return {scaled(size.height), scaled(size.width)};
 }
 
+InputSize largest_input_size(InputSize size, int64_t stride) {
+  return input_size(size, stride, num_input_sizes(size, stride) - 1);
+}
+
 InputSize largest_input_size(const RunConfig& config, int64_t stride) {
   const InputSize size{rounded_image_size(config.image_height, stride),
                        rounded_image_size(config.image_width, stride)};
-  if (!config.multi_scale) return size;
-  return input_size(size, stride, num_input_sizes(size, stride) - 1);
+  return config.multi_scale ? largest_input_size(size, stride) : size;
 }
 
 }  // namespace headroom

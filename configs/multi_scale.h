@@ -27,6 +27,9 @@ int64_t num_input_sizes(InputSize size, int64_t stride);
 // REQUIRES: 0 <= index < num_input_sizes(size, stride).
 InputSize input_size(InputSize size, int64_t stride, int64_t index);
 
+// The last of these.
+InputSize largest_input_size(InputSize size, int64_t stride);
+
 // Of the run's training images: --img rounded up, or the largest of its sizes.
 InputSize largest_input_size(const RunConfig& config, int64_t stride);
 

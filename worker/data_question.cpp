@@ -14,6 +14,7 @@
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/box_counts.h"
 #include "worker/data/random.h"
+#include "worker/data/random_crop.h"
 #include "worker/model/weights_anchors.h"
 #include "worker/model/weights_file.h"
 
@@ -63,7 +64,7 @@ void add_boxes(const Dataset& dataset, const WhichAnchors& which,
     const double scale = random.uniform(kLeastScale, kLargestScale);
     const ImageSize image = dataset.image_size(i);
     const bool is_cut =
-        which.random_crop && (image.height > height || image.width > width);
+        which.random_crop && crop_size(image, height, width) != image;
     const int64_t fit_height = is_cut ? image.height : height;
     const int64_t fit_width = is_cut ? image.width : width;
     for (const BoxLabel& label : dataset.labels(i)) {

@@ -186,9 +186,8 @@ LoaderBudget LoaderPlan::budget() const {
   shape.own_rows = own_rows();
   shape.largest_pixels = largest_pixels();
   if (options_.multi_scale) {
-    const InputSize size{options_.image_height, options_.image_width};
-    const InputSize largest = input_size(
-        size, options_.stride, num_input_sizes(size, options_.stride) - 1);
+    const InputSize largest = largest_input_size(
+        {options_.image_height, options_.image_width}, options_.stride);
     shape.input_pixels = largest.height * largest.width;
   }
   shape.source_pixels = largest_source_pixels();
