@@ -6,13 +6,16 @@
 #include "coordinator/planner.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom {
 namespace {
 
-constexpr int64_t kUsualGroup = 16;
-constexpr int64_t kMostUsualGroups = 4096;  // of a rank
+constexpr int64_t kMostOfARank = 65536;
+// Statistics of fewer images are worse, so a batch that divides into groups of
+// fewer is not worth the images that it has more.
+constexpr int64_t kLeastUsualGroup = 8;
 
 std::string count_images(int64_t count) {
   return std::to_string(count) + (count == 1 ? " image" : " images");
@@ -29,48 +32,61 @@ class Search {
 
   BatchChoice run() const {
     const int64_t images = label_bound(config_).statistics.num_images();
-    if (images == 0) return largest_of_any();
-    if (images < data_) refuse_want_of_images(images);
-    const int64_t most_of_a_rank = images / data_;
-    BatchChoice choice = largest(most_of_a_rank);
-    const int64_t more = larger_share(choice.global_batch_size / data_);
-    if (more > most_of_a_rank && is_within(at_share(more))) {
-      choice.remark = "; the data set has no more than " + count_images(images);
+    if (images > 0 && images < data_) refuse_want_of_images(images);
+    const int64_t most =
+        std::min(kMostOfARank, images > 0 ? images / data_ : kMostOfARank);
+    const int64_t fitting = largest_that_fits(most);
+    const int64_t share = largest_in_usual_groups(fitting);
+    BatchChoice choice = at_share(share);
+    if (share < fitting) {
+      choice.remark = "; " + std::to_string(fitting * data_) +
+                      " fit too, but only in batch-norm groups of " +
+                      count_images(group_of(fitting));
+    } else if (share == kMostOfARank) {
+      choice.remark = "; larger ones are not tried";
+    } else if (share == most && is_within(at_share(share + 1))) {
+      choice.remark =
+          "; the data set has no more than " + count_images(images) +
+          (data_ > 1
+               ? " for " + std::to_string(data_) + " processes to share equally"
+               : "");
     }
     return choice;
   }
 
  private:
-  BatchChoice largest_of_any() const {
-    constexpr int64_t kMostOfARank = kUsualGroup * kMostUsualGroups;
-    BatchChoice choice = largest(kMostOfARank);
-    if (choice.global_batch_size / data_ == kMostOfARank) {
-      choice.remark = "; larger ones are not tried";
+  // One image, or enough for the group that was asked for.
+  int64_t least_share() const {
+    return std::max<int64_t>(
+        1, (config_.batch_norm_group_size + data_ - 1) / data_);
+  }
+
+  int64_t largest_that_fits(int64_t most) const {
+    const int64_t least = least_share();
+    if (const BatchChoice choice = at_share(least); !is_within(choice)) {
+      refuse(choice, least);
     }
-    return choice;
-  }
-
-  // The next larger one that is tried.
-  static int64_t larger_share(int64_t share) {
-    return share < kUsualGroup ? 2 * share : share + kUsualGroup;
-  }
-
-  BatchChoice largest(int64_t most_of_a_rank) const {
-    int64_t fits = 0;
-    int64_t too_large =
-        std::min(kMostUsualGroups, most_of_a_rank / kUsualGroup) + 1;
+    int64_t fits = least;
+    int64_t too_large = std::max(most, least) + 1;
     while (fits + 1 < too_large) {
       const int64_t middle = fits + (too_large - fits) / 2;
-      (is_within(at_share(kUsualGroup * middle)) ? fits : too_large) = middle;
+      (is_within(at_share(middle)) ? fits : too_large) = middle;
     }
-    if (fits > 0) return at_share(kUsualGroup * fits);
-    for (const int64_t share : {8, 4, 2, 1}) {
-      if (share > most_of_a_rank) continue;
-      const BatchChoice choice = at_share(share);
-      if (is_within(choice)) return choice;
-      if (share == 1) refuse(choice);
+    return fits;
+  }
+
+  int64_t largest_in_usual_groups(int64_t share) const {
+    const bool chooses_groups =
+        config_.batch_norm_group_size == 0 && !config_.sync_batch_norm;
+    while (chooses_groups &&
+           group_of(share) < std::min(share, kLeastUsualGroup)) {
+      --share;  // the next multiple of 8 will do
     }
-    HEADROOM_CHECK(false, "a share of one image was tried");
+    return share;
+  }
+
+  int64_t group_of(int64_t share) const {
+    return default_batch_norm_group_size(share * data_);
   }
 
   bool is_within(const BatchChoice& choice) const {
@@ -98,7 +114,7 @@ class Search {
     return "";
   }
 
-  bool is_within_alone() const { return is_within(at_share(1)); }
+  bool is_within_alone() const { return is_within(at_share(least_share())); }
 
   [[noreturn]] void refuse_want_of_images(int64_t images) const {
     throw Error("plan",
@@ -108,12 +124,19 @@ class Search {
                 "use --processes " + std::to_string(images) + " or less");
   }
 
-  [[noreturn]] void refuse(const BatchChoice& one_image) const {
+  [[noreturn]] void refuse(const BatchChoice& least, int64_t share) const {
+    const std::string what =
+        share == 1
+            ? "one image a process needs "
+            : count_images(share) + " a process, for --bn-group " +
+                  std::to_string(config_.batch_norm_group_size) + ", need ";
     throw Error("plan",
-                "--batch -1: one image a process needs " +
-                    exact_bytes(one_image.bytes) + ", but --memory-limit is " +
+                "--batch -1: " + what + exact_bytes(least.bytes) +
+                    ", but --memory-limit is " +
                     exact_bytes(config_.memory_limit),
-                "use " + leaner_that_fits() + "a smaller --img or model",
+                "use " + leaner_that_fits() +
+                    (share == 1 ? "" : "a smaller --bn-group, or ") +
+                    "a smaller --img or model",
                 ExitCode::kNoPlan);
   }
 

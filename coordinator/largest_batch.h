@@ -2,10 +2,11 @@
 // go through the network in one piece within --memory-limit.
 //
 // Images that follow each other in micro-batches bound nothing, so a share is
-// one micro-batch, and rows keep what --activations says, or everything. Shares
-// are multiples of 16, so that batch-norm groups have their usual size; where
-// 16 images are too many, 8, 4, 2 or 1. The batch has no more images than the
-// data set, where that is known (config.label_counts).
+// one micro-batch, and rows keep what --activations says, or everything. Up to
+// 16 images a rank it is any number. A larger batch divides into batch-norm
+// groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of one),
+// unless --bn-group or --sync-bn says how they are. The batch has no more
+// images than the data set, where that is known (config.label_counts).
 //
 // Threads: a pure function.
 #pragma once
@@ -25,7 +26,7 @@ struct BatchChoice {
   std::string remark;  // why it is no larger although there is room; or ""
 };
 
-// Throws Error (exit 3) with the bytes if one image a rank is too much, (exit
+// Throws Error (exit 3) with the bytes if the least share is too much, (exit
 // 2) if the data set has not even that many, and what the planner refuses.
 // REQUIRES: config.memory_limit > 0, rows; config.global_batch_size is ignored.
 BatchChoice largest_batch(const RunConfig& config, int world_size,

@@ -42,14 +42,55 @@ int64_t bytes_of(RunConfig config, int64_t batch, int world_size = 1) {
   return *std::ranges::max_element(plan.predicted_peak_bytes);
 }
 
-TEST(LargestBatch, TheNextGroupWouldNotFit) {
+TEST(LargestBatch, TheNextWouldNotFit) {
   const RunConfig config = request(2 * kGiB);
   const BatchChoice choice = choose(config);
-  EXPECT_GE(choice.global_batch_size, 16);
-  EXPECT_EQ(choice.global_batch_size % 16, 0);
+  EXPECT_GT(choice.global_batch_size, 32);
   EXPECT_EQ(choice.bytes, bytes_of(config, choice.global_batch_size));
   EXPECT_LE(choice.bytes, 2 * kGiB);
-  EXPECT_GT(bytes_of(config, choice.global_batch_size + 16), 2 * kGiB);
+  // The next batch whose groups have 8 images or more is 8 away at most.
+  EXPECT_GT(bytes_of(config, choice.global_batch_size + 8), 2 * kGiB);
+}
+
+TEST(LargestBatch, UpToSixteenItIsAnyNumber) {
+  for (const int64_t wanted : {1, 3, 7, 11, 13, 16}) {
+    RunConfig config = request(1);
+    config.memory_limit = bytes_of(config, wanted);
+    EXPECT_EQ(choose(config).global_batch_size, wanted);
+    EXPECT_EQ(choose(config).remark, "");
+  }
+}
+
+TEST(LargestBatch, BeyondSixteenItDividesIntoUsualGroups) {
+  RunConfig config = request(1);
+  config.memory_limit = bytes_of(config, 19);
+  EXPECT_EQ(choose(config).global_batch_size, 18) << "2 groups of 9";
+  EXPECT_EQ(choose(config).remark,
+            "; 19 fit too, but only in batch-norm groups of 1 image");
+  config.sync_batch_norm = true;
+  config.memory_limit = bytes_of(config, 19);
+  EXPECT_EQ(choose(config).global_batch_size, 19) << "one group";
+  config.sync_batch_norm = false;
+  config.batch_norm_group_size = 4;
+  config.memory_limit = bytes_of(config, 19);
+  EXPECT_EQ(choose(config).global_batch_size, 19) << "groups as asked";
+}
+
+TEST(LargestBatch, AGroupThatIsAskedForIsTheLeast) {
+  RunConfig config = request(1);
+  config.batch_norm_group_size = 8;
+  config.memory_limit = bytes_of(config, 9);
+  EXPECT_EQ(choose(config).global_batch_size, 9);
+  config.memory_limit = bytes_of(config, 8) - 1;
+  try {
+    choose(config);
+    FAIL() << "a group of 8 does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);
+    EXPECT_THAT(error.what(),
+                HasSubstr("8 images a process, for --bn-group 8, need"));
+    EXPECT_THAT(error.what(), HasSubstr("a smaller --bn-group, or"));
+  }
 }
 
 TEST(LargestBatch, GrowsWithMemoryAndProcesses) {
@@ -72,18 +113,22 @@ TEST(LargestBatch, LittleMemoryMeansFewImages) {
   RunConfig config = request(kGiB);
   config.image_height = config.image_width = 1280;
   const BatchChoice choice = choose(config);
-  EXPECT_LT(choice.global_batch_size, 16);
-  EXPECT_GE(choice.global_batch_size, 1);
+  EXPECT_LT(choice.global_batch_size, 8);
+  EXPECT_GE(choice.global_batch_size, 2);
   EXPECT_LE(choice.bytes, kGiB);
 }
 
 TEST(LargestBatch, NoMoreImagesThanTheDataSetHas) {
   RunConfig config = request(16 * kGiB);
   config.label_counts = "0x20 7x30";
-  EXPECT_EQ(choose(config).global_batch_size, 48);
+  EXPECT_EQ(choose(config).global_batch_size, 50);
   EXPECT_EQ(choose(config).remark, "; the data set has no more than 50 images");
-  EXPECT_EQ(choose(config, 4).global_batch_size, 32) << "8 of each rank's 12";
+  EXPECT_EQ(choose(config, 4).global_batch_size, 48) << "12 of each rank";
+  EXPECT_EQ(choose(config, 4).remark,
+            "; the data set has no more than 50 images for 4 processes to "
+            "share equally");
   config.label_counts = "0x3";
+  EXPECT_EQ(choose(config).global_batch_size, 3);
   EXPECT_EQ(choose(config, 3).global_batch_size, 3);
   config.memory_limit = kGiB / 2;
   config.label_counts = "0x20000 7x30";
