@@ -38,19 +38,22 @@ class Search {
     const int64_t fitting = largest_that_fits(most);
     const int64_t share = largest_in_usual_groups(fitting);
     BatchChoice choice = at_share(share);
-    if (share < fitting) {
-      choice.remark = "; " + std::to_string(fitting * data_) +
-                      " fit too, but only in batch-norm groups of " +
-                      count_images(group_of(fitting));
-    } else if (share == kMostOfARank) {
-      choice.remark = "; larger ones are not tried";
-    } else if (share == most && is_within(at_share(share + 1))) {
-      choice.remark =
-          "; the data set has no more than " + count_images(images) +
-          (data_ > 1
-               ? " for " + std::to_string(data_) + " processes to share equally"
-               : "");
+    std::string bound;
+    if (fitting == kMostOfARank) {
+      bound = "larger ones are not tried";
+    } else if (fitting == most && is_within(at_share(fitting + 1))) {
+      bound = "the data set has no more than " + count_images(images);
+      if (data_ > 1) {
+        bound +=
+            " for " + std::to_string(data_) + " processes to share equally";
+      }
     }
+    if (share < fitting) {
+      bound +=
+          (bound.empty() ? "" : ", and ") + std::to_string(fitting * data_) +
+          " would be batch-norm groups of " + count_images(group_of(fitting));
+    }
+    if (!bound.empty()) choice.remark = "; " + bound;
     return choice;
   }
 

@@ -66,7 +66,7 @@ TEST(LargestBatch, BeyondSixteenItDividesIntoUsualGroups) {
   config.memory_limit = bytes_of(config, 19);
   EXPECT_EQ(choose(config).global_batch_size, 18) << "2 groups of 9";
   EXPECT_EQ(choose(config).remark,
-            "; 19 fit too, but only in batch-norm groups of 1 image");
+            "; 19 would be batch-norm groups of 1 image");
   config.sync_batch_norm = true;
   config.memory_limit = bytes_of(config, 19);
   EXPECT_EQ(choose(config).global_batch_size, 19) << "one group";
@@ -127,6 +127,11 @@ TEST(LargestBatch, NoMoreImagesThanTheDataSetHas) {
   EXPECT_EQ(choose(config, 4).remark,
             "; the data set has no more than 50 images for 4 processes to "
             "share equally");
+  config.label_counts = "0x37";
+  EXPECT_EQ(choose(config).global_batch_size, 36);
+  EXPECT_EQ(choose(config).remark,
+            "; the data set has no more than 37 images, and 37 would be "
+            "batch-norm groups of 1 image");
   config.label_counts = "0x3";
   EXPECT_EQ(choose(config).global_batch_size, 3);
   EXPECT_EQ(choose(config, 3).global_batch_size, 3);
