@@ -144,11 +144,16 @@ class Handler {
       in_outline_ = key_ == "segmentation";
     } else if (depth_ == record_depth_ + 2 && in_outline_) {
       annotation_.has_outline = true;
+      part_size_ = 0;
       if (keep_outlines_) annotation_.outline.emplace_back();
     }
     return true;
   }
   bool end_array() {
+    if (depth_ == record_depth_ + 2 && in_outline_ &&
+        (part_size_ < 6 || part_size_ % 2 != 0)) {
+      annotation_.has_bad_outline = true;
+    }
     if (depth_ == record_depth_ + 1) in_bbox_ = in_outline_ = false;
     if (section_ != Section::kNone && depth_ == record_depth_ - 1) {
       section_ = Section::kNone;
@@ -219,9 +224,11 @@ class Handler {
       annotation_.num_bbox = std::min(annotation_.num_bbox + 1, 5);
       return true;
     }
-    if (in_outline_ && depth_ == record_depth_ + 2 &&
-        !annotation_.outline.empty()) {
-      annotation_.outline.back().push_back(value);
+    if (in_outline_ && depth_ == record_depth_ + 2) {
+      ++part_size_;
+      if (!annotation_.outline.empty()) {
+        annotation_.outline.back().push_back(value);
+      }
       return true;
     }
     if (!at_field()) return true;
@@ -285,6 +292,7 @@ class Handler {
   int64_t depth_ = 0;
   int64_t record_depth_ = -1;
   bool in_record_ = false, in_bbox_ = false, in_outline_ = false;
+  int64_t part_size_ = 0;  // numbers in this part of the outline
   bool has_id_ = false, has_image_id_ = false, has_category_id_ = false,
        has_score_ = false;
   std::string key_;

@@ -37,6 +37,8 @@ struct CocoAnnotation {
   bool crowd = false;
   // Is `segmentation` a list with something in it? Masks are not.
   bool has_outline = false;
+  // A part of it is no list of 3 or more pairs of numbers.
+  bool has_bad_outline = false;
   // Its parts, x and y in turn in pixels; only where they are asked for.
   std::vector<std::vector<double>> outline;
   double score = 0;  // of results

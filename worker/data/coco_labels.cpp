@@ -23,11 +23,10 @@ bool is_safe(const std::string& name) {
 
 using Parts = std::vector<std::vector<double>>;
 
-// Nothing if a part is none.
-std::optional<Outline> joined(const Parts& parts, ImageSize size) {
+// REQUIRES: every part is a list of 3 or more pairs.
+Outline joined(const Parts& parts, ImageSize size) {
   Outline outline;
   for (const std::vector<double>& part : parts) {
-    if (part.size() < 6 || part.size() % 2 != 0) return std::nullopt;
     const size_t first = outline.size();
     for (size_t i = 0; i < part.size(); i += 2) {
       outline.push_back({part[i] / size.width, part[i + 1] / size.height});
@@ -96,8 +95,7 @@ class CocoLabels : public LabelReader {
       const auto class_index =
           classes_.find(name->second, box.line, result.labels);
       if (!class_index) continue;
-      const auto outline = joined(box.outline, size);
-      if (!outline) {
+      if (box.has_bad_outline) {
         rules.fault(DataFaultKind::kBadLine,
                     "segmentation has a part that is no list of 3 or more "
                     "pairs",
@@ -105,9 +103,11 @@ class CocoLabels : public LabelReader {
       }
       const auto& [x, y, w, h] = box.bbox;
       const size_t before = result.labels.boxes.size();
-      rules.add_pixels(*class_index, {x, y, x + w, y + h}, size,
-                       outline.value_or(Outline()));
-      if (result.labels.boxes.size() > before && box.has_outline && outline) {
+      rules.add_pixels(
+          *class_index, {x, y, x + w, y + h}, size,
+          box.has_bad_outline ? Outline() : joined(box.outline, size));
+      if (result.labels.boxes.size() > before && box.has_outline &&
+          !box.has_bad_outline) {
         ++result.labels.num_polygons;
       }
     }

@@ -57,6 +57,38 @@ TEST(Verification, ACorrectedCopyKeepsOutlines) {
             "0 0.1 0.1 0.6 0.1 0.3 0.7\n");
 }
 
+TEST(Verification, FaultsOfOutlinesAreTrainingsWithAndWithoutOutlines) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  folder.write("train.json", R"({"images": [{"id": 1, "file_name": "1.bmp"}],
+"categories": [{"id": 1, "name": "a"}], "annotations": [
+{"image_id": 1, "category_id": 1, "bbox": [1, 1, 5, 5],
+ "segmentation": [[1, 1, 5, 1, 5, 5], [1, 1, 5, 1]]},
+{"image_id": 1, "category_id": 1, "bbox": [2, 2, 5, 5],
+ "segmentation": [[1, 1, 5, 1, 5]]},
+{"image_id": 1, "category_id": 1, "bbox": [3, 3, 5, 5],
+ "segmentation": [[1, 1, 5, 1, 5, 5]]}]})");
+  const DataConfig config = load_data_config(
+      folder.write("data.yaml",
+                   "train: train.json\nval: train.json\nimages: images\n"
+                   "names: [a]\n"));
+  IndexOptions options;
+  for (const bool keep : {false, true}) {
+    options.keep_outlines = keep;
+    const DataReport training =
+        index_dataset(config, Split::kTrain, options).report;
+    EXPECT_EQ(training.num_faults(), 2) << keep;
+    EXPECT_THAT(training.lines(9).at(1),
+                HasSubstr("train.json:3: bad line (a box of image 1: "
+                          "segmentation has a part"));
+    for (const bool verified_keep : {false, true}) {
+      options.keep_outlines = verified_keep;
+      EXPECT_EQ(verify_data(config, options)[0].report.lines(9),
+                training.lines(9));
+    }
+  }
+}
+
 TEST(Verification, ACopyIsWholeOrNotThere) {
   const TemporaryFolder folder;
   folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
