@@ -8,6 +8,7 @@
 #include "configs/multi_scale.h"
 #include "coordinator/model_rows.h"
 #include "coordinator/plan_memory.h"
+#include "deploy/launch/headline.h"
 #include "deploy/launch/text_table.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
@@ -372,17 +373,17 @@ std::string plan_report_text(const PlanReport& report) {
   const RunConfig& config = report.config;
   const Plan& plan = report.plan;
   const int world_size = plan.layout.world_size();
-  std::string text =
-      "plan         " + plan.reason + "\n" + "model        " + report.model +
-      ", " + number(num_classes(report)) + " classes, " +
-      number(image_height(report)) + " x " + number(image_width(report)) +
-      " pixels" + scales_text(report) + "\n" + assumptions_text(config) +
-      "layout       " + to_string(plan.layout) + ": " + number(world_size) +
-      (world_size == 1 ? " process, " : " processes, ") +
-      to_string(plan.backend) + "\n" + "zero         " +
-      number(plan.zero_stage) + "\n" + "activations  " +
-      activations_text(plan.activation_policies) + "\n" + "optimizer    " +
-      config.optimizer + "\n\n";
+  std::string text = "plan         " + plan.reason + "\n" + "model        " +
+                     report.model + ", " + number(num_classes(report)) +
+                     " classes, " + image_size_text(config, report.rows) +
+                     " pixels" + scales_text(report) + "\n" +
+                     assumptions_text(config) + "layout       " +
+                     to_string(plan.layout) + ": " + number(world_size) +
+                     (world_size == 1 ? " process, " : " processes, ") +
+                     to_string(plan.backend) + "\n" + "zero         " +
+                     number(plan.zero_stage) + "\n" + "activations  " +
+                     activations_text(plan.activation_policies) + "\n" +
+                     "optimizer    " + config.optimizer + "\n\n";
   text += "Predicted bytes of tensors of a rank, at the peak of a step: " +
           bound_text(label_bound(config), plan.micro_batch_size) + "\n" +
           memory_table(report) + "\n";

@@ -11,6 +11,7 @@
 #include "deploy/launch/commands.h"
 #include "deploy/launch/core_binding.h"
 #include "deploy/launch/data_question.h"
+#include "deploy/launch/headline.h"
 #include "deploy/launch/host.h"
 #include "deploy/launch/interrupts.h"
 #include "deploy/launch/launcher_environment.h"
@@ -19,7 +20,6 @@
 #include "deploy/launch/run_result.h"
 #include "deploy/launch/supervisor.h"
 #include "parallel/base/check.h"
-#include "proto/version.h"
 
 namespace headroom {
 namespace {
@@ -111,20 +111,6 @@ std::string listen_address(const CommandLine& line,
                                   : host_address() + ":0";
   require_allowed(line, address);
   return address;
-}
-
-std::string headline(const RunRequest& request) {
-  const RunConfig& config = request.config;
-  const std::string model = config.cfg.empty() ? config.weights : config.cfg;
-  return "headroom " + std::string(kVersion) + " " + config.command + ": " +
-         std::filesystem::path(model).filename().string() + ", " +
-         std::to_string(config.image_height) + " x " +
-         std::to_string(config.image_width) + ", batch " +
-         std::to_string(config.global_batch_size) + ", processes " +
-         std::to_string(request.expected_workers()) + " x " +
-         std::to_string(config.threads) +
-         (config.threads == 1 ? " thread" : " threads") + "; results in " +
-         request.run_directory;
 }
 
 int report(const RunRequest& request, const SupervisedRun& run, bool json,
