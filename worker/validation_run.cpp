@@ -9,6 +9,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader.h"
 #include "worker/model/weights.h"
+#include "worker/model/weights_file.h"
 #include "worker/results.h"
 #include "worker/run_directory.h"
 #include "worker/run_inputs.h"
@@ -81,6 +82,26 @@ void draw_pictures(const Assignment& assignment, const RunConfig& config,
   pictures.finish();
 }
 
+// Throws Error (exit 2) where they are of other classes than the data.
+void load_judged_weights(const RunConfig& config, const RunInputs& inputs,
+                         LayerGraph& model) {
+  const Safetensors file = read_weights_file(config.weights);
+  const int64_t wanted = inputs.num_classes();
+  const int64_t held = head_classes(file, inputs.table).value_or(wanted);
+  if (held != wanted) {
+    throw Error("val",
+                config.weights + " has " + std::to_string(held) +
+                    " classes, but " +
+                    (config.single_cls
+                         ? "--single-cls makes one of all"
+                         : config.data + " names " + std::to_string(wanted)),
+                "judge it on the data of its own classes, or train a head for "
+                "these: headroom train --weights " +
+                    config.weights);
+  }
+  load_weights(config.weights, file, model, {});
+}
+
 }  // namespace
 
 RunOutcome run_validation(const Assignment& assignment,
@@ -95,7 +116,7 @@ RunOutcome run_validation(const Assignment& assignment,
   const RunInputs inputs = read_inputs(config);
   LayerGraph model(inputs.table, inputs.num_classes(),
                    scalar_type_of(config.precision), config.seed);
-  load_weights(config.weights, model, {});
+  load_judged_weights(config, inputs, model);
   move_state(model, device);
 
   LoaderOptions options = loader_options(config, model);

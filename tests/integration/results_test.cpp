@@ -166,6 +166,38 @@ TEST_F(Results, ValOfTheBestWeightsGivesTheSummarysMetrics) {
   }
 }
 
+TEST_F(Results, ValOnOtherClassesNamesBothNumbers) {
+  const std::string data =
+      "path: " + fs::path(shapes_data()).parent_path().string() +
+      "\ntrain: images/train\nval: images/val\nnames: [a, b, c, d, e]\n";
+  std::ofstream(folder_ / "five.yaml") << data;
+  const auto val = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words = {
+        program("headroom"),
+        "val",
+        "--weights",
+        (run() / "weights/best.safetensors").string(),
+        "--img",
+        "96",
+        "--name",
+        "other"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return run_program(words, folder_);
+  };
+  const ProgramResult more = val({"--data", "five.yaml"});
+  EXPECT_EQ(more.exit_code, 2);
+  EXPECT_NE(more.err.find("best.safetensors has 3 classes, but " +
+                          (folder_ / "five.yaml").string() + " names 5: judge"),
+            std::string::npos)
+      << more.err;
+  EXPECT_EQ(more.err.find("model.24"), std::string::npos) << more.err;
+  const ProgramResult one = val({"--data", shapes_data(), "--single-cls"});
+  EXPECT_EQ(one.exit_code, 2);
+  EXPECT_NE(one.err.find("has 3 classes, but --single-cls makes one of all"),
+            std::string::npos)
+      << one.err;
+}
+
 TEST_F(Results, OnlyTheResultGoesToStdout) {
   const ProgramResult result =
       run_program({program("headroom"), "train", "--data", shapes_data(),

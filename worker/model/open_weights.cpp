@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "configs/model_table_text.h"
 #include "configs/row_cost.h"
@@ -11,22 +12,6 @@
 
 namespace headroom {
 namespace {
-
-// The head's last convolution has anchors x (5 + classes) outputs.
-int64_t classes_in(const std::filesystem::path& path, const ModelTable& table,
-                   const Safetensors& file) {
-  const std::string name =
-      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias";
-  const int64_t outputs = file.at(name).numel();
-  const auto anchors = static_cast<int64_t>(table.anchors.front().size());
-  if (anchors == 0 || outputs % anchors != 0 || outputs / anchors < 6) {
-    throw Error("weights",
-                path.string() + ": its head has " + std::to_string(outputs) +
-                    " outputs, which " + table.name + " cannot have",
-                "name its model: --cfg");
-  }
-  return outputs / anchors - 5;
-}
 
 // A table of a few bytes may ask for terabytes: what the file holds bounds what
 // is built. Half as much is let through to the loader, which names each tensor
@@ -72,11 +57,18 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   OpenedWeights opened;
   opened.table = cfg.empty() ? table_of_weights(file.metadata, path.string())
                              : load_model_table(cfg);
-  const int64_t classes = classes_in(path, opened.table, file);
+  const std::optional<int64_t> known = head_classes(file, opened.table);
+  if (!known) {
+    throw Error("weights",
+                path.string() + ": it has no head that " + opened.table.name +
+                    " could have",
+                "name its model: --cfg");
+  }
+  const int64_t classes = *known;
   check_parameters(path, opened.table, classes, file);
   opened.model =
       std::make_unique<LayerGraph>(opened.table, classes, scalar_type, 0);
-  load_weights(path, *opened.model, {});
+  load_weights(path, file, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
   opened.metadata = model_metadata(opened.table.name, opened.table);
   if (const auto names = file.metadata.find("names");

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/weights_file.h"
 
 namespace headroom {
@@ -86,7 +85,12 @@ std::string to_string(const LoadReport& report,
 
 LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
                         const LoadOptions& options) {
-  Safetensors file = read_weights_file(path);
+  return load_weights(path, read_weights_file(path), graph, options);
+}
+
+LoadReport load_weights(const std::filesystem::path& path,
+                        const Safetensors& file, LayerGraph& graph,
+                        const LoadOptions& options) {
   const NamedTensors state = graph.state();
   if (options.mode == LoadMode::kStrict) check_strict(path, file, state);
 
@@ -112,8 +116,22 @@ LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
   if (report.transferred == 0)
     refuse(path, "none of its " + std::to_string(file.tensors.size()) +
                      " tensors fits the model");
-  report.metadata = std::move(file.metadata);
+  report.metadata = file.metadata;
   return report;
+}
+
+std::optional<int64_t> head_classes(const Safetensors& file,
+                                    const ModelTable& table) {
+  // Its last convolution has anchors x (5 + classes) outputs.
+  const auto bias = file.tensors.find(
+      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias");
+  if (bias == file.tensors.end() || table.anchors.empty()) return std::nullopt;
+  const int64_t outputs = bias->second.numel();
+  const auto anchors = static_cast<int64_t>(table.anchors.front().size());
+  if (anchors == 0 || outputs % anchors != 0 || outputs / anchors < 6) {
+    return std::nullopt;
+  }
+  return outputs / anchors - 5;
 }
 
 }  // namespace headroom

@@ -14,11 +14,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "configs/model_table.h"
 #include "worker/model/layer_graph.h"
 #include "worker/model/named_tensor.h"
+#include "worker/model/safetensors.h"
 
 namespace headroom {
 
@@ -50,5 +53,14 @@ std::string to_string(const LoadReport& report,
 // kStrict: every entry is in the file with its shape, and nothing else is.
 LoadReport load_weights(const std::filesystem::path& path, LayerGraph& graph,
                         const LoadOptions& options);
+// The same of a file that was read already; `path` is what errors name.
+LoadReport load_weights(const std::filesystem::path& path,
+                        const Safetensors& file, LayerGraph& graph,
+                        const LoadOptions& options);
+
+// How many classes the head of these weights has, if the model is that table's;
+// nothing where they have no head that such a model could have.
+std::optional<int64_t> head_classes(const Safetensors& file,
+                                    const ModelTable& table);
 
 }  // namespace headroom
