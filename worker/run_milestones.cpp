@@ -4,6 +4,10 @@
 
 namespace headroom {
 
+bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch) {
+  return committed_steps % steps_in_epoch == 0;
+}
+
 int64_t num_steps(const RunConfig& config, int64_t steps_in_epoch) {
   const int64_t all = config.epochs * steps_in_epoch;
   return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
@@ -14,7 +18,7 @@ std::optional<std::string> reason_to_end(const RunConfig& config,
                                          const TrainingCounters& counters) {
   const int64_t committed = counters.committed_steps;
   const int64_t all = num_steps(config, steps_in_epoch);
-  const bool is_epoch_end = committed % steps_in_epoch == 0;
+  const bool is_epoch_end = is_between_epochs(committed, steps_in_epoch);
   if (committed >= all) {
     return is_epoch_end ? "all " + std::to_string(all) + " steps done"
                         : "reached --max-steps " + std::to_string(all);

@@ -1,4 +1,5 @@
-// run_milestones: after which steps a run is over, and a checkpoint is due.
+// run_milestones: after which steps an epoch or a run is over, and a checkpoint
+// is due.
 //
 // A generation asks too: the one before it may have been cut off between a
 // milestone and what was to follow.
@@ -14,6 +15,9 @@
 #include "worker/training_state.h"
 
 namespace headroom {
+
+// Whether an epoch's last step is the newest, or there is none yet.
+bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch);
 
 // Of the whole run.
 int64_t num_steps(const RunConfig& config, int64_t steps_in_epoch);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
@@ -18,7 +19,6 @@
 #include "worker/parallelize.h"
 #include "worker/rank_context.h"
 #include "worker/replicate.h"
-#include "worker/run_milestones.h"
 #include "worker/state_restore.h"
 
 namespace headroom {
@@ -104,6 +104,23 @@ void RunParts::prepare(Communicator& communicator) {
       *state, *mesh);
   memory.fetches_ahead = mesh->data->gathers_in_background();
   pass_lists = record_exchanges();
+}
+
+void RunParts::begin_pictures() {
+  if (assignment.rank != 0 || config.noplots || !host.draws_pictures) return;
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.training =
+      training_options(config, assignment.plan, inputs, state->model(), *mesh);
+  if (inputs.validation) {
+    subject.validation = validation_options(
+        config, assignment.plan, *inputs.validation, state->model(), *mesh);
+  }
+  subject.say = [this](const std::string& line) {
+    client.report_event({"picture", 0, 0, line, "", true});
+  };
+  pictures = std::make_unique<RunPictures>(std::move(subject));
+  pictures->begin();
 }
 
 // Also of what the ranks have before their first step.

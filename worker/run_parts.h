@@ -29,6 +29,8 @@
 #include "worker/pass_lists.h"
 #include "worker/run_inputs.h"
 #include "worker/run_loaders.h"
+#include "worker/run_milestones.h"
+#include "worker/run_pictures.h"
 #include "worker/run_recorder.h"
 #include "worker/teacher.h"
 #include "worker/training_state.h"
@@ -43,14 +45,19 @@ struct RunParts {
   // what the ranks still hold of an earlier generation's, whichever is newest;
   // by rank 0 the run directory, last of all that may be refused. Collective.
   void prepare(Communicator& communicator);
+  // After that, where this rank draws any.
+  void begin_pictures();
 
   int64_t committed() const { return state->counters.committed_steps; }
   int64_t images_in_epoch() const {
     return inputs.training ? inputs.training->size()
                            : steps_in_epoch * config.global_batch_size;
   }
+  bool is_between_epochs() const {
+    return headroom::is_between_epochs(committed(), steps_in_epoch);
+  }
   bool epoch_is_unrecorded() const {
-    return committed() % steps_in_epoch == 0 &&
+    return is_between_epochs() &&
            committed() / steps_in_epoch > state->counters.recorded_epochs;
   }
   std::vector<RowCost> rows_of_model() const;
@@ -73,10 +80,11 @@ struct RunParts {
   HostShares host;  // of the loaders, and room for a copy of the state
   LossGains gains;
   ScheduleOptions schedule;
-  int64_t checkpoint_steps;              // of the newest checkpoint
-  bool has_state = false;                // `state` is a committed one
-  std::string restored_line;             // of steps.jsonl, that came with it
-  std::unique_ptr<MemoryTracer> tracer;  // while steps are recorded
+  int64_t checkpoint_steps;               // of the newest checkpoint
+  bool has_state = false;                 // `state` is a committed one
+  std::string restored_line;              // of steps.jsonl, that came with it
+  std::unique_ptr<MemoryTracer> tracer;   // while steps are recorded
+  std::unique_ptr<RunPictures> pictures;  // of the rank that draws
 
  private:
   void fill_model(Communicator& communicator, LayerGraph& model);

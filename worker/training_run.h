@@ -3,9 +3,9 @@
 //
 //   prepare   data set, model, weights or checkpoint, run directory
 //   epochs    steps, validation, results, weights, checkpoint
-//   end       all epochs, --max-steps, patience, Ctrl-C, or a step that cannot
-//             be committed; always at a committed step. Where memory is short
-//             the run may go on under another plan, from its checkpoint.
+//   end       at a committed step (run_end.h). Where memory is short the run
+//   may
+//             go on under another plan, from its checkpoint.
 //
 // Rank 0 writes; every rank takes the same decisions from the same numbers.
 //
@@ -17,27 +17,16 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "parallel/devices/compute_device.h"
 #include "worker/carried_state.h"
 #include "worker/coordinator_client.h"
 #include "worker/fault_injection.h"
+#include "worker/run_outcome.h"
 
 namespace headroom {
 
 class Communicator;
-
-// How a run ended that ended as it should.
-struct RunOutcome {
-  int exit_code = 0;
-  std::string reason;
-  std::string result_json;
-  // Only this generation ended: for want of memory (without room_bytes), or
-  // because it was asked to.
-  std::optional<LeftGeneration> left = {};
-};
 
 class TrainingRun {
  public:

@@ -1,8 +1,9 @@
 // `headroom val`: one validation of given weights, spread over all ranks.
 #pragma once
 
+#include "parallel/devices/compute_device.h"
 #include "worker/coordinator_client.h"
-#include "worker/training_run.h"
+#include "worker/run_outcome.h"
 
 namespace headroom {
 

@@ -22,6 +22,14 @@ TrainingCounters counters_of(int64_t committed, int64_t best_epoch = -1) {
   return counters;
 }
 
+TEST(RunMilestones, BetweenEpochsIsAfterTheLastStepOfOneAndBeforeTheFirst) {
+  EXPECT_TRUE(is_between_epochs(0, kStepsInEpoch));
+  EXPECT_FALSE(is_between_epochs(1, kStepsInEpoch));
+  EXPECT_FALSE(is_between_epochs(9, kStepsInEpoch));
+  EXPECT_TRUE(is_between_epochs(10, kStepsInEpoch));
+  EXPECT_TRUE(is_between_epochs(3, 1));
+}
+
 TEST(RunMilestones, ARunEndsAfterItsEpochsOrItsSteps) {
   RunConfig config = config_of(3);
   EXPECT_EQ(num_steps(config, kStepsInEpoch), 30);
