@@ -6,10 +6,17 @@
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
 #include <algorithm>
@@ -66,6 +73,36 @@ at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
   return values.view(shape);
 }
 
+// A number per place, as ONNX passes sizes and positions.
+Sizes integers_in(const at::Tensor& values) {
+  Sizes result;
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    // "To the end" is more than any float holds as a whole number.
+    constexpr double kEnd = 1e15;
+    result.push_back(
+        static_cast<int64_t>(std::min(values[i].item<double>(), kEnd)));
+  }
+  return result;
+}
+
+at::Tensor sliced(at::Tensor x, const Sizes& begins, const Sizes& ends,
+                  const Sizes& axes, const Sizes& steps) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t size = x.size(axes[i]);
+    x = x.slice(axes[i], begins[i], std::min(ends[i], size),
+                steps.empty() ? 1 : steps[i]);
+  }
+  return x;
+}
+
+// 0 keeps a size, -1 is what is left.
+at::Tensor reshaped(const at::Tensor& x, Sizes sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) sizes[i] = x.size(static_cast<int64_t>(i));
+  }
+  return x.reshape(sizes);
+}
+
 }  // namespace
 
 OnnxRunner::OnnxRunner(const OnnxGraph& graph, at::ScalarType type)
@@ -104,6 +141,28 @@ at::Tensor OnnxRunner::run_node(const OnnxNode& node,
                       attribute<int64_t>(node, "group"));
   }
   if (node.op == "Sigmoid") return at::sigmoid(in(0));
+  if (node.op == "Relu") return at::relu(in(0));
+  if (node.op == "LeakyRelu") {
+    return at::leaky_relu(in(0), attribute<float>(node, "alpha"));
+  }
+  if (node.op == "HardSwish") return at::hardswish(in(0));
+  if (node.op == "HardSigmoid") {
+    return in(0).mul(attribute<float>(node, "alpha")).add_(0.5).clamp_(0, 1);
+  }
+  if (node.op == "Softplus") return at::softplus(in(0));
+  if (node.op == "Tanh") return at::tanh(in(0));
+  if (node.op == "GlobalAveragePool") {
+    return at::mean(in(0), at::IntArrayRef{2, 3}, /*keepdim=*/true);
+  }
+  if (node.op == "Slice") {
+    return sliced(in(0), integers_in(in(1)), integers_in(in(2)),
+                  integers_in(in(3)),
+                  node.inputs.size() > 4 ? integers_in(in(4)) : Sizes());
+  }
+  if (node.op == "Shape") return at::tensor(in(0).sizes()).to(type_);
+  if (node.op == "Reshape") return reshaped(in(0), integers_in(in(1)));
+  if (node.op == "Transpose")
+    return in(0).permute(attribute<Sizes>(node, "perm"));
   if (node.op == "Mul") return at::mul(in(0), in(1));
   if (node.op == "Add") return at::add(in(0), in(1));
   if (node.op == "Concat") {

@@ -13,7 +13,22 @@ namespace headroom {
 namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
-constexpr double kSiluIsZero = -8;
+
+// Below which an activation is 0: what goes in need not be told apart there.
+const std::map<std::string, double>& zero_below() {
+  static const std::map<std::string, double> all = {
+      {"Sigmoid", -8},  // of SiLU, within 0.003
+      {"HardSwish", -3},
+      {"Relu", 0}};
+  return all;
+}
+
+// Its output's numbers are among its input's.
+bool keeps_numbers(const std::string& op) {
+  static const std::set<std::string> all = {"MaxPool", "Resize", "Slice",
+                                            "Reshape", "Transpose"};
+  return all.count(op) > 0;
+}
 
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
@@ -53,8 +68,9 @@ class Quantiser {
     }
     for (const OnnxLevel& level : body.levels) heads_.insert(level.map);
     for (const OnnxNode& node : body.graph.nodes) {
-      if (node.op != "Sigmoid") continue;
-      into_silu_.insert(node.inputs.front());
+      const auto zero = zero_below().find(node.op);
+      if (zero == zero_below().end()) continue;
+      least_[node.inputs.front()] = zero->second;
     }
   }
 
@@ -72,32 +88,53 @@ class Quantiser {
  private:
   void add(const OnnxNode& node) {
     OnnxNode copy = node;
-    if (node.op == "Conv") {
-      const Scale input = scales_.at(node.inputs[0]);
-      const std::vector<float> scales = weight(*tensors_.at(node.inputs[1]));
-      bias(*tensors_.at(node.inputs[2]), input.scale, scales);
-    }
-    for (std::string& name : copy.inputs) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::string& name = node.inputs[i];
       const auto tensor = tensors_.find(name);
-      if (tensor == tensors_.end() || node.op == "Conv") {
-        if (!name.empty()) name += "_dequantised";
-      } else {
+      if (tensor == tensors_.end()) {
+        if (!name.empty() && !is_float(name)) copy.inputs[i] += "_dequantised";
+      } else if (node.op != "Conv") {
         made_.graph.tensors.push_back(*tensor->second);
       }
     }
+    if (node.op == "Conv") constants_of(node, copy);
     made_.graph.nodes.push_back(std::move(copy));
     const std::string& output = node.outputs.front();
     if (heads_.count(output) > 0) return;
-    const bool keeps = node.op == "MaxPool" || node.op == "Resize";
-    quantise(output,
-             keeps ? scales_.at(node.inputs[0]) : scale_of(range_of(output)));
+    if (stays_float(node)) {
+      floats_.insert(output);
+      return;
+    }
+    quantise(output, keeps_numbers(node.op) ? scales_.at(node.inputs[0])
+                                            : scale_of(range_of(output)));
+  }
+
+  // The means of squeeze and excitation and what follows from them alone are
+  // few and decide about whole channels; a shape is no map.
+  bool stays_float(const OnnxNode& node) const {
+    return node.op == "GlobalAveragePool" || node.op == "Shape" ||
+           is_float(node.inputs.front());
+  }
+  bool is_float(const std::string& name) const {
+    return floats_.count(name) > 0;
+  }
+
+  void constants_of(const OnnxNode& node, OnnxNode& copy) {
+    const OnnxTensor& offsets = *tensors_.at(node.inputs[2]);
+    const std::vector<float> scales = weight(*tensors_.at(node.inputs[1]));
+    copy.inputs[1] += "_dequantised";
+    if (is_float(node.inputs[0])) {
+      made_.graph.tensors.push_back(offsets);
+    } else {
+      bias(offsets, scales_.at(node.inputs[0]).scale, scales);
+      copy.inputs[2] += "_dequantised";
+    }
   }
 
   ValueRange range_of(const std::string& name) const {
     ValueRange range = ranges_.at(name);
-    if (into_silu_.count(name) > 0) {
-      range.low = std::max(range.low, kSiluIsZero);
-    }
+    const auto least = least_.find(name);
+    if (least != least_.end()) range.low = std::max(range.low, least->second);
     return range;
   }
 
@@ -187,7 +224,8 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  std::set<std::string> heads_, into_silu_;
+  std::set<std::string> heads_, floats_;  // values: of levels; not quantised
+  std::map<std::string, double> least_;   // of values that go into activations
   std::map<std::string, Scale> scales_;
   OnnxBody made_;
 };

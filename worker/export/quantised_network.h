@@ -4,11 +4,15 @@
 //
 //   weights   int8, symmetric, a scale per output channel (largest / 127)
 //   biases    int32, scale: that of the weights times that of the input
-//   values    uint8, one scale and zero point each, from calibration; MaxPool
-//             and Resize keep those of their input, images are bytes / 255
+//   values    uint8, one scale and zero point each, from calibration; what only
+//             moves numbers (MaxPool, Resize, Slice, shuffling) keeps those of
+//             its input, images are bytes / 255
 //   heads     the last convolutions' outputs stay float32, and so does decoding
+//   squeeze and excitation   the means and the factors that follow from them
+//             stay float32, their weights are int8
 //
-// What goes into SiLU is cut off below -8, where it is 0 within 0.003.
+// What goes into an activation is cut off where that is 0: SiLU's below -8
+// (within 0.003), Hardswish's below -3, ReLU's below 0.
 //
 // Threads: pure.
 #pragma once

@@ -37,12 +37,9 @@ class Walk {
   Segments output_of(const std::vector<Segments>& inputs) {
     const ModelTable::Row& row = table_.rows[row_];
     const std::string prefix = "model." + std::to_string(row_) + ".";
-    if (!(table_.activation == ActivationFunction())) {
-      refuse("another activation than SiLU");
-    }
     if (row.module == "Conv") {
       constexpr size_t kPlain = 4;  // channels, kernel, stride, padding
-      if (row.args.size() > kPlain) refuse("groups or an own activation");
+      if (row.args.size() > kPlain) refuse("Conv with groups");
       return write(read(prefix, inputs.front()));
     }
     if (row.module == "C3") return c3(prefix, inputs.front());
@@ -64,10 +61,12 @@ class Walk {
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error("prune",
-                to_string(table_.rows[row_].place) + ": which channels of " +
-                    what + " belong together is not known here",
-                "prune a model of plain Conv, C3, SPPF, Upsample, Concat and "
-                "Detect with SiLU");
+                to_string(table_.rows[row_].place) + ": " + what +
+                    ": convolutions of one channel each, squeeze and "
+                    "excitation, shuffling and slices tie channels in ways "
+                    "that pruning does not follow",
+                "prune a model of Conv without groups, C3, SPPF, nn.Upsample, "
+                "Concat and Detect, such as yolov5n to yolov5x6");
   }
 
   // In the order of configs/row_widths.h; cv3 last.

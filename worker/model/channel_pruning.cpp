@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/element_math.h"
 #include "parallel/base/units.h"
 #include "worker/model/channel_graph.h"
 
@@ -124,9 +124,12 @@ Split split_of(const std::vector<double>& scores, int64_t num_removed) {
 
 class Pruner {
  public:
-  Pruner(const ChannelGraph& graph, const State& before,
-         std::vector<Split> splits)
-      : graph_(graph), before_(before), splits_(std::move(splits)) {}
+  Pruner(const ChannelGraph& graph, const ActivationFunction& activation,
+         const State& before, std::vector<Split> splits)
+      : graph_(graph),
+        activation_(activation),
+        before_(before),
+        splits_(std::move(splits)) {}
 
   // The pruned model's state.
   State run() {
@@ -153,8 +156,13 @@ class Pruner {
         graph_.units[static_cast<size_t>(segment.unit)];
     at::Tensor sum = at::zeros({unit.channels}, at::kDouble);
     for (size_t i = 0; i < segment.num_writers; ++i) {
-      sum = sum.add(
-          at::silu(before_.at(unit.writers[i] + "bn.bias").to(at::kDouble)));
+      const at::Tensor offsets =
+          before_.at(unit.writers[i] + "bn.bias").to(at::kDouble).clone();
+      double* values = offsets.mutable_data_ptr<double>();
+      for (int64_t c = 0; c < unit.channels; ++c) {
+        values[c] = activated(values[c], activation_);
+      }
+      sum = sum.add(offsets);
     }
     return sum;
   }
@@ -188,6 +196,7 @@ class Pruner {
   }
 
   const ChannelGraph& graph_;
+  const ActivationFunction activation_;
   const State& before_;
   const std::vector<Split> splits_;
 };
@@ -263,7 +272,8 @@ PrunedModel prune_channels(const ModelTable& table, LayerGraph& model,
       before.begin()->second.scalar_type() == at::kDouble ? at::kDouble
                                                           : at::kFloat,
       /*seed=*/0);
-  const State after = Pruner(graph, before, std::move(splits)).run();
+  const State after =
+      Pruner(graph, table.activation, before, std::move(splits)).run();
   for (const NamedTensor& entry : result.model->state()) {
     const at::Tensor& values = after.at(entry.name);
     HEADROOM_CHECK(values.sizes() == entry.tensor->sizes(), entry.name);

@@ -118,10 +118,13 @@ INSTANTIATE_TEST_SUITE_P(Models, Pruning,
 
 // A constant is taken over by who reads it: exactly by 1x1 convolutions and
 // away from the edge by others, so that only cells near it change.
-TEST(ChannelPruning, ConstantsMoveIntoTheirReaders) {
+class Activations : public testing::TestWithParam<ActivationFunction> {};
+
+TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   const at::NoGradGuard no_grad;
   ModelTable table = tiny_table();
   table.channel_multiple = 1;
+  table.activation = GetParam();
   // Readers of 1x1 only behind what is silenced.
   LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
@@ -142,6 +145,32 @@ TEST(ChannelPruning, ConstantsMoveIntoTheirReaders) {
   const PrunedModel pruned = prune_channels(table, model, share);
   EXPECT_LT(pruned.channels_after, pruned.channels_before);
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Activations,
+    testing::Values(ActivationFunction(), kRelu,
+                    ActivationFunction{ActivationKind::kLeaky, 0.1},
+                    ActivationFunction{ActivationKind::kHardswish},
+                    ActivationFunction{ActivationKind::kMish}));
+
+TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsRow) {
+  const auto refusal = [](const char* name) -> std::string {
+    const ModelTable table = load_model_table(name);
+    LayerGraph model(table, kClasses, at::kFloat, 0);
+    try {
+      prune_channels(table, model, 0.3);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_THAT(refusal("yolov5s-mobilenetv3"),
+              HasSubstr("yolov5s-mobilenetv3.yaml:17:5: InvertedResidual: "
+                        "convolutions of one channel each, squeeze and"));
+  EXPECT_THAT(refusal("yolov5s-shufflenetv2"),
+              HasSubstr("yolov5s-shufflenetv2.yaml:19:5: DWConv: "));
+  EXPECT_THAT(refusal("yolov5s-ghost"), HasSubstr(": GhostConv: "));
 }
 
 TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
