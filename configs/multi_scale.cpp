@@ -37,10 +37,28 @@ InputSize largest_input_size(InputSize size, int64_t stride) {
   return input_size(size, stride, num_input_sizes(size, stride) - 1);
 }
 
+std::vector<InputSize> input_sizes(const RunConfig& config, int64_t stride) {
+  const InputSize asked{rounded_image_size(config.image_height, stride),
+                        rounded_image_size(config.image_width, stride)};
+  if (!config.multi_scale) return {asked};
+  std::vector<InputSize> sizes;
+  for (int64_t i = 0; i < num_input_sizes(asked, stride); ++i) {
+    sizes.push_back(input_size(asked, stride, i));
+  }
+  return sizes;
+}
+
+double mean_pixels(const RunConfig& config, int64_t stride) {
+  const std::vector<InputSize> sizes = input_sizes(config, stride);
+  double sum = 0;
+  for (const InputSize& size : sizes) {
+    sum += static_cast<double>(size.height) * static_cast<double>(size.width);
+  }
+  return sum / static_cast<double>(sizes.size());
+}
+
 InputSize largest_input_size(const RunConfig& config, int64_t stride) {
-  const InputSize size{rounded_image_size(config.image_height, stride),
-                       rounded_image_size(config.image_width, stride)};
-  return config.multi_scale ? largest_input_size(size, stride) : size;
+  return input_sizes(config, stride).back();
 }
 
 }  // namespace headroom

@@ -2,13 +2,15 @@
 // the longer side is any multiple of the model's largest stride in
 // [0.5, 1.5] x --img, the other follows, rounded up to such a multiple.
 //
-// Training draws among them for each step (worker/data/loader_plan.h); plans,
-// fit checks and limits count on the largest, so that no step needs more.
+// Training draws among them for each step, each as often
+// (worker/data/loader_plan.h); plans, fit checks and limits count on the
+// largest, so that no step needs more. Time is that of the mean step.
 //
 // Threads: pure functions.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "configs/run_config.h"
 
@@ -29,6 +31,13 @@ InputSize input_size(InputSize size, int64_t stride, int64_t index);
 
 // The last of these.
 InputSize largest_input_size(InputSize size, int64_t stride);
+
+// All that the run's batches may have; --img rounded up is the only one without
+// --multi-scale.
+std::vector<InputSize> input_sizes(const RunConfig& config, int64_t stride);
+
+// Of an image of the run, in the mean of these.
+double mean_pixels(const RunConfig& config, int64_t stride);
 
 // Of the run's training images: --img rounded up, or the largest of its sizes.
 InputSize largest_input_size(const RunConfig& config, int64_t stride);

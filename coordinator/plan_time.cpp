@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "configs/multi_scale.h"
 #include "configs/row_time.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/base/check.h"
@@ -60,8 +61,6 @@ StepEstimate plan_time(const RunConfig& config, const Plan& plan,
   TimeRequest request;
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
-  request.image_height = rounded_image_size(config.image_height, stride);
-  request.image_width = rounded_image_size(config.image_width, stride);
   request.element_bytes = config.precision == Precision::kFp64 ? 8 : 4;
   request.device = kProcessorCore;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -78,7 +77,18 @@ StepEstimate plan_time(const RunConfig& config, const Plan& plan,
     if (row.program != nullptr) count_exchanges(*row.program, part);
     request.rows.push_back(part);
   }
-  return estimate_step(request);
+  // A run goes through all of its sizes, each as often.
+  const std::vector<InputSize> sizes = input_sizes(config, stride);
+  StepEstimate mean;
+  for (const InputSize& size : sizes) {
+    request.image_height = size.height;
+    request.image_width = size.width;
+    const StepEstimate step = estimate_step(request);
+    mean.compute += step.compute / static_cast<double>(sizes.size());
+    mean.communication +=
+        step.communication / static_cast<double>(sizes.size());
+  }
+  return mean;
 }
 
 }  // namespace headroom

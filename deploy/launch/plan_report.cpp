@@ -79,8 +79,7 @@ std::string scales_text(const PlanReport& report) {
 }
 
 double pixels(const PlanReport& report) {
-  return static_cast<double>(image_height(report)) *
-         static_cast<double>(image_width(report));
+  return mean_pixels(report.config, largest_stride(report.rows));
 }
 
 double all_work(const PlanReport& report) {
@@ -395,10 +394,10 @@ std::string plan_report_text(const PlanReport& report) {
                      " images of a validation batch at once") +
           "; host: of the loader and of files\n" + phases_table(report) +
           (report.segments ? segments_text(*report.segments) : "") + "\n";
-  text +=
-      "Rows of the model, multiply-adds of one image's forward, and predicted "
-      "memory of a rank\n" +
-      stages_table(report) + pipeline_note(report) + "\n";
+  text += "Rows of the model, multiply-adds of one image's forward" +
+          std::string(config.multi_scale ? " in the mean of its sizes" : "") +
+          ", and predicted memory of a rank\n" + stages_table(report) +
+          pipeline_note(report) + "\n";
   text += "Samples of a full batch of " + number(config.global_batch_size) +
           ", in " + number(static_cast<int64_t>(report.groups.size())) +
           (report.groups.size() == 1 ? " batch-norm group of "

@@ -46,5 +46,14 @@ TEST(MultiScale, PlansCountOnTheLargest) {
   EXPECT_EQ(largest_input_size(config, 32), (InputSize{192, 320}));
 }
 
+TEST(MultiScale, TimeCountsOnTheMean) {
+  RunConfig config;
+  config.image_height = config.image_width = 128;
+  EXPECT_EQ(mean_pixels(config, 32), 128.0 * 128);
+  config.multi_scale = true;
+  EXPECT_EQ(mean_pixels(config, 32),
+            (64 * 64 + 96 * 96 + 128 * 128 + 160 * 160 + 192 * 192) / 5.0);
+}
+
 }  // namespace
 }  // namespace headroom

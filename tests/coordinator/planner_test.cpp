@@ -6,6 +6,7 @@
 
 #include "configs/memory/memory_request.h"
 #include "configs/model_table.h"
+#include "coordinator/plan_time.h"
 #include "coordinator/stage_cut.h"
 #include "parallel/plan/memory_model.h"
 
@@ -309,6 +310,19 @@ TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   config.multi_scale = true;
   EXPECT_FALSE(plan_of(config, 1).plan);
   EXPECT_EQ(plan_of(config, 1).exit_code, ExitCode::kNoPlan);
+}
+
+TEST(Planner, WithMultiScaleTimeIsThatOfTheMeanSize) {
+  RunConfig config = batch_of(8);
+  const auto at = [&](int64_t side) {
+    config.image_height = config.image_width = side;
+    return plan_time(config, *plan_of(config, 1).plan, rows_of("yolov5n"))
+        .total();
+  };
+  double sum = 0;
+  for (const int64_t side : {64, 96, 128, 160, 192}) sum += at(side);
+  config.multi_scale = true;
+  EXPECT_NEAR(at(128), sum / 5, 1e-12 * sum);
 }
 
 TEST(Planner, MultiScaleDoesNotCutImages) {

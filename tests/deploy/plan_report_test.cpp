@@ -144,5 +144,21 @@ TEST(PlanReport, WhatTrainRefusesIsAnErrorHereToo) {
   EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
 }
 
+// At 128: 64, 96, 128, 160 and 192 pixels.
+TEST(PlanReport, WithMultiScaleWorkIsThatOfTheMeanSize) {
+  RunConfig config = config_of("", 0);
+  config.image_height = config.image_width = 128;
+  const auto work = [&] {
+    const PlanReport report = make_plan_report(config, 1, false);
+    const Json json = Json::parse(plan_report_json(report));
+    return json.at("stages").at(0).at("multiply_adds").get<double>();
+  };
+  const double of_one = work();
+  config.multi_scale = true;
+  EXPECT_NEAR(work() / of_one, 18432.0 / (128 * 128), 1e-9);
+  EXPECT_THAT(plan_report_text(make_plan_report(config, 1, false)),
+              HasSubstr("forward in the mean of its sizes, and predicted"));
+}
+
 }  // namespace
 }  // namespace headroom
