@@ -7,6 +7,7 @@
 #include "configs/model_table.h"
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/processor.h"
 
 namespace headroom {
 namespace {
@@ -94,7 +95,11 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                         config.precision == Precision::kFp16;
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
   const bool on_cpu = config.device.empty() || config.device == "cpu";
-  request.convolves_in_float = on_cpu && config.precision == Precision::kFp16;
+  // As worker/model/kernels/convolution.h does.
+  request.convolves_in_float =
+      on_cpu &&
+      (config.precision == Precision::kFp16 ||
+       (config.precision == Precision::kBf16 && !convolves_bfloat16()));
   request.num_moments = config.optimizer == "SGD" ? 1 : 2;
   const RowCost& detect = rows.back();
   request.num_classes =

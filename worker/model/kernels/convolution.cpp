@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/base/memory_category.h"
+#include "parallel/base/processor.h"
 
 namespace headroom {
 
@@ -56,16 +57,12 @@ int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
   return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;
 }
 
-// oneDNN convolves bfloat16 where there is AVX-512 BW, VL and DQ, and float16
-// on few processors; LibTorch's own code for both is a twentieth as fast as
-// oneDNN's float32.
+// oneDNN convolves bfloat16 on some processors and float16 on few; LibTorch's
+// own code for both is a twentieth as fast as oneDNN's float32.
 bool computes_in_float(const at::Tensor& x) {
   if (!x.is_cpu()) return false;
-  static const bool has_bfloat16 = __builtin_cpu_supports("avx512bw") &&
-                                   __builtin_cpu_supports("avx512vl") &&
-                                   __builtin_cpu_supports("avx512dq");
   return x.scalar_type() == at::kHalf ||
-         (x.scalar_type() == at::kBFloat16 && !has_bfloat16);
+         (x.scalar_type() == at::kBFloat16 && !convolves_bfloat16());
 }
 
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,

@@ -1,0 +1,18 @@
+// What this machine's processor can, where results, time or memory depend on
+// it.
+//
+// Threads: asked once, then constant.
+#pragma once
+
+#include <string>
+
+namespace headroom {
+
+// Does oneDNN convolve bfloat16 here? It does with AVX-512 BW, VL and DQ,
+// unless ONEDNN_MAX_CPU_ISA (its own variable) keeps it from them.
+bool convolves_bfloat16();
+
+// May oneDNN use AVX-512, by this value of ONEDNN_MAX_CPU_ISA? "": not set.
+bool allows_avx512(const std::string& max_cpu_isa);
+
+}  // namespace headroom
