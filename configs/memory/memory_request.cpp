@@ -95,6 +95,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
                         config.precision == Precision::kFp16;
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
   const bool on_cpu = config.device.empty() || config.device == "cpu";
+  request.on_device = !on_cpu;
   // As worker/model/kernels/convolution.h does.
   request.convolves_in_float =
       on_cpu &&

@@ -62,6 +62,7 @@ struct MemoryRequest {
   int64_t map_bytes = 4;      // of a step's maps
   // As memory::Extents has it.
   bool convolves_in_float = false;
+  bool on_device = false;
   int64_t num_moments = 1;  // of the optimizer, per parameter
   int64_t num_classes = 80;
   LabelBound labels;

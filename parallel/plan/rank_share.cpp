@@ -91,6 +91,7 @@ memory::Extents RankShare::extents(int64_t samples, int64_t groups,
       std::min<int64_t>(plan().layout.spatial_parallel_size - 1, 2);
   result.element_bytes = request_.map_bytes;
   result.convolves_in_float = request_.convolves_in_float;
+  result.on_device = request_.on_device;
   result.num_threads = request_.num_threads;
   return result;
 }

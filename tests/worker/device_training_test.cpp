@@ -6,6 +6,7 @@
 #include <ATen/ops/abs.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "tests/support/test_device/test_device_api.h"
 #include "worker/checkpoint.h"
 #include "worker/choose_device.h"
+#include "worker/model/kernels/cell_sums.h"
 
 namespace headroom {
 namespace {
@@ -288,6 +290,28 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
     }
   }
   EXPECT_EQ(TestDeviceMemory::of(0).live_bytes(), before);
+}
+
+// Cells are added in float64, of which a device has copies of few samples at a
+// time.
+TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
+  if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
+  constexpr int64_t kSamples = 16, kMiB = int64_t{1} << 20;
+  const at::Tensor x = at::randn({kSamples, 16, 128, 128})
+                           .contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor there = x.to(device_of(0).device());
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  for (const bool is_product : {false, true}) {
+    const at::Tensor other = is_product ? x : at::Tensor();
+    const at::Tensor other_there = is_product ? there : at::Tensor();
+    memory.reset_peak();
+    const int64_t before = memory.live_bytes();
+    const at::Tensor sums = cell_sums(there, other_there);
+    EXPECT_LE(memory.peak_bytes() - before, 8 * kMiB + kMiB / 4)
+        << "the map has 16 MiB, its copy 32";
+    EXPECT_LT(sums.cpu().sub(cell_sums(x, other)).abs().max().item<double>(),
+              1e-9);
+  }
 }
 
 // The test device's own promise, on which all of the above stands.

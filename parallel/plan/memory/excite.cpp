@@ -1,9 +1,24 @@
 #include "parallel/plan/memory/excite.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "parallel/base/cell_sum_copies.h"
 
 namespace headroom::memory {
 namespace {
+
+// What a device adds in float64 while it sums cells: copies of some samples, of
+// a map or of the product of two.
+int64_t copied_bytes(const Extents& extents, const Map& x, bool is_product) {
+  const bool is_double = extents.element_bytes == kDoubleBytes;
+  if (!extents.on_device || extents.samples == 0 || (is_double && !is_product))
+    return 0;
+  const int64_t of_a_sample =
+      extents.cells(x.stride) / extents.samples * x.channels;
+  return std::min(extents.samples, samples_summed_at_once(of_a_sample)) *
+         of_a_sample * kDoubleBytes;
+}
 
 Graph::Outcome backward(const Pass& pass, const Map& x, int64_t squeezed) {
   Tape& tape = pass.tape;
@@ -13,7 +28,8 @@ Graph::Outcome backward(const Pass& pass, const Map& x, int64_t squeezed) {
   outcome.inputs.resize(1);
   // Sums in double, their copy in the parameters' type, two masks.
   const Memory dz = tape.allocate(samples * x.channels * bytes);
-  tape.touch(samples * x.channels * (kDoubleBytes + 2));
+  tape.touch(samples * x.channels * (kDoubleBytes + 2) +
+             copied_bytes(pass.extents, x, /*is_product=*/true));
   const Memory dhidden = tape.allocate(samples * squeezed * bytes);
   tape.touch(samples * squeezed);
   for (const int64_t count :
@@ -36,6 +52,7 @@ Map excite(const Pass& pass, const Map& x, const RowProgram::Block& made) {
   const int64_t samples = pass.extents.samples;
   const int64_t bytes = pass.extents.parameter_bytes();
   const auto sum = [&] {
+    tape.touch(copied_bytes(pass.extents, x, /*is_product=*/false));
     return tape.allocate(samples * x.channels * kDoubleBytes);
   };
   const Memory sums = pass.replay != nullptr ? pass.replay->once(sum) : sum();

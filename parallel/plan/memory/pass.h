@@ -31,6 +31,7 @@ struct Extents {
   // Maps of 16 bits are convolved as float32
   // (worker/model/kernels/convolution.h).
   bool convolves_in_float = false;
+  bool on_device = false;  // not the CPU
 
   bool is_mixed() const { return element_bytes == 2; }
   // Of parameters, of heads and of all that the loss makes of them.

@@ -2,7 +2,14 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "parallel/base/cell_sum_copies.h"
 
 namespace headroom {
 namespace {
@@ -38,13 +45,31 @@ void add_sample(const at::Tensor& a, const at::Tensor& b, int64_t sample,
   }
 }
 
+// Some samples at a time.
+at::Tensor sums_of_copies(const at::Tensor& a, const at::Tensor& b) {
+  const int64_t samples = a.size(0);
+  const at::Tensor sums =
+      at::empty({samples, a.size(1)}, a.options().dtype(at::kDouble));
+  const int64_t at_once =
+      samples_summed_at_once(a.size(1) * a.size(2) * a.size(3));
+  for (int64_t begin = 0; begin < samples; begin += at_once) {
+    const int64_t count = std::min(at_once, samples - begin);
+    at::Tensor wide = a.narrow(0, begin, count).to(at::kDouble);
+    if (b.defined()) {
+      const at::Tensor other = b.narrow(0, begin, count);
+      wide =
+          a.scalar_type() == at::kDouble ? wide.mul(other) : wide.mul_(other);
+    }
+    at::Tensor part = sums.narrow(0, begin, count);
+    at::sum_out(part, wide, at::IntArrayRef{2, 3});
+  }
+  return sums;
+}
+
 }  // namespace
 
 at::Tensor cell_sums(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.device().is_cpu()) {
-    const at::Tensor wide = a.to(at::kDouble);
-    return (b.defined() ? wide.mul(b) : wide).sum({2, 3});
-  }
+  if (!a.device().is_cpu()) return sums_of_copies(a, b);
   const at::Tensor first = with_neighbouring_channels(a);
   const at::Tensor second =
       b.defined() ? with_neighbouring_channels(b) : at::Tensor();

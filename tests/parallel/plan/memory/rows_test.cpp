@@ -114,6 +114,31 @@ TEST_F(Rows, AnExcitationKeepsItsInputAndLittleElse) {
             32 * kChannel + 2 * (32 + 8 + 32) * 4);
 }
 
+// A device sums in float64 what it copies for that; here both samples fit at
+// once.
+TEST_F(Rows, AnExcitationOnADeviceCopiesWhatItSums) {
+  RowProgram excite = on({{32, 1}});
+  RowProgram::Block block = {"", 32, 32};
+  block.squeezed = 8;
+  excite.run_block(excite.declare(block), 0);
+  const auto peak = [&](int64_t element_bytes, bool on_device) {
+    extents_.element_bytes = element_bytes;
+    extents_.on_device = on_device;
+    const Map x = map(32, 1);
+    tape_.reset_peak();
+    const int64_t before = tape_.live_bytes();
+    // The output is there when the copy is gone.
+    const auto outputs = run_row(pass(), row(excite), {x});
+    return tape_.peak_bytes() - before;
+  };
+  const int64_t elements = 2 * 32 * 32 * 32;
+  const int64_t sums = 2 * 32 * 8;
+  const int64_t output = elements * 4 + 2 * (32 + 8 + 32) * 4 + sums;
+  EXPECT_EQ(peak(4, false), output);
+  EXPECT_EQ(peak(4, true), elements * 8);
+  EXPECT_EQ(peak(8, true), peak(8, false)) << "nothing to copy";
+}
+
 // What is left are the inputs, which the test holds.
 TEST_F(Rows, ResamplingRowsKeepNothing) {
   RowProgram concat = on({{32, 4}, {16, 4}});
