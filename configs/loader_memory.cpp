@@ -6,7 +6,6 @@
 namespace headroom {
 namespace {
 
-constexpr int64_t kChannels = 3;
 // More batches ready than this never help: threads make them in order.
 constexpr int64_t kMaxQueueDepth = 8;
 // Images are split because memory is short, and then a step takes far longer
@@ -35,7 +34,7 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
     // Objects are pasted into one picture made of the tiles.
     if (hyp.copy_paste > 0) tiles += rows * 2 * shape.image_width;
   }
-  return kChannels * (shape.source_pixels + tiles + made);
+  return shape.bands * (shape.source_pixels + tiles + made);
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   LoaderBudget budget;
   budget.thread_bytes = thread_bytes(shape, hyp);
   budget.batch_bytes =
-      part_of_images(kChannels *
+      part_of_images(shape.bands *
                      std::max(shape.largest_pixels, shape.input_pixels)) *
       shape.images_of_a_batch;
   // A batch comes before a second thread.

@@ -34,6 +34,7 @@ struct LoaderShape {
   int64_t source_pixels = 0;      // of a picture that a thread holds
   int64_t images_of_a_batch = 1;  // of this rank
   int64_t most_threads = 1;
+  int64_t bands = 3;  // of a pixel
 };
 
 struct LoaderBudget {

@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostRows = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
-constexpr int kColours = 3;
-constexpr size_t kLongestWord = 60;  // as much as refusals show
+constexpr int kMostInputChannels = 512;  // bands of an image
+constexpr size_t kLongestWord = 60;      // as much as refusals show
 
 int int_in(const YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -187,12 +187,7 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     table.channel_multiple = int_in(*value, "channel_multiple", 1, 1024);
   }
   if (const YamlValue* value = root.find("ch")) {
-    table.input_channels = int_in(*value, "ch", 1, kColours);
-    if (table.input_channels != 1 && table.input_channels != kColours) {
-      refuse(value->place, "ch is " + std::to_string(table.input_channels),
-             "images are read with 3 channels, and made gray for 1: write 3 "
-             "or 1");
-    }
+    table.input_channels = int_in(*value, "ch", 1, kMostInputChannels);
   }
   if (const YamlValue* value = root.find("activation")) {
     const std::string name = word_in(*value, "activation");

@@ -117,6 +117,12 @@ std::vector<RowCost> row_costs(const ModelTable& table) {
   return costs;
 }
 
+int64_t image_bands(const std::vector<RowCost>& rows) {
+  constexpr int64_t kColours = 3;
+  const int64_t channels = rows.front().program->inputs.front().channels;
+  return channels == 1 ? kColours : channels;
+}
+
 int64_t largest_stride(const std::vector<RowCost>& rows) {
   int64_t largest = 1;
   for (const RowCost& row : rows) largest = std::max(largest, row.stride);

@@ -13,6 +13,7 @@
 #include "parallel/plan/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/box_counts.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/random.h"
 #include "worker/data/random_crop.h"
 #include "worker/model/weights_anchors.h"
@@ -105,6 +106,8 @@ std::string data_answer_json(const DataQuestion& question) {
   options.num_threads = question.threads;
   std::optional<ModelTable> table;
   if (question.anchors) table = table_of(*question.anchors);
+  options.limits.bands =
+      table ? bands_of_images(table->input_channels) : kAnyBands;
   std::optional<IndexedDataset> indexed;
   if (table && !question.anchors->keep) {
     indexed = index_dataset(config, Split::kTrain, options);

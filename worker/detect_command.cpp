@@ -13,6 +13,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/image.h"
+#include "worker/data/image_bands.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
@@ -88,6 +89,8 @@ int detect(const DetectRequest& request) {
   for (const std::string& line : sources.left_out) {
     std::fprintf(stderr, "left out: %s\n", line.c_str());
   }
+  ImageLimits limits;
+  limits.bands = bands_of_images(weights.model->input_channels());
   DetectionFolder folder(request.output, weights.class_names, request.folder);
   int64_t images = 0, boxes = 0;
   double seconds = 0;
@@ -95,7 +98,7 @@ int detect(const DetectRequest& request) {
   for (size_t i = 0; i < sources.images.size() && !stop_signals::requested();
        ++i) {
     const auto& file = sources.images[i];
-    ImageResult image = decode_image(file);
+    ImageResult image = decode_image(file, limits);
     if (!image.ok()) {
       std::fprintf(stderr, "left out: %s: %s\n", file.c_str(),
                    image.reason.c_str());
@@ -115,6 +118,7 @@ int detect(const DetectRequest& request) {
     ++images;
     boxes += static_cast<int64_t>(found.detections.size());
     seconds += spent;
+    image.pixels = shown_colours(image.pixels);
     folder.add(std::move(found), image.pixels);
   }
   const bool is_interrupted = stop_signals::requested();

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/image.h"
+#include "worker/data/image_bands.h"
 #include "worker/detect/detector.h"
 #include "worker/export/export_weights.h"
 #include "worker/image_size_flag.h"
@@ -29,14 +30,17 @@ CalibrationImages calibration_images(const ImagesToScore& images, int64_t count,
                                      int64_t* num_used) {
   RunConfig config = val_config(images);
   config.task = "train";
-  const auto split =
-      std::make_shared<const Dataset>(*read_inputs(config).validation);
+  const RunInputs inputs = read_inputs(config);
+  const auto split = std::make_shared<const Dataset>(*inputs.validation);
+  ImageLimits limits;
+  limits.bands = bands_of_images(inputs.table.input_channels);
   const int64_t all = split->size();
   *num_used = std::min(count, all);
   return [split, all, used = *num_used, height = images.height,
-          width = images.width](int64_t stride, const auto& hand_over) {
+          width = images.width, limits](int64_t stride, const auto& hand_over) {
     for (int64_t i = 0; i < used; ++i) {
-      const ImageResult image = decode_image(split->path(i * all / used));
+      const ImageResult image =
+          decode_image(split->path(i * all / used), limits);
       if (!image.ok()) continue;
       const auto input = network_image(image.pixels, height, width, stride);
       if (input) hand_over(input->images);

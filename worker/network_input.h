@@ -1,6 +1,6 @@
 // network_input: loaded images as the network wants them.
 //
-// [n, H, W, 3] uint8 -> [n, 3, H, W] of `scalar_type` in channels-last memory
+// [n, H, W, C] uint8 -> [n, C, H, W] of `scalar_type` in channels-last memory
 // (no pixel moves), divided by 255 in float32 also where the run is in float64,
 // so that both precisions start from the same numbers.
 #pragma once

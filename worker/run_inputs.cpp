@@ -9,6 +9,7 @@
 #include "configs/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/synthetic.h"
 #include "worker/loss/target_assignment.h"
 #include "worker/model/weights_anchors.h"
@@ -26,13 +27,14 @@ bool pastes_objects(const RunConfig& config) {
 }
 
 Dataset read_split(const DataConfig& data, Split split, const RunConfig& config,
-                   std::vector<DataReport>& reports) {
+                   RunInputs& inputs) {
   IndexOptions options;
+  options.limits.bands = bands_of_images(inputs.table.input_channels);
   options.single_cls = config.single_cls;
   options.num_threads = std::max<int64_t>(1, config.loader_threads);
   options.keep_outlines = split == Split::kTrain && pastes_objects(config);
   IndexedDataset indexed = index_dataset(data, split, options);
-  reports.push_back(std::move(indexed.report));
+  inputs.reports.push_back(std::move(indexed.report));
   return std::move(indexed.dataset);
 }
 
@@ -102,12 +104,11 @@ RunInputs read_inputs(const RunConfig& config) {
   }
   const DataConfig data = load_data_config(config.data);
   if (config.command == "val") {
-    inputs.validation =
-        read_split(data, split_of(config), config, inputs.reports);
+    inputs.validation = read_split(data, split_of(config), config, inputs);
   } else {
-    inputs.training = read_split(data, Split::kTrain, config, inputs.reports);
+    inputs.training = read_split(data, Split::kTrain, config, inputs);
     check_outlines(config, *inputs.training);
-    inputs.validation = read_split(data, Split::kVal, config, inputs.reports);
+    inputs.validation = read_split(data, Split::kVal, config, inputs);
   }
   inputs.class_names = inputs.validation->class_names();
   return inputs;
@@ -124,6 +125,25 @@ std::string note_on_copy_paste(const RunConfig& config,
   }
   if (inputs.training->num_polygons() > 0) return "";
   return what + "no label of train is a polygon";
+}
+
+std::string note_on_colours(const RunConfig& config, const RunInputs& inputs) {
+  const int bands = bands_of_images(inputs.table.input_channels);
+  if (config.command != "train" || bands == kColours) return "";
+  const std::pair<const char*, double> asked[] = {{"hsv_h", config.hyp.hsv_h},
+                                                  {"hsv_s", config.hyp.hsv_s},
+                                                  {"hsv_v", config.hyp.hsv_v},
+                                                  {"gray", config.hyp.gray},
+                                                  {"clahe", config.hyp.clahe}};
+  std::string names;
+  for (const auto& [name, value] : asked) {
+    if (value <= 0) continue;
+    names += (names.empty() ? "hyp." : ", hyp.") + std::string(name) + " " +
+             exact_text(value);
+  }
+  if (names.empty()) return "";
+  return names + " change nothing: they are about red, green and blue, and " +
+         "the images have " + std::to_string(bands) + " bands (ch)";
 }
 
 at::ScalarType scalar_type_of(Precision precision) {
@@ -144,6 +164,7 @@ LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
   LoaderOptions options;
   options.seed = config.seed;
   options.stride = model.max_stride();
+  options.bands = bands_of_images(model.input_channels());
   options.image_height =
       round_up_to_stride(config.image_height, options.stride);
   options.image_width = round_up_to_stride(config.image_width, options.stride);

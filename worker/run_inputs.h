@@ -46,6 +46,10 @@ Split split_of(const RunConfig& config);
 std::string note_on_copy_paste(const RunConfig& config,
                                const RunInputs& inputs);
 
+// The same where augmentations of colours are asked for, and images have bands
+// instead.
+std::string note_on_colours(const RunConfig& config, const RunInputs& inputs);
+
 // Of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(Precision precision);
 // Of the network's maps in training.

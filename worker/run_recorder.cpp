@@ -96,8 +96,10 @@ void RunRecorder::report_data() const {
                             line, "", report.num_faults() > 0});
     }
   }
-  const std::string note = note_on_copy_paste(subject_.config, subject_.inputs);
-  if (!note.empty()) {
+  for (const std::string& note :
+       {note_on_copy_paste(subject_.config, subject_.inputs),
+        note_on_colours(subject_.config, subject_.inputs)}) {
+    if (note.empty()) continue;
     text += note + "\n";
     client_.report_event(
         {"data", subject_.state.counters.committed_steps, -1, note, "", false});

@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "worker/data/image_bands.h"
 #include "worker/model/file_digest.h"
 #include "worker/model/open_weights.h"
 #include "worker/run_inputs.h"
@@ -77,6 +78,14 @@ void Teacher::check(const LayerGraph& student) const {
     refuse("the teacher knows " + classes(*model_) + ", the student " +
                classes(student),
            "give a teacher that was trained on this data set");
+  }
+  const auto bands = [](const LayerGraph& model) {
+    return bands_of_images(model.input_channels());
+  };
+  if (bands(*model_) != bands(student)) {
+    refuse("the teacher looks at images of " + std::to_string(bands(*model_)) +
+               " bands, the student at " + std::to_string(bands(student)),
+           "give a teacher of the same ch");
   }
   const auto& its = model_->levels();
   const auto& own = student.levels();

@@ -8,18 +8,17 @@
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/image.h"
+#include "worker/data/image_bands.h"
 #include "worker/validation_figures.h"
 #include "worker/validation_findings.h"
 
 namespace headroom {
 namespace {
 
-constexpr int64_t kChannels = 3;
-
-void check_memory(const Dataset& dataset, int64_t limit) {
+void check_memory(const Dataset& dataset, int bands, int64_t limit) {
   for (int64_t i = 0; limit > 0 && i < dataset.size(); ++i) {
     const ImageSize size = dataset.image_size(i);
-    const int64_t bytes = kChannels * size.height * size.width;
+    const int64_t bytes = int64_t{bands} * size.height * size.width;
     if (bytes <= limit) continue;
     throw Error("val",
                 dataset.path(i).string() + " is " + format_bytes(bytes) +
@@ -51,9 +50,10 @@ std::vector<LabelledBox> labels_of_image(const Dataset& dataset,
 // An image that cannot be decoded any more counts as one without boxes, as in
 // any validation.
 BatchFindings examine(Detector& detector, const Dataset& dataset,
-                      int64_t sample, const ValidationOptions& options) {
+                      int64_t sample, const ImageLimits& limits,
+                      const ValidationOptions& options) {
   BatchFindings findings;
-  const ImageResult image = decode_image(dataset.path(sample));
+  const ImageResult image = decode_image(dataset.path(sample), limits);
   ImageFindings found;
   found.sample = sample;
   if (!image.ok()) {
@@ -89,12 +89,14 @@ ValidationResult validate_in_tiles(LayerGraph& model, const Dataset& dataset,
                                    const TiledValidation& request,
                                    Communicator& world,
                                    const ValidationOptions& options) {
-  check_memory(dataset, request.host_memory_limit_bytes);
+  ImageLimits limits;
+  limits.bands = bands_of_images(model.input_channels());
+  check_memory(dataset, limits.bands, request.host_memory_limit_bytes);
   const auto start = std::chrono::steady_clock::now();
   Detector detector(model, detector_options(request, options));
   std::vector<BatchFindings> mine;
   for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
-    mine.push_back(examine(detector, dataset, i, options));
+    mine.push_back(examine(detector, dataset, i, limits, options));
   }
   ValidationResult result = summarise(gather_findings(world, mine), options);
   result.seconds =

@@ -103,6 +103,7 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   const int64_t ranks = plan.layout.data_parallel_size;
   shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = config.loader_threads;
+  shape.bands = image_bands(rows);
   LoaderShape validation = shape;
   validation.validation = true;
   validation.input_pixels = 0;

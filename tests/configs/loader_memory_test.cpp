@@ -25,6 +25,14 @@ TEST(LoaderMemory, ItemsOfAMosaic) {
   EXPECT_EQ(budget.total_bytes(), kDefaultHostMemory);
 }
 
+TEST(LoaderMemory, BandsAreCounted) {
+  LoaderShape shape = small_shape();
+  shape.bands = 5;
+  const LoaderBudget budget = loader_budget(shape, {}, 0);
+  EXPECT_EQ(budget.thread_bytes, (1 + 4 + 1) * kPicture / 3 * 5);
+  EXPECT_EQ(budget.batch_bytes, 4 * kPicture / 3 * 5);
+}
+
 // One picture made of all its tiles, besides.
 TEST(LoaderMemory, CopyPasteTakesACanvas) {
   Hyperparameters hyp;

@@ -71,12 +71,14 @@ TEST(ModelTable, OptionalKeys) {
   EXPECT_EQ(table.input_channels, 1);
 }
 
-TEST(ModelTable, ImagesHaveThreeChannelsOrOne) {
-  EXPECT_EQ(refusal(kSmall + "ch: 4\n"),
-            "[config] m.yaml:13:5: ch is 4: write a whole number from 1 to 3");
-  EXPECT_EQ(refusal(kSmall + "ch: 2\n"),
-            "[config] m.yaml:13:5: ch is 2: images are read with 3 channels, "
-            "and made gray for 1: write 3 or 1");
+TEST(ModelTable, ImagesHaveAtLeastOneBand) {
+  EXPECT_EQ(parse_model_table(kSmall + "ch: 5\n", "m.yaml").input_channels, 5);
+  EXPECT_EQ(refusal(kSmall + "ch: 0\n"),
+            "[config] m.yaml:13:5: ch is 0: write a whole number from 1 to "
+            "512");
+  EXPECT_EQ(refusal(kSmall + "ch: 513\n"),
+            "[config] m.yaml:13:5: ch is 513: write a whole number from 1 to "
+            "512");
 }
 
 TEST(ModelTable, Activations) {

@@ -144,6 +144,15 @@ TEST(Fit, OwnModels) {
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   const FitCell gray = {folder + "gray.yaml", 640, 2, "recompute", "one", 0};
   table.add(gray, measure(gray, 2));
+  const std::string bands = folder + "five_bands.yaml";
+  for (const FitCell& cell : std::vector<FitCell>{
+           {bands, 640, 2, "keep", "one", 0},
+           {bands, 640, 2, "recompute", "data", 0},
+           {bands, 640, 2, "lean", "pipeline", 0},
+           {bands, 640, 2, "mixed", "spatial", 0},
+           in_precision({bands, 640, 2, "keep", "one", 0}, "bf16")}) {
+    table.add(cell, measure(cell, 2));
+  }
   for (const std::string& model :
        {folder + "many_modules.yaml", std::string("yolov5s-ghost"),
         std::string("yolov5s-mobilenetv3"),

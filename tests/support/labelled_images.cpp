@@ -39,15 +39,17 @@ Batch LabelledImages::next() {
   batch.local_begin = part.local.begin;
   batch.micro_batches = part.micro_batches;
   const SampleRange rows = options_.rows_of(height);
-  batch.images = make_image_tensor(part.local.size(), rows.size(), width);
-  std::vector<uint8_t> image(static_cast<size_t>(height * width * 3));
+  batch.images =
+      make_image_tensor(part.local.size(), rows.size(), width, options_.bands);
+  std::vector<uint8_t> image(
+      static_cast<size_t>(height * width * options_.bands));
   for (int64_t i = 0; i < part.local.size(); ++i) {
     const int64_t sample = part.local.begin + i;
     RandomStream draws(7, static_cast<uint64_t>(step_),
                        static_cast<uint64_t>(sample),
                        RandomPurpose::kSyntheticImage);
     for (uint8_t& value : image) value = static_cast<uint8_t>(draws.below(256));
-    const int64_t row_bytes = width * 3;
+    const int64_t row_bytes = width * options_.bands;
     std::memcpy(batch.images.data_ptr<uint8_t>() + i * rows.size() * row_bytes,
                 image.data() + rows.begin * row_bytes,
                 static_cast<size_t>(rows.size() * row_bytes));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "worker/data/band_fetch.h"
 #include "worker/data/row_kernels.h"
 #include "worker/data/warp_map.h"
 
@@ -109,15 +110,15 @@ PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
 }
 
 cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                  const Warp& warp, int width, PixelRows rows) {
+                  const Warp& warp, int width, PixelRows rows, int bands) {
   const cv::Point origin(picture.left,
                          picture.top + static_cast<int>(picture.held.begin));
   return warp_tiles({{pixels, origin, {origin, pixels.size()}}}, warp, width,
-                    rows);
+                    rows, bands);
 }
 
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
-                   int width, PixelRows rows) {
+                   int width, PixelRows rows, int bands) {
   std::vector<TileView> views;
   for (const PlacedTile& tile : tiles) {
     if (tile.seen.empty()) continue;
@@ -136,9 +137,13 @@ cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
   const auto count = static_cast<size_t>(width);
   std::vector<int> xs(count), ys(count), kinds(count);
   std::vector<uint8_t> row(3 * count + 1);
-  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3);
+  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC(bands));
   for (int y = 0; y < result.rows; ++y) {
     map.place_row(rows.begin + y, xs.data(), ys.data());
+    if (bands != kColours) {
+      fetch_bands(xs, ys, views, bands, kFillGray, result.ptr<uint8_t>(y));
+      continue;
+    }
     row_kernels().fetch(xs.data(), ys.data(), width, views.data(),
                         static_cast<int>(views.size()), kFillGray, kinds.data(),
                         row.data());
@@ -158,8 +163,9 @@ BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
     return result;
   }
   const ImageSize size{image.pixels.rows, image.pixels.cols};
-  result.pixels = warp_rows(image.pixels, {size, 0, 0, {0, size.height}}, warp,
-                            target.width, {0, target.height});
+  result.pixels =
+      warp_rows(image.pixels, {size, 0, 0, {0, size.height}}, warp,
+                target.width, {0, target.height}, image.pixels.channels());
   return result;
 }
 

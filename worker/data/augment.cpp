@@ -55,18 +55,19 @@ FinishedRows rows_before(const Finish& finish, PixelRows rows, int64_t height) {
 }
 
 void finish_training(BoxedImage image, ImageSize size, const Finish& finish,
-                     const FinishedRows& rows, NetworkSample& result) {
+                     const FinishedRows& rows, bool has_colours,
+                     NetworkSample& result) {
   result.boxes =
       normalize_boxes(std::move(image.boxes), size.width, size.height);
   result.pixels = image.pixels;
-  change_pixels(result.pixels, finish.changes);
+  change_pixels(result.pixels, finish.changes, has_colours);
   if (rows.kept != rows.made) {
     result.pixels = result.pixels
                         .rowRange(static_cast<int>(rows.kept.begin),
                                   static_cast<int>(rows.kept.end))
                         .clone();
   }
-  jitter_hsv(result.pixels, finish.gains);
+  if (has_colours) jitter_hsv(result.pixels, finish.gains);
   if (finish.upside_down) flip_up_down(result.pixels, result.boxes);
   if (finish.mirrored) flip_left_right(result.pixels, result.boxes);
 }
@@ -103,8 +104,9 @@ BoxedImage letterboxed(int64_t sample, ImageSize target, PixelRows rows,
   const Placement placement{geometry.ratio_x * loaded.width,
                             geometry.ratio_y * loaded.height, geometry.pad_x,
                             geometry.pad_y};
-  return {stays ? place_rows(pixels, picture, target.width, rows)
-                : warp_rows(pixels, picture, warp, target.width, rows),
+  const int bands = images.bands();
+  return {stays ? place_rows(pixels, picture, target.width, rows, bands)
+                : warp_rows(pixels, picture, warp, target.width, rows, bands),
           place_boxes(image.labels, placement)};
 }
 
@@ -142,7 +144,7 @@ BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
   const auto pastes = draw_pastes(copy_paste, canvas.width, built.outlines,
                                   built.boxes, paste_draws);
   if (!pastes.empty()) paste_objects(built, pastes, canvas.width, touched);
-  return {warp_tiles(built.tiles, mosaic.warp, target.width, rows),
+  return {warp_tiles(built.tiles, mosaic.warp, target.width, rows, built.bands),
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
@@ -179,7 +181,8 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
   };
   BoxedImage image = make(first);
   if (second) image = mix(image, make(*second), ratio);
-  finish_training(std::move(image), target, finish, needed, result);
+  finish_training(std::move(image), target, finish, needed,
+                  images.has_colours(), result);
   return result;
 }
 
@@ -197,7 +200,8 @@ NetworkSample make_rect_sample(const SampleId& id, int64_t height,
   BoxedImage image =
       letterboxed(id.sample, target, needed.made, true, warp, images, result);
   image.boxes = warp_boxes(image.boxes, warp, target);
-  finish_training(std::move(image), target, finish, needed, result);
+  finish_training(std::move(image), target, finish, needed,
+                  images.has_colours(), result);
   return result;
 }
 

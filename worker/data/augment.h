@@ -6,6 +6,9 @@
 //                         HSV -> flips
 //   validation            letterbox
 //
+// Images without colours (ImageSource::has_colours) have no HSV, gray and
+// CLAHE; their draws are made all the same.
+//
 // Every draw comes from the sample's own streams (seed, epoch, sample), so the
 // result depends on nothing else. Copy-paste has one for itself: it draws as
 // often as there are objects, which is known when images are loaded only.

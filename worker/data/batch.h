@@ -19,8 +19,8 @@ struct Batch {
   int64_t local_begin = 0;  // the first local sample's place in it
   // Of the local samples, counted from the global batch's first.
   std::vector<SampleRange> micro_batches;
-  // [n, rows, W, 3] uint8, RGB; n may be 0. The rows of the images that this
-  // rank works on: all, unless images are split.
+  // [n, rows, W, 3] uint8, RGB, or of more or fewer bands; n may be 0. The rows
+  // of the images that this rank works on: all, unless images are split.
   at::Tensor images;
   int64_t image_height = 0, image_width = 0;  // of the whole images
   std::vector<LabelRow> labels;  // `image` counts from the first local sample

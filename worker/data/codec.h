@@ -28,7 +28,7 @@ struct ImageHeader {
 struct RawImage {
   ImageHeader header;
   PixelRows kept;  // of the image as stored
-  cv::Mat pixels;  // those rows; CV_8UC3, RGB
+  cv::Mat pixels;  // those rows; RGB uint8, or the bands of a TIFF
 };
 
 class RowReader;
@@ -62,6 +62,7 @@ void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 
 // For rows `wanted` of the upright image: the rows as stored that make them,
 // with room for their pixels. Where the orientation swaps the axes, all.
-RawImage allocate_rows(const ImageHeader& header, PixelRows wanted);
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
+                       int bands = kColours);
 
 }  // namespace headroom

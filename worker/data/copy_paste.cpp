@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -75,18 +76,22 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
 
 void paste_mirrored(cv::Mat& pixels, int64_t first_row,
                     std::span<const PixelOutline> outlines) {
+  const size_t pixel_bytes = pixels.elemSize();
+  const size_t row_bytes = static_cast<size_t>(pixels.cols) * pixel_bytes;
   for (int y = 0; y < pixels.rows; ++y) {
-    auto* const row = pixels.ptr<cv::Vec3b>(y);
-    std::vector<cv::Vec3b> before;
+    uint8_t* const row = pixels.ptr(y);
+    std::vector<uint8_t> before;
     for (const PixelOutline& outline : outlines) {
       const std::vector<double> at =
           crossings(outline, static_cast<double>(first_row + y) + 0.5);
       if (at.empty()) continue;
-      if (before.empty()) before.assign(row, row + pixels.cols);
+      if (before.empty()) before.assign(row, row + row_bytes);
       for (size_t i = 0; i + 1 < at.size(); i += 2) {
         const int end = first_pixel(at[i + 1], pixels.cols);
         for (int x = first_pixel(at[i], pixels.cols); x < end; ++x) {
-          row[x] = before[static_cast<size_t>(pixels.cols - 1 - x)];
+          const auto mirrored = static_cast<size_t>(pixels.cols - 1 - x);
+          std::memcpy(row + static_cast<size_t>(x) * pixel_bytes,
+                      before.data() + mirrored * pixel_bytes, pixel_bytes);
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "worker/data/image_bands.h"
 
 namespace headroom {
 namespace {
@@ -65,9 +66,7 @@ cv::Mat upright(cv::Mat pixels, int orientation) {
   HEADROOM_CHECK(orientation >= 1 && orientation <= 8,
                  "orientation " + std::to_string(orientation));
   if (swaps_axes(orientation)) {
-    cv::Mat transposed;
-    cv::transpose(pixels, transposed);
-    pixels = transposed;
+    pixels = transposed(pixels);
   }
   constexpr int kNone = 2, kBoth = -1, kVertical = 0, kHorizontal = 1;
   constexpr int kFlipOf[9] = {kNone,       kNone,     kHorizontal,

@@ -11,6 +11,7 @@
 
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/image_file.h"
 #include "worker/data/row_reader.h"
 
@@ -35,11 +36,16 @@ std::string describe_foreign(std::span<const uint8_t> head) {
   return "not a JPEG, PNG, BMP, TIFF or WebP file";
 }
 
-const Codec& find_codec(ImageFile& file) {
+const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
   std::array<uint8_t, kCodecHeadBytes> buffer{};
   const std::span<const uint8_t> head(buffer.data(), file.read_at(0, buffer));
   for (const Codec* codec : kCodecs) {
-    if (codec->matches(head)) return *codec;
+    if (!codec->matches(head)) continue;
+    if (codec != &kTiffCodec && limits.bands != kColours &&
+        limits.bands != kAnyBands) {
+      refuse_bands(std::string("colours (") + codec->name + ")", limits.bands);
+    }
+    return *codec;
   }
   throw ImageRefusal(describe_foreign(head));
 }
@@ -115,7 +121,7 @@ PixelRows clamp_rows(PixelRows rows, int64_t height) {
   return {begin, std::clamp(rows.end, begin, height)};
 }
 
-RawImage allocate_rows(const ImageHeader& header, PixelRows wanted) {
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted, int bands) {
   RawImage raw;
   raw.header = header;
   raw.kept = {0, header.height};
@@ -126,7 +132,7 @@ RawImage allocate_rows(const ImageHeader& header, PixelRows wanted) {
     }
   }
   raw.pixels.create(static_cast<int>(raw.kept.size()),
-                    static_cast<int>(header.width), CV_8UC3);
+                    static_cast<int>(header.width), CV_8UC(bands));
   return raw;
 }
 
@@ -140,7 +146,7 @@ ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
   ImageResult result;
   result.reason = reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
-    RawImage raw = find_codec(opened).decode(opened, limits, rows);
+    RawImage raw = find_codec(opened, limits).decode(opened, limits, rows);
     result.size = upright_size(raw.header);
     result.pixels = finished(raw, rows, result.size);
   });
@@ -153,7 +159,8 @@ ImageSizeResult read_image_size(const std::filesystem::path& file,
   ImageSizeResult result;
   result.reason = reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
-    result.size = upright_size(find_codec(opened).read_header(opened, limits));
+    result.size =
+        upright_size(find_codec(opened, limits).read_header(opened, limits));
   });
   return result;
 }
@@ -163,7 +170,7 @@ ImageSizeResult inspect_image(const std::filesystem::path& file,
   ImageSizeResult result;
   result.reason = reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
-    const Codec& codec = find_codec(opened);
+    const Codec& codec = find_codec(opened, limits);
     result.size = upright_size(codec.read_header(opened, limits));
     constexpr PixelRows kNone{0, 0};
     if (!codec.ends_well(opened)) codec.decode(opened, limits, kNone);
@@ -176,7 +183,7 @@ std::string read_image_rows(const std::filesystem::path& file,
                             const std::function<void(RowReader&)>& use) {
   return reason_of([&] {
     ImageFile opened(file, kMaxStreamedFileBytes);
-    use(*open_rows(find_codec(opened), opened, limits));
+    use(*open_rows(find_codec(opened, limits), opened, limits));
   });
 }
 
@@ -185,7 +192,7 @@ StreamedImage inspect_streamed(const std::filesystem::path& file,
   StreamedImage result;
   result.reason = reason_of([&] {
     ImageFile opened(file, kMaxStreamedFileBytes);
-    const Codec& codec = find_codec(opened);
+    const Codec& codec = find_codec(opened, limits);
     result.size = upright_size(open_rows(codec, opened, limits)->header());
     result.is_jpeg = &codec == &kJpegCodec;
   });

@@ -3,7 +3,8 @@
 // The content decides which decoder reads a file, never its name. What comes
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
 // alike; gray is repeated, alpha dropped, 16 bits reduced to 8, of
-// animations and multi-page files the first picture is taken.
+// animations and multi-page files the first picture is taken. Where another
+// number of bands is wanted, the samples of a TIFF of so many (tiff_bands.h).
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt
 // data, as its library reports them), foreign, or larger than the limits.
@@ -49,14 +50,21 @@ inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
   return {height - rows.end, height - rows.begin};
 }
 
+inline constexpr int kColours = 3;   // red, green, blue
+inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
+
+// What a file may cost, and what it has to have.
 struct ImageLimits {
   int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
   int64_t max_file_bytes = 1LL << 30;
   int max_jpeg_scans = 100;  // a crafted file of 1 MB can cost half a minute
+  // Of a pixel: kColours, which are made of whatever is there, another number,
+  // or kAnyBands.
+  int bands = kColours;
 };
 
 struct ImageResult {
-  cv::Mat pixels;      // CV_8UC3, RGB, continuous; empty if refused
+  cv::Mat pixels;      // RGB uint8, or bands; continuous; empty if refused
   ImageSize size;      // of the whole image, whatever rows `pixels` holds
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "worker/data/image_bands.h"
 #include "worker/data/letterbox.h"
 
 namespace headroom {
@@ -30,8 +31,8 @@ ImageStore::Entry ImageStore::decode(int64_t sample, PixelRows rows) const {
   }
   if (!decoded.ok()) {
     entry.fault = dataset_.path(sample).string() + ": " + decoded.reason;
-    entry.pixels = cv::Mat(static_cast<int>(entry.held.size()), size.width,
-                           CV_8UC3, cv::Scalar::all(kFillGray));
+    entry.pixels = plain_picture(static_cast<int>(entry.held.size()),
+                                 size.width, bands(), kFillGray);
   } else if (size == indexed) {
     entry.pixels = decoded.pixels;
   } else {
@@ -48,7 +49,7 @@ ImageStore::Entry ImageStore::entry_with(int64_t sample, PixelRows rows) {
   }
   const Entry entry = decode(sample, rows);
   if (entry.held != PixelRows{0, loaded_size(sample).height}) return entry;
-  const auto bytes = static_cast<int64_t>(entry.pixels.total() * 3);
+  const auto bytes = static_cast<int64_t>(entry.pixels.total()) * bands();
   const std::lock_guard lock(mutex_);
   if (cached_bytes_ + bytes <= options_.cache_bytes &&
       entries_.emplace(sample, entry).second) {

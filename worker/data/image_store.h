@@ -34,6 +34,7 @@ class ImageStore : public ImageSource {
   };
   ImageStore(const Dataset& dataset, const Options& options);
 
+  int bands() const override { return options_.limits.bands; }
   ImageSize loaded_size(int64_t sample) const override;
 
   // An image that cannot be decoded, or has changed its size since it was

@@ -7,17 +7,16 @@
 
 namespace headroom {
 
-at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width) {
-  constexpr int64_t kChannels = 3;
+at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
+                             int64_t bands) {
   constexpr size_t kAlignment = 64;
-  const auto bytes = static_cast<size_t>(n * height * width * kChannels);
+  const auto bytes = static_cast<size_t>(n * height * width * bands);
   // aligned_alloc wants whole multiples, and a batch may be empty.
   void* data =
       std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
   if (data == nullptr) throw std::bad_alloc();
   return at::from_blob(
-      data, {n, height, width, kChannels},
-      [](void* memory) { std::free(memory); },
+      data, {n, height, width, bands}, [](void* memory) { std::free(memory); },
       at::TensorOptions().dtype(at::kByte));
 }
 

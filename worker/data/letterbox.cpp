@@ -4,6 +4,8 @@
 #include <cmath>
 #include <opencv2/imgproc.hpp>
 
+#include "worker/data/image_bands.h"
+
 namespace headroom {
 namespace {
 
@@ -27,9 +29,9 @@ ImageSize fit_size(ImageSize source, int64_t height, int64_t width) {
 cv::Mat resize_loaded(const cv::Mat& pixels, ImageSize size, bool training) {
   if (pixels.rows == size.height && pixels.cols == size.width) return pixels;
   const bool enlarges = size.height > pixels.rows || size.width > pixels.cols;
-  cv::Mat resized;
-  cv::resize(pixels, resized, {size.width, size.height}, 0, 0,
-             training || enlarges ? cv::INTER_LINEAR : cv::INTER_AREA);
+  cv::Mat resized(size.height, size.width, pixels.type());
+  resize_bands(pixels, resized,
+               training || enlarges ? cv::INTER_LINEAR : cv::INTER_AREA);
   return resized;
 }
 
@@ -83,16 +85,15 @@ PlacedPicture placed_picture(const Letterbox& geometry) {
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
   const ImageSize size = placed_picture(geometry).size;
   if (pixels.rows == size.height && pixels.cols == size.width) return pixels;
-  cv::Mat resized;
-  cv::resize(pixels, resized, {size.width, size.height}, 0, 0,
-             cv::INTER_LINEAR);
+  cv::Mat resized(size.height, size.width, pixels.type());
+  resize_bands(pixels, resized, cv::INTER_LINEAR);
   return resized;
 }
 
 cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                   int width, PixelRows rows) {
-  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC3,
-                 cv::Scalar::all(kFillGray));
+                   int width, PixelRows rows, int bands) {
+  cv::Mat result =
+      plain_picture(static_cast<int>(rows.size()), width, bands, kFillGray);
   const PixelRows own = picture.own_rows(rows);
   if (own.size() == 0) return result;
   const cv::Rect place(picture.left,
@@ -108,7 +109,7 @@ cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
   return place_rows(resize_to_letterbox(pixels, geometry),
                     placed_picture(geometry), static_cast<int>(geometry.width),
-                    {0, geometry.height});
+                    {0, geometry.height}, pixels.channels());
 }
 
 }  // namespace headroom

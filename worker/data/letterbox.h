@@ -71,9 +71,10 @@ PlacedPicture placed_picture(const Letterbox& geometry);
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
 // Rows `rows` of the larger picture, `width` pixels wide. A new image.
+// `pixels` has `bands`, or no pixel.
 // REQUIRES: `pixels` are rows `picture.held`, own_rows(rows) among them.
 cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                   int width, PixelRows rows);
+                   int width, PixelRows rows, int bands = kColours);
 
 // A new image; never shares pixels with `pixels`.
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);

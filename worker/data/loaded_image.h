@@ -17,7 +17,8 @@
 namespace headroom {
 
 struct LoadedImage {
-  cv::Mat pixels;    // RGB uint8; may be shared with a cache: never written to
+  // RGB uint8, or bands; may be shared with a cache: never written to
+  cv::Mat pixels;
   ImageSize source;  // before resizing
   std::span<const BoxLabel> labels;
   // Holds `labels` where they are not the data set's: cut, of a window.
@@ -30,6 +31,11 @@ struct LoadedImage {
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
+
+  // Of each sample.
+  virtual int bands() const { return kColours; }
+  // Are they red, green and blue?
+  virtual bool has_colours() const { return bands() == kColours; }
 
   // Of the whole sample as load() gives it: resized to fit the network.
   virtual ImageSize loaded_size(int64_t sample) const = 0;

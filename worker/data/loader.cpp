@@ -18,6 +18,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/augment.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/image_store.h"
 #include "worker/data/image_tensor.h"
 #include "worker/data/loader_plan.h"
@@ -48,12 +49,13 @@ void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
                  int64_t index) {
   const int64_t bytes = images.size(1) * images.size(2) * images.size(3);
   cv::Mat target(static_cast<int>(images.size(1)),
-                 static_cast<int>(images.size(2)), CV_8UC3,
+                 static_cast<int>(images.size(2)),
+                 CV_8UC(static_cast<int>(images.size(3))),
                  images.data_ptr<uint8_t>() + index * bytes);
   if (target.size() == pixels.size()) {
     pixels.copyTo(target);
   } else {
-    cv::resize(pixels, target, target.size(), 0, 0, cv::INTER_LINEAR);
+    resize_bands(pixels, target, cv::INTER_LINEAR);
   }
 }
 
@@ -120,6 +122,7 @@ class Loader::Implementation {
     result.width = options_.image_width;
     result.training = !is_validation();
     result.cache_bytes = budget_.cache_bytes;
+    result.limits.bands = options_.bands;
     return result;
   }
 
@@ -148,8 +151,8 @@ class Loader::Implementation {
     // Who resizes images has all their rows.
     const int64_t rows =
         options_.multi_scale ? plan.input.height : plan.rows.size();
-    pending->batch.images =
-        make_image_tensor(pending->size(), rows, plan.input.width);
+    pending->batch.images = make_image_tensor(pending->size(), rows,
+                                              plan.input.width, options_.bands);
     pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
@@ -195,7 +198,10 @@ class Loader::Implementation {
     const SampleId id{options_.seed, plan.epoch, sample};
     const PixelRows rows{plan.rows.begin, plan.rows.end};
     NetworkSample& made = pending.made[index];
-    RandomCrops crops(*options_.dataset, store_, id, plan.height, plan.width);
+    ImageLimits limits;
+    limits.bands = options_.bands;
+    RandomCrops crops(*options_.dataset, store_, id, plan.height, plan.width,
+                      limits);
     ImageSource& images =
         options_.random_crop ? static_cast<ImageSource&>(crops) : store_;
     switch (mode_in(options_, plan.epoch)) {
@@ -212,9 +218,10 @@ class Loader::Implementation {
                                       store_);
         break;
     }
-    HEADROOM_CHECK(
-        made.pixels.rows == rows.size() && made.pixels.cols == plan.width,
-        "a sample of another size than its plan");
+    HEADROOM_CHECK(made.pixels.rows == rows.size() &&
+                       made.pixels.cols == plan.width &&
+                       made.pixels.channels() == options_.bands,
+                   "a sample of another size than its plan");
     copy_pixels(made.pixels, pending.batch.images, index);
     made.pixels.release();
   }

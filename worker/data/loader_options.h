@@ -46,6 +46,7 @@ struct LoaderOptions {
   int64_t image_height = 640;  // pixels; multiples of stride
   int64_t image_width = 640;
   int64_t stride = 32;                // the model's largest
+  int bands = 3;                      // of an image: RGB, or of TIFFs
   Hyperparameters hyp;                // augmentation; training only
   bool random_crop = false;           // windows of larger images; training only
   bool multi_scale = false;           // batches are resized; kTrainMosaic only

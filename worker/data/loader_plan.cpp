@@ -191,6 +191,7 @@ LoaderBudget LoaderPlan::budget() const {
     shape.input_pixels = largest.height * largest.width;
   }
   shape.source_pixels = largest_source_pixels();
+  shape.bands = options_.bands;
   shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = options_.num_threads;
   return loader_budget(shape, options_.hyp, options_.host_memory_limit_bytes);

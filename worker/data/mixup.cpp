@@ -29,12 +29,13 @@ BoxedImage mix(const BoxedImage& first, const BoxedImage& second,
   HEADROOM_CHECK(first.pixels.size() == second.pixels.size(),
                  "pictures of different size");
   BoxedImage result;
-  result.pixels.create(first.pixels.size(), CV_8UC3);
+  result.pixels.create(first.pixels.size(), first.pixels.type());
+  const int row_bytes = result.pixels.cols * result.pixels.channels();
   for (int y = 0; y < result.pixels.rows; ++y) {
     const auto* a = first.pixels.ptr<uint8_t>(y);
     const auto* b = second.pixels.ptr<uint8_t>(y);
     auto* target = result.pixels.ptr<uint8_t>(y);
-    for (int i = 0; i < result.pixels.cols * 3; ++i) {
+    for (int i = 0; i < row_bytes; ++i) {
       target[i] = static_cast<uint8_t>(a[i] * ratio + b[i] * (1 - ratio));
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/data/image_bands.h"
+
 namespace headroom {
 namespace {
 
@@ -121,6 +123,7 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const LoadedImage image = load(plan.samples[i]);
     if (!image.fault.empty()) faults.push_back(image.fault);
+    mosaic.bands = image.pixels.channels();
     const ImageSize loaded{image.pixels.rows, image.pixels.cols};
     const int place = static_cast<int>(i);
     const MosaicTile tile =
@@ -143,8 +146,8 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
 
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, PixelRows rows) {
-  cv::Mat canvas(static_cast<int>(rows.size()), width, CV_8UC3,
-                 cv::Scalar::all(kFillGray));
+  cv::Mat canvas = plain_picture(static_cast<int>(rows.size()), width,
+                                 mosaic.bands, kFillGray);
   const cv::Point origin(0, static_cast<int>(rows.begin));
   const cv::Rect all(origin, canvas.size());
   for (const PlacedTile& tile : mosaic.tiles) {

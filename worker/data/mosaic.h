@@ -60,6 +60,7 @@ MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
 // A mosaic: tiles side by side, and the boxes on it.
 struct Mosaic {
   std::vector<PlacedTile> tiles;
+  int bands = kColours;         // of their pixels
   std::vector<PixelBox> boxes;  // clipped to the canvas
   // Of those that have an outline; clipped likewise.
   std::vector<OutlinedBox> outlines;

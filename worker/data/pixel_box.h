@@ -28,7 +28,7 @@ struct NormalizedBox {
   bool operator==(const NormalizedBox&) const = default;
 };
 
-// A picture, RGB uint8, with its boxes in its pixels.
+// A picture, uint8, with its boxes in its pixels.
 struct BoxedImage {
   cv::Mat pixels;
   std::vector<PixelBox> boxes;

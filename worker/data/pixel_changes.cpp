@@ -5,6 +5,8 @@
 #include <opencv2/imgproc.hpp>
 #include <vector>
 
+#include "worker/data/image_bands.h"
+
 namespace headroom {
 namespace {
 
@@ -64,13 +66,19 @@ PixelChanges draw_pixel_changes(const Hyperparameters& hyp,
   return changes;
 }
 
-void change_pixels(cv::Mat& pixels, const PixelChanges& changes) {
+void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
+                   bool has_colours) {
   if (changes.blur > 0) {
-    cv::blur(pixels.clone(), pixels, {changes.blur, changes.blur});
+    change_bands(pixels, [&](cv::Mat& bands) {
+      cv::blur(bands.clone(), bands, {changes.blur, changes.blur});
+    });
   }
   if (changes.median_blur > 0) {
-    cv::medianBlur(pixels.clone(), pixels, changes.median_blur);
+    change_bands(pixels, [&](cv::Mat& bands) {
+      cv::medianBlur(bands.clone(), bands, changes.median_blur);
+    });
   }
+  if (!has_colours) return;
   if (changes.gray) {
     const cv::Mat gray = luma_of(pixels);
     cv::merge(std::vector<cv::Mat>{gray, gray, gray}, pixels);

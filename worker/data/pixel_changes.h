@@ -33,7 +33,9 @@ struct PixelChanges {
 PixelChanges draw_pixel_changes(const Hyperparameters& hyp,
                                 RandomStream& draws);
 
-// In place, RGB uint8. REQUIRES: the whole sample where needs_all_rows().
-void change_pixels(cv::Mat& pixels, const PixelChanges& changes);
+// In place, uint8. Without colours only neighbourhoods are changed. REQUIRES:
+// the whole sample where needs_all_rows(); colours are RGB.
+void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
+                   bool has_colours = true);
 
 }  // namespace headroom

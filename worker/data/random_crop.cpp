@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/data/image_bands.h"
 #include "worker/data/letterbox.h"
 #include "worker/data/random.h"
 #include "worker/data/tile_cutter.h"
@@ -70,8 +71,8 @@ LoadedImage RandomCrops::load(int64_t sample, PixelRows rows) {
   if (!cut.ok()) {
     image.fault = dataset_.path(sample).string() + ": " + cut.reason;
     cut.pixels =
-        cv::Mat(static_cast<int>(window.height), static_cast<int>(window.width),
-                CV_8UC3, cv::Scalar::all(kFillGray));
+        plain_picture(static_cast<int>(window.height),
+                      static_cast<int>(window.width), bands(), kFillGray);
   } else {
     image.own_labels = std::make_shared<const std::vector<BoxLabel>>(
         boxes_in(window, image.source, dataset_.labels(sample), kLeastVisible));

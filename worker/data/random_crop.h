@@ -40,6 +40,7 @@ class RandomCrops : public ImageSource {
   RandomCrops(const Dataset& dataset, ImageSource& whole, const SampleId& made,
               int64_t height, int64_t width, const ImageLimits& limits = {});
 
+  int bands() const override { return limits_.bands; }
   ImageSize loaded_size(int64_t sample) const override;
   LoadedImage load(int64_t sample, PixelRows rows) override;
 

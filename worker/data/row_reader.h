@@ -12,7 +12,7 @@
 //
 // 16 bits stay 16 in PNG, and in TIFF of gray or RGB samples; everything else
 // has 8. Colours become RGB; gray PNG and 16-bit gray TIFF keep one channel;
-// alpha is dropped.
+// alpha is dropped. Bands (ImageLimits::bands) stay bands, of 8 or 16 bits.
 //
 // Threads: one at a time.
 // Errors: ImageRefusal, which read_image_rows turns into a reason.
@@ -43,7 +43,7 @@ class RowReader {
 
   // Of the picture as stored.
   const ImageHeader& header() const { return header_; }
-  // CV_8UC1, CV_8UC3, CV_16UC1 or CV_16UC3.
+  // Of 8 or 16 bits, CV_8U or CV_16U; channels as above.
   int type() const { return type_; }
 
   // The next rows.rows rows. REQUIRES: the picture's width, type(), and so many

@@ -9,6 +9,7 @@
 #include "parallel/base/check.h"
 #include "worker/data/codec.h"
 #include "worker/data/exif.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/row_reader.h"
 
 namespace headroom {
@@ -78,7 +79,8 @@ void cut_stored(RowReader& reader, std::vector<StoredTile> tiles,
   for (const StoredTile& tile : tiles) {
     height = std::max(height, tile.rect.height);
   }
-  check_pixels(reader.header().width, height, limits);
+  check_samples(reader.header().width, height, CV_MAT_CN(reader.type()),
+                limits);
   Band band(reader, height);
   const int orientation = reader.header().orientation;
   for (const StoredTile& tile : tiles) {
@@ -126,14 +128,14 @@ ImageResult cut_window(const std::filesystem::path& file,
       return;
     }
     const TileRect rect = stored_rect(window, stored, header.orientation);
-    check_pixels(header.width, rect.height, limits);
+    check_samples(header.width, rect.height, CV_MAT_CN(reader.type()), limits);
     cv::Mat band(static_cast<int>(rect.height), stored.width, reader.type());
     reader.pass(rect.y);
     reader.read(band);
     result.pixels = band.colRange(static_cast<int>(rect.x),
                                   static_cast<int>(rect.x + rect.width))
                         .clone();
-    if (result.pixels.channels() == 1) {
+    if (result.pixels.channels() == 1 && limits.bands == kColours) {
       cv::cvtColor(result.pixels, result.pixels, cv::COLOR_GRAY2RGB);
     }
     result.pixels = upright(std::move(result.pixels), header.orientation);

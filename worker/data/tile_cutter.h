@@ -25,7 +25,7 @@ namespace headroom {
 TileRect stored_rect(const TileRect& upright, ImageSize stored,
                      int orientation);
 
-// One rectangle of the upright image, as decode_image has it there (CV_8UC3).
+// One rectangle of the upright image, as decode_image has it there.
 // Rows above it are passed over and those below not read: damage there is not
 // found. `size` of the result is that of the whole image.
 ImageResult cut_window(const std::filesystem::path& file,

@@ -12,6 +12,7 @@
 #include "worker/data/new_folder.h"
 #include "worker/data/parallel_for.h"
 #include "worker/data/row_reader.h"
+#include "worker/data/tiff_bytes.h"
 #include "worker/data/tile_cutter.h"
 
 namespace headroom {
@@ -44,6 +45,13 @@ void refuse_unknown_class(const DataConfig& config, const LargeImage& image) {
               "complete names, or correct the label", ExitCode::kData);
 }
 
+// All that a file has.
+ImageLimits limits_of(const TilingRequest& request) {
+  ImageLimits limits = request.index.limits;
+  limits.bands = kAnyBands;
+  return limits;
+}
+
 PlannedSplit plan_split(const DataConfig& config, Split split, const char* name,
                         const TilingRequest& request) {
   PlannedSplit planned;
@@ -65,7 +73,7 @@ PlannedSplit plan_split(const DataConfig& config, Split split, const char* name,
       static_cast<int64_t>(planned.images.size()), request.index.num_threads,
       [&](int64_t i) {
         LargeImage& image = planned.images[static_cast<size_t>(i)];
-        image.file = inspect_streamed(image.path, request.index.limits);
+        image.file = inspect_streamed(image.path, limits_of(request));
         if (!image.file.ok()) return;
         const ImageSize size = image.file.size;
         image.labels = sources.images[static_cast<size_t>(i)].labels(size);
@@ -77,6 +85,18 @@ PlannedSplit plan_split(const DataConfig& config, Split split, const char* name,
     refuse_unknown_class(config, image);
   }
   return planned;
+}
+
+struct TileFile {
+  std::string suffix, bytes;
+};
+
+TileFile tile_file(const StreamedImage& image, const cv::Mat& pixels) {
+  if (image.is_jpeg) return {".jpg", encode_jpeg(pixels, kTileJpegQuality)};
+  if (pixels.channels() == 1 || pixels.channels() == kColours) {
+    return {".png", encode_png_bytes(pixels)};
+  }
+  return {".tif", encode_tiff_bytes(pixels)};
 }
 
 // Returns why the image is refused, then with nothing written; "" if it is not.
@@ -91,7 +111,7 @@ std::string write_tiles(const LargeImage& image, const std::string& split,
     written.push_back(file);
   };
   std::string reason = cut_tiles(
-      image.path, rects, request.index.limits,
+      image.path, rects, limits_of(request),
       [&](size_t index, const cv::Mat& pixels) {
         if (request.stopped()) {
           throw Error("tile", "interrupted; nothing was written",
@@ -100,10 +120,8 @@ std::string write_tiles(const LargeImage& image, const std::string& split,
         const TileRect& rect = rects[index];
         const std::string name = image.stem + "_" + std::to_string(rect.y) +
                                  "_" + std::to_string(rect.x);
-        const bool is_jpeg = image.file.is_jpeg;
-        write(fs::path("images") / split / (name + (is_jpeg ? ".jpg" : ".png")),
-              is_jpeg ? encode_jpeg(pixels, kTileJpegQuality)
-                      : encode_png_bytes(pixels));
+        const TileFile file = tile_file(image.file, pixels);
+        write(fs::path("images") / split / (name + file.suffix), file.bytes);
         write(fs::path("labels") / split / (name + ".txt"),
               label_text(image.plan.tiles[index].boxes));
       });

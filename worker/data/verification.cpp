@@ -26,10 +26,13 @@ struct Examined {
 Examined examine(const SplitImage& image, const IndexOptions& options) {
   Examined result;
   result.verdict.image = image.path;
-  const ImageResult decoded = decode_image(image.path, options.limits);
+  ImageLimits limits = options.limits;
+  limits.bands = kAnyBands;
+  const ImageResult decoded = decode_image(image.path, limits);
   result.verdict.reason = decoded.reason;
   if (!decoded.ok()) return result;
   result.verdict.size = decoded.size;
+  result.verdict.bands = decoded.pixels.channels();
   result.labels = image.labels(decoded.size);
   result.verdict.boxes = result.labels.labels.boxes;
   if (options.keep_outlines) {
@@ -53,6 +56,7 @@ void add_to(VerifiedSplit& split, Examined& examined,
   } else {
     for (const DataFault& fault : labels.faults) report.add(fault);
     ++report.images;
+    ++split.images_by_bands[verdict.bands];
     report.boxes += static_cast<int64_t>(labels.boxes.size());
     if (labels.boxes.empty()) ++report.background;
   }
@@ -87,6 +91,24 @@ VerifiedSplit verify_split(const DataConfig& config, Split split,
     result.refusal = "no image has a box";
   }
   return result;
+}
+
+// A line; "" where all have colours.
+std::string text_of_bands(const VerifiedSplit& split) {
+  std::string text;
+  for (const auto& [bands, images] : split.images_by_bands) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(images) +
+            (images == 1 ? " image has " : " images have ") +
+            (bands == kColours ? "colours (ch: 3 or 1)"
+                               : std::to_string(bands) + " bands (ch: " +
+                                     std::to_string(bands) + ")");
+  }
+  const bool has_colours_alone = split.images_by_bands.size() == 1 &&
+                                 split.images_by_bands.contains(kColours);
+  if (text.empty() || has_colours_alone) return "";
+  return split.report.split + ": " + text +
+         "; training leaves out what its model does not read\n";
 }
 
 // "file:12" as file and line; line 0 where there is none.
@@ -158,6 +180,7 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
     for (const std::string& line : split.report.lines(kMaxDataFaults)) {
       text += line + "\n";
     }
+    text += text_of_bands(split);
     for (const ImageVerdict& verdict : split.images) {
       if (!all) break;
       text += verdict.image.string() + ": " +
@@ -199,6 +222,7 @@ std::string verification_json(const std::vector<VerifiedSplit>& splits) {
       if (verdict.reason.empty()) {
         one["width"] = verdict.size.width;
         one["height"] = verdict.size.height;
+        one["bands"] = verdict.bands;
         one["boxes"] = verdict.boxes.size();
       } else {
         one["reason"] = verdict.reason;

@@ -15,9 +15,11 @@
 namespace headroom {
 namespace {
 
-// [1, 3, H, W] float32 in 0..1, channels last.
+// [1, C, H, W] float32 in 0..1, channels last.
 at::Tensor network_input_of(const cv::Mat& pixels) {
-  return at::from_blob(pixels.data, {1, pixels.rows, pixels.cols, 3}, at::kByte)
+  return at::from_blob(pixels.data,
+                       {1, pixels.rows, pixels.cols, pixels.channels()},
+                       at::kByte)
       .permute({0, 3, 1, 2})
       .to(at::kFloat)
       .div_(255);

@@ -36,13 +36,13 @@ struct DetectorOptions {
 
 // A picture as the network sees it alone.
 struct NetworkImage {
-  at::Tensor images;  // [1, 3, H, W] float32, 0..1, channels last
+  at::Tensor images;  // [1, C, H, W] float32, 0..1, channels last
   SourceMapping mapping;
 };
 
-// `pixels` (CV_8UC3, RGB) letterboxed into height x width, padded to the next
-// multiple of `stride`; none where they are so long and narrow that nothing of
-// them would be left.
+// `pixels` (RGB uint8, or bands) letterboxed into height x width, padded to the
+// next multiple of `stride`; none where they are so long and narrow that
+// nothing of them would be left.
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride);
 
@@ -51,7 +51,8 @@ class Detector {
   // REQUIRES: height and width are multiples of the model's largest stride.
   Detector(LayerGraph& model, DetectorOptions options);
 
-  // pixels: CV_8UC3, RGB, not empty. Boxes in its pixels, in descending
+  // pixels: uint8, not empty, with what the model looks at
+  // (data/image_bands.h). Boxes in its pixels, in descending
   // confidence.
   std::vector<Detection> detect(const cv::Mat& pixels);
 

@@ -21,7 +21,7 @@
 
 namespace headroom {
 
-// Hands images [N, 3, H, W], 0..1, sides in multiples of `stride`, to its last
+// Hands images [N, C, H, W], 0..1, sides in multiples of `stride`, to its last
 // argument; the same at every call.
 using CalibrationImages = std::function<void(
     int64_t stride, const std::function<void(const at::Tensor&)>&)>;

@@ -31,7 +31,7 @@ class OnnxRunner {
 
   using Observer =
       std::function<void(const std::string& name, const at::Tensor& value)>;
-  // images: [N, 3, H, W], 0..1, sides in multiples of the largest stride, of
+  // images: [N, C, H, W], 0..1, sides in multiples of the largest stride, of
   // any size. Returns the values `wanted`; `observer` sees every node's output.
   std::vector<at::Tensor> run(const at::Tensor& images,
                               const std::vector<std::string>& wanted,

@@ -249,6 +249,10 @@ const std::vector<LayerGraph::Level>& LayerGraph::levels() const {
 
 int64_t LayerGraph::num_classes() const { return implementation_->num_classes; }
 
+int64_t LayerGraph::input_channels() const {
+  return implementation_->input_channels;
+}
+
 int64_t LayerGraph::max_stride() const { return implementation_->max_stride; }
 
 int64_t LayerGraph::num_rows() const {

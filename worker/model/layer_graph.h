@@ -105,6 +105,7 @@ class LayerGraph {
   // next call.
   const std::vector<Level>& levels() const;
   int64_t num_classes() const;
+  int64_t input_channels() const;
   int64_t max_stride() const;
   int64_t num_rows() const;  // of the table, kept or not
 

@@ -68,7 +68,8 @@ BatchPicture::BatchPicture(const LoaderOptions& options, int64_t index)
   if (count == 0) return;
   grid_.emplace(count, batch.height, batch.width);
   // Each fits its batch; the pictures of a mosaic are as large as in training.
-  images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width());
+  images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
+                  options_.bands);
 }
 
 bool BatchPicture::advance() { return add_next(nullptr); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/data/image_bands.h"
 #include "worker/data/letterbox.h"
 
 namespace headroom {
@@ -11,9 +12,10 @@ namespace {
 // The rows of a window, of the 64 MiB that pictures may take.
 constexpr int64_t kMostPixels = int64_t{1} << 24;
 
-ImageLimits limits_of_pictures() {
+ImageLimits limits_of_pictures(int bands) {
   ImageLimits limits;
-  limits.max_pixels = kMostPixels;
+  limits.max_pixels = kMostPixels;  // with more bands fewer (image_bands.h)
+  limits.bands = bands;
   return limits;
 }
 
@@ -30,7 +32,7 @@ int32_t scaled(int32_t side, double by) {
 SmallCrops::SmallCrops(const LoaderOptions& options, ImageSource& whole,
                        const SampleId& made, int64_t height, int64_t width)
     : crops_(*options.dataset, whole, made, options.image_height,
-             options.image_width, limits_of_pictures()),
+             options.image_width, limits_of_pictures(options.bands)),
       whole_(whole),
       ratio_y_(ratio(height, options.image_height)),
       ratio_x_(ratio(width, options.image_width)) {}
@@ -47,7 +49,7 @@ LoadedImage SmallCrops::load(int64_t sample, PixelRows rows) {
   LoadedImage image = crops_.load(sample, kAllRows);
   rows = clamp_rows(rows, size.height);
   image.pixels =
-      resize_loaded(image.pixels, size, false)
+      resize_loaded(shown_colours(image.pixels), size, false)
           .rowRange(static_cast<int>(rows.begin), static_cast<int>(rows.end));
   return image;
 }

@@ -19,6 +19,7 @@ class SmallCrops : public ImageSource {
   SmallCrops(const LoaderOptions& options, ImageSource& whole,
              const SampleId& made, int64_t height, int64_t width);
 
+  bool has_colours() const override { return whole_.has_colours(); }
   ImageSize loaded_size(int64_t sample) const override;
   // Rows of a window that take too much memory are gray, with a fault.
   LoadedImage load(int64_t sample, PixelRows rows) override;

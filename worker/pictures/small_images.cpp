@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/data/exif.h"
+#include "worker/data/image_bands.h"
 #include "worker/data/letterbox.h"
 #include "worker/data/row_reader.h"
 
@@ -13,12 +14,13 @@ namespace headroom {
 namespace {
 
 // Up to here a file is decoded whole: that takes 12 MiB.
-constexpr int64_t kMostDecoded = 1 << 22;  // pixels
+constexpr int64_t kMostDecoded = 3 << 22;  // bytes
 
 cv::Mat to_rgb(const cv::Mat& rows) {
-  cv::Mat bytes = rows;
-  if (rows.depth() == CV_16U) rows.convertTo(bytes, CV_8U, 1.0 / 257);
-  if (bytes.channels() == 1) cv::cvtColor(bytes, bytes, cv::COLOR_GRAY2RGB);
+  const cv::Mat colours = shown_colours(rows);
+  if (colours.depth() == CV_8U) return colours;
+  cv::Mat bytes;
+  colours.convertTo(bytes, CV_8U, 1.0 / 257);
   return bytes;
 }
 
@@ -47,20 +49,23 @@ struct SmallImage {
 };
 
 SmallImage read_small(const std::filesystem::path& file, ImageSize source,
-                      ImageSize wanted) {
+                      ImageSize wanted, int bands) {
   SmallImage image;
-  const int64_t pixels = int64_t{source.height} * source.width;
+  ImageLimits limits;
+  limits.bands = bands;
+  const int64_t bytes = int64_t{source.height} * source.width * bands;
   const bool is_smaller =
       wanted.height <= source.height && wanted.width <= source.width;
-  if (pixels <= kMostDecoded || !is_smaller) {
-    const ImageResult decoded = decode_image(file);
+  if (bytes <= kMostDecoded || !is_smaller) {
+    const ImageResult decoded = decode_image(file, limits);
     image.reason = decoded.reason;
     if (decoded.ok()) {
-      image.pixels = resize_loaded(decoded.pixels, wanted, false);
+      image.pixels =
+          resize_loaded(shown_colours(decoded.pixels), wanted, false);
     }
     return image;
   }
-  image.reason = read_image_rows(file, {}, [&](RowReader& reader) {
+  image.reason = read_image_rows(file, limits, [&](RowReader& reader) {
     const int orientation = reader.header().orientation;
     ImageSize stored = wanted;
     if (swaps_axes(orientation)) std::swap(stored.height, stored.width);
@@ -79,7 +84,8 @@ ImageSize SmallImages::loaded_size(int64_t sample) const {
 LoadedImage SmallImages::load(int64_t sample, PixelRows rows) {
   const ImageSize size = loaded_size(sample);
   const std::filesystem::path file = dataset_.path(sample);
-  SmallImage small = read_small(file, dataset_.image_size(sample), size);
+  SmallImage small =
+      read_small(file, dataset_.image_size(sample), size, bands_);
   if (small.reason.empty() &&
       (small.pixels.rows != size.height || small.pixels.cols != size.width)) {
     small.reason = "another size than when the data set was indexed";

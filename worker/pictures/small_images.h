@@ -17,10 +17,13 @@ namespace headroom {
 
 class SmallImages : public ImageSource {
  public:
-  // They fit into height x width.
-  SmallImages(const Dataset& dataset, int64_t height, int64_t width)
-      : dataset_(dataset), height_(height), width_(width) {}
+  // They fit into height x width. Of files with `bands` other than colours the
+  // first three are shown, or the first as gray (data/image_bands.h).
+  SmallImages(const Dataset& dataset, int64_t height, int64_t width,
+              int bands = kColours)
+      : dataset_(dataset), height_(height), width_(width), bands_(bands) {}
 
+  bool has_colours() const override { return bands_ == kColours; }
   ImageSize loaded_size(int64_t sample) const override;
   // A file that cannot be read is gray, without labels, and has a fault.
   LoadedImage load(int64_t sample, PixelRows rows) override;
@@ -28,6 +31,7 @@ class SmallImages : public ImageSource {
  private:
   const Dataset& dataset_;
   const int64_t height_, width_;
+  const int bands_;  // of the files
 };
 
 }  // namespace headroom

@@ -103,8 +103,9 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
     images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
     // As float32 first.
     if (extents_.element_bytes != kFloatBytes)
-      tape_.touch(kColours * extents_.map_bytes(1, 1) / extents_.element_bytes *
-                  kFloatBytes);
+      tape_.touch(
+          (stage_.image_channels == 1 ? kColours : stage_.image_channels) *
+          extents_.map_bytes(1, 1) / extents_.element_bytes * kFloatBytes);
   }
   teacher_heads_ = ask_teacher(images);
   return run_rows(std::move(maps), images);

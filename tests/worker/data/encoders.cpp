@@ -7,8 +7,11 @@
 #include <png.h>
 #include <webp/encode.h>
 
+#include <cstring>
 #include <opencv2/core.hpp>
 #include <vector>
+
+#include "tests/worker/data/data_files.h"
 
 namespace headroom {
 namespace {
@@ -159,6 +162,69 @@ void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
     }
     for (int y = 0; y < rgb.rows; ++y)
       TIFFWriteScanline(tiff, pixels.ptr(y), y, 0);
+  }
+  TIFFClose(tiff);
+}
+
+cv::Mat test_bands(int height, int width, int bands, uint64_t seed) {
+  cv::Mat result(height, width, CV_8UC(bands));
+  for (int band = 0; band < bands; ++band) {
+    const cv::Mat rgb =
+        test_picture(height, width, seed + static_cast<uint64_t>(band) / 3);
+    const int pair[] = {band % 3, band};
+    cv::mixChannels(&rgb, 1, &result, 1, pair, 1);
+  }
+  return result;
+}
+
+void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
+                 const BandForm& form) {
+  constexpr int kTile = 32, kRowsPerStrip = 7;
+  const int bands = pixels.channels();
+  TIFF* tiff = TIFFOpen(file.c_str(), form.big ? "w8" : "w");
+  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, pixels.cols);
+  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, pixels.rows);
+  TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, bands);
+  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE,
+               static_cast<int>(8 * pixels.elemSize1()));
+  TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, form.format);
+  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC,
+               form.rgb ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK);
+  TIFFSetField(tiff, TIFFTAG_PLANARCONFIG,
+               form.planar ? PLANARCONFIG_SEPARATE : PLANARCONFIG_CONTIG);
+  TIFFSetField(tiff, TIFFTAG_COMPRESSION, form.compression);
+  TIFFSetField(tiff, TIFFTAG_ORIENTATION, form.orientation);
+  if (form.extra != EXTRASAMPLE_UNSPECIFIED) {
+    TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, 1, &form.extra);
+  }
+  if (form.tiled) {
+    TIFFSetField(tiff, TIFFTAG_TILEWIDTH, kTile);
+    TIFFSetField(tiff, TIFFTAG_TILELENGTH, kTile);
+  } else {
+    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, kRowsPerStrip);
+  }
+  for (int plane = 0; plane < (form.planar ? bands : 1); ++plane) {
+    cv::Mat stored = pixels;
+    if (form.planar) cv::extractChannel(pixels, stored, plane);
+    const auto sample = static_cast<uint16_t>(plane);
+    if (!form.tiled) {
+      for (int y = 0; y < stored.rows; ++y) {
+        cv::Mat row = stored.row(y).clone();
+        TIFFWriteScanline(tiff, row.data, static_cast<uint32_t>(y), sample);
+      }
+      continue;
+    }
+    for (int y = 0; y < stored.rows; y += kTile) {
+      for (int x = 0; x < stored.cols; x += kTile) {
+        cv::Mat tile(kTile, kTile, stored.type());
+        std::memset(tile.data, 7, tile.total() * tile.elemSize());
+        const cv::Rect part =
+            cv::Rect(x, y, kTile, kTile) & cv::Rect({}, stored.size());
+        stored(part).copyTo(tile(cv::Rect({}, part.size())));
+        TIFFWriteTile(tiff, tile.data, static_cast<uint32_t>(x),
+                      static_cast<uint32_t>(y), 0, sample);
+      }
+    }
   }
   TIFFClose(tiff);
 }

@@ -44,4 +44,22 @@ struct TiffForm {
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
                 const TiffForm& form);
 
+// Bands: band b of the picture is channel b % 3 of test_picture(seed + b / 3).
+cv::Mat test_bands(int height, int width, int bands, uint64_t seed);
+
+struct BandForm {
+  uint16_t compression = COMPRESSION_NONE;
+  uint16_t orientation = ORIENTATION_TOPLEFT;
+  bool tiled = false;
+  bool planar = false;  // plane after plane
+  bool big = false;
+  bool rgb = false;  // the first three are called so
+  // Of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
+  uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
+  uint16_t format = SAMPLEFORMAT_UINT;
+};
+// pixels: of 8, 16 or 32 bits and any number of channels.
+void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
+                 const BandForm& form = {});
+
 }  // namespace headroom

@@ -8,14 +8,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <new>
+#include <opencv2/core.hpp>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
 
 namespace headroom {
 namespace {
@@ -126,6 +129,47 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
     EXPECT_TRUE(batch.images.equal(
         reference[0].images.slice(1, 16 * rank, 16 * (rank + 1))));
     EXPECT_EQ(batch.labels.size(), reference[0].labels.size());
+  }
+}
+
+// One picture in all five bands: so it stays, whatever the batch's size.
+TEST_F(LoaderTest, BandsGoThroughAlike) {
+  constexpr int kBands = 5;
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "images");
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = std::to_string(i);
+    const cv::Mat one = test_bands(50 + 7 * i, 90, 1, i);
+    cv::Mat all;
+    cv::merge(std::vector<cv::Mat>(kBands, one), all);
+    write_bands(folder.path() / "images" / (name + ".tif"), all);
+    folder.write("labels/" + name + ".txt", "1 .5 .5 .4 .4\n");
+  }
+  IndexOptions index;
+  index.limits.bands = kBands;
+  dataset_ = index_dataset(data_config(folder, folder.path() / "images"),
+                           Split::kTrain, index)
+                 .dataset;
+  for (const bool multi_scale : {false, true}) {
+    for (const LoaderMode mode :
+         {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
+          LoaderMode::kValidation}) {
+      LoaderOptions bands = options(mode);
+      bands.bands = kBands;
+      bands.multi_scale = multi_scale && mode == LoaderMode::kTrainMosaic;
+      bands.random_crop = !multi_scale;
+      bands.image_height = bands.image_width = 64;
+      const std::vector<Batch> reference = take(bands, 2);
+      bands.num_threads = 4;
+      const std::vector<Batch> again = take(bands, 2);
+      for (size_t i = 0; i < 2; ++i) {
+        expect_same(again[i], reference[i]);
+        const at::Tensor& images = reference[i].images;
+        EXPECT_TRUE(reference[i].faults.empty());
+        ASSERT_EQ(images.size(3), kBands);
+        EXPECT_TRUE(images.eq(images.narrow(3, 0, 1)).all().item<bool>());
+      }
+    }
   }
 }
 

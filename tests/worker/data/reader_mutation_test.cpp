@@ -288,5 +288,38 @@ TEST_F(ReaderMutation, Images) {
   });
 }
 
+TEST_F(ReaderMutation, ImagesOfBands) {
+  std::vector<std::string> samples;
+  for (const uint16_t compression : {COMPRESSION_NONE, COMPRESSION_LZW}) {
+    for (const bool planar : {false, true}) {
+      for (const bool tiled : {false, true}) {
+        BandForm form;
+        form.compression = compression;
+        form.planar = planar;
+        form.tiled = tiled;
+        form.big = planar;
+        const fs::path file = folder_.path() / "bands.tif";
+        write_bands(file, test_bands(23, 41, 5, 1), form);
+        samples.push_back(read_bytes(file));
+      }
+    }
+  }
+  survive(samples, 400, [&](const std::string& text) {
+    const fs::path file = folder_.write("image", text);
+    for (const int bands : {5, kAnyBands, kColours}) {
+      ImageLimits limits;
+      limits.max_pixels = 1'000'000;
+      limits.bands = bands;
+      inspect_image(file, limits);
+      inspect_streamed(file, limits);
+      const ImageResult result = decode_image(file, limits);
+      ASSERT_EQ(result.ok(), !result.pixels.empty());
+      if (result.ok() && bands != kAnyBands) {
+        ASSERT_EQ(result.pixels.channels(), bands);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace headroom
