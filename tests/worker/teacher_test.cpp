@@ -33,6 +33,13 @@ TEST(Teacher, OtherClassesLevelsAndAnchorsAreRefused) {
   EXPECT_THAT([&] { Teacher(network("yolov5s", 4)).check(*student); },
               ThrowsMessage<Error>(HasSubstr(
                   "the teacher knows 4 classes, the student 3 classes")));
+  ModelTable bands = load_model_table("yolov5n");
+  bands.input_channels = 5;
+  const LayerGraph of_bands(bands, 3, at::kFloat, 0);
+  EXPECT_THAT([&] { Teacher(network("yolov5s", 3)).check(of_bands); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "the teacher looks at images of 3 bands, the student at 5: "
+                  "give a teacher of the same ch")));
   EXPECT_THAT([&] { Teacher(network("yolov5n6", 3)).check(*student); },
               ThrowsMessage<Error>(HasSubstr("has 4 levels, the student 3")));
   ModelTable other = load_model_table("yolov5n");
