@@ -29,6 +29,7 @@
 #include "worker/data/label_file.h"
 #include "worker/data/label_reader.h"
 #include "worker/data/random.h"
+#include "worker/data/row_reader.h"
 
 namespace headroom {
 namespace {
