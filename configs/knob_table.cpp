@@ -97,6 +97,10 @@ std::vector<Knob> how_to_train() {
        "image each time, where an image is larger, instead of shrinking it. "
        "Boxes are clipped; they stay where at least 0.3 of their area is "
        "seen."},
+      {"image_weights", &C::image_weights, "",
+       "Draw the images of an epoch with replacement, each as likely as its "
+       "labels' classes are rare and badly found (by mAP in the newest "
+       "validation). Images without labels are never drawn."},
       {"rect", &C::rect, "",
        "Train on rectangular batches of images of like aspect: less padding, "
        "no mosaic, no shuffling."},

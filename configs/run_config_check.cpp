@@ -131,6 +131,22 @@ void check_files(const RunConfig& config) {
   }
 }
 
+void check_image_weights(const RunConfig& config) {
+  if (!config.image_weights) return;
+  if (config.rect) {
+    refuse_run(
+        "--image-weights draws images in any order, but --rect has batches "
+        "of like shape",
+        "leave one of the two out");
+  }
+  if (config.synthetic_input) {
+    refuse_run(
+        "--image-weights weighs images by their labels, but "
+        "--synthetic-input has no data set",
+        "leave one of the two out");
+  }
+}
+
 void check_random_crop(const RunConfig& config) {
   if (!config.random_crop) return;
   if (config.rect) {
@@ -218,6 +234,7 @@ void check_run_config(const RunConfig& config) {
   check_name(config);
   check_files(config);
   check_tiles(config);
+  check_image_weights(config);
   check_random_crop(config);
   check_scales(config);
 }

@@ -21,20 +21,22 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 Json counters_to_json(const TrainingCounters& counters) {
-  return {{"committed_steps", counters.committed_steps},
-          {"optimizer_steps", counters.optimizer_steps},
-          {"last_optimizer_step", counters.last_optimizer_step},
-          {"best_fitness", counters.best_fitness},
-          {"best_epoch", counters.best_epoch},
-          {"recorded_epochs", counters.recorded_epochs},
-          {"epoch_means",
-           {{"steps", counters.meter.steps},
-            {"box", counters.meter.box},
-            {"obj", counters.meter.obj},
-            {"cls", counters.meter.cls}}},
-          {"loss_scale",
-           {{"value", counters.loss_scale.value},
-            {"good_steps", counters.loss_scale.good_steps}}}};
+  Json json = {{"committed_steps", counters.committed_steps},
+               {"optimizer_steps", counters.optimizer_steps},
+               {"last_optimizer_step", counters.last_optimizer_step},
+               {"best_fitness", counters.best_fitness},
+               {"best_epoch", counters.best_epoch},
+               {"recorded_epochs", counters.recorded_epochs},
+               {"epoch_means",
+                {{"steps", counters.meter.steps},
+                 {"box", counters.meter.box},
+                 {"obj", counters.meter.obj},
+                 {"cls", counters.meter.cls}}},
+               {"loss_scale",
+                {{"value", counters.loss_scale.value},
+                 {"good_steps", counters.loss_scale.good_steps}}}};
+  if (!counters.class_maps.empty()) json["class_maps"] = counters.class_maps;
+  return json;
 }
 
 TrainingCounters counters_from_json(const Json& json) {
@@ -53,6 +55,9 @@ TrainingCounters counters_from_json(const Json& json) {
     const Json& scale = json.at("loss_scale");
     counters.loss_scale = {scale.at("value").get<double>(),
                            scale.at("good_steps").get<int64_t>()};
+  }
+  if (json.contains("class_maps")) {
+    counters.class_maps = json.at("class_maps").get<std::vector<double>>();
   }
   return counters;
 }
@@ -114,8 +119,8 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
 }
 
 // A damaged checkpoint must not count as the newest when old ones are removed,
-// but it is kept for whoever wants to look at it; one that was never finished is
-// not.
+// but it is kept for whoever wants to look at it; one that was never finished
+// is not.
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";

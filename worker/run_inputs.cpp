@@ -10,6 +10,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "worker/data/image_bands.h"
+#include "worker/data/image_weights.h"
 #include "worker/data/synthetic.h"
 #include "worker/loss/target_assignment.h"
 #include "worker/model/weights_anchors.h"
@@ -144,6 +145,16 @@ std::string note_on_colours(const RunConfig& config, const RunInputs& inputs) {
   if (names.empty()) return "";
   return names + " change nothing: they are about red, green and blue, and " +
          "the images have " + std::to_string(bands) + " bands (ch)";
+}
+
+std::string note_on_image_weights(const RunConfig& config,
+                                  const RunInputs& inputs) {
+  if (!config.image_weights || !inputs.training) return "";
+  const int64_t images = images_without_labels(*inputs.training);
+  if (images == 0) return "";
+  return "--image-weights never draws images without labels, " +
+         std::to_string(images) + " of " +
+         std::to_string(inputs.training->size()) + " here";
 }
 
 at::ScalarType scalar_type_of(Precision precision) {

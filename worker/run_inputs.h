@@ -50,6 +50,10 @@ std::string note_on_copy_paste(const RunConfig& config,
 // instead.
 std::string note_on_colours(const RunConfig& config, const RunInputs& inputs);
 
+// How many images --image-weights never draws; "" for none.
+std::string note_on_image_weights(const RunConfig& config,
+                                  const RunInputs& inputs);
+
 // Of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(Precision precision);
 // Of the network's maps in training.

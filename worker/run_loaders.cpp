@@ -1,9 +1,13 @@
 #include "worker/run_loaders.h"
 
+#include <memory>
+
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "worker/data/image_weights.h"
 #include "worker/data/loader_plan.h"
+#include "worker/data/weighted_sampler.h"
 #include "worker/rank_context.h"
 
 namespace headroom {
@@ -25,6 +29,10 @@ LoaderOptions training_options(const RunConfig& config, const Plan& plan,
   options.batch_norm_group_size = plan.batch_norm_group_size;
   options.own_rows = own_rows(mesh, options.stride);
   if (inputs.training) options.dataset = &*inputs.training;
+  if (config.image_weights) {
+    options.weights = std::make_shared<WeightedSampler>(
+        config.seed, image_weights(*inputs.training, {}));
+  }
   return options;
 }
 

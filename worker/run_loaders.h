@@ -15,7 +15,8 @@
 
 namespace headroom {
 
-// Without first step, hooks and a bound on memory.
+// Without first step, hooks and a bound on memory. Drawn by weight as before
+// the first validation.
 LoaderOptions training_options(const RunConfig& config, const Plan& plan,
                                const RunInputs& inputs, const LayerGraph& model,
                                const Mesh& mesh);

@@ -98,7 +98,8 @@ void RunRecorder::report_data() const {
   }
   for (const std::string& note :
        {note_on_copy_paste(subject_.config, subject_.inputs),
-        note_on_colours(subject_.config, subject_.inputs)}) {
+        note_on_colours(subject_.config, subject_.inputs),
+        note_on_image_weights(subject_.config, subject_.inputs)}) {
     if (note.empty()) continue;
     text += note + "\n";
     client_.report_event(

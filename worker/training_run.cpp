@@ -12,10 +12,13 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/average_validation.h"
+#include "worker/data/image_weights.h"
 #include "worker/data/loader.h"
 #include "worker/data/synthetic.h"
+#include "worker/data/weighted_sampler.h"
 #include "worker/label_watch.h"
 #include "worker/parallelize.h"
+#include "worker/replicate.h"
 #include "worker/run_checkpoints.h"
 #include "worker/run_end.h"
 #include "worker/run_loaders.h"
@@ -24,6 +27,7 @@
 #include "worker/run_reports.h"
 #include "worker/trainer.h"
 #include "worker/validate.h"
+#include "worker/validation_figures.h"
 
 namespace headroom {
 
@@ -50,6 +54,7 @@ struct TrainingRun::Implementation : RunParts {
   std::optional<RunOutcome> catch_up();
 
   std::unique_ptr<BatchSource> make_source();
+  void begin_draws(BatchSource& source);
   void note_step(const Batch& batch, const StepResult& result, double seconds);
   ValidationResult validate_average(EpochRecord& record);
   void end_trace();
@@ -89,6 +94,7 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   }
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
+    if (config.image_weights) begin_draws(*source);
     do {
       if (auto ended = step(*source, trainer)) return *ended;
     } while (!is_between_epochs());
@@ -184,6 +190,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     is_best = fitness >= counters.best_fitness;
     if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
     counters.best_fitness = std::max(counters.best_fitness, fitness);
+    if (config.image_weights && !config.noval) {
+      counters.class_maps =
+          maps_by_class(*record.validation, inputs.num_classes());
+    }
   }
   if (assignment.rank == 0 && record.validation) {
     reports.say_once(record.validation->faults);
@@ -222,6 +232,7 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
   options.first_step = committed();
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
   options.host_memory_limit_bytes = host.training;
+  options.weighted_epochs = 0;  // begin_draws() opens them
   options.hooks.targets_begin = [this](int64_t step) {
     reports.begin_phase(Fault::Phase::kLoader, step);
   };
@@ -232,6 +243,16 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
                              "the loader waits and tries again"));
   };
   return std::make_unique<Loader>(options);
+}
+
+// By the figures of the newest validation: the next one changes them.
+void TrainingRun::Implementation::begin_draws(BatchSource& source) {
+  const std::vector<double> weights =
+      image_weights(*inputs.training, state->counters.class_maps);
+  require_same_on_all_ranks(mesh->world, digest_of(weights),
+                            "the weights of the images");
+  source.draw_from(std::make_shared<WeightedSampler>(config.seed, weights),
+                   config.noval ? INT64_MAX : committed() / steps_in_epoch + 1);
 }
 
 ValidationResult TrainingRun::Implementation::validate_average(

@@ -64,6 +64,9 @@ struct TrainingCounters {
   // Of the epoch under way.
   EpochMeter meter;
   LossScale loss_scale;  // of float16
+  // With --image-weights: mAP50-95 by class in the newest validation; empty:
+  // there was none.
+  std::vector<double> class_maps;
 };
 
 // What one commit applies.

@@ -32,6 +32,7 @@ struct ClassResult {
   std::string name;
   int64_t labels = 0;
   double precision = 0, recall = 0, map50 = 0, map = 0;
+  int64_t class_index = 0;
 };
 
 struct ValidationResult {

@@ -40,7 +40,7 @@ ValidationResult figures_of(BatchFindings all, int64_t num_batches,
   for (const ClassPrecision& entry : yolo.classes) {
     result.classes.push_back({class_names[entry.class_index], entry.labels,
                               entry.precision, entry.recall, entry.ap50(),
-                              entry.mean_ap()});
+                              entry.mean_ap(), entry.class_index});
   }
   const CocoAveragePrecision coco =
       compute_coco_average_precision(all.coco_records, all.labels_per_class);
@@ -86,6 +86,15 @@ ValidationResult summarise(const std::vector<BatchFindings>& batches,
   pooled.labels_per_class.resize(options.class_names.size());
   return figures_of(std::move(pooled), static_cast<int64_t>(batches.size()),
                     options);
+}
+
+std::vector<double> maps_by_class(const ValidationResult& result,
+                                  int64_t num_classes) {
+  std::vector<double> maps(static_cast<size_t>(num_classes), result.map);
+  for (const ClassResult& entry : result.classes) {
+    maps.at(static_cast<size_t>(entry.class_index)) = entry.map;
+  }
+  return maps;
 }
 
 }  // namespace headroom

@@ -21,4 +21,9 @@ void add_image(ImageFindings image, const ValidationOptions& options,
 ValidationResult summarise(const std::vector<BatchFindings>& batches,
                            const ValidationOptions& options);
 
+// mAP50-95 of each class; as in YOLOv5, the mean over those that have labels
+// for those that have none.
+std::vector<double> maps_by_class(const ValidationResult& result,
+                                  int64_t num_classes);
+
 }  // namespace headroom

@@ -51,6 +51,7 @@ LabelBound label_bound(const RunConfig& config) {
                 "leave it out: it is read from the label files");
   }
   labels.statistics = std::move(*statistics);
+  labels.repeats = config.image_weights;
   if (config.rect) return labels;
   labels.mosaic = config.hyp.mosaic;
   labels.mixup = config.hyp.mixup;

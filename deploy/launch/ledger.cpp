@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "worker/data/sampler.h"
+#include "worker/data/weighted_sampler.h"
 
 namespace headroom {
 namespace {
@@ -58,7 +61,9 @@ std::string listed(const std::vector<int64_t>& numbers) {
 
 class Check {
  public:
-  explicit Check(const LedgerRules& rules) : rules_(rules) {}
+  explicit Check(const LedgerRules& rules) : rules_(rules) {
+    report_.by_weight = rules.by_weight;
+  }
 
   LedgerReport run(std::istream& in) {
     std::string text;
@@ -115,7 +120,9 @@ class Check {
       close_epoch(/*is_last=*/false);
       epoch_ = at.epoch;
     }
-    check_samples(entry, at);
+    if (check_samples(entry, at) && rules_.by_weight) {
+      check_draws(entry, at);
+    }
     use(entry);
     next_step_ = std::max(next_step_, entry.step + 1);
     epoch_has_ended_ = at.positions.end == report_.num_samples;
@@ -140,24 +147,48 @@ class Check {
     report_.generations = std::max(report_.generations, entry.generation);
   }
 
-  void check_samples(const Entry& entry, const EpochStep& at) {
+  // Whether there are as many as there should be.
+  bool check_samples(const Entry& entry, const EpochStep& at) {
     const auto count = static_cast<int64_t>(entry.samples.size());
     if (count != at.positions.size()) {
       problem("step " + std::to_string(entry.step) + " has " +
               counted(count, "sample") + ", not " +
               std::to_string(at.positions.size()));
-      return;
+      return false;
     }
-    if (!rules_.order_is_known) return;
+    if (!rules_.order_is_known || rules_.by_weight) return true;
     const std::vector<int64_t> expected =
         shuffled_samples(rules_.seed, at, report_.num_samples);
-    if (entry.samples == expected) return;
+    if (entry.samples == expected) return true;
     const auto [is, should] = std::mismatch(
         entry.samples.begin(), entry.samples.end(), expected.begin());
     problem("step " + std::to_string(entry.step) + " used sample " +
             std::to_string(*is) + " where the run's order has " +
             std::to_string(*should) + " (position " +
             std::to_string(is - entry.samples.begin()) + ")");
+    return true;
+  }
+
+  // Over an epoch samples rise with their draws.
+  void check_draws(const Entry& entry, const EpochStep& at) {
+    for (size_t i = 0; i < entry.samples.size(); ++i) {
+      const int64_t place = at.positions.begin + static_cast<int64_t>(i);
+      const int64_t sample = entry.samples[i];
+      const auto [drawn, is_new] =
+          drawn_.emplace(weighted_draw(rules_.seed, at.epoch, place), sample);
+      if (!is_new) continue;  // a step that was there before, and is named
+      const auto next = std::next(drawn);
+      const bool falls =
+          drawn != drawn_.begin() && std::prev(drawn)->second > sample;
+      const bool rises = next != drawn_.end() && next->second < sample;
+      if (!falls && !rises) continue;
+      problem("step " + std::to_string(entry.step) + " used sample " +
+              std::to_string(sample) + " (position " + std::to_string(i) +
+              "), but its draw lies " + (falls ? "above" : "below") +
+              " that of sample " +
+              std::to_string(falls ? std::prev(drawn)->second : next->second));
+      drawn_.erase(drawn);
+    }
   }
 
   void use(const Entry& entry) {
@@ -168,7 +199,9 @@ class Check {
         continue;
       }
       int64_t& line = used_[static_cast<size_t>(sample)];
-      if (line != 0) {
+      if (rules_.by_weight) {
+        ++num_used_;
+      } else if (line != 0) {
         problem("sample " + std::to_string(sample) + " was used in epoch " +
                 std::to_string(epoch_) + " before, by line " +
                 std::to_string(line));
@@ -182,7 +215,16 @@ class Check {
   // Every sample of a finished epoch was used.
   void close_epoch(bool is_last) {
     const bool finished = epoch_has_ended_ || !is_last;
-    if (report_.num_samples > 0 && finished) {
+    if (report_.num_samples > 0 && finished && rules_.by_weight) {
+      if (num_used_ == report_.num_samples) {
+        ++report_.complete_epochs;
+      } else {
+        add(is_last ? line_ : line_ - 1,
+            "epoch " + std::to_string(epoch_) + " ends with " +
+                counted(num_used_, "sample") + ", not " +
+                std::to_string(report_.num_samples));
+      }
+    } else if (report_.num_samples > 0 && finished) {
       std::vector<int64_t> unused;
       for (size_t sample = 0; sample < used_.size(); ++sample) {
         if (used_[sample] == 0) unused.push_back(static_cast<int64_t>(sample));
@@ -198,6 +240,7 @@ class Check {
     }
     report_.used_in_open_epoch = finished ? 0 : num_used_;
     std::fill(used_.begin(), used_.end(), 0);
+    drawn_.clear();
     num_used_ = 0;
     epoch_has_ended_ = false;
   }
@@ -211,7 +254,21 @@ class Check {
   bool epoch_has_ended_ = false;  // its last positions have been used
   std::vector<int64_t> used_;     // by sample: the line that used it, 0 none
   int64_t num_used_ = 0;
+  std::map<double, int64_t> drawn_;  // by weight: the epoch's, by their draws
 };
+
+std::string verdict_text(const LedgerReport& report) {
+  if (!report.exact()) {
+    return "NOT exact: " + counted(report.num_problems, "contradiction") + "\n";
+  }
+  return report.by_weight
+             ? "exact: every step once, in order, with as many samples as it "
+               "has; over each epoch they rise with the draws of its steps. "
+               "With --image-weights one may come again, and which do is not "
+               "in these files\n"
+             : "exact: every step once, in order; every sample of each "
+               "complete epoch once, none twice\n";
+}
 
 }  // namespace
 
@@ -234,12 +291,7 @@ std::string ledger_text(const LedgerReport& report) {
   if (report.num_problems > shown) {
     text += "and " + std::to_string(report.num_problems - shown) + " more\n";
   }
-  return text +
-         (report.exact()
-              ? "exact: every step once, in order; every sample of "
-                "each complete epoch once, none twice\n"
-              : "NOT exact: " + counted(report.num_problems, "contradiction") +
-                    "\n");
+  return text + verdict_text(report);
 }
 
 std::string ledger_json(const LedgerReport& report) {
@@ -250,6 +302,7 @@ std::string ledger_json(const LedgerReport& report) {
                      {"used_in_open_epoch", report.used_in_open_epoch},
                      {"generations", report.generations},
                      {"torn_last_line", report.torn_last_line},
+                     {"drawn_by_weight", report.by_weight},
                      {"num_problems", report.num_problems},
                      {"problems", report.problems}};
   return json.dump(2);
@@ -269,7 +322,8 @@ LedgerReport check_ledger_of(const std::string& run_directory) {
     throw Error("ledger", run_directory + " was trained on synthetic input",
                 "it has no samples to account for");
   }
-  return check_ledger({config.seed, config.global_batch_size, !config.rect},
+  return check_ledger({config.seed, config.global_batch_size, !config.rect,
+                       config.image_weights},
                       steps);
 }
 

@@ -140,9 +140,9 @@ void check_devices(const RunConfig& config,
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",      "rect",    "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer", "anchors", "teacher",
-    "random_crop"};
+    "global_batch_size", "seed",         "rect",    "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer",    "anchors", "teacher",
+    "random_crop",       "image_weights"};
 
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,

@@ -188,7 +188,8 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
   if (!images.is_known()) {
     return {samples * labels.assumed_boxes_per_image, BoxBound::Kind::kAssumed};
   }
-  const int64_t own = images.boxes_of_fullest(samples);
+  const int64_t own = labels.repeats ? samples * images.most_boxes()
+                                     : images.boxes_of_fullest(samples);
   if (labels.mosaic <= 0) return {own, BoxBound::Kind::kCertain};
   const auto count = static_cast<double>(samples);
   const auto most = static_cast<double>(images.most_boxes());
@@ -196,9 +197,13 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
       count * (drawn_by_mosaic(labels) +
                (labels.mixup > 0 ? drawn_by_mixup(labels) : 0));
   const double certain = drawn * most;
+  // Nothing is known of how likely an image is that is drawn by weight.
   const double likely =
-      std::min(likely_sum({drawn, images.mean(), images.variance(), most}),
-               likely_sum(drawn_by_samples(labels, count)));
+      labels.repeats
+          ? certain
+          : std::min(
+                likely_sum({drawn, images.mean(), images.variance(), most}),
+                likely_sum(drawn_by_samples(labels, count)));
   const int64_t boxes =
       own + static_cast<int64_t>(std::ceil(std::min(certain, likely)));
   return {

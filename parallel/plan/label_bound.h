@@ -21,6 +21,9 @@
 //             were a mosaic; or, where mosaics or mixup happen to some samples
 //             only, what each sample draws.
 //
+// Where images are drawn by weight (--image-weights), any may be all of them:
+// every image counts as the fullest, for certain.
+//
 // Copy-paste adds at most a share of a mosaic's boxes, rounded: a mosaic's half
 // more than that share.
 //
@@ -81,6 +84,7 @@ struct LabelBound {
   // Of a mosaic's n boxes with an outline round(copy_paste n) are there once
   // more.
   double copy_paste = 0;
+  bool repeats = false;  // samples are drawn, each of them any image
 };
 
 struct BoxBound {

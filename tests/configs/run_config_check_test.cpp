@@ -209,6 +209,24 @@ TEST(CheckRunConfig, RefusalsNameTheFlagWhereItIsSpelledOtherwise) {
             "or offload");
 }
 
+TEST(CheckRunConfig, ImageWeightsNeedLabelsAndAnyOrder) {
+  const auto weighted = [](auto change) {
+    return refusal([&](RunConfig& c) {
+      c.image_weights = true;
+      change(c);
+    });
+  };
+  EXPECT_EQ(weighted([](RunConfig&) {}), "nothing was refused");
+  EXPECT_EQ(weighted([](RunConfig& c) { c.noval = c.single_cls = true; }),
+            "nothing was refused");
+  EXPECT_EQ(weighted([](RunConfig& c) { c.rect = true; }),
+            "[config] --image-weights draws images in any order, but --rect "
+            "has batches of like shape: leave one of the two out");
+  EXPECT_EQ(weighted([](RunConfig& c) { c.synthetic_input = true; }),
+            "[config] --image-weights weighs images by their labels, but "
+            "--synthetic-input has no data set: leave one of the two out");
+}
+
 TEST(CheckRunConfig, RandomCropsAreOfOneSize) {
   const auto crop = [](auto change) {
     return refusal([&](RunConfig& c) {

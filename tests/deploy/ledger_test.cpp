@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "worker/data/sampler.h"
+#include "worker/data/weighted_sampler.h"
 
 namespace headroom {
 namespace {
@@ -55,6 +56,69 @@ TEST(Ledger, ARunIsExactWithItsUnfinishedEpoch) {
   EXPECT_EQ(report.generations, 2u);
   EXPECT_THAT(ledger_text(report), HasSubstr("exact: every step once"));
   EXPECT_TRUE(Json::parse(ledger_json(report)).at("exact").get<bool>());
+}
+
+// By weight: another table in each epoch, repeats, and never samples 0 and 9.
+std::vector<Json> drawn_steps(int64_t count) {
+  std::vector<Json> lines = steps(count);
+  const WeightedSampler tables[] = {
+      {kRules.seed, {0, 1, 5, 1, 1, 1, 1, 1, 1, 0}},
+      {kRules.seed, {0, 1, 1, 1, 1, 9, 1, 1, 1, 0}},
+      {kRules.seed, {0, 1, 1, 2, 1, 1, 2, 1, 1, 0}}};
+  for (int64_t step = 0; step < count; ++step) {
+    const EpochStep at = epoch_step(step, kSamples, kRules.global_batch_size);
+    lines[step]["samples"] = weighted_samples(tables[at.epoch], at);
+  }
+  return lines;
+}
+
+constexpr LedgerRules kByWeight{.seed = kRules.seed,
+                                .global_batch_size = 4,
+                                .order_is_known = true,
+                                .by_weight = true};
+
+TEST(Ledger, ByWeightSamplesMayComeAgain) {
+  const std::string text = text_of(drawn_steps(8));
+  EXPECT_FALSE(checked(text).exact());
+  const LedgerReport report = checked(text, kByWeight);
+  EXPECT_TRUE(report.exact()) << ledger_text(report);
+  EXPECT_EQ(report.complete_epochs, 2);
+  EXPECT_EQ(report.used_in_open_epoch, 8);
+  EXPECT_THAT(ledger_text(report),
+              HasSubstr("With --image-weights one may come again"));
+  EXPECT_TRUE(
+      Json::parse(ledger_json(report)).at("drawn_by_weight").get<bool>());
+}
+
+TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
+  // Those of the epoch before, of another seed, and two steps' exchanged.
+  std::vector<Json> lines = drawn_steps(6);
+  EXPECT_FALSE(checked(text_of(steps(6)), kByWeight).exact());
+  std::swap(lines[0]["samples"], lines[1]["samples"]);
+  const LedgerReport exchanged = checked(text_of(lines), kByWeight);
+  EXPECT_FALSE(exchanged.exact());
+  EXPECT_THAT(exchanged.problems[0], HasSubstr("but its draw lies "));
+  lines = drawn_steps(6);
+  for (int64_t i = 3; i < 6; ++i) lines[i]["samples"] = lines[i - 3]["samples"];
+  EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
+  lines = drawn_steps(6);
+  lines[4]["samples"][2] = 0;  // lower than any that is drawn
+  EXPECT_EQ(checked(text_of(lines), kByWeight).num_problems, 1);
+}
+
+TEST(Ledger, ByWeightALostOrDoubledLineIsNamed) {
+  std::vector<Json> lines = drawn_steps(7);
+  lines.erase(lines.begin() + 1);
+  const LedgerReport lost = checked(text_of(lines), kByWeight);
+  ASSERT_EQ(lost.num_problems, 2) << ledger_text(lost);
+  EXPECT_EQ(lost.problems[0], "line 2: step 2 follows step 0: 1 step missing");
+  EXPECT_EQ(lost.problems[1], "line 2: epoch 0 ends with 6 samples, not 10");
+  lines = drawn_steps(2);
+  lines.push_back(lines[1]);
+  EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
+  lines = drawn_steps(1);
+  lines[0]["samples"].push_back(5);
+  EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
 }
 
 TEST(Ledger, AnEpochThatHasEndedIsComplete) {

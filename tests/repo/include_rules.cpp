@@ -102,6 +102,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"deploy/launch/plan_report.cpp", "parallel/pipeline/schedule.h"},
       // Pure: which samples a step should have used.
       {"deploy/launch/ledger.cpp", "worker/data/sampler.h"},
+      {"deploy/launch/ledger.cpp", "worker/data/weighted_sampler.h"},
       {"coordinator/certificates.cpp", "ssl"},
       {"proto/channel_security.cpp", "system"},  // who may read a key
       {"coordinator/metrics.cpp", "prometheus"},

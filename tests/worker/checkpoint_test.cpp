@@ -40,8 +40,8 @@ class Checkpoints : public ::testing::Test {
         buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
       }
     }
-    state.counters = {steps, steps / 2, steps - 1,          0.5,
-                      3,     4,         {2, 0.1, 0.2, 0.3}, {}};
+    state.counters = {steps, steps / 2,          steps - 1, 0.5,           3,
+                      4,     {2, 0.1, 0.2, 0.3}, {},        {0.1, 1.0 / 3}};
   }
 
   static void expect_equal(TrainingState& a, TrainingState& b) {
@@ -58,6 +58,7 @@ class Checkpoints : public ::testing::Test {
     EXPECT_EQ(a.counters.recorded_epochs, b.counters.recorded_epochs);
     EXPECT_EQ(a.counters.meter.steps, b.counters.meter.steps);
     EXPECT_EQ(a.counters.meter.cls, b.counters.meter.cls);
+    EXPECT_EQ(a.counters.class_maps, b.counters.class_maps);
   }
 
   static std::string refusal(const fs::path& folder, TrainingState& state) {

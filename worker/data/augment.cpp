@@ -22,8 +22,7 @@ ImageSize size_of(int64_t height, int64_t width) {
 
 RandomStream stream_of(const SampleId& id,
                        RandomPurpose purpose = RandomPurpose::kAugmentation) {
-  return {id.seed, static_cast<uint64_t>(id.epoch),
-          static_cast<uint64_t>(id.sample), purpose};
+  return {id.seed, static_cast<uint64_t>(id.epoch), id.stream(), purpose};
 }
 
 // What follows the geometry.
@@ -116,11 +115,18 @@ struct WarpedMosaic {
   Warp warp;
 };
 
-WarpedMosaic draw_warped_mosaic(int64_t sample, int64_t num_samples,
+// A sample that joins a mosaic: of the data set, or of the epoch's draws.
+int64_t draw_partner(const SampleId& id, int64_t num_samples,
+                     RandomStream& draws) {
+  const int64_t drawn = draws.below(num_samples);
+  return id.weights != nullptr ? id.weights->sample(id.epoch, drawn) : drawn;
+}
+
+WarpedMosaic draw_warped_mosaic(int64_t sample, const DrawPartner& partner,
                                 ImageSize target, const Hyperparameters& hyp,
                                 RandomStream& draws) {
   WarpedMosaic mosaic;
-  mosaic.plan = draw_mosaic(sample, num_samples, target.height, target.width,
+  mosaic.plan = draw_mosaic(sample, partner, target.height, target.width,
                             hyp.mosaic9, draws);
   mosaic.warp =
       draw_warp(hyp, {2 * target.height, 2 * target.width}, target, draws);
@@ -160,13 +166,15 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
   }
   const ImageSize target = size_of(height, width);
   // All draws come first: which rows are needed follows from them.
+  const DrawPartner partner = [&] {
+    return draw_partner(id, num_samples, draws);
+  };
   const WarpedMosaic first =
-      draw_warped_mosaic(id.sample, num_samples, target, hyp, draws);
+      draw_warped_mosaic(id.sample, partner, target, hyp, draws);
   std::optional<WarpedMosaic> second;
   double ratio = 1;
   if (draws.uniform() < hyp.mixup) {
-    second = draw_warped_mosaic(draws.below(num_samples), num_samples, target,
-                                hyp, draws);
+    second = draw_warped_mosaic(partner(), partner, target, hyp, draws);
     ratio = draw_mixup_ratio(draws);
   }
   const Finish finish = draw_finish(hyp, draws);

@@ -9,8 +9,9 @@
 // Images without colours (ImageSource::has_colours) have no HSV, gray and
 // CLAHE; their draws are made all the same.
 //
-// Every draw comes from the sample's own streams (seed, epoch, sample), so the
-// result depends on nothing else. Copy-paste has one for itself: it draws as
+// Every draw comes from the sample's own streams (seed, epoch, sample; where
+// samples are drawn by weight, its place in the epoch), so the result depends
+// on nothing else. Copy-paste has one for itself: it draws as
 // often as there are objects, which is known when images are loaded only.
 //
 // A sample can be made in part: `rows` of its height x width pixels are made,
@@ -28,6 +29,7 @@
 #include "configs/run_config.h"
 #include "worker/data/loaded_image.h"
 #include "worker/data/pixel_box.h"
+#include "worker/data/weighted_sampler.h"
 
 namespace headroom {
 
@@ -45,9 +47,19 @@ struct SampleId {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t sample = 0;
+  // Where samples are drawn by weight and may come again in an epoch: by what,
+  // and the place in the epoch, which gives each its own draws.
+  const WeightedSampler* weights = nullptr;
+  int64_t place = 0;
+
+  // Which of the epoch's random streams are its own.
+  uint64_t stream() const {
+    return static_cast<uint64_t>(weights != nullptr ? place : sample);
+  }
 };
 
-// Mosaic with probability hyp.mosaic; partners are any of `num_samples`.
+// Mosaic with probability hyp.mosaic; partners are any of `num_samples`, by
+// weight any of the epoch's draws.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width, PixelRows rows,
                                  const Hyperparameters& hyp,

@@ -6,10 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "parallel/base/check.h"
 #include "worker/data/batch.h"
 
 namespace headroom {
+
+class WeightedSampler;
 
 class BatchSource {
  public:
@@ -23,6 +27,14 @@ class BatchSource {
   // Calls of next() that make one pass over the data. In training the steps of
   // an epoch, the same on every rank; in validation this rank's batches.
   virtual int64_t batches_per_epoch() const = 0;
+
+  // Of a source whose samples are drawn by weight (LoaderOptions::weights):
+  // what is opened from now on is drawn from this. Batches of epoch `epochs`
+  // and later ones are not opened before the next call.
+  virtual void draw_from(std::shared_ptr<const WeightedSampler> /*weights*/,
+                         int64_t /*epochs*/) {
+    HEADROOM_CHECK(false, "samples that are not drawn by weight");
+  }
 };
 
 }  // namespace headroom

@@ -66,6 +66,7 @@ class Loader::Implementation {
   explicit Implementation(LoaderOptions options)
       : options_(std::move(options)),
         plan_(options_),
+        batches_per_epoch_(plan_.batches_per_epoch()),
         budget_(plan_.budget()),
         store_(*options_.dataset, store_options()) {
     // Loader threads are the parallelism; OpenCV's own would add to them.
@@ -103,7 +104,16 @@ class Loader::Implementation {
     return batch;
   }
 
-  const LoaderPlan& plan() const { return plan_; }
+  void draw_from(std::shared_ptr<const WeightedSampler> weights,
+                 int64_t epochs) {
+    {
+      const std::lock_guard lock(mutex_);
+      plan_.draw_from(std::move(weights), epochs);
+    }
+    work_available_.notify_all();
+  }
+
+  int64_t batches_per_epoch() const { return batches_per_epoch_; }
   const LoaderBudget& budget() const { return budget_; }
 
  private:
@@ -113,7 +123,7 @@ class Loader::Implementation {
 
   // Batches there will ever be.
   int64_t last_index() const {
-    return is_validation() ? plan_.batches_per_epoch() : INT64_MAX;
+    return is_validation() ? batches_per_epoch_ : INT64_MAX;
   }
 
   ImageStore::Options store_options() const {
@@ -133,7 +143,7 @@ class Loader::Implementation {
       if (pending->next_sample < pending->size()) return pending.get();
     }
     if (static_cast<int64_t>(pending_.size()) >= budget_.queue_depth ||
-        next_index_ >= last_index()) {
+        next_index_ >= last_index() || !plan_.is_known(next_index_)) {
       return nullptr;
     }
     auto pending = std::make_unique<PendingBatch>();
@@ -194,8 +204,7 @@ class Loader::Implementation {
 
   void make_sample(PendingBatch& pending, int64_t index) {
     const BatchPlan& plan = pending.plan;
-    const int64_t sample = plan.samples[index];
-    const SampleId id{options_.seed, plan.epoch, sample};
+    const SampleId id = plan.id_of(options_.seed, index);
     const PixelRows rows{plan.rows.begin, plan.rows.end};
     NetworkSample& made = pending.made[index];
     ImageLimits limits;
@@ -214,7 +223,7 @@ class Loader::Implementation {
                                 images);
         break;
       case LoaderMode::kValidation:
-        made = make_validation_sample(sample, plan.height, plan.width, rows,
+        made = make_validation_sample(id.sample, plan.height, plan.width, rows,
                                       store_);
         break;
     }
@@ -280,7 +289,8 @@ class Loader::Implementation {
   }
 
   const LoaderOptions options_;
-  const LoaderPlan plan_;
+  LoaderPlan plan_;  // guarded by mutex_ once there are threads
+  const int64_t batches_per_epoch_;
   const LoaderBudget budget_;
   ImageStore store_;
 
@@ -304,7 +314,12 @@ Loader::~Loader() = default;
 Batch Loader::next() { return implementation_->next(); }
 
 int64_t Loader::batches_per_epoch() const {
-  return implementation_->plan().batches_per_epoch();
+  return implementation_->batches_per_epoch();
+}
+
+void Loader::draw_from(std::shared_ptr<const WeightedSampler> weights,
+                       int64_t epochs) {
+  implementation_->draw_from(std::move(weights), epochs);
 }
 
 int64_t Loader::queue_depth() const {

@@ -1,9 +1,9 @@
 // Loader: this rank's batches of a data set, prefetched by threads.
 //
 // Sample for sample the content follows from (seed, epoch, sample) and the
-// data set alone: the number of ranks and threads changes who makes a sample,
-// never its bytes. Training starts at any step, so a resumed run continues the
-// very sequence.
+// data set alone (with --image-weights, from the weights too): the number of
+// ranks and threads changes who makes a sample, never its bytes. Training
+// starts at any step, so a resumed run continues the very sequence.
 //
 //   training     step s of the run is step s % steps of epoch s / steps; its
 //                samples are consecutive positions of the epoch's permutation
@@ -38,6 +38,8 @@ class Loader : public BatchSource {
 
   Batch next() override;
   int64_t batches_per_epoch() const override;
+  void draw_from(std::shared_ptr<const WeightedSampler> weights,
+                 int64_t epochs) override;
 
   // Batches that may wait, and threads that work, under the memory limit.
   int64_t queue_depth() const;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 namespace headroom {
 
 class Dataset;
+class WeightedSampler;
 
 enum class LoaderMode {
   kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
@@ -52,6 +54,11 @@ struct LoaderOptions {
   bool multi_scale = false;           // batches are resized; kTrainMosaic only
   int64_t mosaic_epochs = INT64_MAX;  // epochs after them have no mosaics
   int64_t global_batch_size = 16;     // in validation: images of one batch
+  // kTrainMosaic only: samples are drawn by weight, those of epochs below
+  // `weighted_epochs` from this; later ones wait for Loader::draw_from(). Null:
+  // each sample once an epoch.
+  std::shared_ptr<const WeightedSampler> weights;
+  int64_t weighted_epochs = INT64_MAX;
 
   int data_parallel_size = 1;
   int data_parallel_rank = 0;

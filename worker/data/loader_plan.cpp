@@ -37,6 +37,10 @@ void check_options(const LoaderOptions& options) {
                                options.rows_of(options.image_height) ==
                                    SampleRange{0, options.image_height}),
       "parts of images, or batches of like shape, are not resized");
+  HEADROOM_CHECK(options.weights == nullptr ||
+                     (options.mode == LoaderMode::kTrainMosaic &&
+                      options.weights->size() == options.dataset->size()),
+                 "weights of other samples");
 }
 
 // Objects are pasted into a picture of twice the network's sides, whose rows
@@ -79,19 +83,39 @@ int64_t LoaderPlan::batches_per_epoch() const {
   return (num_batches() - options_.data_parallel_rank + ranks - 1) / ranks;
 }
 
+// Validation gives whole batches to ranks, training parts of each.
+int64_t LoaderPlan::step_of(int64_t index) const {
+  return is_validation()
+             ? options_.data_parallel_rank + index * options_.data_parallel_size
+             : options_.first_step + index;
+}
+
+bool LoaderPlan::is_known(int64_t index) const {
+  return options_.weights == nullptr ||
+         step_of(index) / num_batches() < options_.weighted_epochs;
+}
+
+void LoaderPlan::draw_from(std::shared_ptr<const WeightedSampler> weights,
+                           int64_t epochs) {
+  HEADROOM_CHECK(options_.weights != nullptr,
+                 "samples that are not drawn by weight");
+  options_.weights = std::move(weights);
+  options_.weighted_epochs = epochs;
+}
+
 BatchPlan LoaderPlan::batch(int64_t index) const {
+  HEADROOM_CHECK(is_known(index), "a batch of an epoch to come");
   const int64_t size = options_.dataset->size();
-  const int ranks = options_.data_parallel_size;
-  const int rank = options_.data_parallel_rank;
   BatchPlan plan;
-  // Validation gives whole batches to ranks, training parts of each.
-  plan.step =
-      is_validation() ? rank + index * ranks : options_.first_step + index;
+  plan.step = step_of(index);
   const EpochStep at = epoch_step(plan.step, size, options_.global_batch_size);
   plan.epoch = at.epoch;
   plan.global_size = at.positions.size();
   if (options_.mode == LoaderMode::kTrainMosaic) {
-    plan.global_samples = shuffled_samples(options_.seed, at, size);
+    plan.weights = options_.weights;
+    plan.global_samples = plan.weights == nullptr
+                              ? shuffled_samples(options_.seed, at, size)
+                              : weighted_samples(*plan.weights, at);
     plan.height = options_.image_height;
     plan.width = options_.image_width;
   } else {
@@ -118,7 +142,8 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   plan.part = part_of(
       options_.cut(), plan.global_size,
       options_.smallest_map_elements(plan.input.height, plan.input.width),
-      rank);
+      options_.data_parallel_rank);
+  plan.first_place = at.positions.begin + plan.part.local.begin;
   plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
                       plan.global_samples.begin() + plan.part.local.end);
   return plan;

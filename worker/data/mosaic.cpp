@@ -85,8 +85,9 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner, ImageSize image,
   return tile;
 }
 
-MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
-                       int64_t width, double nine, RandomStream& draws) {
+MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
+                       int64_t height, int64_t width, double nine,
+                       RandomStream& draws) {
   const auto h = static_cast<double>(height);
   const auto w = static_cast<double>(width);
   MosaicPlan plan;
@@ -102,7 +103,7 @@ MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
   const size_t count = is_nine ? 9 : 4;
   plan.samples = {sample};
   while (plan.samples.size() < count) {
-    plan.samples.push_back(draws.below(num_samples));
+    plan.samples.push_back(partner());
   }
   for (size_t i = count - 1; i > 0; --i) {  // Fisher and Yates
     const auto other =

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <opencv2/core/types.hpp>
 #include <span>
 #include <string>
@@ -52,10 +53,14 @@ struct MosaicPlan {
   std::vector<int64_t> samples = std::vector<int64_t>(4);
 };
 
+// A sample that joins another's mosaic.
+using DrawPartner = std::function<int64_t()>;
+
 // `sample` itself and three drawn with replacement, in random order; with
-// probability `nine` eight.
-MosaicPlan draw_mosaic(int64_t sample, int64_t num_samples, int64_t height,
-                       int64_t width, double nine, RandomStream& draws);
+// probability `nine` eight. `partner` takes its numbers from `draws` too.
+MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
+                       int64_t height, int64_t width, double nine,
+                       RandomStream& draws);
 
 // A mosaic: tiles side by side, and the boxes on it.
 struct Mosaic {

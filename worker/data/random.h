@@ -30,7 +30,8 @@ enum class RandomPurpose : uint32_t {
   kAnchors = 4,
   kCopyPaste = 5,
   kRandomCrop = 6,
-  kInputSize = 7
+  kInputSize = 7,
+  kWeightedSample = 8
 };
 
 // The draws of one sample, one after another.

@@ -43,7 +43,7 @@ ImageSize RandomCrops::loaded_size(int64_t sample) const {
 TileRect RandomCrops::window_of(int64_t sample) const {
   const auto epoch = static_cast<uint64_t>(made_.epoch);
   // Two numbers make one stream: the first one's bits are the second's seed.
-  RandomStream of_made(made_.seed, epoch, static_cast<uint64_t>(made_.sample),
+  RandomStream of_made(made_.seed, epoch, made_.stream(),
                        RandomPurpose::kRandomCrop);
   RandomStream draws(of_made.bits(), epoch, static_cast<uint64_t>(sample),
                      RandomPurpose::kRandomCrop);

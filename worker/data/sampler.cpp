@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/permutation.h"
+#include "worker/data/weighted_sampler.h"
 
 namespace headroom {
 
@@ -34,6 +35,15 @@ std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
   std::vector<int64_t> samples;
   for (int64_t i = step.positions.begin; i < step.positions.end; ++i) {
     samples.push_back(order(i));
+  }
+  return samples;
+}
+
+std::vector<int64_t> weighted_samples(const WeightedSampler& weights,
+                                      const EpochStep& step) {
+  std::vector<int64_t> samples;
+  for (int64_t i = step.positions.begin; i < step.positions.end; ++i) {
+    samples.push_back(weights.sample(step.epoch, i));
   }
   return samples;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "worker/data/augment.h"
-#include "worker/data/loader_plan.h"
 #include "worker/pictures/small_crops.h"
 
 namespace headroom {
@@ -59,14 +58,13 @@ BatchPicture::BatchPicture(const LoaderOptions& options, int64_t index)
       index >= plan.batches_per_epoch()) {
     return;
   }
-  const BatchPlan batch = plan.batch(index);
-  epoch_ = batch.epoch;
-  samples_ = batch.samples;
+  batch_ = plan.batch(index);
+  std::vector<int64_t>& samples = batch_.samples;
   const auto count =
-      std::min(static_cast<int64_t>(samples_.size()), kMostPictured);
-  samples_.resize(static_cast<size_t>(count));
+      std::min(static_cast<int64_t>(samples.size()), kMostPictured);
+  samples.resize(static_cast<size_t>(count));
   if (count == 0) return;
-  grid_.emplace(count, batch.height, batch.width);
+  grid_.emplace(count, batch_.height, batch_.width);
   // Each fits its batch; the pictures of a mosaic are as large as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
                   options_.bands);
@@ -79,16 +77,16 @@ bool BatchPicture::advance(const std::vector<Detection>& found) {
 }
 
 bool BatchPicture::add_next(const std::vector<Detection>* found) {
-  if (next_ == samples_.size()) return false;
-  const int64_t index = samples_[next_++];
+  if (next_ == samples().size()) return false;
+  const SampleId id =
+      batch_.id_of(options_.seed, static_cast<int64_t>(next_++));
   const int64_t height = grid_->cell_height(), width = grid_->cell_width();
-  const SampleId id{options_.seed, epoch_, index};
   const PixelRows rows{0, height};
   SmallCrops crops(options_, *images_, id, height, width);
   ImageSource& images =
       options_.random_crop ? static_cast<ImageSource&>(crops) : *images_;
   NetworkSample sample;
-  switch (mode_in(options_, epoch_)) {
+  switch (mode_in(options_, id.epoch)) {
     case LoaderMode::kTrainMosaic:
       sample = make_mosaic_sample(id, options_.dataset->size(), height, width,
                                   rows, options_.hyp, images);
@@ -97,7 +95,7 @@ bool BatchPicture::add_next(const std::vector<Detection>* found) {
       sample = make_rect_sample(id, height, width, rows, options_.hyp, images);
       break;
     case LoaderMode::kValidation:
-      sample = make_validation_sample(index, height, width, rows, *images_);
+      sample = make_validation_sample(id.sample, height, width, rows, *images_);
       break;
   }
   PictureGrid::Boxes boxes;
@@ -112,9 +110,10 @@ bool BatchPicture::add_next(const std::vector<Detection>* found) {
       boxes.boxes.push_back(placed(detection, sample));
     }
   }
-  grid_->add(sample.pixels, options_.dataset->path(index).filename().string(),
-             boxes, options_.dataset->class_names());
-  return next_ < samples_.size();
+  grid_->add(sample.pixels,
+             options_.dataset->path(id.sample).filename().string(), boxes,
+             options_.dataset->class_names());
+  return next_ < samples().size();
 }
 
 }  // namespace headroom

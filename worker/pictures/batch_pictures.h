@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "worker/data/loader_options.h"
+#include "worker/data/loader_plan.h"
 #include "worker/metrics/detection.h"
 #include "worker/pictures/picture_grid.h"
 #include "worker/pictures/small_images.h"
@@ -35,7 +36,7 @@ class BatchPicture {
   BatchPicture(const LoaderOptions& options, int64_t index);
 
   // Indices into the data set.
-  const std::vector<int64_t>& samples() const { return samples_; }
+  const std::vector<int64_t>& samples() const { return batch_.samples; }
 
   // Adds the next sample; false: it was the last, or there is none.
   bool advance();
@@ -49,8 +50,7 @@ class BatchPicture {
   bool add_next(const std::vector<Detection>* found);
 
   LoaderOptions options_;
-  int64_t epoch_ = 0;
-  std::vector<int64_t> samples_;
+  BatchPlan batch_;
   size_t next_ = 0;
   std::optional<PictureGrid> grid_;
   std::optional<SmallImages> images_;

@@ -97,6 +97,20 @@ TEST(LabelBound, WithoutMosaicsItIsTheFullestImages) {
             "at most 300 boxes in 1 image, from the labels of 353 images");
 }
 
+TEST(LabelBound, WhereImagesRepeatEachMayBeTheFullest) {
+  LabelBound labels = labels_of(uneven_images(), 0, 0);
+  labels.repeats = true;
+  EXPECT_EQ(most_boxes(labels, 4), (BoxBound{4 * 300, Kind::kCertain}));
+  labels.mosaic = 0.5;
+  EXPECT_EQ(most_boxes(labels, 4), (BoxBound{4 * 4 * 300, Kind::kCertain}));
+  labels.mixup = 0.5;
+  labels.copy_paste = 0.5;
+  EXPECT_EQ(most_boxes(labels, 4), (BoxBound{9600 + 4800 + 4, Kind::kCertain}));
+  // Mosaics of many samples too, where otherwise a likely bound is smaller.
+  labels.mixup = labels.copy_paste = 0;
+  EXPECT_EQ(most_boxes(labels, 500), (BoxBound{500 * 4 * 300, Kind::kCertain}));
+}
+
 // One image draws three: the fullest thrice is less than what is likely.
 TEST(LabelBound, FewImagesAreBoundedForCertain) {
   EXPECT_EQ(most_boxes(labels_of({10, 0}, 1, 0), 1),

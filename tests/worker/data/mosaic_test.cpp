@@ -45,7 +45,8 @@ TEST(Mosaic, DrawsCoverTheirRanges) {
   int lowest = 1000, highest = 0;
   for (uint64_t sample = 0; sample < 4000; ++sample) {
     RandomStream draws(1, 0, sample, RandomPurpose::kAugmentation);
-    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, 0, draws);
+    const MosaicPlan plan = draw_mosaic(
+        1000, [&] { return draws.below(10); }, 100, 150, 0, draws);
     EXPECT_GE(plan.centre.y, 50);
     EXPECT_LT(plan.centre.y, 150);
     EXPECT_GE(plan.centre.x, 75);
@@ -167,7 +168,8 @@ TEST(MosaicOfNine, DrawsNineWithTheirProbability) {
   int nine = 0;
   for (uint64_t sample = 0; sample < 1000; ++sample) {
     RandomStream draws(1, 0, sample, RandomPurpose::kAugmentation);
-    const MosaicPlan plan = draw_mosaic(1000, 10, 100, 150, 0.3, draws);
+    const MosaicPlan plan = draw_mosaic(
+        1000, [&] { return draws.below(10); }, 100, 150, 0.3, draws);
     EXPECT_EQ(std::count(plan.samples.begin(), plan.samples.end(), 1000), 1);
     if (plan.samples.size() == 4) continue;
     ASSERT_EQ(plan.samples.size(), 9u);
