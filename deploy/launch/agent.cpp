@@ -211,7 +211,9 @@ class Agent {
       }
       const Clock::time_point now = Clock::now();
       if (orders.run_over) over_since = std::min(over_since, now);
-      if (orders.run_over && now - over_since > options_.grace) {
+      const auto grace =
+          orders.exit_code == 0 ? options_.grace_after_success : options_.grace;
+      if (orders.run_over && now - over_since > grace) {
         signal_workers(SIGKILL);
       }
       if (!answer_interrupts()) {

@@ -43,8 +43,11 @@ struct AgentOptions {
   // Patience with a coordinator that does not answer.
   std::chrono::milliseconds registration_timeout = std::chrono::seconds(30);
   std::chrono::seconds silence_timeout = std::chrono::seconds(30);
-  // Time for workers to end by themselves once the run is over.
+  // Time for workers to end by themselves once the run is over; where it ended
+  // well, nobody hangs, and under MPI they leave together: who is killed on a
+  // busy machine then makes mpirun call the run a failure.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
+  std::chrono::milliseconds grace_after_success = std::chrono::seconds(60);
   // Lines for people; called from several threads.
   std::function<void(const std::string&)> print;
   // How often this process was asked to stop: once drains this node, twice

@@ -32,7 +32,8 @@ constexpr auto kStatusInterval = std::chrono::milliseconds(250);
 constexpr auto kStartTimeout = std::chrono::seconds(30);
 // A child's end may be seen before the run's, whose consequence it is.
 constexpr auto kPatience = std::chrono::seconds(3);
-constexpr auto kGrace = std::chrono::seconds(15);
+// Longer than an agent gives its workers.
+constexpr auto kGrace = std::chrono::seconds(75);
 // For this process to find a coordinator that was started again.
 constexpr auto kReconnect = std::chrono::seconds(5);
 

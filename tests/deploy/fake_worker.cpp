@@ -6,6 +6,7 @@
 //   die       ends before it joins, with last words
 //   refuse    reports that the data is bad
 //   crash     rank 1 is killed in mid-run, with last words; rank 0 saves
+//   late      as "", but needs 7 s to leave, and says so in the file "left"
 //   stubborn  joins, then ignores every request to end
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -72,7 +74,13 @@ void train_until_stopped(CoordinatorClient& client,
 int behave(CoordinatorClient& client, const std::string& behaviour) {
   for (;;) {
     const Assignment assignment = client.next_assignment();
-    if (assignment.action == headroom::Action::kExit) return 0;
+    if (assignment.action == headroom::Action::kExit) {
+      if (behaviour == "late") {
+        std::this_thread::sleep_for(std::chrono::seconds(7));
+        std::ofstream("left") << "by itself";
+      }
+      return 0;
+    }
     if (assignment.action == headroom::Action::kSaveAndExit) {
       client.finish(5, "stopped after step 2; go on with --resume", "{}", 2);
       continue;

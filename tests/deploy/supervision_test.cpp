@@ -201,6 +201,16 @@ TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
   expect_nobody_left();
 }
 
+// Under MPI all processes leave together, which a busy machine delays: who is
+// killed then makes mpirun call a good run a failure.
+TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
+  setenv("FAKE_WORKER", "late", 1);
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(fs::exists(folder_ / "left")) << run.err;
+  expect_nobody_left();
+}
+
 TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train({"--processes", "2"}), folder_);
