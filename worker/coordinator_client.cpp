@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -19,6 +18,9 @@
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
+#include "worker/coordinator_call.h"
+#include "worker/rendezvous_client.h"
+#include "worker/report_queue.h"
 
 namespace headroom {
 namespace {
@@ -26,7 +28,6 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
 // At first the coordinator may not be there yet.
@@ -35,12 +36,6 @@ constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
 // A failure's message ends up in headers of answers, which gRPC bounds.
 constexpr size_t kMaxFailure = 2000;
-// Commits and events that wait while the coordinator is away.
-constexpr size_t kMaxQueued = 1000;
-
-void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-}
 
 // REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
 Assignment to_assignment(const wire::Assignment& message) {
@@ -62,94 +57,6 @@ Assignment to_assignment(const wire::Assignment& message) {
   assignment.resume_steps = message.resume_steps();
   return assignment;
 }
-
-// A coordinator that is away may be one that is being started again.
-struct Patience {
-  milliseconds time;
-  std::function<bool()> is_over;  // it is given up already
-
-  // The answer of `send`, which is called again while nobody is there.
-  grpc::Status call(
-      milliseconds timeout,
-      const std::function<grpc::Status(grpc::ClientContext&)>& send) const {
-    const PeerWait waiting;  // for the coordinator, or for those it waits for
-    const auto end = SteadyClock::now() + time;
-    for (;;) {
-      grpc::ClientContext context;
-      context.set_wait_for_ready(true);
-      set_deadline(context, timeout);
-      const grpc::Status status = send(context);
-      if (status.ok() || !is_unreachable(status) || SteadyClock::now() >= end ||
-          is_over()) {
-        return status;
-      }
-      std::this_thread::sleep_for(kMinBackoff);
-    }
-  }
-};
-
-class Rendezvous final : public KeyValueStore {
- public:
-  Rendezvous(wire::Coordinator::Stub& stub, wire::Stamp stamp,
-             std::string address, Patience patience)
-      : stub_(stub),
-        stamp_(std::move(stamp)),
-        address_(std::move(address)),
-        patience_(std::move(patience)) {}
-
-  void set(const std::string& key, const std::string& value) override {
-    wire::PublishRequest request;
-    *request.mutable_stamp() = stamp_;
-    request.set_key(valid_utf8(key));
-    request.set_value(value);
-    wire::PublishResponse response;
-    const grpc::Status status =
-        patience_.call(kCallTimeout, [&](grpc::ClientContext& context) {
-          return stub_.Publish(&context, request, &response);
-        });
-    if (!status.ok()) fail("publishing", key, status);
-  }
-
-  std::string get(const std::string& key, milliseconds timeout) override {
-    constexpr milliseconds kSlice{10000};
-    const auto deadline = SteadyClock::now() + timeout;
-    wire::LookupRequest request;
-    *request.mutable_stamp() = stamp_;
-    request.set_key(valid_utf8(key));
-    for (;;) {
-      const auto left = std::chrono::ceil<milliseconds>(
-          std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
-      const milliseconds slice = std::min(left, kSlice);
-      request.set_timeout_ms(slice.count());
-      wire::LookupResponse response;
-      const grpc::Status status = patience_.call(
-          slice + kCallTimeout, [&](grpc::ClientContext& context) {
-            return stub_.Lookup(&context, request, &response);
-          });
-      if (!status.ok()) fail("looking up", key, status);
-      if (response.found()) return response.value();
-      if (left <= slice) {
-        throw CommunicationError("nobody published rendezvous key '" + key +
-                                 "' within " + std::to_string(timeout.count()) +
-                                 " ms");
-      }
-    }
-  }
-
- private:
-  // Also a refusal is a lost generation to whoever wants to form it.
-  [[noreturn]] void fail(const std::string& doing, const std::string& key,
-                         const grpc::Status& status) const {
-    throw CommunicationError(doing + " rendezvous key '" + key +
-                             "' at the coordinator at " + address_ + ": " +
-                             status.error_message());
-  }
-
-  wire::Coordinator::Stub& stub_;
-  const wire::Stamp stamp_;
-  const std::string address_;
-  const Patience patience_;
-};
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
@@ -173,11 +80,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       throw;
     }
     heartbeats_ = std::thread([this] { send_heartbeats(); });
-    sender_ = std::thread([this] { send_queued(); });
   }
 
   ~GrpcCoordinatorClient() override {
-    flush(milliseconds(1000));
+    reports_.flush(milliseconds(1000));
     {
       std::lock_guard lock(mutex_);
       ending_ = true;
@@ -186,7 +92,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     changed_.notify_all();
     watcher_.join();
     heartbeats_.join();
-    sender_.join();
   }
 
   Assignment next_assignment() override {
@@ -202,7 +107,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) override {
     wire::Stamp stamp = current_stamp();
     stamp.set_generation(generation);
-    return std::make_unique<Rendezvous>(*stub_, stamp, address_, patience());
+    return std::make_unique<RendezvousClient>(*stub_, stamp, address_,
+                                              patience());
   }
 
   void set_progress(const RunProgress& progress) override {
@@ -225,7 +131,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_step(step);
     request.set_loss(loss);
     *request.mutable_progress() = to_wire(progress);
-    enqueue([this, request](grpc::ClientContext& context) {
+    reports_.add([this, request](grpc::ClientContext& context) {
       wire::CommitResponse response;
       return stub_->Commit(&context, request, &response);
     });
@@ -241,14 +147,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     message->set_reason(valid_utf8(event.reason));
     message->set_detail_json(valid_utf8(event.detail_json));
     message->set_warning(event.warning);
-    enqueue([this, request](grpc::ClientContext& context) {
+    reports_.add([this, request](grpc::ClientContext& context) {
       wire::ReportEventResponse response;
       return stub_->ReportEvent(&context, request, &response);
     });
   }
 
   void report_failure(const WorkerFailure& failure) override {
-    flush(milliseconds(1000));
+    reports_.flush(milliseconds(1000));
     wire::ReportFailureRequest request;
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
@@ -266,7 +172,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void leave_generation(const LeftGeneration& left) override {
-    flush(kCallTimeout);  // of this generation nothing is taken after this
+    reports_.flush(
+        kCallTimeout);  // of this generation nothing is taken after this
     wire::LeaveGenerationRequest request;
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
@@ -289,7 +196,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   void finish(int exit_code, const std::string& reason,
               const std::string& result_json, int64_t step) override {
-    flush(kCallTimeout);
+    reports_.flush(kCallTimeout);
     wire::FinishRequest request;
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
@@ -304,8 +211,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
-  using Call = std::function<grpc::Status(grpc::ClientContext&)>;
-
   Patience patience() const {
     return {patience_, [this] {
               std::lock_guard lock(mutex_);
@@ -318,7 +223,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return stamp_;
   }
 
-  void call(const std::string& doing, const Call& send) {
+  void call(const std::string& doing, const ReportQueue::Call& send) {
     const grpc::Status status = patience().call(kCallTimeout, send);
     if (!status.ok()) {
       throw_failure(status, doing + "the coordinator at " + address_);
@@ -464,49 +369,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // --- commits and events: a queue and a thread of its own
-  // --------------------
-  void enqueue(Call send) {
-    std::lock_guard lock(mutex_);
-    if (queue_.size() >= kMaxQueued) {
-      if (!dropping_) log::warn("the coordinator is away: events are dropped");
-      dropping_ = true;
-      return;
-    }
-    dropping_ = false;
-    queue_.push_back(std::move(send));
-    changed_.notify_all();
-  }
-
-  void send_queued() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
-      if (ending_) return;
-      const Call send = queue_.front();
-      lock.unlock();
-      grpc::ClientContext context;
-      set_deadline(context, kCallTimeout);
-      const grpc::Status status = send(context);
-      lock.lock();
-      if (!status.ok() && is_unreachable(status)) {
-        changed_.wait_for(lock, kHeartbeatInterval, [&] { return ending_; });
-        continue;
-      }
-      if (!status.ok()) {
-        log::warn("the coordinator refused a report: " +
-                  status.error_message());
-      }
-      queue_.pop_front();
-      if (queue_.empty()) changed_.notify_all();
-    }
-  }
-
-  void flush(milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, timeout, [&] { return queue_.empty(); });
-  }
-
   const milliseconds patience_;
   const std::string address_;
   const std::string node_id_;
@@ -526,14 +388,12 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   grpc::ClientContext* watch_context_ = nullptr;
   wire::Progress progress_;
   bool has_progress_ = false;
-  std::deque<Call> queue_;
-  bool dropping_ = false;
   bool joined_ = false;
   bool ending_ = false;
 
   std::thread watcher_;
   std::thread heartbeats_;
-  std::thread sender_;
+  ReportQueue reports_;  // ends first: its calls use what is above
 };
 
 }  // namespace

@@ -113,13 +113,14 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"worker/data/batch.h", "parallel/plan/batch_split.h"},
       {"worker/data/loader_options.h", "parallel/plan/batch_split.h"},
       {"worker/data/sampler.h", "parallel/plan/batch_split.h"},
-      {"worker/data/batch.h", "parallel/plan/batch_split.h"},
-      {"worker/data/loader_options.h", "parallel/plan/batch_split.h"},
       {"worker/data/synthetic.cpp", "parallel/plan/batch_split.h"},
       {"parallel/base/log.cpp", "spdlog"},
       {"parallel/collectives/mpi_communicator.cpp", "mpi"},
       // gRPC ends here; TensorBoard's files are protobuf messages.
+      {"worker/coordinator_call.h", "grpc"},
       {"worker/coordinator_client.cpp", "grpc"},
+      {"worker/rendezvous_client.h", "grpc"},
+      {"worker/report_queue.h", "grpc"},
       {"worker/tensorboard.cpp", "grpc"},
       // Slopes and class names, as text.
       {"worker/export/torchscript_network.cpp", "json"},
