@@ -24,9 +24,10 @@ pack() {
   rm -rf "$into"
   mkdir -p "$into"
   cp "$repository"/build/tests/{test_cuda,nccl_rank_process,test_device_training} \
-    "$repository/build/bin/libheadroom_cuda.so" "$here/gpu_tests.sh" "$into"
+    "$repository"/build/bin/{libheadroom_cuda.so,benchmark_gpu_step} \
+    "$repository/tests/benchmarks/gpu_step.py" "$here/gpu_tests.sh" "$into"
   # Third-party libraries; LibTorch, CUDA and the C library are the machine's.
-  for file in "$into"/{test_cuda,test_device_training,libheadroom_cuda.so}; do
+  for file in "$into"/{test_cuda,test_device_training,benchmark_gpu_step,libheadroom_cuda.so}; do
     ldd "$file" | awk '/=> \// {print $3}' |
       grep -Ev '/lib(torch[^/]*|c10[^/]*|cu[^/]*|nccl|nv[^/]*|gomp[^/]*|c|m|dl|rt|pthread|gcc_s|stdc[+][+])[.]so' ||
       true

@@ -24,8 +24,9 @@ DeviceKernels* ComputeDevice::kernels() const {
   return is_cpu() ? nullptr : &api_->kernels();
 }
 
-at::Tensor ComputeDevice::upload(const at::Tensor& host) const {
-  return is_cpu() ? host : kernels()->upload(host, device_);
+at::Tensor ComputeDevice::upload(const at::Tensor& tensor) const {
+  if (tensor.device() == device_) return tensor;
+  return kernels()->upload(tensor, device_);
 }
 
 }  // namespace headroom

@@ -35,9 +35,9 @@ class ComputeDevice {
   // Null on the CPU.
   DeviceKernels* kernels() const;
 
-  // A CPU tensor's copy there, for which the host does not wait; on the CPU the
-  // tensor itself.
-  at::Tensor upload(const at::Tensor& host) const;
+  // A CPU tensor's copy there, for which the host does not wait; a tensor that
+  // is there is itself.
+  at::Tensor upload(const at::Tensor& tensor) const;
 
  private:
   c10::Device device_{c10::kCPU};

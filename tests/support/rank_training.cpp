@@ -110,6 +110,12 @@ void RankTraining::add_boxes(Batch& batch) const {
 
 StepResult RankTraining::step() {
   Batch batch = source_->next();
+  if (keeps_batch_on_device_) {
+    if (!images_on_device_.defined()) {
+      images_on_device_ = state_->device().upload(batch.images);
+    }
+    batch.images = images_on_device_;
+  }
   if (more_boxes_per_image_ > 0) add_boxes(batch);
   shape_ = step_shape(batch, mesh_, state_->model());
   StepResult result = trainer_->train_step(batch, {});

@@ -30,6 +30,8 @@ class RankTraining {
                int64_t more_boxes_per_image = 0,
                const ComputeDevice& device = {});
 
+  // From the next step on, the batch lies on the device: none is sent there.
+  void keep_batch_on_device() { keeps_batch_on_device_ = true; }
   // Throws Error if the step does not commit.
   StepResult step();
 
@@ -54,6 +56,8 @@ class RankTraining {
   PassLists pass_lists_;
   AssignTargets assign_;
   StepShape shape_;
+  bool keeps_batch_on_device_ = false;
+  at::Tensor images_on_device_;  // synthetic input's batches are all the same
   std::unique_ptr<Teacher> teacher_;  // of fresh weights
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<SyntheticInput> source_;
