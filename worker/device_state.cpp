@@ -24,7 +24,7 @@ constexpr int64_t kScratchElements = 1 << 20;
 
 DeviceState::DeviceState(const ComputeDevice& device, LayerGraph& model,
                          const Arena& statistics) {
-  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+  const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
   norm_ = at::zeros({}, device.options(at::kDouble));
   scratch_ = at::empty({kScratchElements}, statistics.values().options());
   std::map<const at::Tensor*, int64_t> begins;  // of each running statistic

@@ -111,6 +111,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   request.num_frozen_rows = config.freeze;
   request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;
+  request.smooths_labels = config.label_smoothing > 0;
   request.num_threads = std::max<int64_t>(1, config.threads);
   request.labels = label_bound(config);
   return request;

@@ -122,9 +122,13 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
     }
     line.run_flags.push_back({"--processes", {number(machines.num_gpus())}});
   }
-  // The plan is the same wherever its tensors will be.
-  std::erase_if(line.run_flags,
-                [](const FlagUse& use) { return use.spelling == "--device"; });
+  if (!is_here) {
+    // A card takes other bytes than a CPU, whichever card it is.
+    std::erase_if(line.run_flags, [](const FlagUse& use) {
+      return use.spelling == "--device";
+    });
+    line.run_flags.push_back({"--device", {"0"}});
+  }
   if (!is_given(line, "--memory-limit")) {
     line.run_flags.push_back(
         {"--memory-limit", {number(machines.budget_bytes)}});
@@ -163,8 +167,8 @@ std::string machines_text(const PlanMachines& machines) {
           number(kGpuSlackPercent) + " % for the caching allocator and " +
           format_bytes(kGpuReserveBytes) +
           " for context, workspaces and communication\n"
-          "             the bytes of tensors are checked against CPU runs; "
-          "on a GPU they are not verified yet\n";
+          "             the bytes of tensors are checked on a device without "
+          "hardware; on a GPU they are not verified yet\n";
   if (machines.instance &&
       !wheel_has_code_for(machines.instance->compute_capability)) {
     text +=

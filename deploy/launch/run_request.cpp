@@ -268,8 +268,8 @@ RunRequest make_run_request(const CommandLine& line,
       request.num_agents);
   config.processes = request.workers_per_agent;
   check_run_config(config);
-  check_devices(config, place, request.workers_per_agent, request.notes);
   if (!only_plans) {
+    check_devices(config, place, request.workers_per_agent, request.notes);
     check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }

@@ -50,7 +50,7 @@ class CudaOptimizer final : public DeviceOptimizer {
     num_pieces_ = static_cast<int64_t>(pieces.size());
     const auto bytes = static_cast<int64_t>(pieces.size() * sizeof(ArenaPiece));
     const c10::cuda::CUDAGuard guard(device_);
-    const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+    const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
     pieces_ = at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
     const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
     C10_CUDA_CHECK(cudaMemcpyAsync(pieces_.mutable_data_ptr(), pieces.data(),

@@ -79,6 +79,7 @@ class Estimator {
     memory::LossShape result;
     result.num_classes = request_.num_classes;
     result.focal = request_.focal_loss;
+    result.smooths_labels = request_.smooths_labels;
     const auto levels = request_.rows.back().inputs.size();
     if (request_.step) {
       if (share_.stage().has_head())

@@ -67,6 +67,7 @@ struct MemoryRequest {
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;
+  bool smooths_labels = false;
   int64_t num_threads = 1;         // of an operator
   int64_t prefetched_batches = 0;  // whose targets are there already
   int64_t num_frozen_rows = 0;     // rows [0, n) do not learn

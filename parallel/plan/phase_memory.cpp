@@ -63,6 +63,8 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
                          request.plan.layout.spatial_parallel_size > 1;
   start.resumes = request.resumes && rank_of(request.plan.layout, rank) == 0;
   MemoryEstimate estimate = share.resident();
+  // Models are made on the host, and their tensors sent as they are.
+  if (request.on_device) return estimate;
   estimate.transient = std::max<int64_t>(
       0, memory::start_up_peak_bytes(start) + share.teacher_bytes() -
              (estimate.total() - estimate.workspace));
@@ -94,7 +96,8 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
                            .widened();
   evaluation.whole_image_height = shape.image_height;
   evaluation.spatial_rank = rank.spatial_rank;
-  evaluation.loss = {request.num_classes, shape.matches, request.focal_loss};
+  evaluation.loss = {request.num_classes, shape.matches, request.focal_loss,
+                     request.smooths_labels};
   const int64_t peak = memory::evaluation_peak_bytes(evaluation);
   if (evaluation.stage.begin == 0)
     estimate.images = evaluation.extents.map_bytes(request.image_channels, 1);

@@ -7,7 +7,8 @@ namespace {
 
 using memory::ModelRow;
 
-constexpr int64_t kDoubleBytes = 8;
+using memory::kDoubleBytes;
+using memory::kIndexBytes;
 // A box matches at most 3 anchors on a level, and of each the cell and, when
 // its centre lies on a border, all four neighbours.
 constexpr int64_t kMatchesPerBoxAndLevel = 15;
@@ -16,6 +17,11 @@ constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
 // Votes, reports, counters, anchors, single values.
 constexpr int64_t kSmallBytes = 64 << 10;
+// On a device: of a commit's scratch; of the pieces that its kernel takes, each
+// with a place, a size and a group.
+constexpr int64_t kCommitElements = 1 << 20;
+constexpr int64_t kPieceElements = 4096;
+constexpr int64_t kPieceBytes = 16;
 
 memory::Stage stage_of(const MemoryRequest& request,
                        const MeshCoordinates& rank) {
@@ -151,6 +157,12 @@ MemoryEstimate RankShare::resident() const {
   estimate.statistics =
       2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
   estimate.workspace = kSmallBytes;
+  if (request_.on_device) {
+    // What a commit works in (worker/device_state.h), and its kernel's pieces.
+    estimate.workspace +=
+        kCommitElements * request_.element_bytes + 2 * norms * kIndexBytes +
+        own / request_.element_bytes / kPieceElements * kPieceBytes;
+  }
   return estimate;
 }
 
@@ -196,6 +208,7 @@ int64_t RankShare::most_matches(int64_t samples) const {
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {
+  if (request_.on_device) return 0;  // the host's; the loss has its copy
   return matches * (kIndicesPerMatch * kDoubleBytes +
                     kElementsPerMatch * request_.element_bytes);
 }

@@ -62,6 +62,21 @@ TEST(PlanMachines, ACardIsAProcessAndALimit) {
       with_machines(line, *machines_of(line, fake())), std::nullopt, 2);
   EXPECT_EQ(request.expected_workers(), 2);
   EXPECT_EQ(request.config.memory_limit, tensor_budget(23 * kGiB));
+  EXPECT_EQ(request.config.device, "0,2");
+}
+
+// Cards elsewhere are planned for as cards, too: nothing of the CPU's scratch.
+TEST(PlanMachines, CardsThatAreNotHereArePlannedForAsCards) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{
+           {"--gpu-memory", "8GiB"},
+           {"--gpu-memory", "8GiB", "--device", "cpu"},
+           {"--cluster", "p4d.24xlarge:2"}}) {
+    CommandLine line = plan(flags);
+    const RunRequest request = make_run_request(
+        with_machines(line, *machines_of(line, fake())), std::nullopt, 2);
+    EXPECT_EQ(request.config.device, "0");
+  }
 }
 
 TEST(PlanMachines, AGivenLimitStays) {

@@ -10,10 +10,12 @@
 #include "coordinator/planner.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/collectives/placed_communicator.h"
 #include "parallel/plan/phase_memory.h"
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/test_device/test_device_api.h"
 
 namespace headroom {
 namespace {
@@ -41,6 +43,22 @@ RankOptions options_of(const FitCell& cell) {
   return options;
 }
 
+// Where a rank of the cell computes, and what it exchanges tensors with.
+struct Place {
+  Place(const FitCell& cell, int rank, Communicator& world) {
+    if (!cell.on_device) {
+      communicator = &world;
+      return;
+    }
+    device = test_compute_device(rank);
+    placed = make_placed_communicator(world.split(0, rank), nullptr);
+    communicator = placed.get();
+  }
+  ComputeDevice device;
+  std::unique_ptr<Communicator> placed;
+  Communicator* communicator = nullptr;
+};
+
 }  // namespace
 
 std::string FitCell::name() const {
@@ -50,7 +68,8 @@ std::string FitCell::name() const {
          (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
          (between_hosts ? " between hosts" : "") +
          (precision == "fp32" ? "" : " " + precision) +
-         (teacher.empty() ? "" : " taught by " + teacher);
+         (teacher.empty() ? "" : " taught by " + teacher) +
+         (on_device ? " on device" : "");
 }
 
 RunConfig FitCell::config() const {
@@ -70,6 +89,7 @@ RunConfig FitCell::config() const {
   if (layout != "one")
     config.layout = (layout == "zero3" ? "data" : layout) + "=2";
   config.synthetic_input = true;
+  if (on_device) config.device = world_size() == 1 ? "0" : "0,1";
   return config;
 }
 
@@ -102,12 +122,14 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   run_ranks(
       cell.world_size(),
       [&](int rank, Communicator& world) {
-        CountingAllocator& allocator = CountingAllocator::instance();
-        RankTraining training(cell.config(), plan, world, cell.more_boxes);
+        const Place place(cell, rank, world);
+        MemoryMeter& memory = place.device.memory();
+        RankTraining training(cell.config(), plan, *place.communicator,
+                              cell.more_boxes, place.device);
         for (int step = 1; step <= steps; ++step) {
-          allocator.reset_peak();
+          memory.reset_peak();
           training.step();
-          const int64_t measured = allocator.peak_bytes();
+          const int64_t measured = memory.peak_bytes();
           MemoryRequest request = known;
           request.step = training.shape();
           const MemoryEstimate estimate =
@@ -142,8 +164,10 @@ std::vector<PhaseMeasurement> measure_phases(
               {{rank, 0, one.predicted.total(), one.measured}, one.phase});
         };
         const MeshCoordinates here = coordinates_of(plan.layout, rank);
-        const PhaseWatch start_up("start-up", CountingAllocator::instance());
-        RankTraining training(cell.config(), plan, world, cell.more_boxes);
+        const Place place(cell, rank, world);
+        const PhaseWatch start_up("start-up", place.device.memory());
+        RankTraining training(cell.config(), plan, *place.communicator,
+                              cell.more_boxes, place.device);
         note(start_up.compare(estimate_start_up(request, here)));
         training.step();
         note(training.validate(request, images).memory);

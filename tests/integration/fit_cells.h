@@ -23,6 +23,7 @@ struct FitCell {
   bool between_hosts = false;   // over sockets, as between machines
   std::string precision = "fp32";
   std::string teacher = "";  // a shipped model
+  bool on_device = false;    // on the test device, one for each rank
 
   std::string name() const;
   RunConfig config() const;

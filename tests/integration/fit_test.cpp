@@ -119,6 +119,27 @@ TEST(Fit, MapsOf16Bits) {
   }
 }
 
+// On a device: no scratch of the CPU's convolutions, another loss, and what a
+// commit works in. A card's library takes its workspace beside this.
+TEST(Fit, OnADevice) {
+  Table table;
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 320, 1, "keep", "one", 0},
+                            {"yolov5n", 320, 2, "lean", "one", 300},
+                            {"yolov5n", 64, 4, "recompute", "one", 0},
+                            {"yolov5n", 320, 1, "offload", "one", 0},
+                            {"yolov5n", 320, 1, "mixed", "data", 300},
+                            {"yolov5n", 320, 1, "recompute", "zero3", 0},
+                            {"yolov5n", 320, 1, "lean", "pipeline", 300},
+                            {"yolov5n", 320, 2, "keep", "spatial", 0}}) {
+    cell.on_device = true;
+    for (const std::string precision : {"fp32", "fp64", "bf16"}) {
+      const FitCell of = in_precision(cell, precision);
+      table.add(of, measure(of, 2));
+    }
+  }
+}
+
 // Every policy and layout, two models.
 TEST(MatrixOfPrecisions, MapsOf16Bits) {
   Table table;
@@ -267,6 +288,14 @@ TEST(Fit, PhasesBesideTheSteps) {
   table.add({"yolov5n", 320, 2, "keep", "zero3", 0}, 4);
   table.add({"yolov5n", 320, 2, "keep", "pipeline", 0}, 2);
   table.add({"yolov5n", 320, 2, "keep", "spatial", 300}, 2);
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 320, 4, "keep", "one", 300},
+                            {"yolov5n", 320, 2, "keep", "zero3", 0},
+                            {"yolov5n", 320, 2, "keep", "pipeline", 0},
+                            {"yolov5n", 320, 2, "keep", "spatial", 300}}) {
+    cell.on_device = true;
+    table.add(cell, 2);
+  }
 }
 
 TEST(MatrixOfPhases, BesideTheSteps) {

@@ -160,6 +160,7 @@ int64_t widened_bytes(const ConvolutionShape& shape, const Extents& wide) {
 }  // namespace
 
 int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
+  if (extents.on_device) return 0;
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + forward_scratch(shape, wide) -
@@ -178,6 +179,7 @@ int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
 
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
                                const Extents& extents) {
+  if (extents.on_device) return 0;
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + input_gradient_scratch(shape, wide) +
@@ -204,6 +206,7 @@ int64_t input_gradient_scratch(const ConvolutionShape& shape,
 
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
                               const Extents& extents) {
+  if (extents.on_device) return shape.weight_bytes(extents);
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + weight_gradient_bytes(shape, wide) +

@@ -13,6 +13,12 @@ constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
 constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
+// On a device, of a match in one tensor for all of them: the places of cell,
+// class and last row; in doubles of their own the box's gradient, its overlap,
+// and at most six of values and derivatives.
+constexpr int64_t kPlacesOfMatch = 4;
+constexpr int64_t kDoublesOfMatch = 5;
+constexpr int64_t kMoreDoublesOfMatch = 8;
 
 struct Level {
   int64_t cells_bytes = 0;    // of the objectness map
@@ -22,8 +28,9 @@ struct Level {
 };
 
 // A map of values, made with others beside it, then summed from its copy in
-// double.
+// double; a device sums without one.
 void touch_entropy_sum(const Pass& pass, int64_t bytes, int64_t maps) {
+  if (pass.extents.on_device) return pass.tape.touch(maps * bytes);
   const int64_t in_double = bytes / pass.extents.element_bytes * kDoubleBytes;
   const bool is_double = pass.extents.element_bytes == kDoubleBytes;
   pass.tape.touch(std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
@@ -39,6 +46,40 @@ Graph::Outcome backward(Tape& tape, const Level& level, Memory gradient) {
   return outcome;
 }
 
+// As level_loss, but a match's fields are picked out of the head at once, and
+// everything that is worked out of labels comes along from the host.
+void run_device_level(const Pass& pass, const Map& head, int64_t matches,
+                      const Level& level, const LossShape& shape) {
+  Tape& tape = pass.tape;
+  const int64_t fields_bytes =
+      matches * (kBoxFields + shape.num_classes) * pass.extents.element_bytes;
+  const int64_t maps = shape.focal || shape.smooths_labels ? kMostMaps : 1;
+  const Memory places = tape.allocate(matches * kPlacesOfMatch * kIndexBytes);
+  const Memory targets =
+      tape.allocate(matches * 6 * pass.extents.element_bytes);
+  const Memory objectness = tape.allocate(level.cells_bytes);
+  Memory fields = tape.allocate(fields_bytes);
+  const Memory doubles =
+      tape.allocate(matches * kDoublesOfMatch * kDoubleBytes);
+  const Memory more =
+      tape.allocate(matches * kMoreDoublesOfMatch * kDoubleBytes);
+  touch_entropy_sum(pass, level.cells_bytes, shape.focal ? kMostMaps : 1);
+  const Memory classes = tape.allocate(level.classes_bytes);
+  touch_entropy_sum(pass, level.classes_bytes, maps);
+  const auto backward = [&tape, level, fields_bytes](Gradient) {
+    Graph::Outcome outcome;
+    outcome.inputs = {{tape.allocate(level.head_bytes), false}};
+    const Memory by_cells = tape.allocate(level.cells_bytes);
+    tape.touch((1 + level.more_maps) * level.cells_bytes);
+    const Memory rows = tape.allocate(fields_bytes);
+    tape.touch((2 + level.more_maps) * level.classes_bytes);
+    return outcome;
+  };
+  const int node = pass.add(
+      {head}, {objectness, classes, places, doubles, more}, 0, false, backward);
+  if (node != Graph::kNobody) pass.graph.at(node).is_root = true;
+}
+
 void run_level(const Pass& pass, const Map& head, int64_t matches,
                const LossShape& shape) {
   Tape& tape = pass.tape;
@@ -50,6 +91,10 @@ void run_level(const Pass& pass, const Map& head, int64_t matches,
   level.classes_bytes =
       shape.num_classes == 1 ? 0 : matches * shape.num_classes * element;
   level.more_maps = shape.focal ? kFocalMaps : 0;
+  if (pass.extents.on_device) {
+    run_device_level(pass, head, matches, level, shape);
+    return;
+  }
 
   const Memory objectness = tape.allocate(level.cells_bytes);
   const Memory overlap = tape.allocate(matches * kDoubleBytes);

@@ -31,7 +31,8 @@ struct Extents {
   // Maps of 16 bits are convolved as float32
   // (worker/model/kernels/convolution.h).
   bool convolves_in_float = false;
-  bool on_device = false;  // not the CPU
+  // On a card: none of oneDNN's scratch, and a loss of its own.
+  bool on_device = false;
 
   bool is_mixed() const { return element_bytes == 2; }
   // Of parameters, of heads and of all that the loss makes of them.

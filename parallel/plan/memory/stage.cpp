@@ -97,15 +97,19 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
   Memory colours;
   if (stage_.begin == 0) {
     tape_.set_row(0);
+    const int64_t loaded_channels =
+        stage_.image_channels == 1 ? kColours : stage_.image_channels;
     // Gray is made beside the colours that are handed in.
     if (stage_.image_channels == 1)
       colours = tape_.allocate(kColours * image_bytes());
+    // The loader's bytes come beside what is made of them.
+    const Memory loaded = tape_.allocate(
+        extents_.on_device ? loaded_channels * extents_.cells(1) : 0);
     images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
     // As float32 first.
     if (extents_.element_bytes != kFloatBytes)
-      tape_.touch(
-          (stage_.image_channels == 1 ? kColours : stage_.image_channels) *
-          extents_.map_bytes(1, 1) / extents_.element_bytes * kFloatBytes);
+      tape_.touch(loaded_channels * extents_.map_bytes(1, 1) /
+                  extents_.element_bytes * kFloatBytes);
   }
   teacher_heads_ = ask_teacher(images);
   return run_rows(std::move(maps), images);

@@ -1,5 +1,8 @@
 #include "tests/support/test_device/emulated_kernels.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -41,8 +44,8 @@ void run_as(ElementType type, const at::Tensor& y,
   if (map.gradient_stride < y.size(1)) map.gradient_stride = y.size(1);
   map.result = pointer<T>(operands.result);
   map.statistics = pointer<double>(operands.statistics);
-  map.weight = pointer<T>(operands.weight);
-  map.bias = pointer<T>(operands.bias);
+  map.weight = pointer<Accumulator<T>>(operands.weight);
+  map.bias = pointer<Accumulator<T>>(operands.bias);
   map.means = pointer<double>(operands.means);
   map.activation = operands.activation;
   map.channels = y.size(1);
@@ -60,7 +63,7 @@ void run_as(ElementType type, const at::Tensor& y,
   arguments.channels = map.channels;
   const BlockShape shape = block_shape(arguments);
   map.chunks = chunks_of(map.groups, shape);
-  std::vector<T> partial(partial_elements(arguments));
+  std::vector<Accumulator<T>> partial(partial_elements(arguments));
   map.partial = partial.data();
   constexpr int kWide = 16 / sizeof(T);
   if (shape.vector == kWide) {
@@ -73,10 +76,17 @@ void run_as(ElementType type, const at::Tensor& y,
 template <typename Pass>
 void run(const at::Tensor& y, std::span<const int64_t> begins,
          const Operands& operands, const Pass& pass) {
-  if (y.scalar_type() == at::kFloat) {
-    run_as<float>(ElementType::kFloat32, y, begins, operands, pass);
-  } else {
-    run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
+  switch (y.scalar_type()) {
+    case at::kFloat:
+      return run_as<float>(ElementType::kFloat32, y, begins, operands, pass);
+    case at::kBFloat16:
+      return run_as<c10::BFloat16>(ElementType::kBFloat16, y, begins, operands,
+                                   pass);
+    case at::kHalf:
+      return run_as<c10::Half>(ElementType::kFloat16, y, begins, operands,
+                               pass);
+    default:
+      return run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
   }
 }
 
