@@ -147,6 +147,12 @@ std::vector<Knob> where_it_runs() {
        "cpu (also where it is empty), or NVIDIA cards of each machine by "
        "number, as in 0 or 0,1: a process for each. Training on them has not "
        "run on a real card yet."},
+      {"tf32", &C::tf32, "",
+       "Let a card round the factors of float32 products to TF32 (10 bits of "
+       "mantissa), as PyTorch does: faster, and no longer float32's losses."},
+      {"deterministic", &C::deterministic, "",
+       "Have a card's libraries choose only algorithms that give the same bits "
+       "again; the CPU's always do."},
       {"share_devices", &C::share_devices, "",
        "Several processes may take turns on one card: for tests. With NCCL "
        "each also needs an NCCL_HOSTID of its own."},

@@ -107,6 +107,8 @@ struct RunConfig {
 
   // Where and how it runs.
   std::string device;                // "", "cpu" or CUDA indices
+  bool tf32 = false;                 // --tf32: in a card's float32 products
+  bool deterministic = false;        // only algorithms of the same bits
   bool share_devices = false;        // by several processes
   int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
   int64_t min_processes = 1;         // --min-processes

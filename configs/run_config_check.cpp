@@ -89,13 +89,19 @@ void check_largest_batch(const RunConfig& config) {
 }
 
 void check_device(const RunConfig& config) {
-  if (parse_device_list(config.device).empty()) return;
+  const bool is_cpu = parse_device_list(config.device).empty();
+  if (config.tf32 && (is_cpu || config.precision != Precision::kFp32)) {
+    refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
+                   (is_cpu ? "--device is cpu" : "--precision is another"),
+               "leave it out");
+  }
+  if (is_cpu) return;
   for (const Fault& fault : parse_faults(config.inject)) {
-    if (fault.kind == Fault::Kind::kNotANumber) continue;
+    if (fault.kind != Fault::Kind::kOutOfMemory) continue;
     refuse_run("--inject " + to_string(fault) +
-                   " is about the CPU's memory, and --device " + config.device +
-                   " has its own",
-               "use --device cpu");
+                   " counts the CPU's allocations, and --device " +
+                   config.device + " has its own",
+               "use ballast@... with --memory-limit, or --device cpu");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "worker/choose_device.h"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <string>
@@ -11,6 +12,21 @@
 #include "worker/model/kernels/device_batch_norm.h"
 
 namespace headroom {
+namespace {
+
+void set_arithmetic(const RunConfig& config) {
+  at::Context& context = at::globalContext();
+  // LibTorch's defaults differ: cuDNN's products are TF32, cuBLAS's are not.
+  context.setAllowTF32CuDNN(config.tf32);
+  context.setAllowTF32CuBLAS(config.tf32);
+  if (!config.deterministic) return;
+  context.setDeterministicCuDNN(true);
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // Memory that is written before it is read need not be filled first.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+}  // namespace
 
 ComputeDevice choose_device(const RunConfig& config, int local_rank,
                             int local_ranks) {
@@ -32,6 +48,7 @@ ComputeDevice choose_device(const RunConfig& config, int local_rank,
   }
   set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
   set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  set_arithmetic(config);
   const ComputeDevice chosen(*plugin.api, index);
   // Else a process would also take its share of the first card.
   c10::impl::getDeviceGuardImpl(chosen.device().type())

@@ -1,8 +1,8 @@
 // choose_device: where this rank computes, from what the run asks for and its
 // place on the machine.
 //
-// Loads the plugin for devices and makes its kernels known to the model and the
-// loss. It must come before LibTorch is first used (device_plugin.h).
+// Loads the plugin for devices, makes its kernels known to the model and the
+// loss, and sets the arithmetic that the run asks for. It must come before LibTorch is first used (device_plugin.h).
 //
 // Threads: the main thread, once.
 #pragma once

@@ -1,5 +1,6 @@
 #include "worker/fault_injection.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -38,8 +39,10 @@ std::string describe(const FaultReport& report) {
          " allocations";
 }
 
-FaultInjection::FaultInjection(std::vector<Fault> faults, int rank,
-                               int64_t first_step) {
+FaultInjection::FaultInjection(std::vector<Fault> faults,
+                               const ComputeDevice& device, int rank,
+                               int64_t first_step)
+    : device_(device) {
   for (Fault& fault : faults) {
     if (fault.rank != rank) continue;
     const bool has_happened =
@@ -72,10 +75,10 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
   } else if (armed()->kind == Fault::Kind::kBallast) {
     ballast_fits = true;
     try {
-      ballasts_.push_back(CountingAllocator::instance().allocate(
-          static_cast<size_t>(armed()->bytes)));
+      ballasts_.push_back(
+          at::empty({armed()->bytes}, device_.options(at::kByte)));
     } catch (const c10::OutOfMemoryError&) {
-      CountingAllocator::take_refusal();
+      device_.memory().take_last_refusal();
       ballast_fits = false;
     }
   }

@@ -8,7 +8,7 @@
 // there too. One thread at a time in a phase.
 #pragma once
 
-#include <c10/core/Allocator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <mutex>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "configs/fault.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom {
 
@@ -32,9 +33,10 @@ std::string describe(const FaultReport& report);
 
 class FaultInjection {
  public:
-  // `first_step`: of what a successor takes over; -1: from the start. Kills,
-  // hangs and pauses up to it have happened.
-  FaultInjection(std::vector<Fault> faults, int rank, int64_t first_step = -1);
+  // Ballasts are `device`'s. `first_step`: of what a successor takes over; -1:
+  // from the start. Kills, hangs and pauses up to it have happened.
+  FaultInjection(std::vector<Fault> faults, const ComputeDevice& device,
+                 int rank, int64_t first_step = -1);
 
   // Arms the first fault of this phase and step that has not been armed yet.
   // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
@@ -53,7 +55,8 @@ class FaultInjection {
   std::mutex mutex_;           // guards faults_
   std::vector<Fault> faults_;  // of this rank, that have not been armed
   static std::optional<Fault>& armed();  // by the calling thread
-  std::vector<c10::DataPtr> ballasts_;
+  const ComputeDevice device_;
+  std::vector<at::Tensor> ballasts_;
 };
 
 }  // namespace headroom

@@ -199,7 +199,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       if (config.command == "train") {
         if (!faults) {
           faults = std::make_unique<FaultInjection>(
-              parse_faults(config.inject), assignment.rank,
+              parse_faults(config.inject), *device, assignment.rank,
               assignment.generation > 1 ? assignment.resume_steps : -1);
         }
         if (assignment.generation > 1) {

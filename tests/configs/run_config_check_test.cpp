@@ -122,15 +122,6 @@ TEST(CheckRunConfig, TheLargestBatchNeedsALimit) {
             "16");
 }
 
-TEST(CheckRunConfig, FaultsOfTheCpuAlone) {
-  EXPECT_EQ(refusal([](RunConfig& c) {
-              c.device = "0,1";
-              c.inject = "oom@rank=0,step=1,allocation=2";
-            }),
-            "[config] --inject oom@rank=0,step=1,allocation=2 is about the "
-            "CPU's memory, and --device 0,1 has its own: use --device cpu");
-}
-
 TEST(CheckRunConfig, Anchors) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.anchors = "10,13 16; 30,61"; }),
             "[config] anchors is '10,13 16; 30,61', which is no list of "
@@ -284,6 +275,40 @@ TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
             }),
             "[config] --close-mosaic 3 ends mosaics, but --rect has none: "
             "leave one of the two out");
+}
+
+TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.tf32 = true; }),
+            "[config] --tf32 rounds a card's products of float32, but --device "
+            "is cpu: leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.tf32 = true;
+              c.device = "0";
+              c.precision = Precision::kBf16;
+            }),
+            "[config] --tf32 rounds a card's products of float32, but "
+            "--precision is another: leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.tf32 = c.deterministic = true;
+              c.device = "0";
+            }),
+            "nothing was refused");
+}
+
+TEST(CheckRunConfig, FaultsOfADeviceCountNoAllocations) {
+  const auto injected = [](const std::string& faults) {
+    return refusal([&](RunConfig& c) {
+      c.device = "0";
+      c.inject = faults;
+    });
+  };
+  EXPECT_EQ(injected("oom@rank=0,step=2,allocation=3"),
+            "[config] --inject oom@rank=0,step=2,allocation=3 counts the CPU's "
+            "allocations, and --device 0 has its own: use ballast@... with "
+            "--memory-limit, or --device cpu");
+  EXPECT_EQ(injected("kill@rank=0,step=2;ballast@rank=0,step=3,bytes=4096;"
+                     "nan@rank=0,step=4"),
+            "nothing was refused");
 }
 
 TEST(RunConfigCheck, BatchesOfOneShapeHaveNoMultiScale) {

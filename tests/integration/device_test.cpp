@@ -57,6 +57,48 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
       {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
 }
 
+// The successor gets a device, its peer's state and the step that was lost.
+TEST(Device, AKilledProcessCostsNoStep) {
+  const PluginOf device(kPlugin);
+  const std::vector<std::string> layout = {
+      "--device", "0,1", "--layout", "data=2", "--backend", "gloo", "--noval"};
+  const std::vector<Json> calm = train("calm", layout);
+  std::vector<std::string> killed = layout;
+  killed.insert(killed.end(),
+                {"--inject", "kill@rank=1,step=3,phase=backward"});
+  const std::vector<Json> run = train("killed", killed);
+  ASSERT_EQ(calm.size(), kSteps);
+  ASSERT_EQ(run.size(), kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    for (const char* key : {"step", "loss", "grad_norm", "samples"}) {
+      EXPECT_EQ(run[step].at(key), calm[step].at(key)) << key << " " << step;
+    }
+  }
+  EXPECT_EQ(run.front().at("generation"), 1);
+  EXPECT_EQ(run.back().at("generation"), 2);
+}
+
+// What takes a device's memory away is met as on the CPU: the step is tried
+// again with less, and comes out the same.
+TEST(Device, ABallastOnItIsMetWithinTheLimit) {
+  const PluginOf device(kPlugin);
+  const std::vector<std::string> flags = {"--device", "0", "--noval",
+                                          "--activations", "keep"};
+  const std::vector<Json> calm = train("calm", flags);
+  const int64_t limit = measured_peaks(calm).at(0) * 6 / 5;
+  std::vector<std::string> full = flags;
+  full.insert(full.end(),
+              {"--memory-limit", std::to_string(limit), "--inject",
+               "ballast@rank=0,step=2,bytes=" + std::to_string(limit / 4)});
+  const std::vector<Json> run = train("ballast", full);
+  ASSERT_EQ(run.size(), kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(run[step].at("loss"), calm[step].at("loss")) << step;
+    EXPECT_EQ(run[step].at("attempt").get<int64_t>() > 1, step == 2) << step;
+  }
+  EXPECT_LE(measured_peaks(run).at(0), limit);
+}
+
 TEST(Device, ValidatesWeightsOfTheCpu) {
   const auto folder = fresh_folder();
   const ProgramResult trained =

@@ -104,7 +104,7 @@ Trained train(const Case& of, const std::vector<Fault>& faults) {
         options.schedule = {config.hyp, 10, 100, of.batch, false};
         options.gains = scale_gains(config.hyp, 3, kClasses, 64, 0);
         options.plan = plan;
-        FaultInjection injection(faults, rank);
+        FaultInjection injection(faults, ComputeDevice(), rank);
         options.faults = &injection;
         options.assign = loading.assign;
         if (mesh.replicas->size() > 1) {

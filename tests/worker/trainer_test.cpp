@@ -200,7 +200,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
     OneRank one;
     Fault fault;
     fault.allocation = allocations * tenth / 10;
-    FaultInjection faults({fault}, 0);
+    FaultInjection faults({fault}, ComputeDevice(), 0);
     one.run.options.faults = &faults;
     Trainer trainer(one.run.options, one.run.state, one.mesh);
     const StepResult result = trainer.train_step(one.source->next(), {});
@@ -229,7 +229,7 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
   FaultInjection faults({{Fault::Kind::kOutOfMemory, 0, 0, 100},
                          {Fault::Kind::kOutOfMemory, 0, 0, 200},
                          {Fault::Kind::kOutOfMemory, 0, 0, 300}},
-                        0);
+                        ComputeDevice(), 0);
   one.run.options.faults = &faults;
   Trainer trainer(one.run.options, one.run.state, one.mesh);
   const StepResult result = trainer.train_step(one.source->next(), {});
@@ -288,7 +288,7 @@ TEST(Trainer, RanksThatShareStatisticsOrImagesSurviveOneThatRunsOutOfMemory) {
         FaultInjection faults({{Fault::Kind::kOutOfMemory, 1, 0, 70},
                                {Fault::Kind::kOutOfMemory, 0, 1, 500},
                                {Fault::Kind::kOutOfMemory, 1, 1, 300}},
-                              rank);
+                              ComputeDevice(), rank);
         if (disturbed) run.options.faults = &faults;
         Trainer trainer(run.options, run.state, mesh);
         StepResult result;
