@@ -8,6 +8,7 @@
 
 #include "configs/absent_flags.h"
 #include "configs/nearest_name.h"
+#include "deploy/launch/command_summaries.h"
 #include "deploy/launch/launch_flags.h"
 #include "parallel/base/check.h"
 

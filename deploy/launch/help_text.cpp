@@ -6,6 +6,7 @@
 #include "configs/flags.h"
 #include "configs/knobs.h"
 #include "deploy/launch/command_line.h"
+#include "deploy/launch/command_summaries.h"
 #include "deploy/launch/launch_flags.h"
 #include "proto/version.h"
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
-namespace headroom {
+#include "deploy/launch/tool_flags.h"
 
-const std::vector<LaunchFlag>& launch_flags() {
-  static const std::vector<LaunchFlag> all = {
+namespace headroom {
+namespace {
+
+std::vector<LaunchFlag> flags_of_processes() {
+  return {
       {"--listen",
        "HOST:PORT",
        {"coordinator"},
@@ -108,58 +111,6 @@ const std::vector<LaunchFlag>& launch_flags() {
        "What --detections is held against: COCO's annotation format. Crowds "
        "are "
        "regions where nothing counts, as in COCO."},
-      {"--data",
-       "DATA",
-       {"verify", "tile"},
-       "data.yaml, as train takes it (YOLO text files, COCO JSON), or a Pascal "
-       "VOC folder."},
-      {"--strict",
-       "",
-       {"verify"},
-       "End with exit 4 where there is any fault, also one that training "
-       "repairs."},
-      {"--fix-to",
-       "DIR",
-       {"verify"},
-       "Write a corrected copy into this new folder: the images that are kept, "
-       "byte for byte, their repaired boxes as YOLO text files, and a "
-       "data.yaml. The data set itself is never changed."},
-      {"--single-cls",
-       "",
-       {"verify", "tile"},
-       "All classes are one, as in training with this flag."},
-      {"--all", "", {"verify"}, "Also a line for every image that is sound."},
-      {"--workers",
-       "N",
-       {"verify", "tile"},
-       "Threads that decode images. Default: all cores."},
-      {"--output",
-       "DIR",
-       {"tile"},
-       "The new folder: images, YOLO text files, and a data.yaml that train "
-       "takes. It appears when all of it is there, or not at all."},
-      {"--size",
-       "HEIGHT [WIDTH]",
-       {"tile"},
-       "Of a tile, in pixels; images that are smaller stay as they are. "
-       "Default 640.",
-       2},
-      {"--overlap",
-       "X",
-       {"tile"},
-       "Neighbours share at least this part of a tile's side, 0 to 0.9; what "
-       "is no larger than that lies whole in some tile. Default 0.2."},
-      {"--min-visible",
-       "X",
-       {"tile"},
-       "A box stays in a tile, clipped to it, where at least this part of its "
-       "area is, 0 to 1. Default 0.3."},
-      {"--empty-share",
-       "X",
-       {"tile"},
-       "The part of the tiles without a box that is kept, 0 to 1, chosen by "
-       "the image's name and the tile's place. Tiles with parts of boxes too "
-       "small to stay are no such tiles, and are left out. Default 0.1."},
       {"--ledger",
        "",
        {"status"},
@@ -172,196 +123,8 @@ const std::vector<LaunchFlag>& launch_flags() {
        "Go on showing the status, once a second, until the run ends."},
       {"--json",
        "",
-       {"train", "val", "status", "plan", "verify", "tile"},
+       {"train", "val", "status", "plan"},
        "Print the result as one JSON document on standard output."},
-      {"--weights",
-       "FILE",
-       {"export"},
-       "The weights to export: .safetensors, or a checkpoint of YOLOv5 (.pt)."},
-      {"--include",
-       "FORMAT [FORMAT]",
-       {"export"},
-       "What to write: onnx, torchscript, safetensors, or several. Default "
-       "onnx.",
-       3},
-      {"--cfg",
-       "MODEL",
-       {"export"},
-       "The model, where the weights do not say which it is."},
-      {"--output",
-       "STEM",
-       {"export"},
-       "Where to write: STEM.onnx. Default: beside the weights."},
-      {"--img",
-       "HEIGHT [WIDTH]",
-       {"export"},
-       "The network's input size in pixels. Default 640.",
-       2},
-      {"--imgsz", "HEIGHT [WIDTH]", {"export"}, "", 2},
-      {"--img-size", "HEIGHT [WIDTH]", {"export"}, "", 2},
-      {"--batch", "N", {"export"}, "Images at once. Default 1."},
-      {"--batch-size", "N", {"export"}, ""},
-      {"--dynamic",
-       "",
-       {"export"},
-       "Leave batch, height and width open; sides are multiples of the largest "
-       "stride, usually 32."},
-      {"--half",
-       "",
-       {"export"},
-       "Weights and maps in float16; boxes are decoded in float32."},
-      {"--int8",
-       "",
-       {"export"},
-       "Weights and maps in integers of 8 bits, their ranges from images of "
-       "--data; boxes are decoded in float32. Needs --data."},
-      {"--data",
-       "DATA.YAML",
-       {"export"},
-       "With --int8: its training images calibrate, and on its val images mAP "
-       "is measured in float32 and in 8 bits."},
-      {"--calibration-images",
-       "N",
-       {"export"},
-       "With --int8: so many images, spread over the training split. Default "
-       "128."},
-      {"--noval", "", {"export"}, "With --int8: do not measure mAP."},
-      {"--threads",
-       "N",
-       {"export", "prune"},
-       "Threads of the network. Default: all cores."},
-      {"--weights",
-       "FILE",
-       {"prune"},
-       "The weights to prune: .safetensors, or a checkpoint of YOLOv5 (.pt)."},
-      {"--cfg",
-       "MODEL",
-       {"prune"},
-       "The model, where the weights do not say which it is."},
-      {"--share",
-       "X",
-       {"prune"},
-       "The part of all channels that goes, 0.001 to 0.999. Default 0.3."},
-      {"--output",
-       "FILE",
-       {"prune"},
-       "The pruned weights; their model file goes beside them, as .yaml. "
-       "Default pruned.safetensors."},
-      {"--data",
-       "DATA.YAML",
-       {"prune"},
-       "Measure mAP on its val images, before and after."},
-      {"--img",
-       "HEIGHT [WIDTH]",
-       {"prune"},
-       "With --data: the network's input size. Default 640.",
-       2},
-      {"--imgsz", "HEIGHT [WIDTH]", {"prune"}, "", 2},
-      {"--img-size", "HEIGHT [WIDTH]", {"prune"}, "", 2},
-      {"--batch", "N", {"prune"}, "With --data: images at once. Default 16."},
-      {"--batch-size", "N", {"prune"}, ""},
-      {"--raw",
-       "",
-       {"export"},
-       "Stop before decoding: one output per level, as the loss sees it."},
-      {"--nms",
-       "",
-       {"export"},
-       "End with non-maximum suppression: rows image, x1, y1, x2, y2, score, "
-       "class."},
-      {"--conf-thres",
-       "X",
-       {"export"},
-       "With --nms: the least score. Default 0.25."},
-      {"--iou-thres",
-       "X",
-       {"export"},
-       "With --nms: boxes of a class that overlap by more are one. Default "
-       "0.45."},
-      {"--topk-per-class",
-       "N",
-       {"export"},
-       "With --nms: at most so many boxes of a class in an image. Default "
-       "100."},
-      {"--weights",
-       "FILE",
-       {"detect"},
-       "What sees: .safetensors, or a checkpoint of YOLOv5 (.pt)."},
-      {"--source",
-       "PATH",
-       {"detect"},
-       "What to look at: an image, a folder, a pattern such as 'a/*.jpg', or a "
-       ".txt list of images."},
-      {"--cfg",
-       "MODEL",
-       {"detect"},
-       "The model, where the weights do not say which it is."},
-      {"--img",
-       "HEIGHT [WIDTH]",
-       {"detect"},
-       "The network's input size in pixels; images keep their shape. Default "
-       "640.",
-       2},
-      {"--imgsz", "HEIGHT [WIDTH]", {"detect"}, "", 2},
-      {"--img-size", "HEIGHT [WIDTH]", {"detect"}, "", 2},
-      {"--tile",
-       "HEIGHT [WIDTH]",
-       {"detect"},
-       "Look at tiles of so many pixels of the image instead of all of it at "
-       "once, and merge what they show: for small things in large images.",
-       2},
-      {"--tile-overlap",
-       "X",
-       {"detect"},
-       "With --tile: by how much of their side tiles overlap at least; as "
-       "large "
-       "as the largest thing sought. Default 0.2."},
-      {"--conf-thres", "X", {"detect"}, "The least score. Default 0.25."},
-      {"--iou-thres",
-       "X",
-       {"detect"},
-       "Boxes of a class that overlap by more are one. Default 0.45."},
-      {"--max-det",
-       "N",
-       {"detect"},
-       "At most so many boxes in an image. Default 1000."},
-      {"--classes",
-       "N [N]",
-       {"detect"},
-       "Only these classes, by number: --classes 0 2.",
-       1000},
-      {"--agnostic-nms",
-       "",
-       {"detect"},
-       "Boxes of different classes that overlap are one, too."},
-      {"--save-txt",
-       "",
-       {"detect"},
-       "labels/NAME.txt: class cx cy w h, fractions of the image."},
-      {"--save-conf", "", {"detect"}, "With --save-txt: the score as well."},
-      {"--save-csv", "", {"detect"}, "predictions.csv, boxes in pixels."},
-      {"--save-json", "", {"detect"}, "predictions.json, a COCO result file."},
-      {"--save-crop",
-       "",
-       {"detect"},
-       "crops/CLASS/NAME_N.jpg: every box cut out."},
-      {"--nosave", "", {"detect"}, "No pictures with boxes drawn into them."},
-      {"--hide-labels", "", {"detect"}, "Boxes without names and scores."},
-      {"--hide-conf", "", {"detect"}, "Names without scores."},
-      {"--line-thickness",
-       "N",
-       {"detect"},
-       "Of the boxes, in pixels. Default: by the image's size."},
-      {"--threads", "N", {"detect"}, "Compute threads. Default 1."},
-      {"--project", "DIR", {"detect"}, "Default runs/detect."},
-      {"--name",
-       "NAME",
-       {"detect"},
-       "The results' folder in it, exp2 where exp is there. Default exp."},
-      {"--exist-ok",
-       "",
-       {"detect"},
-       "Write into the folder although it is there."},
       {"--debug-reflection",
        "",
        {"coordinator"},
@@ -374,140 +137,23 @@ const std::vector<LaunchFlag>& launch_flags() {
       {"--saved-plan", "", {"coordinator"}, ""},
       {"--supervised", "", {"agent"}, ""},
   };
+}
+
+}  // namespace
+
+const std::vector<LaunchFlag>& launch_flags() {
+  static const std::vector<LaunchFlag> all = [] {
+    std::vector<LaunchFlag> flags = flags_of_processes();
+    const std::vector<LaunchFlag> tools = tool_flags();
+    flags.insert(flags.end(), tools.begin(), tools.end());
+    return flags;
+  }();
   return all;
 }
 
 bool belongs_to(const LaunchFlag& flag, const std::string& command) {
   return std::find(flag.commands.begin(), flag.commands.end(), command) !=
          flag.commands.end();
-}
-
-const std::vector<CommandSummary>& command_summaries() {
-  static const std::vector<CommandSummary> all = {
-      {"train",
-       "train a detector: alone, or under mpirun or srun",
-       true,
-       {"headroom train --data my.yaml --cfg yolov5n --img 320 --epochs 60",
-        "headroom train --data my.yaml --weights yolov5s.safetensors "
-        "--processes 2",
-        "headroom train --resume runs/train/exp --epochs 100"}},
-      {"plan",
-       "the plan that train would use, and why; starts nothing",
-       true,
-       {"headroom plan --cfg yolov5s --batch 16 --bn-group 4 --layout "
-        "pipeline=2 --show schedule",
-        "headroom plan --cluster p4d.24xlarge:2 --cfg yolov5x --img 1280 "
-        "--batch 128",
-        "headroom plan --cfg yolov5s --gpu-memory 8GiB --processes 4 --sweep "
-        "img=416,640,1280 batch=8..64"}},
-      {"val",
-       "judge weights on a data set: precision, recall, mAP",
-       true,
-       {"headroom val --data my.yaml --weights "
-        "runs/train/exp/weights/best.safetensors",
-        "headroom val --data my.yaml --weights w.safetensors --task test",
-        "headroom val --detections results.json --ground-truth "
-        "instances_val2017.json"}},
-      {"verify",
-       "what is wrong with a data set, and what training does about it",
-       false,
-       {"headroom verify --data my.yaml",
-        "headroom verify --data my.yaml --strict --json",
-        "headroom verify --data voc/ --fix-to corrected/"},
-       true,
-       "Decodes every image and reads every box by the rules of training, and "
-       "prints\neach fault with its file, its line and what is done: box "
-       "clipped, box dropped,\nimage left out. Training does the same and goes "
-       "on, so faults are warnings and\nthe exit code is 0; it is 4 where "
-       "training would be refused (an unknown class,\nno usable image, no box) "
-       "and, with --strict, where there is any fault."},
-      {"tile",
-       "large images and their labels, cut into tiles to train on",
-       false,
-       {"headroom tile --data my.yaml --output tiles",
-        "headroom tile --data my.yaml --output tiles --size 1024 --overlap "
-        "0.25 --empty-share 1",
-        "headroom tile --data voc/ --output tiles --size 512 768 --json"},
-       true,
-       "Cuts every image of train, val and test into tiles of one size that "
-       "overlap,\n"
-       "cover all of it and are spread evenly from edge to edge, with their "
-       "boxes.\n"
-       "Polygons count as their bounding boxes. JPEG images become JPEG tiles "
-       "of quality\n"
-       "95, others PNG with all their bits. No picture is held whole where its "
-       "format\n"
-       "allows that: TIFF by strips and tiles, JPEG, PNG and BMP by rows; "
-       "progressive\n"
-       "JPEG, interlaced PNG and WebP are, and are left out above 178,956,970 "
-       "pixels.\n"
-       "Faults in the data are handled and named as in training; an image that "
-       "cannot be\n"
-       "read is left out."},
-      {"coordinator",
-       "the server that gives workers ranks and a plan, on its own",
-       true,
-       {"headroom coordinator --listen 127.0.0.1:29500 --expected-workers 2 "
-        "--data my.yaml --cfg yolov5n",
-        "headroom coordinator --listen 10.0.0.5:29500 --insecure-network "
-        "--expected-workers 8 --data my.yaml",
-        "headroom coordinator --listen 127.0.0.1:29500 --config run.yaml"}},
-      {"agent",
-       "starts and watches one machine's workers for a coordinator",
-       false,
-       {"headroom agent --coordinator 127.0.0.1:29500",
-        "headroom agent --coordinator 10.0.0.5:29500 --processes 4",
-        "OMP_PROC_BIND=false headroom agent --coordinator head-node:29500"}},
-      {"detect",
-       "boxes in images: pictures, text, tables, crops",
-       false,
-       {"headroom detect --weights runs/train/exp/weights/best.safetensors "
-        "--source images/",
-        "headroom detect --weights best.safetensors --source scene.tif --tile "
-        "640 --save-csv",
-        "headroom detect --weights yolov5s.pt --source 'street/*.jpg' "
-        "--classes "
-        "2 --save-txt"},
-       true},
-      {"export",
-       "weights as ONNX, TorchScript or safetensors",
-       false,
-       {"headroom export --weights runs/train/exp/weights/best.safetensors "
-        "--include onnx --img 640",
-        "headroom export --weights yolov5s.pt --include onnx --dynamic --nms",
-        "headroom export --weights best.safetensors --img 320 --int8 --data "
-        "my.yaml"},
-       true},
-      {"prune",
-       "weights without their least channels, to be trained on",
-       false,
-       {"headroom prune --weights best.safetensors --share 0.3",
-        "headroom prune --weights best.safetensors --share 0.5 --output "
-        "small.safetensors --data my.yaml --img 320",
-        "headroom train --weights pruned.safetensors --data my.yaml --epochs "
-        "30"},
-       true,
-       "Removes the channels whose batch-norm scales are smallest, over the "
-       "whole model\n(network slimming, Liu et al. 2017), and writes what is "
-       "left: weights that know\ntheir own model, for train, val, detect and "
-       "export without --cfg, and the model\nfile for people. Channels that "
-       "are added to each other go together. A pruned\nnetwork sees badly "
-       "until it is trained on (the third example)."},
-      {"status",
-       "what a run is doing: processes, plan, progress, last events",
-       false,
-       {"headroom status --coordinator 127.0.0.1:29500",
-        "headroom status --coordinator 127.0.0.1:29500 --watch",
-        "headroom status runs/train/exp --ledger"}},
-  };
-  return all;
-}
-
-const CommandSummary* find_command(const std::string& name) {
-  for (const CommandSummary& command : command_summaries()) {
-    if (command.name == name) return &command;
-  }
-  return nullptr;
 }
 
 }  // namespace headroom

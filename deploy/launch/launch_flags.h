@@ -1,6 +1,6 @@
-// The program's commands, and the flags that are not knobs of a run: how the
-// processes find each other and what is printed. The flags of a run itself are
-// in configs/flags.h.
+// The flags that are not knobs of a run: how the processes find each other,
+// what is printed, and what tools do (tool_flags.h). The flags of a run itself
+// are in configs/flags.h.
 //
 // Threads: immutable tables.
 #pragma once
@@ -20,18 +20,5 @@ struct LaunchFlag {
 
 const std::vector<LaunchFlag>& launch_flags();
 bool belongs_to(const LaunchFlag& flag, const std::string& command);
-
-struct CommandSummary {
-  std::string name;
-  std::string summary;
-  bool takes_run_flags = false;  // those of configs/flags.h too
-  std::vector<std::string> examples;
-  bool is_workers = false;  // headroom-worker does it, with the same flags
-  std::string lesson = {};  // what the help says before the flags
-};
-
-const std::vector<CommandSummary>& command_summaries();
-// nullptr when there is no such command.
-const CommandSummary* find_command(const std::string& name);
 
 }  // namespace headroom

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "deploy/launch/command_summaries.h"
 #include "deploy/launch/commands.h"
 #include "deploy/launch/help_text.h"
 #include "deploy/launch/interrupts.h"
-#include "deploy/launch/launch_flags.h"
 #include "deploy/launch/launcher_environment.h"
 #include "deploy/launch/run_result.h"
 #include "parallel/base/check.h"

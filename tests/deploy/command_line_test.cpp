@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "deploy/launch/command_summaries.h"
 #include "deploy/launch/help_text.h"
 #include "deploy/launch/launch_flags.h"
 #include "parallel/base/check.h"

@@ -10,6 +10,7 @@
 
 #include "configs/flags.h"
 #include "deploy/launch/command_line.h"
+#include "deploy/launch/command_summaries.h"
 #include "deploy/launch/help_text.h"
 #include "deploy/launch/launch_flags.h"
 
