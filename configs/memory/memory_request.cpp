@@ -7,13 +7,13 @@
 #include "configs/model_table.h"
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/processor.h"
 
 namespace headroom {
 namespace {
 
 constexpr int64_t kAnchorsPerLevel = 3;
-constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
 constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
 // It needs no memory for a backward, but one data rank takes it alone.
 constexpr int64_t kMostValidationImages = 32;
@@ -78,7 +78,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
     // Of the student's classes, which are the teacher's.
     const auto levels = static_cast<int64_t>(rows.back().inputs.size());
     teacher.num_classes = static_cast<int>(
-        rows.back().channels / (kAnchorsPerLevel * levels) - kBoxFields);
+        rows.back().channels / (kAnchorsPerLevel * levels) - kFirstClass);
     request.teacher = memory_rows(row_costs(teacher));
   }
   request.plan = plan;
@@ -107,7 +107,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   request.num_classes =
       detect.channels /
           (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
-      kBoxFields;
+      kFirstClass;
   request.num_frozen_rows = config.freeze;
   request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
 
 namespace headroom {
@@ -24,8 +25,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kObjectness = 4;  // fields of a head's row
-constexpr int64_t kFirstClass = 5;
 constexpr int64_t kIndexFields = 5;
 
 struct Registration {

@@ -10,13 +10,11 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/entropy.h"
+#include "parallel/base/head_fields.h"
 
 namespace headroom {
 namespace {
 
-constexpr int64_t kBoxFields = 4;
-constexpr int64_t kObjectness = 4;
-constexpr int64_t kFirstClass = 5;
 constexpr double kSpeaks = 1e-3;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

@@ -16,6 +16,7 @@
 
 #include "parallel/base/box_iou.h"
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
 #include "worker/loss/device_level_loss.h"
 
@@ -25,8 +26,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kObjectness = 4;  // fields of a head's row
-constexpr int64_t kFirstClass = 5;
 constexpr int64_t kIndexFields = 5;
 
 // Where the rows of a level lie in its head.

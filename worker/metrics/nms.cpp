@@ -6,12 +6,10 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 
 namespace headroom {
 namespace {
-
-constexpr int64_t kObjectness = 4;
-constexpr int64_t kFirstClass = 5;
 
 Corners to_corners(const float* row) {
   const float half_w = row[2] / 2, half_h = row[3] / 2;

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 
 namespace headroom::memory {
 namespace {
 
-constexpr int64_t kBoxFields = 5;  // x, y, width, height, objectness
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
 constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
@@ -84,7 +84,7 @@ void run_level(const Pass& pass, const Map& head, int64_t matches,
                const LossShape& shape) {
   Tape& tape = pass.tape;
   const int64_t element = pass.extents.element_bytes;
-  const int64_t anchors = head.channels / (kBoxFields + shape.num_classes);
+  const int64_t anchors = head.channels / (kFirstClass + shape.num_classes);
   Level level;
   level.head_bytes = head.memory->bytes;
   level.cells_bytes = pass.extents.map_bytes(anchors, head.stride);

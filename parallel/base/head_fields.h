@@ -1,0 +1,13 @@
+// What a row of a detection head holds, in YOLOv5's order: x, y, width, height,
+// objectness, then a score for each class.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom {
+
+inline constexpr int64_t kBoxFields = 4;
+inline constexpr int64_t kObjectness = 4;
+inline constexpr int64_t kFirstClass = 5;
+
+}  // namespace headroom
