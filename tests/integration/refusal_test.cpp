@@ -236,6 +236,7 @@ TEST(Tools, SayInOneLineWhatIsWrong) {
            {"tile --data " + data + " --output t --overlap nan", 2,
             "nan is not from 0 to"},
            {"detect --weights pipe --source .", 2, "is no regular file"},
+           {"plan --weights pipe", 2, "is no regular file"},
            {"detect --source .", 2, "--weights is required"}}) {
     const ProgramResult result = run_program(
         {"sh", "-c", "exec '" + program("headroom") + "' " + row.words},

@@ -67,22 +67,9 @@ std::map<std::string, std::string> metadata_of(const PytorchFile& file) {
   return metadata;
 }
 
-// A pipe would wait for its other end for ever.
-void require_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (!std::filesystem::exists(status) ||
-      std::filesystem::is_regular_file(status)) {
-    return;
-  }
-  throw Error("weights", path.string() + " is no regular file",
-              "name a .safetensors or .pt file");
-}
-
 }  // namespace
 
 Safetensors read_weights_file(const std::filesystem::path& path) {
-  require_file(path);
   if (!is_pytorch_file(path)) return read_safetensors(path);
   PytorchFile file(path);
   Safetensors result;
@@ -98,7 +85,6 @@ Safetensors read_weights_file(const std::filesystem::path& path) {
 
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path) {
-  require_file(path);
   if (!is_pytorch_file(path)) return read_safetensors_header(path).metadata;
   return metadata_of(PytorchFile(path));
 }

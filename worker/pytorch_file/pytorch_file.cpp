@@ -128,8 +128,12 @@ int64_t bytes_of(Type type) {
 
 bool is_pytorch_file(const std::filesystem::path& path) {
   std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status)) return false;
   // A pipe would wait for its other end for ever.
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  if (!std::filesystem::is_regular_file(status)) {
+    refuse(path, "it is no regular file", "name a .safetensors or .pt file");
+  }
   std::array<char, 8> start{};
   std::ifstream(path, std::ios::binary).read(start.data(), start.size());
   const std::string_view begin(start.data(), start.size());

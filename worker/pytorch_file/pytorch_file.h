@@ -69,7 +69,8 @@ class PytorchFile {
 int64_t bytes_of(PytorchFile::Type type);
 
 // Does the file begin as a zip archive or as PyTorch's older format does? A
-// safetensors file that did would have a header of 64 MiB.
+// safetensors file that did would have a header of 64 MiB. Throws Error for
+// what is there and is no regular file.
 bool is_pytorch_file(const std::filesystem::path& path);
 
 }  // namespace headroom
