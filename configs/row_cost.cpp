@@ -129,9 +129,12 @@ int64_t largest_stride(const std::vector<RowCost>& rows) {
   return largest;
 }
 
+int64_t round_up_to_stride(int64_t size, int64_t stride) {
+  return (size + stride - 1) / stride * stride;
+}
+
 int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
-  const int64_t blocks = (size + largest_stride - 1) / largest_stride;
-  return std::max<int64_t>(blocks, 2) * largest_stride;
+  return std::max(round_up_to_stride(size, largest_stride), 2 * largest_stride);
 }
 
 }  // namespace headroom

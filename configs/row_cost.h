@@ -50,6 +50,8 @@ int64_t largest_stride(const std::vector<RowCost>& rows);
 // Bytes of a pixel as it is loaded: the model's `ch`, and 3 for a `ch` of 1.
 int64_t image_bands(const std::vector<RowCost>& rows);
 
+int64_t round_up_to_stride(int64_t size, int64_t stride);
+
 // Height or width of the network's input: `size` rounded up to whole blocks of
 // the model's largest stride, at least two.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);

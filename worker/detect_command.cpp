@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/row_cost.h"
 #include "parallel/base/check.h"
 #include "worker/data/image.h"
 #include "worker/data/image_bands.h"
@@ -70,11 +71,8 @@ DetectorOptions detector_options(const DetectRequest& request,
   options.nms.classes = read_classes(request.classes, model.num_classes());
   const PixelSize input = read_image_size("--img", request.image_size);
   const int64_t stride = model.max_stride();
-  const auto rounded = [&](int64_t side) {
-    return (side + stride - 1) / stride * stride;
-  };
-  options.height = rounded(input.height);
-  options.width = rounded(input.width);
+  options.height = round_up_to_stride(input.height, stride);
+  options.width = round_up_to_stride(input.width, stride);
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles = TileOptions{tile.height, tile.width, request.overlap};

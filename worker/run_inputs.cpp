@@ -6,6 +6,7 @@
 
 #include "configs/data_config.h"
 #include "configs/model_table_text.h"
+#include "configs/row_cost.h"
 #include "configs/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
@@ -167,18 +168,14 @@ at::ScalarType map_type_of(Precision precision) {
   return scalar_type_of(precision);
 }
 
-int64_t round_up_to_stride(int64_t size, int64_t stride) {
-  return std::max((size + stride - 1) / stride, int64_t{2}) * stride;
-}
-
 LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model) {
   LoaderOptions options;
   options.seed = config.seed;
   options.stride = model.max_stride();
   options.bands = bands_of_images(model.input_channels());
   options.image_height =
-      round_up_to_stride(config.image_height, options.stride);
-  options.image_width = round_up_to_stride(config.image_width, options.stride);
+      rounded_image_size(config.image_height, options.stride);
+  options.image_width = rounded_image_size(config.image_width, options.stride);
   options.hyp = config.hyp;
   options.random_crop = config.random_crop;
   options.num_threads = config.loader_threads;

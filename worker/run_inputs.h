@@ -59,9 +59,6 @@ at::ScalarType scalar_type_of(Precision precision);
 // Of the network's maps in training.
 at::ScalarType map_type_of(Precision precision);
 
-// `size` rounded up to a multiple of `stride`, at least two strides.
-int64_t round_up_to_stride(int64_t size, int64_t stride);
-
 // What every loader of a run has in common; `model` must outlive the options.
 LoaderOptions loader_options(const RunConfig& config, const LayerGraph& model);
 

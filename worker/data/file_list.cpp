@@ -19,18 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 9> kDecodedSuffixes{
-    ".bmp", ".jpeg", ".jpg",  ".mpo", ".png",
-    ".svs", ".tif",  ".tiff", ".webp"};
+    ".bmp", ".jpeg", ".jpg", ".mpo", ".png", ".svs", ".tif", ".tiff", ".webp"};
 constexpr std::array<std::string_view, 8> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2", ".dcm"};
-
-std::string lower_suffix(const fs::path& file) {
-  std::string suffix = file.extension().string();
-  for (char& c : suffix) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return suffix;
-}
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& suffixes,
@@ -139,6 +130,14 @@ class Lister {
 };
 
 }  // namespace
+
+std::string lower_suffix(const fs::path& file) {
+  std::string suffix = file.extension().string();
+  for (char& c : suffix) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return suffix;
+}
 
 std::vector<fs::path> list_images(const std::vector<fs::path>& sources,
                                   DataReport& report) {

@@ -19,6 +19,9 @@ namespace headroom {
 std::vector<std::filesystem::path> list_images(
     const std::vector<std::filesystem::path>& sources, DataReport& report);
 
+// ".jpg" of "a/B.JPG".
+std::string lower_suffix(const std::filesystem::path& file);
+
 // Where the labels of an image are: the last "/images/" of its path replaced
 // by "/labels/", extension .txt; if there is no such file, beside the image.
 // Of the two the first is returned when neither exists.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "parallel/base/check.h"
 #include "worker/data/data_report.h"
@@ -24,10 +23,8 @@ constexpr std::array kVideos = {".asf", ".avi", ".gif", ".m4v",
 }
 
 bool is_video(const fs::path& file) {
-  std::string suffix = file.extension().string();
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return std::find(kVideos.begin(), kVideos.end(), suffix) != kVideos.end();
+  return std::find(kVideos.begin(), kVideos.end(), lower_suffix(file)) !=
+         kVideos.end();
 }
 
 std::vector<fs::path> files_of_pattern(const std::string& pattern) {
