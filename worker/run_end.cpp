@@ -100,6 +100,9 @@ RunOutcome RunEnd::end_generation(ExitCode exit_code,
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
+  // Nobody needs the copies, but MPI takes a message that is never waited for
+  // as a failure of its process.
+  if (run_.buddies) run_.buddies->settle();
   RunOutcome outcome = end_generation(exit_code, reason);
   faults_.strike(Fault::Phase::kEnd, run_.committed());
   if (run_.pictures) {
