@@ -201,7 +201,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Layout{
             "gloo_pipeline2", "8", {"--layout", "pipeline=2"}, 2, kGroupsOf2},
-        Layout{"mpi_data2", "8", {"--backend", "mpi"}, 2}),
+        Layout{"mpi_data2", "8", {"--backend", "mpi"}, 2},
+        // Ranks that hold parts send copies of them to their buddies.
+        Layout{"mpi_zero3",
+               "8",
+               {"--backend", "mpi", "--layout", "data=2", "--zero", "3"},
+               2}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
