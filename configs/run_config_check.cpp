@@ -92,7 +92,9 @@ void check_device(const RunConfig& config) {
   const bool is_cpu = parse_device_list(config.device).empty();
   if (config.tf32 && (is_cpu || config.precision != Precision::kFp32)) {
     refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
-                   (is_cpu ? "--device is cpu" : "--precision is another"),
+                   (is_cpu ? std::string("--device is cpu")
+                           : "--precision is " +
+                                 value_text(config, *find_knob("precision"))),
                "leave it out");
   }
   if (is_cpu) return;

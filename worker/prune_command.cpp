@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "configs/model_table_text.h"
@@ -47,9 +48,26 @@ void print_share(const char* what, int64_t before, int64_t after) {
               static_cast<double>(after) / static_cast<double>(before));
 }
 
+const std::string kFirstLine =
+    "# Written by headroom prune: the channels that are left.";
+
+// It may be somebody's own table.
+void check_table_file(const fs::path& path) {
+  std::string first_line;
+  std::ifstream file(path);
+  if (!file || !std::getline(file, first_line) || first_line == kFirstLine) {
+    return;
+  }
+  throw Error("prune",
+              "the table would go to " + path.string() +
+                  ", which is there and was not written by headroom prune",
+              "give another --output");
+}
+
 void write_table(const fs::path& path, const ModelTable& table) {
   const std::string text =
-      "# Written by headroom prune: the channels that are left.\n"
+      kFirstLine +
+      "\n"
       "# C3: channels, shortcut, [cv1, cv2, then two of each bottleneck].\n"
       "# SPPF: channels, window, cv1.\n" +
       model_table_text(table);
@@ -68,12 +86,13 @@ int prune(const PruneRequest& request) {
     throw Error("prune", "--output " + output.string() + " is no .safetensors",
                 "give a name that ends so");
   }
+  fs::path table_file = output;
+  table_file.replace_extension(".yaml");
+  check_table_file(table_file);
   const PixelSize size = read_image_size("--img", request.image_size);
   const OpenedWeights opened = open_weights(request.weights, request.cfg);
   PrunedModel pruned =
       prune_channels(opened.table, *opened.model, request.share);
-  fs::path table_file = output;
-  table_file.replace_extension(".yaml");
   pruned.table.name = output.stem().string();
   auto metadata = model_metadata(pruned.table.name, pruned.table);
   metadata["format"] = "headroom-weights";

@@ -287,7 +287,7 @@ TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
               c.precision = Precision::kBf16;
             }),
             "[config] --tf32 rounds a card's products of float32, but "
-            "--precision is another: leave it out");
+            "--precision is bf16: leave it out");
   EXPECT_EQ(refusal([](RunConfig& c) {
               c.tf32 = c.deterministic = true;
               c.device = "0";

@@ -263,6 +263,20 @@ TEST_F(BandRuns, ValDetectAndExportTakeItsWeights) {
        "4", "--max-steps", "2", "--noval", "--noplots"},
       folder_);
   EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
+
+  // The table beside it may be somebody's own.
+  const auto prune_again = [&] {
+    return run_program(
+        {program("headroom"), "prune", "--weights", weights(), "--share", "0.2",
+         "--output", folder_ / "small.safetensors"},
+        folder_);
+  };
+  EXPECT_EQ(prune_again().exit_code, 0);
+  std::ofstream(folder_ / "small.yaml") << "nc: 3\n";
+  const ProgramResult refused = prune_again();
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("small.yaml, which is there and was not "
+                                     "written by headroom prune"));
 }
 
 TEST_F(BandRuns, TilesKeepAllBands) {

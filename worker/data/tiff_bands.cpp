@@ -118,6 +118,22 @@ bool TiffBandReader::read(int64_t first_row, cv::Mat& rows) {
   return true;
 }
 
+// libtiff reads a part that is not compressed without asking how much of it
+// there is: of one that was never written, as in sparse files, it would give
+// whatever the file begins with.
+void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
+  uint16_t compression = COMPRESSION_NONE;
+  TIFFGetFieldDefaulted(tiff_, TIFFTAG_COMPRESSION, &compression);
+  if (compression != COMPRESSION_NONE) return;
+  const uint64_t stored = TIFFGetStrileByteCount(tiff_, part);
+  if (stored >= static_cast<uint64_t>(wanted) &&
+      TIFFGetStrileOffset(tiff_, part) > 0) {
+    return;
+  }
+  refuse_tiff("strip or tile " + std::to_string(part) + " has " +
+              std::to_string(stored) + " bytes of " + std::to_string(wanted));
+}
+
 bool TiffBandReader::read_plane(int plane, int64_t first_row, cv::Mat& rows) {
   const auto sample_bytes = static_cast<int64_t>(rows.elemSize1());
   const int64_t pixel_bytes =
@@ -129,6 +145,7 @@ bool TiffBandReader::read_plane(int plane, int64_t first_row, cv::Mat& rows) {
     if (TIFFIsTiled(tiff_) != 0) {
       const uint32_t tile =
           TIFFComputeTile(tiff_, static_cast<uint32_t>(x), y, 0, which);
+      check_stored(tile, part_bytes_);
       if (TIFFReadEncodedTile(tiff_, tile, part_.get(), part_bytes_) !=
           part_bytes_) {
         return false;
@@ -136,6 +153,7 @@ bool TiffBandReader::read_plane(int plane, int64_t first_row, cv::Mat& rows) {
     } else {
       const int64_t bytes = rows.rows * row_bytes;
       const uint32_t strip = TIFFComputeStrip(tiff_, y, which);
+      check_stored(strip, bytes);
       if (TIFFReadEncodedStrip(tiff_, strip, part_.get(), bytes) != bytes) {
         return false;
       }

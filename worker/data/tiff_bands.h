@@ -65,6 +65,7 @@ class TiffBandReader {
   bool read(int64_t first_row, cv::Mat& rows);
 
  private:
+  void check_stored(uint32_t part, int64_t wanted) const;
   bool read_plane(int plane, int64_t first_row, cv::Mat& rows);
   void take(const uint8_t* stored, int plane, uint8_t* target,
             int64_t columns) const;

@@ -3,6 +3,7 @@
 // with both numbers; damage and giant numbers are refused before they cost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tiffio.h>
 
 #include <cstring>
 #include <opencv2/core.hpp>
@@ -287,6 +288,35 @@ TEST_F(Bands, DamageIsNoticed) {
                 "")
           << length;
     }
+  }
+}
+
+// Sparse files leave out tiles and strips: they are no other bytes of the file.
+TEST_F(Bands, WhatWasNeverWrittenIsNotRead) {
+  for (const bool tiled : {false, true}) {
+    const fs::path file = folder_.path() / "sparse.tif";
+    TIFF* tiff = TIFFOpen(file.c_str(), "w");
+    ASSERT_NE(tiff, nullptr);
+    TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 64);
+    TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 64);
+    TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 5);
+    TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+    TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+    TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    std::vector<uint8_t> part(64 * 64 * 5, 7);
+    if (tiled) {
+      TIFFSetField(tiff, TIFFTAG_TILEWIDTH, 32);
+      TIFFSetField(tiff, TIFFTAG_TILELENGTH, 32);
+      TIFFWriteEncodedTile(tiff, 0, part.data(), 32 * 32 * 5);
+      TIFFWriteEncodedTile(tiff, 3, part.data(), 32 * 32 * 5);
+    } else {
+      TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, 32);
+      TIFFWriteEncodedStrip(tiff, 1, part.data(), 32 * 64 * 5);
+    }
+    TIFFClose(tiff);
+    EXPECT_THAT(decode_image(file, of_bands(5)).reason,
+                HasSubstr(tiled ? "strip or tile 1 has 0 bytes of 5120"
+                                : "strip or tile 0 has 0 bytes of 10240"));
   }
 }
 
