@@ -2,7 +2,8 @@
 // place on the machine.
 //
 // Loads the plugin for devices, makes its kernels known to the model and the
-// loss, and sets the arithmetic that the run asks for. It must come before LibTorch is first used (device_plugin.h).
+// loss, and sets the arithmetic that the run asks for. It must come before
+// LibTorch is first used (device_plugin.h).
 //
 // Threads: the main thread, once.
 #pragma once

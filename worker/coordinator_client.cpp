@@ -172,8 +172,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void leave_generation(const LeftGeneration& left) override {
-    reports_.flush(
-        kCallTimeout);  // of this generation nothing is taken after this
+    // Of this generation nothing is taken after this.
+    reports_.flush(kCallTimeout);
     wire::LeaveGenerationRequest request;
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);

@@ -10,23 +10,19 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_commit.h"
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/adam.h"
 #include "worker/optim/ema.h"
 
 namespace headroom {
-namespace {
-
-constexpr int64_t kScratchElements = 1 << 20;
-
-}  // namespace
 
 DeviceState::DeviceState(const ComputeDevice& device, LayerGraph& model,
                          const Arena& statistics) {
   const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
   norm_ = at::zeros({}, device.options(at::kDouble));
-  scratch_ = at::empty({kScratchElements}, statistics.values().options());
+  scratch_ = at::empty({kCommitScratchElements}, statistics.values().options());
   std::map<const at::Tensor*, int64_t> begins;  // of each running statistic
   for (const LayerGraph::BatchNorm& norm : model.batch_norms()) {
     begins[norm.running_mean] = norm.sums_offset;
@@ -48,8 +44,8 @@ DeviceState::DeviceState(const ComputeDevice& device, LayerGraph& model,
 void DeviceState::begin_norm() { norm_.zero_(); }
 
 void DeviceState::add_norm(const at::Tensor& a, const at::Tensor& b) {
-  for (int64_t begin = 0; begin < a.numel(); begin += kScratchElements) {
-    const int64_t size = std::min(kScratchElements, a.numel() - begin);
+  for (int64_t begin = 0; begin < a.numel(); begin += kCommitScratchElements) {
+    const int64_t size = std::min(kCommitScratchElements, a.numel() - begin);
     at::Tensor sum = scratch_.narrow(0, 0, size);
     at::add_out(sum, a.narrow(0, begin, size), b.narrow(0, begin, size));
     norm_.add_(at::linalg_vector_norm(sum, 2, at::OptionalIntArrayRef(),

@@ -52,6 +52,9 @@ int64_t fullest_rank(const MemoryRequest& request) {
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const MeshCoordinates& rank) {
   const RankShare share(request, rank);
+  MemoryEstimate estimate = share.resident();
+  // Models are made on the host, and their tensors sent as they are.
+  if (request.on_device) return estimate;
   memory::StartUpRequest start;
   start.stage = share.stage();
   start.element_bytes = request.element_bytes;
@@ -62,9 +65,6 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   start.records_passes = request.plan.layout.data_parallel_size > 1 ||
                          request.plan.layout.spatial_parallel_size > 1;
   start.resumes = request.resumes && rank_of(request.plan.layout, rank) == 0;
-  MemoryEstimate estimate = share.resident();
-  // Models are made on the host, and their tensors sent as they are.
-  if (request.on_device) return estimate;
   estimate.transient = std::max<int64_t>(
       0, memory::start_up_peak_bytes(start) + share.teacher_bytes() -
              (estimate.total() - estimate.workspace));

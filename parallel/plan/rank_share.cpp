@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/base/device_commit.h"
+
 namespace headroom {
 namespace {
 
@@ -17,11 +19,6 @@ constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
 // Votes, reports, counters, anchors, single values.
 constexpr int64_t kSmallBytes = 64 << 10;
-// On a device: of a commit's scratch; of the pieces that its kernel takes, each
-// with a place, a size and a group.
-constexpr int64_t kCommitElements = 1 << 20;
-constexpr int64_t kPieceElements = 4096;
-constexpr int64_t kPieceBytes = 16;
 
 memory::Stage stage_of(const MemoryRequest& request,
                        const MeshCoordinates& rank) {
@@ -160,8 +157,9 @@ MemoryEstimate RankShare::resident() const {
   if (request_.on_device) {
     // What a commit works in (worker/device_state.h), and its kernel's pieces.
     estimate.workspace +=
-        kCommitElements * request_.element_bytes + 2 * norms * kIndexBytes +
-        own / request_.element_bytes / kPieceElements * kPieceBytes;
+        kCommitScratchElements * request_.element_bytes +
+        2 * norms * kIndexBytes +
+        own / request_.element_bytes / kMostPieceElements * kPieceBytes;
   }
   return estimate;
 }

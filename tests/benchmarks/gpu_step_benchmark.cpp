@@ -21,6 +21,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "configs/knobs.h"
 #include "configs/memory/memory_request.h"
@@ -52,6 +53,7 @@ class Benchmark {
  public:
   explicit Benchmark(const Request& request)
       : request_(request),
+        rows_(row_costs(load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
         device_(choose_device(request.config, 0, 1)),
         alone_(make_placed_communicator(make_single_communicator(), nullptr)),
@@ -106,7 +108,7 @@ class Benchmark {
   // Convolutions, forward and backward: each is three products of one size.
   double flops_per_image() const {
     double multiply_adds = 0;
-    for (const RowCost& row : row_costs(load_model_table(request_.config.cfg)))
+    for (const RowCost& row : rows_)
       multiply_adds += row.multiply_adds_per_pixel;
     const double pixels = static_cast<double>(request_.config.image_height) *
                           static_cast<double>(request_.config.image_width);
@@ -114,15 +116,14 @@ class Benchmark {
   }
 
   int64_t predicted_bytes() const {
-    MemoryRequest request =
-        memory_request(request_.config, plan_,
-                       row_costs(load_model_table(request_.config.cfg)));
+    MemoryRequest request = memory_request(request_.config, plan_, rows_);
     request.step = training_.shape();
     return estimate_rank_memory(request, coordinates_of(plan_.layout, 0))
         .total();
   }
 
   const Request& request_;
+  const std::vector<RowCost> rows_;
   const Plan plan_;
   const ComputeDevice device_;
   const std::unique_ptr<Communicator> alone_;

@@ -8,18 +8,19 @@
 
 #include <cstdint>
 
+#include "parallel/base/device_commit.h"
 #include "parallel/base/element_math.h"
 
 namespace headroom {
 
 inline constexpr int kArenaGroups = 3;
-inline constexpr int kMostPieceElements = 4096;
 
 struct ArenaPiece {
   int64_t offset = 0;  // in elements
   int32_t size = 0;    // at most kMostPieceElements
   int32_t group = -1;  // of the coefficients; -1: only averaged
 };
+static_assert(sizeof(ArenaPiece) == kPieceBytes);
 
 enum class ArenaRule { kSgd, kAdam };
 

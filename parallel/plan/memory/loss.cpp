@@ -13,12 +13,12 @@ namespace {
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
 constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
-// On a device, of a match in one tensor for all of them: the places of cell,
-// class and last row; in doubles of their own the box's gradient, its overlap,
-// and at most six of values and derivatives.
+// On a device, of a match: the places of its cell, its class and its last row;
+// its box and anchor; in doubles the box's gradient, its overlap, and at most
+// eight values and derivatives.
 constexpr int64_t kPlacesOfMatch = 4;
-constexpr int64_t kDoublesOfMatch = 5;
-constexpr int64_t kMoreDoublesOfMatch = 8;
+constexpr int64_t kTargetFields = 6;
+constexpr int64_t kDoublesOfMatch = 13;
 
 struct Level {
   int64_t cells_bytes = 0;    // of the objectness map
@@ -56,13 +56,11 @@ void run_device_level(const Pass& pass, const Map& head, int64_t matches,
   const int64_t maps = shape.focal || shape.smooths_labels ? kMostMaps : 1;
   const Memory places = tape.allocate(matches * kPlacesOfMatch * kIndexBytes);
   const Memory targets =
-      tape.allocate(matches * 6 * pass.extents.element_bytes);
+      tape.allocate(matches * kTargetFields * pass.extents.element_bytes);
   const Memory objectness = tape.allocate(level.cells_bytes);
-  Memory fields = tape.allocate(fields_bytes);
+  const Memory fields = tape.allocate(fields_bytes);
   const Memory doubles =
       tape.allocate(matches * kDoublesOfMatch * kDoubleBytes);
-  const Memory more =
-      tape.allocate(matches * kMoreDoublesOfMatch * kDoubleBytes);
   touch_entropy_sum(pass, level.cells_bytes, shape.focal ? kMostMaps : 1);
   const Memory classes = tape.allocate(level.classes_bytes);
   touch_entropy_sum(pass, level.classes_bytes, maps);
@@ -75,8 +73,8 @@ void run_device_level(const Pass& pass, const Map& head, int64_t matches,
     tape.touch((2 + level.more_maps) * level.classes_bytes);
     return outcome;
   };
-  const int node = pass.add(
-      {head}, {objectness, classes, places, doubles, more}, 0, false, backward);
+  const int node = pass.add({head}, {objectness, classes, places, doubles}, 0,
+                            false, backward);
   if (node != Graph::kNobody) pass.graph.at(node).is_root = true;
 }
 
