@@ -8,7 +8,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,12 +20,6 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kTight = {"--set", "hyp.anchor_t=1.3"};
 constexpr const char* kRun = "runs/train/exp";
-
-std::vector<std::string> joined(std::vector<std::string> words,
-                                const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 // The value of a key of run.yaml, without its quotes.
 std::string value_of(const fs::path& folder, const std::string& key) {

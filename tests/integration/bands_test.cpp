@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -22,17 +21,6 @@ using ::testing::HasSubstr;
 
 constexpr int kSide = 128, kBands = 5, kTrain = 12, kVal = 4;
 constexpr const char* kRun = "runs/train/exp";
-
-std::vector<std::string> joined(std::vector<std::string> words,
-                                const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 // Uncompressed, in one strip, side by side; its own writing of the format.
 void write_tiff(const fs::path& file, const std::string& samples, int side,

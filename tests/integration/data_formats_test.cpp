@@ -29,13 +29,6 @@ fs::path blood_cells() {
                               "../shared/datasets/bccd");
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 std::string write(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text;
   return file.string();
@@ -76,13 +69,28 @@ void convert(const std::string& split, const fs::path& file) {
 
 std::vector<Json> steps_of(const std::string& data, const std::string& name,
                            const fs::path& folder) {
-  const ProgramResult run = run_program(
-      {program("headroom"), "train",       "--data",  data,        "--cfg",
-       "yolov5n",           "--img",       "64",      "--batch",   "4",
-       "--max-steps",       "3",           "--name",  name,        "--noval",
-       "--threads",         "1",           "--workers", "1",
-       "--memory-limit",    "2GiB"},
-      folder);
+  const ProgramResult run = run_program({program("headroom"),
+                                         "train",
+                                         "--data",
+                                         data,
+                                         "--cfg",
+                                         "yolov5n",
+                                         "--img",
+                                         "64",
+                                         "--batch",
+                                         "4",
+                                         "--max-steps",
+                                         "3",
+                                         "--name",
+                                         name,
+                                         "--noval",
+                                         "--threads",
+                                         "1",
+                                         "--workers",
+                                         "1",
+                                         "--memory-limit",
+                                         "2GiB"},
+                                        folder);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   return read_lines(folder / "runs/train" / name / "steps.jsonl");
 }
@@ -95,14 +103,13 @@ TEST(DataFormats, VocCocoAndYoloTrainTheSame) {
   for (const char* split : {"train", "val"}) {
     convert(split, folder / (std::string(split) + ".json"));
   }
-  const auto voc = steps_of(
-      write(folder / "voc.yaml", "path: " + root + "/voc\n" + names), "voc",
-      folder);
-  const auto coco =
-      steps_of(write(folder / "coco.yaml",
-                     "train: train.json\nval: val.json\nimages: " + root +
-                         "/images\n" + names),
-               "coco", folder);
+  const auto voc =
+      steps_of(write(folder / "voc.yaml", "path: " + root + "/voc\n" + names),
+               "voc", folder);
+  const auto coco = steps_of(
+      write(folder / "coco.yaml", "train: train.json\nval: val.json\nimages: " +
+                                      root + "/images\n" + names),
+      "coco", folder);
   const auto yolo = steps_of(root + "/data.yaml", "yolo", folder);
   ASSERT_EQ(voc.size(), 3u);
   ASSERT_EQ(coco.size(), 3u);

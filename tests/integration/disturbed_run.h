@@ -23,8 +23,6 @@ double seconds_since(Clock::time_point begin);
 // Looks every 2 ms; false if the time is over.
 bool wait_until(const std::function<bool()>& is_so, double seconds);
 
-std::string text_of(const std::filesystem::path& file);
-
 // The one run of a folder.
 std::filesystem::path run_directory(const std::filesystem::path& folder);
 

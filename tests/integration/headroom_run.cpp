@@ -24,13 +24,6 @@ double now() {
       .count();
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 void redirect(const fs::path& path, int descriptor) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   ::dup2(file, descriptor);
@@ -71,8 +64,8 @@ ProgramResult Program::join() {
   pid_ = -1;
   result.exit_code =
       WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  result.out = read_text(folder_ / "stdout.txt");
-  result.err = read_text(folder_ / "stderr.txt");
+  result.out = text_of(folder_ / "stdout.txt");
+  result.err = text_of(folder_ / "stderr.txt");
   result.seconds = now() - started_;
   return result;
 }
@@ -80,6 +73,12 @@ ProgramResult Program::join() {
 ProgramResult run_program(const std::vector<std::string>& command,
                           const fs::path& folder) {
   return Program(command, folder).join();
+}
+
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 std::string program(const std::string& name) {
@@ -150,7 +149,7 @@ std::string outlined_shapes_data() {
   for (const char* split : {"train", "val"}) {
     fs::create_directories(folder / "labels" / split);
     for (const auto& file : fs::directory_iterator(from / "labels" / split)) {
-      std::istringstream boxes(read_text(file.path()));
+      std::istringstream boxes(text_of(file.path()));
       std::ofstream outlines(folder / "labels" / split /
                              file.path().filename());
       int label = 0;
@@ -186,13 +185,20 @@ std::vector<std::string> train_shapes(const std::string& batch,
   return command;
 }
 
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 Json read_json(const fs::path& file) {
-  return Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+  return Json::parse(text_of(file), nullptr, /*allow_exceptions=*/false);
 }
 
 std::vector<Json> read_lines(const fs::path& path) {
   std::vector<Json> lines;
-  std::istringstream text(read_text(path));
+  std::istringstream text(text_of(path));
   std::string line;
   while (std::getline(text, line)) lines.push_back(Json::parse(line));
   return lines;
@@ -204,7 +210,7 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text) {
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = read_text(entry.path() / "stat");
+    const std::string stat = text_of(entry.path() / "stat");
     const size_t behind_name = stat.rfind(") ");
     if (behind_name == std::string::npos) continue;
     std::istringstream fields(stat.substr(behind_name + 2));
@@ -222,7 +228,7 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text) {
     for (auto child = begin; child != end; ++child) {
       open.push_back(child->second);
       const std::string line =
-          read_text("/proc/" + std::to_string(child->second) + "/cmdline");
+          text_of("/proc/" + std::to_string(child->second) + "/cmdline");
       if (line.find(text) != std::string::npos) found.push_back(child->second);
     }
   }
@@ -233,7 +239,7 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text) {
 bool wait_for_lines(const fs::path& file, size_t count, double seconds) {
   const double deadline = now() + seconds;
   while (now() < deadline) {
-    const std::string text = read_text(file);
+    const std::string text = text_of(file);
     const auto lines = std::count(text.begin(), text.end(), '\n');
     if (static_cast<size_t>(lines) >= count) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

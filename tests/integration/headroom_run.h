@@ -41,6 +41,9 @@ class Program {
 ProgramResult run_program(const std::vector<std::string>& command,
                           const std::filesystem::path& folder);
 
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more);
+
 // build/bin/NAME of the build under test.
 std::string program(const std::string& name);
 
@@ -60,6 +63,7 @@ std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more);
 
 using Json = nlohmann::json;
+std::string text_of(const std::filesystem::path& file);
 Json read_json(const std::filesystem::path& file);
 std::vector<Json> read_lines(const std::filesystem::path& file);
 

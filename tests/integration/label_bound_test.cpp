@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -45,13 +44,8 @@ std::vector<std::string> train(const std::string& data,
   return command;
 }
 
-std::string text_of_file(const fs::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 std::string line_of(const fs::path& file, const std::string& key) {
-  const std::string text = text_of_file(file);
+  const std::string text = text_of(file);
   const size_t begin = text.find(key);
   return begin == std::string::npos
              ? ""
@@ -99,7 +93,7 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
                           std::to_string(most) + "x10\"");
 
     // What was planned with stays, also if the labels would now say otherwise.
-    std::string config = text_of_file(run / "run.yaml");
+    std::string config = text_of(run / "run.yaml");
     const std::string other = "label_counts: \"" + std::to_string(most / 4) +
                               "x26 " + std::to_string(most) + "x11\"";
     config.replace(config.find(counts), counts.size(), other);
@@ -127,7 +121,7 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   EXPECT_NE(line_of(run / "run.yaml", "label_counts").find(" outlines="),
             std::string::npos);
   expect_within_plan(run, 3);
-  EXPECT_EQ(text_of_file(run / "data_report.txt").find("copy_paste"),
+  EXPECT_EQ(text_of(run / "data_report.txt").find("copy_paste"),
             std::string::npos);
 
   // Boxes alone: nothing to paste, said once, and every bit is as without.
@@ -142,7 +136,7 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
     ASSERT_EQ(boxes.exit_code, 0) << boxes.err;
     const fs::path exp = folder / name / "runs/train/exp";
     const bool is_said =
-        text_of_file(exp / "data_report.txt")
+        text_of(exp / "data_report.txt")
             .find(
                 "hyp.copy_paste 1 changes nothing: no label of train is a "
                 "polygon") != std::string::npos;

@@ -36,13 +36,6 @@ std::set<std::string> pictures_in(const fs::path& folder) {
   return names;
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 // The shapes' validation images as COCO's annotations.
 fs::path write_annotations(const fs::path& folder) {
   Json truth = {{"images", Json::array()},

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,17 +25,6 @@ const std::vector<std::string> kTiles = {"--tile", "96", "120",
 // Those of val; detect has others.
 const std::vector<std::string> kThresholds = {
     "--conf-thres", "0.0005", "--iou-thres", "0.6", "--max-det", "300"};
-
-std::vector<std::string> joined(std::vector<std::string> words,
-                                const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 // Coloured rectangles on gray, rows from below.
 void write_bitmap(const fs::path& file, int seed) {

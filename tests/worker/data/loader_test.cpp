@@ -19,11 +19,10 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "tests/worker/data/loader_fixture.h"
 
 namespace headroom {
 namespace {
-
-constexpr int64_t kImages = 23;
 
 bool same_row(const LabelRow& a, const LabelRow& b) {
   return a.image == b.image && a.class_index == b.class_index && a.cx == b.cx &&
@@ -48,38 +47,7 @@ void expect_same(const Batch& a, const Batch& b) {
   }
 }
 
-class LoaderTest : public testing::Test {
- protected:
-  LoaderTest() { index(); }
-
-  void index() {
-    const DataConfig config = write_data_set(folder_, kImages);
-    dataset_ = index_dataset(config, Split::kTrain).dataset;
-  }
-
-  LoaderOptions options(LoaderMode mode = LoaderMode::kTrainMosaic) const {
-    LoaderOptions result;
-    result.dataset = &dataset_;
-    result.mode = mode;
-    result.seed = 17;
-    result.image_height = 64;
-    result.image_width = 96;
-    result.global_batch_size = 4;
-    result.num_threads = 2;
-    result.micro_batch_size = 3;
-    return result;
-  }
-
-  static std::vector<Batch> take(const LoaderOptions& options, int64_t count) {
-    Loader loader(options);
-    std::vector<Batch> batches;
-    for (int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
-    return batches;
-  }
-
-  TemporaryFolder folder_;
-  Dataset dataset_;
-};
+class LoaderTest : public LoaderFixture {};
 
 TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
   for (const LoaderMode mode :

@@ -7,44 +7,20 @@
 #include <thread>
 #include <vector>
 
-#include "tests/worker/data/data_files.h"
-#include "worker/data/loader.h"
+#include "tests/worker/data/loader_fixture.h"
 #include "worker/data/weighted_sampler.h"
 
 namespace headroom {
 namespace {
 
-constexpr int64_t kImages = 23;
-
-class WeightedLoader : public testing::Test {
+class WeightedLoader : public LoaderFixture {
  protected:
-  WeightedLoader()
-      : dataset_(index_dataset(write_data_set(folder_, kImages), Split::kTrain)
-                     .dataset) {}
-
   // Whose samples have these weights.
-  LoaderOptions options(const std::vector<double>& weights) const {
-    LoaderOptions result;
-    result.dataset = &dataset_;
-    result.seed = 17;
-    result.image_height = 64;
-    result.image_width = 96;
-    result.global_batch_size = 4;
-    result.num_threads = 2;
-    result.micro_batch_size = 3;
+  LoaderOptions weighted(const std::vector<double>& weights) const {
+    LoaderOptions result = options();
     result.weights = std::make_shared<WeightedSampler>(result.seed, weights);
     return result;
   }
-
-  static std::vector<Batch> take(const LoaderOptions& options, int64_t count) {
-    Loader loader(options);
-    std::vector<Batch> batches;
-    for (int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
-    return batches;
-  }
-
-  TemporaryFolder folder_;
-  Dataset dataset_;
 };
 
 // Drawn by weight: a batch's samples whoever makes them, however far ahead.
@@ -53,7 +29,7 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   weights[3] = 1;
   weights[8] = 2;
   weights[20] = 0.5;
-  const LoaderOptions drawn = options(weights);
+  const LoaderOptions drawn = weighted(weights);
   const std::vector<Batch> reference = take(drawn, 9);
   for (const int64_t threads : {1, 5}) {
     LoaderOptions changed = drawn;
@@ -102,7 +78,7 @@ TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   while (dataset_.labels(image).size() != 1) ++image;
   weights[static_cast<size_t>(image)] = 1;
   const int64_t only = dataset_.labels(image)[0].class_index;
-  LoaderOptions drawn = options(weights);
+  LoaderOptions drawn = weighted(weights);
   drawn.hyp.mosaic = drawn.hyp.mixup = 1;
   int64_t boxes = 0;
   for (const Batch& batch : take(drawn, 6)) {
@@ -118,7 +94,7 @@ TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
 TEST_F(WeightedLoader, AnEpochToComeWaitsForItsWeights) {
   std::vector<double> first(kImages, 0), second(kImages, 0);
   first[3] = second[8] = 1;
-  LoaderOptions drawn = options(first);
+  LoaderOptions drawn = weighted(first);
   drawn.weighted_epochs = 1;
   Loader loader(drawn);
   const int64_t steps = loader.batches_per_epoch();
