@@ -4,7 +4,6 @@
 
 #include "parallel/base/step_phase.h"
 #include "worker/data/micro_batch_targets.h"
-#include "worker/network_input.h"
 #include "worker/pass_completion.h"
 #include "worker/stage_rows.h"
 
@@ -27,7 +26,11 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   const StepContext context =
       parts_.context.training(part, parts_.state.batch_norm_sums());
   at::Tensor images;
-  if (parts_.routes.reads_images) images = images_of(part);
+  if (parts_.routes.reads_images) {
+    images = parts_.images.input(parts_.batch, parts_.micro_batches,
+                                 static_cast<size_t>(micro_batch),
+                                 parts_.state.map_options());
+  }
   // Before the student: its maps are gone when the student's come.
   std::vector<at::Tensor> teacher;
   if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
@@ -36,13 +39,6 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
                      images, context);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};
-}
-
-at::Tensor StageStep::images_of(const SampleRange& part) const {
-  const Batch& batch = parts_.batch;
-  return network_input(parts_.state.device().upload(batch.images.narrow(
-                           0, part.begin - batch.local_begin, part.size())),
-                       parts_.state.map_options());
 }
 
 // The batch brings the targets of its own micro-batches.

@@ -18,6 +18,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/loader_options.h"
 #include "worker/fault_injection.h"
+#include "worker/image_feed.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/rank_context.h"
 #include "worker/teacher.h"
@@ -38,6 +39,7 @@ class StageStep final : public StageWork {
     const Mesh& mesh;
     RankContext& context;
     TrainingState& state;
+    ImageFeed& images;
     // Double [3], beside the state: this rank's share of box, obj, cls of the
     // global batch is added to it.
     at::Tensor items;
@@ -61,7 +63,6 @@ class StageStep final : public StageWork {
   const SampleRange& samples_of(int64_t micro_batch) const {
     return parts_.micro_batches[static_cast<size_t>(micro_batch)];
   }
-  at::Tensor images_of(const SampleRange& part) const;
   std::vector<LevelTargets> targets_of(int64_t micro_batch) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);

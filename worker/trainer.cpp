@@ -51,6 +51,7 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, &options_.pass_lists,
                state.map_options(), /*runner=*/nullptr),
+      images_(state.device(), options_.following),
       executor_(*mesh.pipeline, PipelineSchedule::k1F1B, routes_,
                 state.map_options()),
       reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
@@ -209,7 +210,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   items_.zero_();
   const std::vector<SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
-                  routes_, mesh_, context_, state_, items_,
+                  routes_, mesh_, context_, state_, images_, items_,
                   result.loss_scale.value_or(1), options_.faults,
                   options_.teacher});
   std::string failure;

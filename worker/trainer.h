@@ -28,6 +28,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/loader_options.h"
 #include "worker/fault_injection.h"
+#include "worker/image_feed.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory_event.h"
 #include "worker/memory_ladder.h"
@@ -81,6 +82,7 @@ class Trainer {
     // The run's; none: nothing is predicted.
     std::optional<MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
+    ImageFeed::FollowingBatch following = {};
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);
@@ -130,6 +132,7 @@ class Trainer {
   const LadderRungs rungs_;
   LadderState ladder_;
   RankContext context_;
+  ImageFeed images_;
   PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared

@@ -16,6 +16,7 @@
 #include "worker/data/loader.h"
 #include "worker/data/synthetic.h"
 #include "worker/data/weighted_sampler.h"
+#include "worker/image_feed.h"
 #include "worker/label_watch.h"
 #include "worker/parallelize.h"
 #include "worker/replicate.h"
@@ -79,13 +80,14 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   prepare(communicator);
   if (!buddies) carried.held.clear();  // else with the first copies
   reports.begin();
-  Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists,
-       &faults, config.host_memory_limit,
-       loader_options(config, state->model()).assign, memory, teacher.get()},
-      *state, *mesh);
+  std::unique_ptr<BatchSource> source;
+  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
+                   pass_lists, &faults, config.host_memory_limit,
+                   loader_options(config, state->model()).assign, memory,
+                   teacher.get(), [&source] { return source->made_ahead(); }},
+                  *state, *mesh);
   reports.note_memory(start_up.compare(estimate_start_up(memory, mesh->here)));
-  const std::unique_ptr<BatchSource> source = make_source();
+  source = make_source();
   begin_pictures();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
@@ -230,6 +232,7 @@ std::unique_ptr<BatchSource> TrainingRun::Implementation::make_source() {
   LoaderOptions options =
       training_options(config, assignment.plan, inputs, state->model(), *mesh);
   options.first_step = committed();
+  options.allocate_images = page_locked_images(device);
   if (!inputs.training) return std::make_unique<SyntheticInput>(options);
   options.host_memory_limit_bytes = host.training;
   options.weighted_epochs = 0;  // begin_draws() opens them

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/cuda/device_kernels.h"
 #include "parallel/cuda/device_memory.h"
 #include "parallel/cuda/discovery.h"
@@ -46,6 +48,24 @@ class CudaDeviceApi final : public DeviceApi {
   }
 
   DeviceKernels& kernels() override { return cuda_kernels(); }
+
+  // For all devices of the process.
+  std::shared_ptr<void> lock_pages(int64_t bytes) override {
+    void* address = nullptr;
+    const cudaError_t result = cudaHostAlloc(
+        &address, static_cast<size_t>(bytes), cudaHostAllocPortable);
+    if (result == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      throw Error("memory",
+                  "the host has no " + format_bytes(bytes) +
+                      " whose pages can be locked for copies to the device",
+                  "use a smaller --host-memory-limit, --batch or --img",
+                  ExitCode::kResource);
+    }
+    C10_CUDA_CHECK(result);
+    // At the process's end the driver may be gone already.
+    return {address, [](void* held) { static_cast<void>(cudaFreeHost(held)); }};
+  }
 
   std::unique_ptr<Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,

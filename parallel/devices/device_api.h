@@ -26,7 +26,7 @@
 namespace headroom {
 
 // Raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 2;
+inline constexpr int kDeviceApiVersion = 3;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
@@ -96,6 +96,9 @@ class DeviceApi {
   virtual int64_t free_bytes(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
   virtual DeviceKernels& kernels() = 0;
+  // Host memory whose pages stay where they are, so that copies from it need
+  // no host. Throws Error where there is none.
+  virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;
   // The communicator of all ranks of a generation, one device each, over NCCL.
   // Collective. Keys are written below `prefix`, which no earlier group of the
   // store may have used. Throws CommunicationError; Error where two ranks are

@@ -61,13 +61,15 @@ class Estimator {
   void add_step() {
     const memory::StepRequest step = this->step();
     const memory::StepMemory measured = memory::step_memory(step);
-    estimate_.images = step.stage.begin > 0
-                           ? 0
-                           : in_flight() * step.micro_batches.front().map_bytes(
-                                               request_.image_channels, 1);
-    const int64_t rest = measured.peak_bytes - estimate_.images;
+    const int64_t images =
+        step.stage.begin > 0
+            ? 0
+            : in_flight() * step.micro_batches.front().map_bytes(
+                                request_.image_channels, 1);
+    const int64_t rest = measured.peak_bytes - images;
+    estimate_.images += images;
     estimate_.activations = std::clamp<int64_t>(
-        in_flight() * measured.kept_bytes - estimate_.images, 0, rest);
+        in_flight() * measured.kept_bytes - images, 0, rest);
     estimate_.transient = rest - estimate_.activations;
     add_targets();
     if (plan_.layout.spatial_parallel_size > 1 || share_.groups_span_ranks())

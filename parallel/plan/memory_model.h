@@ -87,7 +87,7 @@ struct MemoryEstimate {
   int64_t average = 0;
   int64_t statistics = 0;     // of batch norm, with their average and sums
   int64_t images = 0;         // of micro-batches in flight, as the network's
-                              // input
+                              // input; on a device also as they were loaded
   int64_t activations = 0;    // kept by micro-batches in flight, loss included
   int64_t transient = 0;      // of the micro-batch at work, at the peak
   int64_t communication = 0;  // slices under ZeRO, what completes exchanges

@@ -54,7 +54,10 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   const RankShare share(request, rank);
   MemoryEstimate estimate = share.resident();
   // Models are made on the host, and their tensors sent as they are.
-  if (request.on_device) return estimate;
+  if (request.on_device) {
+    estimate.images = 0;  // none is loaded yet
+    return estimate;
+  }
   memory::StartUpRequest start;
   start.stage = share.stage();
   start.element_bytes = request.element_bytes;
@@ -99,9 +102,12 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   evaluation.loss = {request.num_classes, shape.matches, request.focal_loss,
                      request.smooths_labels};
   const int64_t peak = memory::evaluation_peak_bytes(evaluation);
-  if (evaluation.stage.begin == 0)
-    estimate.images = evaluation.extents.map_bytes(request.image_channels, 1);
-  estimate.transient = peak - estimate.images;
+  const int64_t images =
+      evaluation.stage.begin > 0
+          ? 0
+          : evaluation.extents.map_bytes(request.image_channels, 1);
+  estimate.images += images;
+  estimate.transient = peak - images;
   if (evaluation.extents.is_split())
     estimate.communication += share.exchange_bytes(evaluation.extents);
   return estimate;

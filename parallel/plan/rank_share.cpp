@@ -19,6 +19,7 @@ constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
 // Votes, reports, counters, anchors, single values.
 constexpr int64_t kSmallBytes = 64 << 10;
+constexpr int64_t kColours = 3;
 
 memory::Stage stage_of(const MemoryRequest& request,
                        const MeshCoordinates& rank) {
@@ -160,8 +161,25 @@ MemoryEstimate RankShare::resident() const {
         kCommitScratchElements * request_.element_bytes +
         2 * norms * kIndexBytes +
         own / request_.element_bytes / kMostPieceElements * kPieceBytes;
+    estimate.images = place_bytes();
   }
   return estimate;
+}
+
+int64_t RankShare::place_bytes() const {
+  if (stage_.begin > 0) return 0;
+  const BatchPart part = part_of(cut_, request_.global_batch_size,
+                                 request_.image_height / largest_stride_ *
+                                     (request_.image_width / largest_stride_),
+                                 rank_.data_parallel_rank);
+  int64_t samples = 0;
+  for (const SampleRange& micro_batch : part.micro_batches)
+    samples = std::max(samples, micro_batch.size());
+  // Colours also where the network sees gray.
+  const int64_t bands =
+      request_.image_channels == 1 ? kColours : request_.image_channels;
+  return samples * own_rows(request_.image_height) * request_.image_width *
+         bands;
 }
 
 int64_t RankShare::teacher_bytes() const {

@@ -38,7 +38,7 @@ class RankShare {
   memory::Extents micro_batch(size_t index) const;
 
   // Weights, gradients, moments, averages, statistics; slices that ZeRO
-  // exchanges; small things.
+  // exchanges; a place for loaded images; small things.
   MemoryEstimate resident() const;
   // What a rank that fails completes its exchanges with lies ready from its
   // first pass on: rows of maps, or sums of a layer's groups.
@@ -56,6 +56,8 @@ class RankShare {
 
  private:
   int64_t num_groups(const SampleRange& micro_batch) const;
+  // On a device: of the largest micro-batch's bytes (worker/image_feed.h).
+  int64_t place_bytes() const;
 
   const MemoryRequest& request_;
   const MeshCoordinates rank_;

@@ -62,8 +62,8 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   options.rows = rows_of_stage(plan, mesh_.here.pipeline_stage,
                                static_cast<int64_t>(table.rows.size()));
   state_ = std::make_unique<TrainingState>(table, options);
-  const LoaderOptions input =
-      input_options(config, plan, mesh_, state_->model());
+  LoaderOptions input = input_options(config, plan, mesh_, state_->model());
+  input.allocate_images = page_locked_images(device);
   assign_ = input.assign;
   source_ = std::make_unique<SyntheticInput>(input);
 
@@ -77,6 +77,7 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
+  training.following = [this] { return source_->made_ahead(); };
   if (mesh_.replicas->size() > 1) {
     pass_lists_ = record_pass_lists(
         table, kSyntheticClasses, state_->scalar_type(),

@@ -24,6 +24,10 @@ class BatchSource {
   // REQUIRES: in validation, called at most batches_per_epoch() times.
   virtual Batch next() = 0;
 
+  // What next() will give, where that is made already; else null. Valid until
+  // next() is called, by the same thread.
+  virtual const Batch* made_ahead() { return nullptr; }
+
   // Calls of next() that make one pass over the data. In training the steps of
   // an epoch, the same on every rank; in validation this rank's batches.
   virtual int64_t batches_per_epoch() const = 0;

@@ -4,20 +4,31 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace headroom {
 
 at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
-                             int64_t bands) {
-  constexpr size_t kAlignment = 64;
-  const auto bytes = static_cast<size_t>(n * height * width * bands);
+                             int64_t bands, const AllocateImages& allocate) {
+  constexpr int64_t kAlignment = 64;
   // aligned_alloc wants whole multiples, and a batch may be empty.
-  void* data =
-      std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
+  const int64_t bytes =
+      (n * height * width * bands / kAlignment + 1) * kAlignment;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kByte);
+  const std::vector<int64_t> sizes = {n, height, width, bands};
+  if (allocate) {
+    std::shared_ptr<void> memory = allocate(bytes);
+    void* const data = memory.get();
+    return at::from_blob(
+        data, sizes,
+        [held = std::move(memory)](void*) mutable { held.reset(); }, options);
+  }
+  void* const data = std::aligned_alloc(static_cast<size_t>(kAlignment),
+                                        static_cast<size_t>(bytes));
   if (data == nullptr) throw std::bad_alloc();
   return at::from_blob(
-      data, {n, height, width, bands}, [](void* memory) { std::free(memory); },
-      at::TensorOptions().dtype(at::kByte));
+      data, sizes, [](void* memory) { std::free(memory); }, options);
 }
 
 }  // namespace headroom

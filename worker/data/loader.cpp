@@ -104,6 +104,12 @@ class Loader::Implementation {
     return batch;
   }
 
+  const Batch* made_ahead() {
+    const std::lock_guard lock(mutex_);
+    const bool is_made = !pending_.empty() && pending_.front()->ready;
+    return is_made ? &pending_.front()->batch : nullptr;
+  }
+
   void draw_from(std::shared_ptr<const WeightedSampler> weights,
                  int64_t epochs) {
     {
@@ -161,8 +167,9 @@ class Loader::Implementation {
     // Who resizes images has all their rows.
     const int64_t rows =
         options_.multi_scale ? plan.input.height : plan.rows.size();
-    pending->batch.images = make_image_tensor(pending->size(), rows,
-                                              plan.input.width, options_.bands);
+    pending->batch.images =
+        make_image_tensor(pending->size(), rows, plan.input.width,
+                          options_.bands, options_.allocate_images);
     pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
@@ -312,6 +319,8 @@ Loader::Loader(LoaderOptions options)
 Loader::~Loader() = default;
 
 Batch Loader::next() { return implementation_->next(); }
+
+const Batch* Loader::made_ahead() { return implementation_->made_ahead(); }
 
 int64_t Loader::batches_per_epoch() const {
   return implementation_->batches_per_epoch();

@@ -37,6 +37,7 @@ class Loader : public BatchSource {
   ~Loader() override;  // within the time of one sample
 
   Batch next() override;
+  const Batch* made_ahead() override;
   int64_t batches_per_epoch() const override;
   void draw_from(std::shared_ptr<const WeightedSampler> weights,
                  int64_t epochs) override;

@@ -12,6 +12,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"
+#include "worker/data/image_tensor.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom {
@@ -79,7 +80,8 @@ struct LoaderOptions {
     return (height / stride) * (width / stride);
   }
 
-  AssignTargets assign;  // none: Batch::targets stays empty
+  AssignTargets assign;            // none: Batch::targets stays empty
+  AllocateImages allocate_images;  // of a batch
 
   LoaderHooks hooks;
 

@@ -52,8 +52,9 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
   batch_.micro_batches = part.micro_batches;
   batch_.image_height = height;
   batch_.image_width = options.image_width;
-  batch_.images = make_image_tensor(local.size(), rows.size(),
-                                    options.image_width, options.bands);
+  batch_.images =
+      make_image_tensor(local.size(), rows.size(), options.image_width,
+                        options.bands, options.allocate_images);
   const int64_t row_bytes = options.image_width * options.bands;
   std::vector<uint8_t> image(static_cast<size_t>(height * row_bytes));
   for (int64_t i = 0; i < local.size(); ++i) {

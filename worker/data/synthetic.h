@@ -19,10 +19,12 @@ inline constexpr int64_t kSyntheticClasses = 80;
 
 class SyntheticInput : public BatchSource {
  public:
-  // Uses seed, first_step, image size, batch and layout fields and `assign`.
+  // Uses seed, first_step, image size, batch and layout fields, `assign` and
+  // `allocate_images`.
   explicit SyntheticInput(const LoaderOptions& options);
 
   Batch next() override;
+  const Batch* made_ahead() override { return &batch_; }
   int64_t batches_per_epoch() const override { return kSyntheticStepsPerEpoch; }
 
  private:

@@ -102,9 +102,12 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
     // Gray is made beside the colours that are handed in.
     if (stage_.image_channels == 1)
       colours = tape_.allocate(kColours * image_bytes());
-    // The loader's bytes come beside what is made of them.
+    // An evaluation's bytes come beside what is made of them; those of a step
+    // have a place of their own (rank_share.h).
+    const bool learns = stage_.num_frozen_rows < stage_.end;
     const Memory loaded = tape_.allocate(
-        extents_.on_device ? loaded_channels * extents_.cells(1) : 0);
+        extents_.on_device && !learns ? loaded_channels * extents_.cells(1)
+                                      : 0);
     images = {tape_.allocate(image_bytes()), stage_.image_channels, 1};
     // As float32 first.
     if (extents_.element_bytes != kFloatBytes)

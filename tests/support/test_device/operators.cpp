@@ -24,6 +24,8 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/page_locks.h"
+#include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
 
 namespace headroom {
@@ -51,10 +53,35 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (device.has_index()) current = device.index();
   }
   c10::Stream getStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, device);
+    return TestStreams::instance().current(device);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return TestStreams::instance().make(device);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    return c10::Stream(c10::Stream::DEFAULT, stream.device());
+    return TestStreams::instance().exchange(stream);
+  }
+
+  using Moment = TestStreams::Moment;
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
+              c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Moment;
+    *static_cast<Moment*>(*event) = TestStreams::instance().moment(stream);
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event == nullptr) return;
+    TestStreams::instance().wait(stream, *static_cast<Moment*>(event));
+  }
+  bool queryEvent(void* event) const override {
+    return event == nullptr ||
+           TestStreams::instance().is_past(*static_cast<Moment*>(event));
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event == nullptr) return;
+    TestStreams::instance().finish(*static_cast<Moment*>(event));
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<Moment*>(event);
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return TestDeviceMemory::kDevices;
@@ -122,10 +149,33 @@ const at::Tensor& resize_storage(const at::Tensor& self, at::IntArrayRef size,
   return self;
 }
 
-at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
+void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
   const at::AutoDispatchBelowADInplaceOrView below;
   const CountingAllocator::HostMemory not_counted;
-  reachable(target).copy_(reachable(source));
+  target.copy_(source);
+}
+
+// On a stream beside the first what is copied must stay where it is: CUDA would
+// have the host wait for anything else.
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
+                     bool non_blocking) {
+  const c10::Device device =
+      target.device().type() == kType ? target.device() : source.device();
+  const c10::Stream stream = TestStreams::instance().current(device);
+  TORCH_CHECK(stream.id() == 0 || !non_blocking || !source.is_cpu() ||
+                  is_page_locked(source.const_data_ptr()),
+              "a copy beside the first stream from pages that may move");
+  if (stream.id() == 0) {
+    copy_bytes(reachable(source), reachable(target));
+    return target;
+  }
+  // What is copied later is kept by nobody.
+  const at::Tensor from =
+      source.is_cpu() ? at::from_blob(source.data_ptr(), source.sizes(),
+                                      source.strides(), source.options())
+                      : reachable(source);
+  TestStreams::instance().give(
+      stream, [from, to = reachable(target)] { copy_bytes(from, to); });
   return target;
 }
 
@@ -134,7 +184,7 @@ at::Tensor placed(const at::Tensor& result, c10::Device device) {
   if (!result.defined()) return result;
   at::Tensor tensor = empty_with_strides(result.sizes(), result.strides(),
                                          result.scalar_type(), {}, device, {});
-  copy_from(result, tensor, false);
+  copy_bytes(result, reachable(tensor));
   return tensor;
 }
 
@@ -221,7 +271,7 @@ class Call {
   const at::Tensor& written(size_t i) {
     if (!given_[i].sizes().equals(stand_ins_[i].sizes())) {
       resize_storage(given_[i], stand_ins_[i].sizes(), std::nullopt);
-      copy_from(stand_ins_[i], given_[i], false);
+      copy_bytes(stand_ins_[i], reachable(given_[i]));
     }
     return given_[i];
   }

@@ -4,6 +4,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/support/test_device/operators.h"
+#include "tests/support/test_device/page_locks.h"
 #include "worker/loss/device_level_loss.h"
 #include "worker/model/kernels/device_batch_norm.h"
 
@@ -31,6 +32,9 @@ class TestDeviceApi final : public DeviceApi {
     return TestDeviceMemory::of(device);
   }
   DeviceKernels& kernels() override { return kernels_; }
+  std::shared_ptr<void> lock_pages(int64_t bytes) override {
+    return lock_test_pages(bytes);
+  }
   std::unique_ptr<Communicator> make_communicator(
       KeyValueStore&, const std::string&, int, int,
       const DeviceCommunicatorOptions&) override {

@@ -1,0 +1,77 @@
+// ImageFeed: loaded images on their way to the network.
+//
+// On a device the bytes of one micro-batch have a place of their own there.
+// They are copied on a stream beside that of the kernels: as soon as a
+// micro-batch has been made from them into the network's input, the bytes of
+// the next one are on their way into the same place, during its forward and
+// backward; after the last of a batch, those of the batch that follows, where
+// the loader has it ready. The host waits for none of it.
+//
+// Batches' images should lie in page-locked memory: the device reads other
+// memory only while the host waits.
+//
+// On the CPU there is no place and no copy.
+//
+// Ownership: keeps a batch's images until they have been copied.
+// Threads: the one that trains.
+// Errors: c10::OutOfMemoryError out of input(); what was there before stays.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/devices/compute_device.h"
+#include "parallel/plan/batch_split.h"
+#include "worker/data/batch.h"
+#include "worker/data/image_tensor.h"
+
+namespace headroom {
+
+// Where batches for that device lie: in page-locked memory, in buffers that are
+// used again. On the CPU empty.
+AllocateImages page_locked_images(const ComputeDevice& device);
+
+class ImageFeed {
+ public:
+  // `following`: the batch after the one at work, where it is ready; else null.
+  // May be empty.
+  using FollowingBatch = std::function<const Batch*()>;
+  ImageFeed(const ComputeDevice& device, FollowingBatch following);
+  ~ImageFeed();
+  ImageFeed(const ImageFeed&) = delete;
+  ImageFeed& operator=(const ImageFeed&) = delete;
+
+  // The network's input (network_input.h) of one of the batch's micro-batches;
+  // may be asked for again. What follows it is on its way then.
+  at::Tensor input(const Batch& batch, const std::vector<SampleRange>& parts,
+                   size_t part, const at::TensorOptions& options);
+
+ private:
+  at::Tensor bytes_on_device(const at::Tensor& images);
+  void send(const at::Tensor& images);
+  void send_ahead(const at::Tensor& images);
+  void make_room(int64_t bytes);
+  bool holds(const at::Tensor& images) const;
+  c10::Stream stream_of_kernels() const;
+
+  const ComputeDevice device_;
+  const FollowingBatch following_;
+  // None on the CPU.
+  std::optional<c10::Stream> copies_;
+  at::Tensor place_;    // bytes
+  at::Tensor content_;  // the images that are in it, or on their way
+  struct Copy {
+    c10::Event done;
+    at::Tensor images;
+  };
+  std::deque<Copy> copies_under_way_;
+};
+
+}  // namespace headroom
