@@ -21,7 +21,6 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
   if (is_whole) made *= 2;
   int64_t tiles = 0;  // of a mosaic
   if (!shape.validation && shape.mosaic) {
-    if (hyp.mixup > 0) made *= 2;
     const int64_t rows =
         own_rows == shape.image_height
             ? 2 * shape.image_height
@@ -30,6 +29,11 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
     // Of nine images each is as large as the network's.
     if (hyp.mosaic9 > 0) {
       tiles = std::max(tiles, 9 * shape.image_height * shape.image_width);
+    }
+    // Both mosaics are loaded before either is rendered.
+    if (hyp.mixup > 0) {
+      made *= 2;
+      tiles *= 2;
     }
     // Objects are pasted into one picture made of the tiles.
     if (hyp.copy_paste > 0) tiles += rows * 2 * shape.image_width;

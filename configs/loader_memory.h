@@ -5,8 +5,9 @@
 // The loader asks with the data set's own image sizes; the planner, which sees
 // no data set, with source images as large as the network's input.
 //
-//   a thread   the source pictures that it holds, a mosaic's tiles (as one
-//              picture besides, for copy-paste), the samples that it makes
+//   a thread   the source pictures that it holds, a mosaic's tiles (of two
+//              where they are mixed; as one picture besides, for copy-paste),
+//              the samples that it makes
 //   a batch    this rank's rows of its share of the images, 8 bits a channel
 //
 // One batch and one thread are always there, whatever the limit.

@@ -14,6 +14,7 @@
 #include "parallel/cuda/device_optimizer.h"
 #include "parallel/cuda/kernels/launch.h"
 #include "parallel/cuda/loss_arguments.h"
+#include "parallel/cuda/render_arguments.h"
 
 namespace headroom {
 namespace {
@@ -266,6 +267,17 @@ class CudaKernels final : public DeviceKernels {
   std::unique_ptr<DeviceOptimizer> make_optimizer(
       int device, std::span<const ArenaRange> ranges, int64_t size) override {
     return make_cuda_optimizer(device, ranges, size);
+  }
+
+  void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
+                      const at::Tensor& images) override {
+    const c10::cuda::CUDAGuard guard(images.device());
+    for (size_t first = 0; first < starts.size(); first += kMostRendered) {
+      const RenderArguments arguments =
+          render_arguments(region, starts, images, first);
+      C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_render_samples(
+          &arguments, at::cuda::getCurrentCUDAStream().stream())));
+    }
   }
 };
 

@@ -1,6 +1,6 @@
 // DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
 // passes of batch norm + SiLU (parallel/base/map_kernels.h), the rows of the
-// loss (parallel/base/loss_kernels.h), and the optimizer.
+// loss (parallel/base/loss_kernels.h), the optimizer, and augmentation.
 //
 // Ownership, threads, errors: as MapKernels.
 #pragma once
@@ -56,6 +56,14 @@ class DeviceKernels : public MapKernels, public LossKernels {
   // REQUIRES: ranges in ascending order without overlap, inside [0, size).
   virtual std::unique_ptr<DeviceOptimizer> make_optimizer(
       int device, std::span<const ArenaRange> ranges, int64_t size) = 0;
+
+  // Renders images [n, rows, W, bands] from n packed samples
+  // (parallel/base/packed_sample.h), the i-th from byte starts[i] of `region`
+  // on: the bytes that the CPU makes of them.
+  // REQUIRES: dense uint8 on one device; samples as they were packed.
+  virtual void render_samples(const at::Tensor& region,
+                              std::span<const int64_t> starts,
+                              const at::Tensor& images) = 0;
 };
 
 }  // namespace headroom

@@ -109,14 +109,6 @@ PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
   return rows_to_warp(warp, width, rows, {size, 0, 0, {0, size.height}});
 }
 
-cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                  const Warp& warp, int width, PixelRows rows, int bands) {
-  const cv::Point origin(picture.left,
-                         picture.top + static_cast<int>(picture.held.begin));
-  return warp_tiles({{pixels, origin, {origin, pixels.size()}}}, warp, width,
-                    rows, bands);
-}
-
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, PixelRows rows, int bands) {
   std::vector<TileView> views;
@@ -163,9 +155,9 @@ BoxedImage apply_warp(const BoxedImage& image, const Warp& warp,
     return result;
   }
   const ImageSize size{image.pixels.rows, image.pixels.cols};
-  result.pixels =
-      warp_rows(image.pixels, {size, 0, 0, {0, size.height}}, warp,
-                target.width, {0, target.height}, image.pixels.channels());
+  result.pixels = warp_tiles(
+      {placed_tile(image.pixels, {size, 0, 0, {0, size.height}})}, warp,
+      target.width, {0, target.height}, image.pixels.channels());
   return result;
 }
 

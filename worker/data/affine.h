@@ -41,16 +41,10 @@ bool is_identity(const Warp& warp);
 PixelRows rows_to_warp(const Warp& warp, int width, PixelRows rows,
                        const PlacedPicture& picture);
 
-// Rows `rows` of the warped picture: the bytes that the whole one would have.
-// `pixels` has `bands`, or no pixel.
-// REQUIRES: `pixels` are the rows `picture.held`, and those of rows_to_warp are
-// among them.
-cv::Mat warp_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                  const Warp& warp, int width, PixelRows rows,
-                  int bands = kColours);
-
-// The same of tiles that do not overlap, gray around them.
-// REQUIRES: what the rows are made from is in memory, as far as a tile has it.
+// Rows `rows` of the warped picture of tiles that do not overlap, gray around
+// them: the bytes that the whole one would have. Tiles have `bands`, or no
+// pixel. REQUIRES: what the rows are made from (rows_to_warp) is in memory, as
+// far as a tile has it.
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, PixelRows rows, int bands = kColours);
 

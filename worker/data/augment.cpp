@@ -12,6 +12,7 @@
 #include "worker/data/mosaic.h"
 #include "worker/data/pixel_changes.h"
 #include "worker/data/random.h"
+#include "worker/data/render_sample.h"
 
 namespace headroom {
 namespace {
@@ -28,7 +29,7 @@ RandomStream stream_of(const SampleId& id,
 // What follows the geometry.
 struct Finish {
   PixelChanges changes;
-  HsvGains gains;
+  HsvGains gains{1, 1, 1};
   bool upside_down = false;
   bool mirrored = false;
 };
@@ -53,41 +54,49 @@ FinishedRows rows_before(const Finish& finish, PixelRows rows, int64_t height) {
   return {rows, finish.changes.needs_all_rows() ? PixelRows{0, height} : rows};
 }
 
-void finish_training(BoxedImage image, ImageSize size, const Finish& finish,
-                     const FinishedRows& rows, bool has_colours,
-                     NetworkSample& result) {
-  result.boxes =
-      normalize_boxes(std::move(image.boxes), size.width, size.height);
-  result.pixels = image.pixels;
-  change_pixels(result.pixels, finish.changes, has_colours);
-  if (rows.kept != rows.made) {
-    result.pixels = result.pixels
-                        .rowRange(static_cast<int>(rows.kept.begin),
-                                  static_cast<int>(rows.kept.end))
-                        .clone();
-  }
-  if (has_colours) jitter_hsv(result.pixels, finish.gains);
-  if (finish.upside_down) flip_up_down(result.pixels, result.boxes);
-  if (finish.mirrored) flip_left_right(result.pixels, result.boxes);
+// What the sample will be: `boxes` in its pixels, of all that is seen.
+void finish_plan(std::vector<PixelBox> boxes, ImageSize size,
+                 const Finish& finish, const FinishedRows& rows,
+                 const ImageSource& images, PlannedSample& planned) {
+  std::vector<NormalizedBox>& moved = planned.sample.boxes;
+  moved = normalize_boxes(std::move(boxes), size.width, size.height);
+  if (finish.upside_down) flip_up_down(moved);
+  if (finish.mirrored) flip_left_right(moved);
+  SampleRecipe& recipe = planned.recipe;
+  recipe.width = size.width;
+  recipe.bands = images.bands();
+  recipe.has_colours = images.has_colours();
+  recipe.made = rows.made;
+  recipe.kept = rows.kept;
+  recipe.changes = finish.changes;
+  recipe.gains = finish.gains;
+  recipe.upside_down = finish.upside_down;
+  recipe.mirrored = finish.mirrored;
 }
+
+// A picture that is to be made, and the boxes that will be on it.
+struct PlannedPicture {
+  PictureRecipe recipe;
+  std::vector<PixelBox> boxes;
+};
 
 // Rows `rows` of the sample letterboxed, then warped; the boxes are yet to be
 // warped. Fills all of `result` but its pixels and boxes.
-BoxedImage letterboxed(int64_t sample, ImageSize target, PixelRows rows,
-                       bool enlarge, const Warp& warp, ImageSource& images,
-                       NetworkSample& result) {
+PlannedPicture letterboxed(int64_t sample, ImageSize target, PixelRows rows,
+                           bool enlarge, const Warp& warp, ImageSource& images,
+                           NetworkSample& result) {
   const ImageSize loaded = images.loaded_size(sample);
   LetterboxOptions options;
   options.enlarge = enlarge;
   const Letterbox geometry =
       letterbox_geometry(loaded, target.height, target.width, options);
   PlacedPicture picture = placed_picture(geometry);
-  const bool stays = is_identity(warp);
   // What is resized here is resized whole; and a whole image is remembered,
   // which some rows of it are not, however many.
   if (picture.size == loaded && rows.size() < target.height) {
-    picture.held = stays ? picture.own_rows(rows)
-                         : rows_to_warp(warp, target.width, rows, picture);
+    picture.held = is_identity(warp)
+                       ? picture.own_rows(rows)
+                       : rows_to_warp(warp, target.width, rows, picture);
   }
   const bool is_resized = picture.size != loaded;
   const LoadedImage image = images.load(
@@ -103,9 +112,7 @@ BoxedImage letterboxed(int64_t sample, ImageSize target, PixelRows rows,
   const Placement placement{geometry.ratio_x * loaded.width,
                             geometry.ratio_y * loaded.height, geometry.pad_x,
                             geometry.pad_y};
-  const int bands = images.bands();
-  return {stays ? place_rows(pixels, picture, target.width, rows, bands)
-                : warp_rows(pixels, picture, warp, target.width, rows, bands),
+  return {{{placed_tile(pixels, picture)}, warp},
           place_boxes(image.labels, placement)};
 }
 
@@ -133,10 +140,10 @@ WarpedMosaic draw_warped_mosaic(int64_t sample, const DrawPartner& partner,
   return mosaic;
 }
 
-BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
-                              PixelRows rows, double copy_paste,
-                              RandomStream& paste_draws, ImageSource& images,
-                              std::vector<std::string>& faults) {
+PlannedPicture load_mosaic(const WarpedMosaic& mosaic, ImageSize target,
+                           PixelRows rows, double copy_paste,
+                           RandomStream& paste_draws, ImageSource& images,
+                           std::vector<std::string>& faults) {
   const ImageSize canvas{2 * target.height, 2 * target.width};
   const PixelRows touched =
       rows.size() == target.height
@@ -150,19 +157,19 @@ BoxedImage make_warped_mosaic(const WarpedMosaic& mosaic, ImageSize target,
   const auto pastes = draw_pastes(copy_paste, canvas.width, built.outlines,
                                   built.boxes, paste_draws);
   if (!pastes.empty()) paste_objects(built, pastes, canvas.width, touched);
-  return {warp_tiles(built.tiles, mosaic.warp, target.width, rows, built.bands),
+  return {{std::move(built.tiles), mosaic.warp},
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
 }  // namespace
 
-NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
+PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width, PixelRows rows,
                                  const Hyperparameters& hyp,
                                  ImageSource& images) {
   RandomStream draws = stream_of(id);
   if (draws.uniform() >= hyp.mosaic) {
-    return make_rect_sample(id, height, width, rows, hyp, images);
+    return plan_rect_sample(id, height, width, rows, hyp, images);
   }
   const ImageSize target = size_of(height, width);
   // All draws come first: which rows are needed follows from them.
@@ -179,22 +186,28 @@ NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
   }
   const Finish finish = draw_finish(hyp, draws);
   const FinishedRows needed = rows_before(finish, rows, height);
-  rows = needed.made;
 
-  NetworkSample result;
+  PlannedSample planned;
   RandomStream paste_draws = stream_of(id, RandomPurpose::kCopyPaste);
-  const auto make = [&](const WarpedMosaic& mosaic) {
-    return make_warped_mosaic(mosaic, target, rows, hyp.copy_paste, paste_draws,
-                              images, result.faults);
+  const auto load = [&](const WarpedMosaic& mosaic) {
+    return load_mosaic(mosaic, target, needed.made, hyp.copy_paste, paste_draws,
+                       images, planned.sample.faults);
   };
-  BoxedImage image = make(first);
-  if (second) image = mix(image, make(*second), ratio);
-  finish_training(std::move(image), target, finish, needed,
-                  images.has_colours(), result);
-  return result;
+  PlannedPicture picture = load(first);
+  planned.recipe.picture = std::move(picture.recipe);
+  if (second) {
+    PlannedPicture mixed_in = load(*second);
+    planned.recipe.mixed_in = std::move(mixed_in.recipe);
+    planned.recipe.ratio = ratio;
+    picture.boxes.insert(picture.boxes.end(), mixed_in.boxes.begin(),
+                         mixed_in.boxes.end());
+  }
+  finish_plan(std::move(picture.boxes), target, finish, needed, images,
+              planned);
+  return planned;
 }
 
-NetworkSample make_rect_sample(const SampleId& id, int64_t height,
+PlannedSample plan_rect_sample(const SampleId& id, int64_t height,
                                int64_t width, PixelRows rows,
                                const Hyperparameters& hyp,
                                ImageSource& images) {
@@ -204,24 +217,53 @@ NetworkSample make_rect_sample(const SampleId& id, int64_t height,
   const Warp warp = draw_warp(hyp, target, target, draws);
   const Finish finish = draw_finish(hyp, draws);
   const FinishedRows needed = rows_before(finish, rows, height);
-  NetworkSample result;
-  BoxedImage image =
-      letterboxed(id.sample, target, needed.made, true, warp, images, result);
-  image.boxes = warp_boxes(image.boxes, warp, target);
-  finish_training(std::move(image), target, finish, needed,
-                  images.has_colours(), result);
-  return result;
+  PlannedSample planned;
+  PlannedPicture picture = letterboxed(id.sample, target, needed.made, true,
+                                       warp, images, planned.sample);
+  planned.recipe.picture = std::move(picture.recipe);
+  finish_plan(warp_boxes(picture.boxes, warp, target), target, finish, needed,
+              images, planned);
+  return planned;
+}
+
+PlannedSample plan_validation_sample(int64_t sample, int64_t height,
+                                     int64_t width, PixelRows rows,
+                                     ImageSource& images) {
+  const ImageSize target = size_of(height, width);
+  PlannedSample planned;
+  PlannedPicture picture =
+      letterboxed(sample, target, rows, false, Warp{}, images, planned.sample);
+  planned.recipe.picture = std::move(picture.recipe);
+  finish_plan(std::move(picture.boxes), target, Finish{}, {rows, rows}, images,
+              planned);
+  return planned;
+}
+
+NetworkSample with_pixels(PlannedSample planned) {
+  planned.sample.pixels = render_sample(std::move(planned.recipe));
+  return std::move(planned.sample);
+}
+
+NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
+                                 int64_t height, int64_t width, PixelRows rows,
+                                 const Hyperparameters& hyp,
+                                 ImageSource& images) {
+  return with_pixels(
+      plan_mosaic_sample(id, num_samples, height, width, rows, hyp, images));
+}
+
+NetworkSample make_rect_sample(const SampleId& id, int64_t height,
+                               int64_t width, PixelRows rows,
+                               const Hyperparameters& hyp,
+                               ImageSource& images) {
+  return with_pixels(plan_rect_sample(id, height, width, rows, hyp, images));
 }
 
 NetworkSample make_validation_sample(int64_t sample, int64_t height,
                                      int64_t width, PixelRows rows,
                                      ImageSource& images) {
-  NetworkSample result;
-  BoxedImage image = letterboxed(sample, size_of(height, width), rows, false,
-                                 Warp{}, images, result);
-  result.boxes = normalize_boxes(std::move(image.boxes), width, height);
-  result.pixels = image.pixels;
-  return result;
+  return with_pixels(
+      plan_validation_sample(sample, height, width, rows, images));
 }
 
 }  // namespace headroom

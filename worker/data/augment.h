@@ -29,6 +29,7 @@
 #include "configs/run_config.h"
 #include "worker/data/loaded_image.h"
 #include "worker/data/pixel_box.h"
+#include "worker/data/sample_recipe.h"
 #include "worker/data/weighted_sampler.h"
 
 namespace headroom {
@@ -41,6 +42,12 @@ struct NetworkSample {
   double ratio = 1;
   double pad_x = 0, pad_y = 0;
   std::vector<std::string> faults;
+};
+
+// All of a sample, its pixels as they are still to be made.
+struct PlannedSample {
+  NetworkSample sample;  // without pixels
+  SampleRecipe recipe;
 };
 
 struct SampleId {
@@ -58,8 +65,25 @@ struct SampleId {
   }
 };
 
-// Mosaic with probability hyp.mosaic; partners are any of `num_samples`, by
-// weight any of the epoch's draws.
+// Makes the draws and loads the images. Mosaic with probability hyp.mosaic;
+// partners are any of `num_samples`, by weight any of the epoch's draws.
+PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
+                                 int64_t height, int64_t width, PixelRows rows,
+                                 const Hyperparameters& hyp,
+                                 ImageSource& images);
+
+PlannedSample plan_rect_sample(const SampleId& id, int64_t height,
+                               int64_t width, PixelRows rows,
+                               const Hyperparameters& hyp, ImageSource& images);
+
+PlannedSample plan_validation_sample(int64_t sample, int64_t height,
+                                     int64_t width, PixelRows rows,
+                                     ImageSource& images);
+
+// With its pixels, made here.
+NetworkSample with_pixels(PlannedSample planned);
+
+// The same in one.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width, PixelRows rows,
                                  const Hyperparameters& hyp,

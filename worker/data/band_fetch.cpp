@@ -5,10 +5,6 @@
 namespace headroom {
 namespace {
 
-constexpr int kPlaceBits = 5;  // 32nds
-constexpr int kPlaces = 1 << kPlaceBits;
-constexpr int kRounding = kPlaces * kPlaces / 2;
-
 class Tiles {
  public:
   Tiles(const std::vector<TileView>& tiles, int bands, const uint8_t* gray)
@@ -59,13 +55,9 @@ void fetch_bands(const std::vector<int>& xs, const std::vector<int>& ys,
     const uint8_t* const lower_left = pixels.pixel_at(x, y + 1);
     const uint8_t* const lower_right = pixels.pixel_at(x + 1, y + 1);
     for (int band = 0; band < bands; ++band) {
-      const int left =
-          upper_left[band] * (kPlaces - along_y) + lower_left[band] * along_y;
-      const int right =
-          upper_right[band] * (kPlaces - along_y) + lower_right[band] * along_y;
-      target[band] = static_cast<uint8_t>(
-          (left * (kPlaces - along_x) + right * along_x + kRounding) >>
-          (2 * kPlaceBits));
+      target[band] =
+          blended(upper_left[band], upper_right[band], lower_left[band],
+                  lower_right[band], along_x, along_y);
     }
   }
 }

@@ -1,16 +1,12 @@
 #include "worker/data/flip.h"
 
-#include <opencv2/core.hpp>
-
 namespace headroom {
 
-void flip_left_right(cv::Mat& pixels, std::vector<NormalizedBox>& boxes) {
-  cv::flip(pixels, pixels, 1);
+void flip_left_right(std::vector<NormalizedBox>& boxes) {
   for (NormalizedBox& box : boxes) box.cx = 1 - box.cx;
 }
 
-void flip_up_down(cv::Mat& pixels, std::vector<NormalizedBox>& boxes) {
-  cv::flip(pixels, pixels, 0);
+void flip_up_down(std::vector<NormalizedBox>& boxes) {
   for (NormalizedBox& box : boxes) box.cy = 1 - box.cy;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/base/pixel_math.h"
 #include "worker/data/row_kernels.h"
 
 namespace headroom {
@@ -14,11 +15,18 @@ HsvGains draw_hsv_gains(const Hyperparameters& hyp, RandomStream& draws) {
   return gains;
 }
 
+bool changes_colours(const HsvGains& gains) {
+  return gains != HsvGains{1, 1, 1};
+}
+
+HsvFactors factors_of(const HsvGains& gains) {
+  return {static_cast<float>(gains[0]), static_cast<float>(gains[1]),
+          static_cast<float>(gains[2])};
+}
+
 void jitter_hsv(cv::Mat& pixels, const HsvGains& gains) {
-  if (gains == HsvGains{1, 1, 1}) return;
-  const HsvFactors factors{static_cast<float>(gains[0]),
-                           static_cast<float>(gains[1]),
-                           static_cast<float>(gains[2])};
+  if (!changes_colours(gains)) return;
+  const HsvFactors factors = factors_of(gains);
   std::vector<int32_t> colours(static_cast<size_t>(pixels.cols) + kMaxLanes);
   for (int y = 0; y < pixels.rows; ++y) {
     row_kernels().jitter(pixels.ptr<uint8_t>(y), pixels.cols, factors,

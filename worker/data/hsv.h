@@ -10,10 +10,15 @@
 
 namespace headroom {
 
+struct HsvFactors;  // parallel/base/pixel_math.h
+
 using HsvGains = std::array<double, 3>;
 
 // Always takes three draws.
 HsvGains draw_hsv_gains(const Hyperparameters& hyp, RandomStream& draws);
+
+bool changes_colours(const HsvGains& gains);
+HsvFactors factors_of(const HsvGains& gains);
 
 // In place, RGB uint8; nothing happens at gains of exactly 1.
 void jitter_hsv(cv::Mat& pixels, const HsvGains& gains);

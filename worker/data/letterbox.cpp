@@ -90,26 +90,31 @@ cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
   return resized;
 }
 
-cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                   int width, PixelRows rows, int bands) {
+PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture) {
+  const cv::Point origin(picture.left,
+                         picture.top + static_cast<int>(picture.held.begin));
+  return {pixels, origin, {origin, pixels.size()}};
+}
+
+cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
+                    PixelRows rows, int bands) {
   cv::Mat result =
       plain_picture(static_cast<int>(rows.size()), width, bands, kFillGray);
-  const PixelRows own = picture.own_rows(rows);
-  if (own.size() == 0) return result;
-  const cv::Rect place(picture.left,
-                       static_cast<int>(own.begin + picture.top - rows.begin),
-                       picture.size.width, static_cast<int>(own.size()));
-  pixels
-      .rowRange(static_cast<int>(own.begin - picture.held.begin),
-                static_cast<int>(own.end - picture.held.begin))
-      .copyTo(result(place));
+  const cv::Point first(0, static_cast<int>(rows.begin));
+  const cv::Rect all(first, result.size());
+  for (const PlacedTile& tile : tiles) {
+    const cv::Rect seen = tile.seen & all;
+    if (seen.empty()) continue;
+    tile.pixels(seen - tile.origin).copyTo(result(seen - first));
+  }
   return result;
 }
 
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
-  return place_rows(resize_to_letterbox(pixels, geometry),
-                    placed_picture(geometry), static_cast<int>(geometry.width),
-                    {0, geometry.height}, pixels.channels());
+  return place_tiles({placed_tile(resize_to_letterbox(pixels, geometry),
+                                  placed_picture(geometry))},
+                     static_cast<int>(geometry.width), {0, geometry.height},
+                     pixels.channels());
 }
 
 }  // namespace headroom

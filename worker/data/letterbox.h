@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <opencv2/core/mat.hpp>
 #include <opencv2/core/types.hpp>
+#include <vector>
 
+#include "parallel/base/fill_gray.h"
 #include "worker/data/image.h"
 
 namespace headroom {
-
-inline constexpr uint8_t kFillGray = 114;
 
 // The largest size of the image's shape within height x width, both sides
 // rounded up (but not beyond it).
@@ -70,11 +70,13 @@ PlacedPicture placed_picture(const Letterbox& geometry);
 // To the size of placed_picture; `pixels` itself if it has that.
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
-// Rows `rows` of the larger picture, `width` pixels wide. A new image.
-// `pixels` has `bands`, or no pixel.
-// REQUIRES: `pixels` are rows `picture.held`, own_rows(rows) among them.
-cv::Mat place_rows(const cv::Mat& pixels, const PlacedPicture& picture,
-                   int width, PixelRows rows, int bands = kColours);
+// Its rows `picture.held`, on the larger one.
+PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture);
+
+// Rows `rows`, `width` pixels wide, of tiles that do not overlap, gray around
+// them. A new image. REQUIRES: tiles have `bands`, or no pixel.
+cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
+                    PixelRows rows, int bands);
 
 // A new image; never shares pixels with `pixels`.
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);

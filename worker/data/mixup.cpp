@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "parallel/base/check.h"
+#include "parallel/base/pixel_math.h"
 
 namespace headroom {
 namespace {
@@ -24,25 +25,17 @@ double draw_mixup_ratio(RandomStream& draws) {
   return first / (first + second);
 }
 
-BoxedImage mix(const BoxedImage& first, const BoxedImage& second,
-               double ratio) {
-  HEADROOM_CHECK(first.pixels.size() == second.pixels.size(),
+void mix_in(cv::Mat& first, const cv::Mat& second, double ratio) {
+  HEADROOM_CHECK(first.size() == second.size() && first.type() == second.type(),
                  "pictures of different size");
-  BoxedImage result;
-  result.pixels.create(first.pixels.size(), first.pixels.type());
-  const int row_bytes = result.pixels.cols * result.pixels.channels();
-  for (int y = 0; y < result.pixels.rows; ++y) {
-    const auto* a = first.pixels.ptr<uint8_t>(y);
-    const auto* b = second.pixels.ptr<uint8_t>(y);
-    auto* target = result.pixels.ptr<uint8_t>(y);
+  const int row_bytes = first.cols * first.channels();
+  for (int y = 0; y < first.rows; ++y) {
+    auto* const target = first.ptr<uint8_t>(y);
+    const auto* const other = second.ptr<uint8_t>(y);
     for (int i = 0; i < row_bytes; ++i) {
-      target[i] = static_cast<uint8_t>(a[i] * ratio + b[i] * (1 - ratio));
+      target[i] = mixed(target[i], other[i], ratio);
     }
   }
-  result.boxes = first.boxes;
-  result.boxes.insert(result.boxes.end(), second.boxes.begin(),
-                      second.boxes.end());
-  return result;
 }
 
 }  // namespace headroom

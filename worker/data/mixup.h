@@ -1,8 +1,9 @@
-// Mixup: two pictures blended by a ratio from Beta(32, 32), boxes of both kept
+// Mixup: two pictures blended by a ratio from Beta(32, 32); boxes of both stay
 // (Zhang, Cisse, Dauphin, Lopez-Paz: "mixup", 2018).
 #pragma once
 
-#include "worker/data/pixel_box.h"
+#include <opencv2/core/mat.hpp>
+
 #include "worker/data/random.h"
 
 namespace headroom {
@@ -10,8 +11,8 @@ namespace headroom {
 // Takes 64 draws.
 double draw_mixup_ratio(RandomStream& draws);
 
-// ratio x first + (1 - ratio) x second, fractions cut.
-// REQUIRES: pictures of one size.
-BoxedImage mix(const BoxedImage& first, const BoxedImage& second, double ratio);
+// The first becomes ratio x first + (1 - ratio) x second, fractions cut.
+// REQUIRES: pictures of one size and kind, uint8.
+void mix_in(cv::Mat& first, const cv::Mat& second, double ratio);
 
 }  // namespace headroom

@@ -147,17 +147,10 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
 
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, PixelRows rows) {
-  cv::Mat canvas = plain_picture(static_cast<int>(rows.size()), width,
-                                 mosaic.bands, kFillGray);
-  const cv::Point origin(0, static_cast<int>(rows.begin));
-  const cv::Rect all(origin, canvas.size());
-  for (const PlacedTile& tile : mosaic.tiles) {
-    const cv::Rect seen = tile.seen & all;
-    if (seen.empty()) continue;
-    tile.pixels(seen - tile.origin).copyTo(canvas(seen - origin));
-  }
+  cv::Mat canvas = place_tiles(mosaic.tiles, width, rows, mosaic.bands);
   paste_mirrored(canvas, rows.begin, outlines);
-  mosaic.tiles = {{canvas, origin, all}};
+  const cv::Point origin(0, static_cast<int>(rows.begin));
+  mosaic.tiles = {{canvas, origin, {origin, canvas.size()}}};
 }
 
 }  // namespace headroom

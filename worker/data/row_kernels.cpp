@@ -11,10 +11,6 @@
 namespace headroom {
 namespace {
 
-constexpr int kPlaceBits = 5;  // 32nds
-constexpr int kPlaces = 1 << kPlaceBits;
-constexpr int kRounding = kPlaces * kPlaces / 2;
-
 // What a place of a row is made from.
 enum Kind : int { kGray = 0, kBorder = -1 };  // k > 0: tile k - 1 alone
 
@@ -67,11 +63,8 @@ void blend(const uint8_t* const around[4], int along_x, int along_y,
     for (int i = 0; i < 4; ++i) {
       value[i] = around[i] != nullptr ? around[i][channel] : gray;
     }
-    const int left = value[0] * (kPlaces - along_y) + value[2] * along_y;
-    const int right = value[1] * (kPlaces - along_y) + value[3] * along_y;
-    target[channel] = static_cast<uint8_t>(
-        (left * (kPlaces - along_x) + right * along_x + kRounding) >>
-        (2 * kPlaceBits));
+    target[channel] =
+        blended(value[0], value[1], value[2], value[3], along_x, along_y);
   }
 }
 
@@ -123,8 +116,9 @@ inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
   const __m128i pairs = _mm_unpacklo_epi16(columns, _mm_srli_si128(columns, 6));
   const __m128i sums =
       _mm_madd_epi16(pairs, weights(kWeights.columns[along_x]));
-  const __m128i values = _mm_srli_epi32(
-      _mm_add_epi32(sums, _mm_set1_epi32(kRounding)), 2 * kPlaceBits);
+  const __m128i values =
+      _mm_srli_epi32(_mm_add_epi32(sums, _mm_set1_epi32(kPlaces * kPlaces / 2)),
+                     2 * kPlaceBits);
   const __m128i narrow = _mm_packs_epi32(values, values);
   const int colour = _mm_cvtsi128_si32(_mm_packus_epi16(narrow, narrow));
   std::memcpy(target, &colour, 4);
@@ -182,81 +176,23 @@ using Floats __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = float;
 constexpr int kLanes = HEADROOM_VECTOR_BYTES / 4;
 static_assert(kLanes <= kMaxLanes);
 
-Floats floats(Ints values) { return __builtin_convertvector(values, Floats); }
-Ints cut(Floats values) { return __builtin_convertvector(values, Ints); }
-template <typename Vector>
-Vector larger(Vector a, Vector b) {
-  return a < b ? b : a;
-}
-template <typename Vector>
-Vector smaller(Vector a, Vector b) {
-  return b < a ? b : a;
-}
-
-constexpr int kHues = 180;
-constexpr int kSixth = kHues / 6;
-
-// Less a turn, if it is one or more.
-Ints within_turn(Ints hue) { return hue - ((hue >= kHues) & kHues); }
-
-struct Hsv {
-  Ints hue, saturation, value;
+struct VectorLanes {
+  using Ints = headroom::Ints;
+  using Floats = headroom::Floats;
+  static Floats floats(Ints values) {
+    return __builtin_convertvector(values, Floats);
+  }
+  static Ints cut(Floats values) {
+    return __builtin_convertvector(values, Ints);
+  }
 };
-
-// Rounded to the nearest, hue in [0, 180).
-Hsv to_hsv(Ints red, Ints green, Ints blue) {
-  const Ints value = larger(larger(red, green), blue);
-  const Ints spread = value - smaller(smaller(red, green), blue);
-  const Ints one = Ints{} + 1;
-  const Floats per_spread = float{kSixth} / floats(larger(spread, one));
-  const Ints is_red = value == red;
-  const Ints is_green = value == green;
-  const Ints third = is_red ? Ints{} : (is_green ? Ints{} + 2 : Ints{} + 4);
-  const Ints difference =
-      is_red ? green - blue : (is_green ? blue - red : red - green);
-  // A turn more, so that rounding is that of numbers above 0.
-  const Ints turned = cut(floats(difference) * per_spread +
-                          (floats(kHues + third * kSixth) + 0.5F));
-  const Floats saturation =
-      floats(spread) * 255.0F / floats(larger(value, one));
-  return {within_turn(turned), cut(saturation + 0.5F), value};
-}
-
-Ints jittered_hue(Ints hue, float factor) {
-  const Floats moved = floats(hue) * factor;
-  const Ints turns = cut(moved * (1.0F / kHues));
-  return within_turn(cut(moved - floats(turns * kHues)));
-}
-
-Ints jittered(Ints level, float factor) {
-  return cut(smaller(floats(level) * factor, Floats{} + 255.0F));
-}
-
-// V - V S m, m in [0, 1] by how far the hue is from the channel's; cut, as
-// OpenCV does. All whole numbers: 7650 = 255 * 30.
-Ints channel(const Hsv& colour, Floats value_saturation, int offset) {
-  const Ints turned = within_turn(colour.hue + offset);
-  const Ints distance = larger(
-      smaller(smaller(turned, 4 * kSixth - turned), Ints{} + kSixth), Ints{});
-  constexpr float kScale = 255.0F * kSixth;
-  // Rounded up, exactly: below 2^21, and half a unit is left.
-  const Ints taken =
-      cut((value_saturation * floats(distance) + (kScale - 0.5F)) *
-          (1.0F / kScale));
-  return colour.value - taken;
-}
 
 void jitter_colours(int32_t* colours, const HsvFactors& factors) {
   Ints packed;
   std::memcpy(&packed, colours, sizeof(packed));
-  Hsv colour = to_hsv(packed & 255, (packed >> 8) & 255, (packed >> 16) & 255);
-  colour.hue = jittered_hue(colour.hue, factors.hue);
-  colour.saturation = jittered(colour.saturation, factors.saturation);
-  colour.value = jittered(colour.value, factors.value);
-  const Floats product = floats(colour.value) * floats(colour.saturation);
-  packed = channel(colour, product, 5 * kSixth) |
-           (channel(colour, product, 3 * kSixth) << 8) |
-           (channel(colour, product, kSixth) << 16);
+  const Levels<VectorLanes> colour = jittered_colour<VectorLanes>(
+      {packed & 255, (packed >> 8) & 255, (packed >> 16) & 255}, factors);
+  packed = colour.first | (colour.second << 8) | (colour.third << 16);
   std::memcpy(colours, &packed, sizeof(packed));
 }
 

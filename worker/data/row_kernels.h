@@ -1,14 +1,15 @@
 // row_kernels: the arithmetic of augmentation over a row of pixels.
 //
 // row_kernels.cpp is compiled once per instruction set and chosen at run time.
-// Whole numbers, and floating point without contraction: every set gives the
-// same bytes.
+// The arithmetic is pixel_math's: every set gives the same bytes.
 //
 // Threads: any; pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "parallel/base/pixel_math.h"
 
 namespace headroom {
 
@@ -23,10 +24,6 @@ struct TileView {
   int begin_x = 0, end_x = 0, begin_y = 0, end_y = 0;
 };
 
-struct HsvFactors {
-  float hue = 1, saturation = 1, value = 1;  // at least 0
-};
-
 inline constexpr int kMaxLanes = 16;
 
 struct RowKernels {
@@ -36,8 +33,7 @@ struct RowKernels {
   void (*fetch)(const int* xs, const int* ys, int count, const TileView* tiles,
                 int num_tiles, uint8_t gray, int* kinds, uint8_t* target);
 
-  // RGB to 8-bit HSV (hue in 0..179), each times its factor (hue modulo 180,
-  // the others at most 255), and back, in place. `colours` has room for
+  // jittered_colour of each pixel, RGB, in place. `colours` has room for
   // `count` + kMaxLanes.
   void (*jitter)(uint8_t* pixels, int count, const HsvFactors& factors,
                  int32_t* colours);

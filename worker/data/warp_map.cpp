@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <climits>
+#include <cmath>
 #include <opencv2/core.hpp>
-#include <opencv2/core/saturate.hpp>
-#include <opencv2/imgproc.hpp>
 
 namespace headroom {
 namespace {
-
-constexpr int kPlaceBits = cv::INTER_BITS;  // 32nds
-constexpr int kPlaces = 1 << kPlaceBits;
-constexpr int kAffineBits = 10;
-constexpr int kAffineScale = 1 << kAffineBits;
-// warpPerspective counts columns from the start of a block of its own.
-constexpr int kPerspectiveBlock = 64;
 
 // As warpAffine inverts; a matrix without an inverse gives zeros.
 cv::Matx33d inverse_affine(const cv::Matx33d& matrix) {
@@ -37,68 +29,52 @@ cv::Matx33d inverse_perspective(const cv::Matx33d& matrix) {
   return inverse;
 }
 
-// Without the undefined overflow: places that far out are gray anyway.
-int wrapping_sum(int a, int b) {
-  return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
-}
-
-int to_places(double value) {
-  return cv::saturate_cast<int>(
-      std::max<double>(INT_MIN, std::min<double>(INT_MAX, value)));
+WarpInverse inverse_of(const cv::Matx33d& matrix) {
+  WarpInverse result;
+  result.is_affine = matrix(2, 0) == 0 && matrix(2, 1) == 0 ? 1 : 0;
+  const cv::Matx33d inverse = result.is_affine != 0
+                                  ? inverse_affine(matrix)
+                                  : inverse_perspective(matrix);
+  std::copy_n(inverse.val, 9, result.at);
+  return result;
 }
 
 }  // namespace
 
 WarpMap::WarpMap(const cv::Matx33d& matrix, int width)
-    : width_(width),
-      is_affine_(matrix(2, 0) == 0 && matrix(2, 1) == 0),
-      inverse_(is_affine_ ? inverse_affine(matrix)
-                          : inverse_perspective(matrix)) {
-  if (!is_affine_) return;
+    : width_(width), inverse_(inverse_of(matrix)) {
+  if (inverse_.is_affine == 0) return;
   along_x_.resize(static_cast<size_t>(width));
   along_y_.resize(static_cast<size_t>(width));
   for (int x = 0; x < width; ++x) {
-    along_x_[x] = cv::saturate_cast<int>(inverse_(0, 0) * x * kAffineScale);
-    along_y_[x] = cv::saturate_cast<int>(inverse_(1, 0) * x * kAffineScale);
+    along_x_[x] = affine_along(inverse_, 0, x);
+    along_y_[x] = affine_along(inverse_, 1, x);
   }
 }
 
 void WarpMap::place_affine(double y, int* xs, int* ys) const {
-  constexpr int kRounding = kAffineScale / kPlaces / 2;
-  const int first_x =
-      wrapping_sum(cv::saturate_cast<int>(
-                       (inverse_(0, 1) * y + inverse_(0, 2)) * kAffineScale),
-                   kRounding);
-  const int first_y =
-      wrapping_sum(cv::saturate_cast<int>(
-                       (inverse_(1, 1) * y + inverse_(1, 2)) * kAffineScale),
-                   kRounding);
+  const int first_x = affine_first(inverse_, 0, y);
+  const int first_y = affine_first(inverse_, 1, y);
   for (int x = 0; x < width_; ++x) {
-    xs[x] = wrapping_sum(first_x, along_x_[x]) >> (kAffineBits - kPlaceBits);
-    ys[x] = wrapping_sum(first_y, along_y_[x]) >> (kAffineBits - kPlaceBits);
+    xs[x] = affine_place(first_x, along_x_[x]);
+    ys[x] = affine_place(first_y, along_y_[x]);
   }
 }
 
 void WarpMap::place_perspective(double y, int* xs, int* ys) const {
-  const auto at = [&](int row, int x) {
-    return inverse_(row, 0) * x + inverse_(row, 1) * y + inverse_(row, 2);
-  };
-  const int block = std::min(kPerspectiveBlock, width_);
-  for (int start = 0; start < width_; start += block) {
-    const double x0 = at(0, start);
-    const double y0 = at(1, start);
-    const double w0 = at(2, start);
-    for (int i = 0; i < std::min(block, width_ - start); ++i) {
-      const double w = w0 + inverse_(2, 0) * i;
-      const double scale = w != 0 ? kPlaces / w : 0;
-      xs[start + i] = to_places((x0 + inverse_(0, 0) * i) * scale);
-      ys[start + i] = to_places((y0 + inverse_(1, 0) * i) * scale);
+  const int block = block_columns(width_);
+  for (int first = 0; first < width_; first += block) {
+    const BlockStart start = perspective_block(inverse_, first, y);
+    for (int i = 0; i < std::min(block, width_ - first); ++i) {
+      const FetchPlace place = perspective_place(inverse_, start, i);
+      xs[first + i] = place.x;
+      ys[first + i] = place.y;
     }
   }
 }
 
 void WarpMap::place_row(int64_t y, int* xs, int* ys) const {
-  if (is_affine_) {
+  if (inverse_.is_affine != 0) {
     place_affine(static_cast<double>(y), xs, ys);
   } else {
     place_perspective(static_cast<double>(y), xs, ys);
@@ -127,6 +103,42 @@ PixelRows WarpMap::touched_rows(PixelRows rows, int origin_x, int origin_y,
   }
   if (last < 0) return {0, 0};
   return clamp_rows({first, int64_t{last} + 1}, source.height);
+}
+
+PixelBounds WarpMap::bounds(PixelRows rows) const {
+  std::vector<int> xs(static_cast<size_t>(width_));
+  std::vector<int> ys(static_cast<size_t>(width_));
+  // Rows of a turned and scaled picture are straight, and lie side by side:
+  // unless numbers wrap, the first and the last one have the extremes.
+  const bool is_straight = inverse_.is_affine != 0 && !may_wrap(rows);
+  const int64_t step = is_straight ? std::max<int64_t>(1, rows.size() - 1) : 1;
+  int left = INT_MAX, right = INT_MIN, top = INT_MAX, bottom = INT_MIN;
+  for (int64_t y = rows.begin; y < rows.end; y += step) {
+    place_row(y, xs.data(), ys.data());
+    const auto [least_x, most_x] = std::minmax_element(xs.begin(), xs.end());
+    const auto [least_y, most_y] = std::minmax_element(ys.begin(), ys.end());
+    left = std::min(left, *least_x);
+    right = std::max(right, *most_x);
+    top = std::min(top, *least_y);
+    bottom = std::max(bottom, *most_y);
+  }
+  // The pixels right of and below the last one are blended in.
+  constexpr int kBehind = 2;
+  return {left >> kPlaceBits, (right >> kPlaceBits) + kBehind,
+          top >> kPlaceBits, (bottom >> kPlaceBits) + kBehind};
+}
+
+bool WarpMap::may_wrap(PixelRows rows) const {
+  constexpr double kFarAway = INT_MAX / 4.0 / kAffineScale;
+  const auto columns = static_cast<double>(width_);
+  const auto last = static_cast<double>(rows.end);
+  const double* at = inverse_.at;
+  const auto reach = [&](int row) {
+    return std::abs(at[3 * row]) * columns + std::abs(at[3 * row + 1]) * last +
+           std::abs(at[3 * row + 2]);
+  };
+  // Not the other way round: of what is no number either is false.
+  return !(reach(0) < kFarAway && reach(1) < kFarAway);
 }
 
 }  // namespace headroom

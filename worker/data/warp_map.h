@@ -1,9 +1,10 @@
 // WarpMap: where each pixel of a warped picture comes from.
 //
 // The fixed-point arithmetic of OpenCV's warpAffine and warpPerspective (4.6):
-// whole pixels and 32nds of them. Made here because theirs is made for a whole
-// picture at once: a row of this one depends on nothing but its number, so some
-// rows of a warped picture are the very bytes that the whole one has.
+// whole pixels and 32nds of them (parallel/base/pixel_math.h). Made here
+// because theirs is made for a whole picture at once: a row of this one depends
+// on nothing but its number, so some rows of a warped picture are the very
+// bytes that the whole one has.
 //
 // Threads: const functions from any number of threads.
 #pragma once
@@ -12,9 +13,15 @@
 #include <opencv2/core/matx.hpp>
 #include <vector>
 
+#include "parallel/base/pixel_math.h"
 #include "worker/data/image.h"
 
 namespace headroom {
+
+// Pixels [left, right) x [top, bottom).
+struct PixelBounds {
+  int left = 0, right = 0, top = 0, bottom = 0;
+};
 
 class WarpMap {
  public:
@@ -23,6 +30,7 @@ class WarpMap {
   WarpMap(const cv::Matx33d& matrix, int width);
 
   int width() const { return width_; }
+  const WarpInverse& inverse() const { return inverse_; }
 
   // Row `y` of the target: for each pixel its place in the source, in 32nds of
   // a pixel. REQUIRES: room for width() numbers of each.
@@ -33,13 +41,18 @@ class WarpMap {
   PixelRows touched_rows(PixelRows rows, int origin_x, int origin_y,
                          ImageSize source) const;
 
+  // A rectangle of the source, of whatever size that is, outside of which rows
+  // `rows` of the target touch nothing. REQUIRES: rows that are not empty.
+  PixelBounds bounds(PixelRows rows) const;
+
  private:
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
+  // Affine: are places of those rows so far out that an int may overflow?
+  bool may_wrap(PixelRows rows) const;
 
   int width_;
-  bool is_affine_;
-  cv::Matx33d inverse_;
+  WarpInverse inverse_;
   std::vector<int> along_x_, along_y_;  // affine: by column, in 1024ths
 };
 

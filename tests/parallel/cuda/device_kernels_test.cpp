@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/parallel/cuda/packed_samples.h"
 #include "tests/parallel/cuda/plugin.h"
 #include "tests/worker/model/conv_block_fixture.h"
 #include "worker/model/kernels/device_batch_norm.h"
@@ -160,6 +161,22 @@ TEST(DeviceBlock, EqualsTheCpus) {
                                cpu.leaves()[i].grad()),
                 tolerance)
           << "leaf " << i;
+    }
+  }
+}
+
+TEST(DeviceRender, GivesTheCpusBytes) {
+  HEADROOM_NEEDS_DEVICE();
+  for (const double perspective : {0.0, 0.001}) {
+    for (const int bands : {3, 1, 5}) {
+      Hyperparameters hyp = all_of_augmentation();
+      hyp.perspective = perspective;
+      const PackedBatch batch =
+          packed_batch(hyp, bands, {0, ShapedImages::kHeight}, 40);
+      const at::Tensor images = batch.images().to(at::kCUDA);
+      plugin().api->kernels().render_samples(batch.region().to(at::kCUDA),
+                                             batch.starts, images);
+      EXPECT_EQ(batch.different(images.cpu()), std::vector<size_t>());
     }
   }
 }

@@ -10,7 +10,9 @@
 #include "parallel/cuda/kernels/arena_body.h"
 #include "parallel/cuda/kernels/arena_pieces.h"
 #include "parallel/cuda/kernels/loss_body.h"
+#include "parallel/cuda/kernels/render_body.h"
 #include "parallel/cuda/loss_arguments.h"
+#include "parallel/cuda/render_arguments.h"
 #include "tests/parallel/cuda/emulated_launch.h"
 #include "tests/support/test_device/operators.h"
 
@@ -248,6 +250,22 @@ void EmulatedKernels::entropies(const at::Tensor& logits,
 std::unique_ptr<DeviceOptimizer> EmulatedKernels::make_optimizer(
     int, std::span<const ArenaRange> ranges, int64_t size) {
   return std::make_unique<EmulatedOptimizer>(ranges, size);
+}
+
+void EmulatedKernels::render_samples(const at::Tensor& region,
+                                     std::span<const int64_t> starts,
+                                     const at::Tensor& images) {
+  for (size_t first = 0; first < starts.size(); first += kMostRendered) {
+    const RenderArguments arguments =
+        render_arguments(reachable(region), starts, reachable(images), first);
+    for (int index = 0; index < arguments.count; ++index) {
+      for (int row = 0; row < arguments.rows; ++row) {
+        for (int column = 0; column < arguments.width; ++column) {
+          render_pixel(arguments, index, row, column);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace headroom

@@ -48,6 +48,9 @@ class EmulatedKernels final : public DeviceKernels {
   std::unique_ptr<DeviceOptimizer> make_optimizer(
       int device, std::span<const ArenaRange> ranges, int64_t size) override;
 
+  void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
+                      const at::Tensor& images) override;
+
  private:
   std::atomic<int> passes_{0};
 };

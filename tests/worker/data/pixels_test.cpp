@@ -9,6 +9,8 @@
 #include "worker/data/hsv.h"
 #include "worker/data/mixup.h"
 #include "worker/data/pixel_box.h"
+#include "worker/data/render_sample.h"
+#include "worker/data/sample_packing.h"
 
 namespace headroom {
 namespace {
@@ -54,26 +56,27 @@ TEST(Hsv, GainsStayInTheirRanges) {
 
 TEST(Flip, MirrorsPixelsAndBoxes) {
   const cv::Mat picture = test_picture(20, 30, 1);
-  cv::Mat pixels = picture.clone();
   std::vector<NormalizedBox> boxes{{1, 0.25, 0.125, 0.5, 0.25}};
-  flip_left_right(pixels, boxes);
-  EXPECT_EQ(pixels.at<cv::Vec3b>(3, 0), picture.at<cv::Vec3b>(3, 29));
+  SampleRecipe recipe = recipe_of(picture);
+  EXPECT_TRUE(same_pixels(render_sample(recipe), picture));
+  recipe.mirrored = true;
+  flip_left_right(boxes);
+  EXPECT_EQ(render_sample(recipe).at<cv::Vec3b>(3, 0),
+            picture.at<cv::Vec3b>(3, 29));
   EXPECT_EQ(boxes[0], (NormalizedBox{1, 0.75, 0.125, 0.5, 0.25}));
-  flip_up_down(pixels, boxes);
-  EXPECT_EQ(pixels.at<cv::Vec3b>(0, 0), picture.at<cv::Vec3b>(19, 29));
+  recipe.upside_down = true;
+  flip_up_down(boxes);
+  EXPECT_EQ(render_sample(recipe).at<cv::Vec3b>(0, 0),
+            picture.at<cv::Vec3b>(19, 29));
   EXPECT_EQ(boxes[0], (NormalizedBox{1, 0.75, 0.875, 0.5, 0.25}));
 }
 
-TEST(Mixup, BlendsPixelsAndKeepsAllBoxes) {
-  const BoxedImage a{cv::Mat(2, 2, CV_8UC3, cv::Scalar::all(100)),
-                     {{0, 0, 0, 1, 1}}};
-  const BoxedImage b{cv::Mat(2, 2, CV_8UC3, cv::Scalar::all(201)),
-                     {{1, 0, 0, 2, 2}}};
-  const BoxedImage mixed = mix(a, b, 0.5);
-  EXPECT_EQ(mixed.pixels.at<cv::Vec3b>(1, 1), cv::Vec3b(150, 150, 150));
-  EXPECT_EQ(mixed.boxes.size(), 2u);
-  const BoxedImage other{cv::Mat::zeros(3, 2, CV_8UC3), {}};
-  EXPECT_THROW(mix(a, other, 0.5), CheckFailure);
+TEST(Mixup, BlendsPixels) {
+  cv::Mat pixels(2, 2, CV_8UC3, cv::Scalar::all(100));
+  mix_in(pixels, cv::Mat(2, 2, CV_8UC3, cv::Scalar::all(201)), 0.5);
+  EXPECT_EQ(pixels.at<cv::Vec3b>(1, 1), cv::Vec3b(150, 150, 150));
+  EXPECT_THROW(mix_in(pixels, cv::Mat::zeros(3, 2, CV_8UC3), 0.5),
+               CheckFailure);
 }
 
 // Beta(32, 32): mean 1/2, variance 1 / (4 x 65).

@@ -1,5 +1,5 @@
-// Row kernels: every instruction set gives the same bytes, those of the arithmetic
-// written out.
+// Row kernels: every instruction set gives the same bytes, those of the
+// arithmetic written out.
 #include "worker/data/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -49,6 +49,27 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfTheBaseline) {
     std::vector<int32_t> colours(static_cast<size_t>(count) + kMaxLanes);
     baseline.jitter(expected.data(), count, factors, colours.data());
     EXPECT_EQ(jittered(pixels, factors), expected) << count;
+  }
+}
+
+// The text that a device runs, one pixel at a time.
+TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
+  RandomStream draws(3, 0, 0, RandomPurpose::kSyntheticImage);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<uint8_t> pixels(3 * 1000);
+    for (uint8_t& byte : pixels) byte = static_cast<uint8_t>(draws.below(256));
+    const HsvFactors factors{static_cast<float>(draws.uniform(0, 3)),
+                             static_cast<float>(draws.uniform(0, 2)),
+                             static_cast<float>(draws.uniform(0, 2))};
+    std::vector<uint8_t> expected;
+    for (size_t i = 0; i < pixels.size(); i += 3) {
+      const auto colour = jittered_colour<OneLane>(
+          {pixels[i], pixels[i + 1], pixels[i + 2]}, factors);
+      for (const int level : {colour.first, colour.second, colour.third}) {
+        expected.push_back(static_cast<uint8_t>(level));
+      }
+    }
+    EXPECT_EQ(jittered(pixels, factors), expected);
   }
 }
 

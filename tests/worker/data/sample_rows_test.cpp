@@ -57,18 +57,21 @@ void expect_rows_of_warps(const Hyperparameters& hyp, int times) {
     picture.held = {0, height};
     const Warp warp = draw_warp(hyp, target, target, draws);
     const cv::Mat whole = warped_by_opencv(
-        place_rows(pixels, picture, target.width, {0, target.height}), warp);
-    EXPECT_TRUE(same_pixels(
-        warp_rows(pixels, picture, warp, target.width, {0, target.height}),
-        whole))
+        place_tiles({placed_tile(pixels, picture)}, target.width,
+                    {0, target.height}, kColours),
+        warp);
+    EXPECT_TRUE(same_pixels(warp_tiles({placed_tile(pixels, picture)}, warp,
+                                       target.width, {0, target.height}),
+                            whole))
         << i;
     for (int round = 0; round < 4; ++round) {
       const PixelRows rows = random_rows(draws, target.height);
       picture.held = rows_to_warp(warp, target.width, rows, picture);
       touched += picture.held.size();
       all += height;
-      EXPECT_TRUE(same_pixels(warp_rows(cut(pixels, picture.held).clone(),
-                                        picture, warp, target.width, rows),
+      const PlacedTile tile =
+          placed_tile(cut(pixels, picture.held).clone(), picture);
+      EXPECT_TRUE(same_pixels(warp_tiles({tile}, warp, target.width, rows),
                               cut(whole, rows)))
           << i << " rows " << rows.begin << " to " << rows.end;
       picture.held = {0, height};
@@ -114,7 +117,8 @@ TEST(SampleRows, WarpsThatShowNothing) {
     picture.held = rows_to_warp(warp, 50, rows, picture);
     EXPECT_LE(picture.held.size(), 2);
     EXPECT_TRUE(same_pixels(
-        warp_rows(cut(pixels, picture.held), picture, warp, 50, rows),
+        warp_tiles({placed_tile(cut(pixels, picture.held), picture)}, warp, 50,
+                   rows),
         cut(whole, rows)));
   }
 }

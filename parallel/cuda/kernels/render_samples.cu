@@ -1,0 +1,42 @@
+// Compiled without fused multiply-add (CMakeLists.txt): the bytes are to be the
+// CPU's, and a fused product is rounded once less.
+#include "parallel/cuda/kernels/render_samples.h"
+
+#include <cuda_runtime.h>
+
+#include "parallel/cuda/kernels/render_body.h"
+
+namespace headroom {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A row of blocks is one sample: what its threads read of the recipe is the
+// same for all.
+__global__ void __launch_bounds__(kThreads)
+    render_kernel(const RenderArguments arguments) {
+  const int64_t pixel =
+      static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pixel >= int64_t{arguments.rows} * arguments.width) return;
+  render_pixel(arguments, static_cast<int>(blockIdx.y),
+               static_cast<int>(pixel / arguments.width),
+               static_cast<int>(pixel % arguments.width));
+}
+
+}  // namespace
+}  // namespace headroom
+
+extern "C" {
+
+int headroom_render_samples(const headroom::RenderArguments* arguments,
+                            void* stream) {
+  using namespace headroom;
+  const int64_t pixels = int64_t{arguments->rows} * arguments->width;
+  if (arguments->count == 0 || pixels == 0) return cudaSuccess;
+  const dim3 blocks(static_cast<unsigned>((pixels + kThreads - 1) / kThreads),
+                    static_cast<unsigned>(arguments->count));
+  render_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      *arguments);
+  return cudaGetLastError();
+}
+}

@@ -1,0 +1,25 @@
+// The kernel that renders samples, for g++; see launch.h for what launchers
+// promise.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom {
+
+inline constexpr int kMostRendered = 64;  // samples of one launch
+
+// PackedSamples at region + starts[i] become images [count, rows, width,
+// bands], uint8.
+struct RenderArguments {
+  const uint8_t* region = nullptr;
+  int64_t starts[kMostRendered] = {};
+  int32_t count = 0;
+  uint8_t* images = nullptr;
+  int32_t rows = 0, width = 0, bands = 0;
+};
+
+extern "C" {
+int headroom_render_samples(const RenderArguments* arguments, void* stream);
+}
+
+}  // namespace headroom

@@ -1,0 +1,135 @@
+// Samples of every kind that augmentation makes, as the CPU renders them and
+// packed for a device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <cstdint>
+#include <cstring>
+#include <opencv2/core.hpp>
+#include <utility>
+#include <vector>
+
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/made_images.h"
+#include "worker/data/augment.h"
+#include "worker/data/render_sample.h"
+#include "worker/data/sample_packing.h"
+
+namespace headroom {
+
+// Of several shapes: some fill the network's image, some are padded, and some
+// have to be resized by the letterbox; with an object to paste.
+class ShapedImages : public MadeImages {
+ public:
+  explicit ShapedImages(int bands)
+      : MadeImages([this](int64_t sample) {
+          return images_[static_cast<size_t>(sample)];
+        }),
+        bands_(bands) {
+    for (int64_t sample = 0; sample < kSamples; ++sample) {
+      images_.push_back(image_of(sample));
+    }
+  }
+  int bands() const override { return bands_; }
+
+  static constexpr int64_t kSamples = 7;
+  static constexpr int64_t kHeight = 96, kWidth = 144;
+
+ private:
+  LoadedImage image_of(int64_t sample) const {
+    static const std::vector<ImageSize> sizes{
+        {96, 144}, {64, 144}, {96, 70}, {48, 72}, {95, 144}, {31, 144}, {2, 1}};
+    LoadedImage image;
+    image.source = sizes[static_cast<size_t>(sample)];
+    const auto seed = static_cast<uint64_t>(sample);
+    std::vector<cv::Mat> bands;
+    for (int band = 0; band < bands_; ++band) {
+      cv::Mat one;
+      cv::extractChannel(test_picture(image.source.height, image.source.width,
+                                      seed + 10 * static_cast<uint64_t>(band)),
+                         one, band % 3);
+      bands.push_back(one);
+    }
+    cv::merge(bands, image.pixels);
+    image.labels = labels_;
+    image.outlines = {ends_, 0, points_.data()};
+    return image;
+  }
+
+  const int bands_;
+  const std::vector<BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
+  const std::vector<uint64_t> ends_{3};
+  const std::vector<IndexedPoint> points_{
+      {0.2f, 0.2f}, {0.4f, 0.2f}, {0.3f, 0.4f}};
+  std::vector<LoadedImage> images_;
+};
+
+// Packed behind one another, and what a device has to make of them.
+struct PackedBatch {
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> starts;
+  std::vector<cv::Mat> expected;
+
+  void add(SampleRecipe recipe) {
+    const SamplePacking packing(recipe);
+    starts.push_back(static_cast<int64_t>(bytes.size()));
+    bytes.resize(bytes.size() + static_cast<size_t>(packing.bytes()));
+    packing.write(bytes.data() + starts.back());
+    expected.push_back(render_sample(std::move(recipe)));
+  }
+
+  at::Tensor region() const {
+    const at::Tensor result =
+        at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
+    std::memcpy(result.mutable_data_ptr(), bytes.data(), bytes.size());
+    return result;
+  }
+
+  at::Tensor images() const {
+    const cv::Mat& one = expected.front();
+    return at::empty({static_cast<int64_t>(expected.size()), one.rows, one.cols,
+                      one.channels()},
+                     at::kByte);
+  }
+
+  // Of images on the CPU: which of them are not what is expected.
+  std::vector<size_t> different(const at::Tensor& images) const {
+    std::vector<size_t> result;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const at::Tensor own = images[static_cast<int64_t>(i)];
+      const cv::Mat pixels(expected[i].rows, expected[i].cols,
+                           expected[i].type(), own.data_ptr());
+      if (!same_pixels(pixels, expected[i])) result.push_back(i);
+    }
+    return result;
+  }
+};
+
+// All that the device does, switched on.
+inline Hyperparameters all_of_augmentation() {
+  Hyperparameters hyp;
+  hyp.degrees = 10;
+  hyp.shear = 3;
+  hyp.flipud = hyp.mixup = hyp.mosaic9 = hyp.copy_paste = 0.5;
+  hyp.mosaic = 0.7;
+  return hyp;
+}
+
+inline PackedBatch packed_batch(const Hyperparameters& hyp, int bands,
+                                PixelRows rows, int64_t epochs) {
+  ShapedImages images(bands);
+  PackedBatch batch;
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+    for (int64_t sample = 0; sample < ShapedImages::kSamples; ++sample) {
+      batch.add(plan_mosaic_sample({3, epoch, sample}, ShapedImages::kSamples,
+                                   ShapedImages::kHeight, ShapedImages::kWidth,
+                                   rows, hyp, images)
+                    .recipe);
+    }
+  }
+  return batch;
+}
+
+}  // namespace headroom

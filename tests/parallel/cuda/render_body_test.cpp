@@ -1,0 +1,150 @@
+// The rendering kernel on the CPU, thread after thread: byte for byte what the
+// CPU's own loops make.
+#include "parallel/cuda/kernels/render_body.h"
+
+#include <gtest/gtest.h>
+
+#include <opencv2/core.hpp>
+
+#include "parallel/base/check.h"
+#include "parallel/cuda/render_arguments.h"
+#include "tests/parallel/cuda/packed_samples.h"
+#include "tests/support/test_device/emulated_kernels.h"
+
+namespace headroom {
+namespace {
+
+constexpr PixelRows kWhole{0, ShapedImages::kHeight};
+
+void expect_same(const PackedBatch& batch) {
+  const at::Tensor images = batch.images();
+  EmulatedKernels().render_samples(batch.region(), batch.starts, images);
+  EXPECT_EQ(batch.different(images), std::vector<size_t>());
+}
+
+class RenderBody : public testing::TestWithParam<int> {};
+
+TEST_P(RenderBody, MosaicsMixupWarpsColoursAndFlips) {
+  const int bands = GetParam();
+  expect_same(packed_batch(all_of_augmentation(), bands, kWhole, 40));
+  expect_same(packed_batch(all_of_augmentation(), bands, {32, 64}, 10));
+  expect_same(packed_batch(all_of_augmentation(), bands, {5, 6}, 10));
+}
+
+TEST_P(RenderBody, Perspective) {
+  Hyperparameters hyp = all_of_augmentation();
+  for (const double perspective : {0.0005, 0.001, 0.02}) {
+    hyp.perspective = perspective;
+    expect_same(packed_batch(hyp, GetParam(), kWhole, 15));
+    expect_same(packed_batch(hyp, GetParam(), {32, 64}, 5));
+  }
+}
+
+TEST_P(RenderBody, DefaultHyperparameters) {
+  expect_same(packed_batch({}, GetParam(), kWhole, 20));
+}
+
+TEST_P(RenderBody, Letterboxes) {
+  Hyperparameters hyp;
+  hyp.mosaic = hyp.scale = hyp.translate = 0;
+  expect_same(packed_batch(hyp, GetParam(), kWhole, 4));
+  expect_same(packed_batch(hyp, GetParam(), {64, 96}, 4));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bands, RenderBody, testing::Values(3, 1, 5),
+                         testing::PrintToStringParamName());
+
+// The warp is taken to its limits: nothing of the picture is seen, or one point
+// of it everywhere, or places that no int holds.
+TEST(RenderBodyAt, WarpsThatShowNothing) {
+  PackedBatch batch;
+  Warp away, flat, beyond, small, edge;
+  away.matrix(1, 2) = 1e7;
+  flat.matrix(0, 0) = flat.matrix(1, 1) = 0;
+  beyond.matrix(0, 2) = -1e300;
+  small.matrix(0, 0) = small.matrix(1, 1) = 1e-9;
+  edge.matrix(2, 0) = 1. / 16;  // a column of it lies at infinity
+  edge.matrix(2, 2) = -1;
+  for (const Warp& warp : {away, flat, beyond, small, edge}) {
+    SampleRecipe recipe = recipe_of(test_picture(40, 50, 1));
+    recipe.picture.warp = warp;
+    batch.add(recipe);
+  }
+  expect_same(batch);
+}
+
+TEST(RenderBodyAt, FinishedPixels) {
+  PackedBatch batch;
+  batch.add(recipe_of(test_picture(40, 50, 1)));
+  expect_same(batch);
+}
+
+// Every colour, at factors that wrap hues and reach the ends.
+TEST(RenderBodyAt, AllColours) {
+  for (const HsvGains& gains :
+       {HsvGains{1.01, 0.6, 1.3}, HsvGains{1.9, 1.7, 0.4}}) {
+    PackedBatch batch;
+    for (int red = 0; red < 256; red += 5) {
+      cv::Mat picture(256, 256, CV_8UC3);
+      for (int green = 0; green < 256; ++green) {
+        for (int blue = 0; blue < 256; ++blue) {
+          picture.at<cv::Vec3b>(green, blue) =
+              cv::Vec3b(static_cast<uint8_t>(red), static_cast<uint8_t>(green),
+                        static_cast<uint8_t>(blue));
+        }
+      }
+      SampleRecipe recipe = recipe_of(picture);
+      recipe.gains = gains;
+      batch.add(recipe);
+    }
+    expect_same(batch);
+  }
+}
+
+// Only what the warp reaches goes along: at a scale of two a quarter of it.
+TEST(SamplePacking, TakesWhatIsReached) {
+  SampleRecipe recipe = recipe_of(test_picture(200, 200, 1));
+  const int64_t whole = SamplePacking(recipe).bytes();
+  EXPECT_LT(whole, 200 * 200 * 3 + 400);
+  recipe.picture.warp.matrix(0, 0) = recipe.picture.warp.matrix(1, 1) = 2;
+  EXPECT_LT(SamplePacking(recipe).bytes(), whole * 27 / 100);
+  recipe.picture.warp.matrix(0, 2) = 1e6;
+  EXPECT_LT(SamplePacking(recipe).bytes(), 400);
+}
+
+TEST(SamplePacking, LeavesToTheCpuWhatNoDeviceDoes) {
+  SampleRecipe recipe = recipe_of(test_picture(20, 20, 1));
+  EXPECT_TRUE(can_be_packed(recipe));
+  recipe.changes.gray = true;
+  EXPECT_FALSE(can_be_packed(recipe));
+  EXPECT_THROW(SamplePacking{recipe}, CheckFailure);
+  recipe.has_colours = false;  // bands stay what they are
+  EXPECT_TRUE(can_be_packed(recipe));
+  for (const PixelChanges& changes :
+       {PixelChanges{3, 0, false, 0}, PixelChanges{0, 3, false, 0},
+        PixelChanges{0, 0, false, 2}}) {
+    recipe.changes = changes;
+    EXPECT_FALSE(can_be_packed(recipe));
+  }
+}
+
+TEST(RenderArguments, AreChecked) {
+  PackedBatch batch;
+  batch.add(recipe_of(test_picture(4, 5, 1)));
+  const at::Tensor region = batch.region(), images = batch.images();
+  const auto refused = [&](const at::Tensor& bytes,
+                           const std::vector<int64_t>& starts,
+                           const at::Tensor& to) {
+    EXPECT_THROW(render_arguments(bytes, starts, to, 0), CheckFailure);
+  };
+  EXPECT_EQ(render_arguments(region, batch.starts, images, 0).count, 1);
+  refused(region.to(at::kInt), {0}, images);
+  refused(region, {0}, images.to(at::kFloat));
+  refused(region, {0, 0}, images);
+  refused(region, {8}, images);
+  refused(region, {region.numel() / 16 * 16}, images);
+  refused(region, {-16}, images);
+}
+
+}  // namespace
+}  // namespace headroom
