@@ -90,6 +90,7 @@ std::vector<Flag> build_flags() {
        true,
        kNo,
        ""},
+      {{"--cuda-graphs"}, {"cuda_graphs"}, Values::kNone, "", true, kNo, ""},
       {{"--processes"}, {"processes"}, Values::kOne, "N", true, true, ""},
       {{"--min-processes"},
        {"min_processes"},

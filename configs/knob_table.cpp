@@ -153,6 +153,11 @@ std::vector<Knob> where_it_runs() {
       {"deterministic", &C::deterministic, "",
        "Have a card's libraries choose only algorithms that give the same bits "
        "again; the CPU's always do."},
+      {"cuda_graphs", &C::cuda_graphs, "",
+       "Capture a micro-batch's forward and backward once and give them to the "
+       "card as a whole: for small models and images, where the host's calls "
+       "take longer than the kernels. Training only; images of one size, whole "
+       "models and images on each card."},
       {"share_devices", &C::share_devices, "",
        "Several processes may take turns on one card: for tests. With NCCL "
        "each also needs an NCCL_HOSTID of its own."},

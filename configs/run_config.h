@@ -109,6 +109,7 @@ struct RunConfig {
   std::string device;                // "", "cpu" or CUDA indices
   bool tf32 = false;                 // --tf32: in a card's float32 products
   bool deterministic = false;        // only algorithms of the same bits
+  bool cuda_graphs = false;          // --cuda-graphs: of a micro-batch's rows
   bool share_devices = false;        // by several processes
   int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
   int64_t min_processes = 1;         // --min-processes

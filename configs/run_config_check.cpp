@@ -88,6 +88,20 @@ void check_largest_batch(const RunConfig& config) {
   }
 }
 
+void check_graphs(const RunConfig& config, bool is_cpu) {
+  const char* const why_not = is_cpu               ? "--device is cpu"
+                              : config.multi_scale ? "--multi-scale changes it"
+                              : config.rect        ? "--rect changes it"
+                              : !config.teacher.empty()
+                                  ? "--teacher has two networks"
+                                  : nullptr;
+  if (why_not == nullptr) return;
+  refuse_run(std::string("--cuda-graphs captures one network's steps of one "
+                         "shape on a card, but ") +
+                 why_not,
+             "leave one of the two out");
+}
+
 void check_device(const RunConfig& config) {
   const bool is_cpu = parse_device_list(config.device).empty();
   if (config.tf32 && (is_cpu || config.precision != Precision::kFp32)) {
@@ -97,6 +111,7 @@ void check_device(const RunConfig& config) {
                                  value_text(config, *find_knob("precision"))),
                "leave it out");
   }
+  if (config.cuda_graphs) check_graphs(config, is_cpu);
   if (is_cpu) return;
   for (const Fault& fault : parse_faults(config.inject)) {
     if (fault.kind != Fault::Kind::kOutOfMemory) continue;

@@ -11,6 +11,7 @@
 #include "parallel/base/device_list.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/plan/capture_rule.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom {
@@ -154,6 +155,16 @@ Check set_batch_split(const RunConfig& config, Plan& plan) {
   return std::nullopt;
 }
 
+Check check_graphs(const RunConfig& config, const Plan& plan) {
+  if (!config.cuda_graphs) return std::nullopt;
+  const auto why = why_not_captured(plan, batch_cut(config, plan));
+  if (!why) return std::nullopt;
+  return Refusal{
+      "--cuda-graphs captures rows that wait for nobody, but " + *why,
+      "use --layout data=N, --zero 0 or 1, --activations keep, lean or "
+      "recompute and a --bn-group within a rank's share, or leave it out"};
+}
+
 Check set_stages(const RunConfig& config, const std::vector<RowCost>& rows,
                  Plan& plan) {
   if (plan.layout.pipeline_parallel_size == 1) return std::nullopt;
@@ -227,6 +238,7 @@ Check fill_plan(const RunConfig& config, int world_size,
   if (auto no = check_scales(config, plan.layout)) return no;
   if (auto no = check_teacher(config, plan.layout)) return no;
   if (auto no = set_batch_split(config, plan)) return no;
+  if (auto no = check_graphs(config, plan)) return no;
   if (auto no = set_stages(config, rows, plan)) return no;
   return set_backend(config, plan);
 }

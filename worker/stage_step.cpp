@@ -34,9 +34,14 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   // Before the student: its maps are gone when the student's come.
   std::vector<at::Tensor> teacher;
   if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
+  const auto run_rows = [&](const at::Tensor& pixels) {
+    return run_stage_rows(parts_.state.model(), parts_.routes,
+                          std::move(received), pixels, context);
+  };
   std::vector<at::Tensor> outputs =
-      run_stage_rows(parts_.state.model(), parts_.routes, std::move(received),
-                     images, context);
+      parts_.captured != nullptr
+          ? parts_.captured->run(std::move(images), context, run_rows)
+          : run_rows(images);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};
 }

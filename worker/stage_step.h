@@ -15,6 +15,7 @@
 #include "parallel/collectives/mesh.h"
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/pipeline/stage_work.h"
+#include "worker/captured_rows.h"
 #include "worker/data/batch.h"
 #include "worker/data/loader_options.h"
 #include "worker/fault_injection.h"
@@ -46,6 +47,7 @@ class StageStep final : public StageWork {
     double loss_scale = 1;  // the loss is multiplied by it for backward
     FaultInjection* faults = nullptr;  // null: none
     Teacher* teacher = nullptr;        // null: none
+    CapturedRows* captured = nullptr;  // null: rows are run as they are
   };
 
   explicit StageStep(const Parts& parts);

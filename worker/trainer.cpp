@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/capture_rule.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/stage_step.h"
 
@@ -61,10 +62,26 @@ Trainer::Trainer(Options options, TrainingState& state, Mesh& mesh)
   if (options_.memory) {
     prediction_.emplace(*options_.memory, mesh, state.model());
   }
+  if (options_.captures_rows) {
+    captured_ = std::make_unique<CapturedRows>(state.device());
+  }
   run_rows_by_policy();
 }
 
+void Trainer::release_graphs() {
+  if (captured_) captured_->release();
+}
+
+// Under the policies of the moment.
+CapturedRows* Trainer::rows_to_capture() const {
+  Plan plan = options_.plan;
+  plan.activation_policies =
+      policies_.policies[static_cast<size_t>(ladder_.policy)];
+  return why_not_captured(plan, cut_) ? nullptr : captured_.get();
+}
+
 void Trainer::run_rows_by_policy() {
+  release_graphs();
   context_.set_runner(state_.row_runner(
       policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
 }
@@ -212,7 +229,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_, images_, items_,
                   result.loss_scale.value_or(1), options_.faults,
-                  options_.teacher});
+                  options_.teacher, rows_to_capture()});
   std::string failure;
   memory.take_last_refusal();
   try {
@@ -271,6 +288,7 @@ Outcome Trainer::make_room(const std::string& phase, const std::string& failure,
       memory_shortfall(state_.device().memory().take_last_refusal());
   result.events.push_back(
       out_of_memory_event(phase, failure, result.shortfall, decision.reason));
+  release_graphs();
   release_freed_memory();
   state_.device().memory().release_caches();
   switch (decision.move) {

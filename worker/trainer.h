@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "parallel/data_parallel/vote.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/plan/plan.h"
+#include "worker/captured_rows.h"
 #include "worker/data/batch.h"
 #include "worker/data/loader_options.h"
 #include "worker/fault_injection.h"
@@ -83,6 +85,7 @@ class Trainer {
     std::optional<MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
     ImageFeed::FollowingBatch following = {};
+    bool captures_rows = false;  // on a device (captured_rows.h)
   };
 
   Trainer(Options options, TrainingState& state, Mesh& mesh);
@@ -96,6 +99,10 @@ class Trainer {
     bool leave = false;  // end the generation
   };
   StepResult train_step(const Batch& batch, const Requests& requests);
+
+  // Before something else needs the memory: what is kept for the next steps
+  // goes, and is made again.
+  void release_graphs();
 
  private:
   // Forward, backward, vote and commit.
@@ -119,6 +126,7 @@ class Trainer {
   void begin_fault(Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
   void run_rows_by_policy();
+  CapturedRows* rows_to_capture() const;  // null: none
   std::vector<SampleRange> micro_batches_of(const Batch& batch) const;
   GlobalCounts count_matches(const Batch& batch);
 
@@ -133,6 +141,7 @@ class Trainer {
   LadderState ladder_;
   RankContext context_;
   ImageFeed images_;
+  std::unique_ptr<CapturedRows> captured_;  // null: none
   PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared

@@ -100,6 +100,7 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
     do {
       if (auto ended = step(*source, trainer)) return *ended;
     } while (!is_between_epochs());
+    trainer.release_graphs();
     if (auto ended = end_epoch()) return *ended;
   }
 }
@@ -136,6 +137,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   }
   if (config.checkpoint_every_steps > 0 &&
       committed() % config.checkpoint_every_steps == 0) {
+    trainer.release_graphs();
     checkpoints.begin();
   }
   if (leave_agreed) return ending.leave_as_asked();

@@ -97,6 +97,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
   const bool on_cpu = config.device.empty() || config.device == "cpu";
   request.on_device = !on_cpu;
+  request.captures_rows = config.cuda_graphs;
   // As worker/model/kernels/convolution.h does.
   request.convolves_in_float =
       on_cpu &&

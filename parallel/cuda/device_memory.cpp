@@ -104,6 +104,11 @@ class CudaDeviceMemory final : public DeviceMemory {
   }
   void release_caches() override { allocator::emptyCache(); }
 
+  void hold(const void* owner, int64_t bytes) override {
+    account_.hold(owner, bytes);
+  }
+  void let_go(const void* owner) override { account_.let_go(owner); }
+
   void record_history(int64_t most_events) override {
     allocator::recordHistory(most_events > 0, nullptr,
                              static_cast<size_t>(most_events),

@@ -34,6 +34,20 @@ void MemoryAccount::give_back(uint64_t address) {
   change(block.category, -block.bytes);
 }
 
+void MemoryAccount::hold(const void* owner, int64_t bytes) {
+  const std::lock_guard lock(held_mutex_);
+  held_[owner] += bytes;
+  change(MemoryCategory::kActivations, bytes);
+}
+
+void MemoryAccount::let_go(const void* owner) {
+  const std::lock_guard lock(held_mutex_);
+  const auto found = held_.find(owner);
+  if (found == held_.end()) return;
+  change(MemoryCategory::kActivations, -found->second);
+  held_.erase(found);
+}
+
 void MemoryAccount::reset_peak() {
   all_.peak = all_.live.load();
   for (Count& count : categories_) count.peak = count.live.load();

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <unordered_map>
 
 #include "parallel/activations/memory_timeline.h"
@@ -24,6 +25,10 @@ class MemoryAccount {
   void take(uint64_t address, int64_t bytes, MemoryCategory category);
   // Blocks that were there before this account are not known, and ignored.
   void give_back(uint64_t address);
+
+  // Bytes in which no block lies, in use all the same (DeviceMemory::hold).
+  void hold(const void* owner, int64_t bytes);
+  void let_go(const void* owner);
 
   int64_t live_bytes() const { return all_.live; }
   int64_t peak_bytes() const { return all_.peak; }
@@ -50,6 +55,8 @@ class MemoryAccount {
   std::atomic<int64_t> allocations_{0};
   std::atomic<MemoryTimeline*> timeline_{nullptr};
   std::unordered_map<uint64_t, Block> blocks_;  // by address
+  std::mutex held_mutex_;
+  std::unordered_map<const void*, int64_t> held_;  // guarded, by owner
 };
 
 }  // namespace headroom

@@ -1,7 +1,9 @@
 // headroom_device_api: the one symbol that libheadroom_cuda.so exports.
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -11,6 +13,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/cuda/cuda_graph.h"
 #include "parallel/cuda/device_kernels.h"
 #include "parallel/cuda/device_memory.h"
 #include "parallel/cuda/discovery.h"
@@ -65,6 +68,22 @@ class CudaDeviceApi final : public DeviceApi {
     C10_CUDA_CHECK(result);
     // At the process's end the driver may be gone already.
     return {address, [](void* held) { static_cast<void>(cudaFreeHost(held)); }};
+  }
+
+  void leave_default_stream(int device) override {
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    const c10::cuda::CUDAStream before = c10::cuda::getCurrentCUDAStream(index);
+    if (before != c10::cuda::getDefaultCUDAStream(index)) return;
+    const c10::cuda::CUDAStream own =
+        c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
+    at::cuda::CUDAEvent given;
+    given.record(before);
+    given.block(own);
+    c10::cuda::setCurrentCUDAStream(own);
+  }
+
+  std::unique_ptr<DeviceGraph> make_graph(int device) override {
+    return make_cuda_graph(device);
   }
 
   std::unique_ptr<Communicator> make_communicator(

@@ -22,6 +22,7 @@
 #include "parallel/activations/memory_meter.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/devices/device_communicator.h"
+#include "parallel/devices/device_graph.h"
 
 namespace headroom {
 
@@ -56,6 +57,10 @@ class DeviceMemory : public MemoryMeter {
   virtual int64_t peak_reserved_bytes() const = 0;
   // How often it had to give everything unused back to find room.
   virtual int64_t retries() const = 0;
+  // Memory that a graph keeps without a tensor in it: counts as in use until
+  // it is let go of, under the name `owner`.
+  virtual void hold(const void* owner, int64_t bytes) = 0;
+  virtual void let_go(const void* owner) = 0;
   // One line of the allocator's history.
   struct HistoryEvent {
     enum class Action {
@@ -99,6 +104,11 @@ class DeviceApi {
   // Host memory whose pages stay where they are, so that copies from it need
   // no host. Throws Error where there is none.
   virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;
+  // From now on the calling thread's work goes to a stream that graphs can be
+  // captured on, after what it has been given before.
+  virtual void leave_default_stream(int device) = 0;
+  // REQUIRES: leave_default_stream() on the threads that capture.
+  virtual std::unique_ptr<DeviceGraph> make_graph(int device) = 0;
   // The communicator of all ranks of a generation, one device each, over NCCL.
   // Collective. Keys are written below `prefix`, which no earlier group of the
   // store may have used. Throws CommunicationError; Error where two ranks are

@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/edge.h>
@@ -19,6 +18,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/pipeline/backward_thread.h"
 #include "parallel/pipeline/mailbox.h"
 #include "parallel/pipeline/stage_boundary.h"
 
@@ -28,25 +28,6 @@ namespace {
 using Kind = Instruction::Kind;
 using torch::autograd::Edge;
 using torch::autograd::impl::gradient_edge;
-
-// LibTorch gives each device a thread of its own for backward; ours runs on the
-// caller's, as on the CPU, so that scopes of the thread (memory categories,
-// policies) hold there, and ranks that are threads do not wait for each other.
-class OneThread {
- public:
-  explicit OneThread(bool is_cpu)
-      : state_(c10::AutogradState::get_tls_state()),
-        before_(state_.get_multithreading_enabled()) {
-    if (!is_cpu) state_.set_multithreading_enabled(false);
-  }
-  ~OneThread() { state_.set_multithreading_enabled(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  c10::AutogradState& state_;
-  const bool before_;
-};
 
 // What a micro-batch leaves for its backward, beside autograd's graph. Edges
 // instead of tensors: a map that nothing saved is let go once it is sent.
@@ -201,7 +182,7 @@ class Step {
     std::erase_if(roots, [](const Edge& root) { return !root.is_valid(); });
     if (roots.empty()) return;
     const std::vector<at::Tensor> ones(roots.size(), one_);
-    const OneThread one_thread(one_.is_cpu());
+    const BackwardOnThisThread here(one_.is_cpu());
     torch::autograd::Engine::get_default_engine().execute(
         roots, ones, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/plan/capture_rule.h"
+#include "parallel/plan/memory/captured.h"
 #include "parallel/plan/rank_share.h"
 
 namespace headroom {
@@ -60,7 +62,14 @@ class Estimator {
 
   void add_step() {
     const memory::StepRequest step = this->step();
-    const memory::StepMemory measured = memory::step_memory(step);
+    memory::StepMemory measured = memory::step_memory(step);
+    if (request_.captures_rows && !why_not_captured(plan_, share_.cut())) {
+      // The first steps, and those of another shape, are run as they are.
+      measured.peak_bytes = std::max(
+          measured.peak_bytes,
+          memory::captured_step_bytes(step.stage, step.micro_batches.front(),
+                                      step.losses.front()));
+    }
     const int64_t images =
         step.stage.begin > 0
             ? 0

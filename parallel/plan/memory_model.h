@@ -63,7 +63,8 @@ struct MemoryRequest {
   // As memory::Extents has it.
   bool convolves_in_float = false;
   bool on_device = false;
-  int64_t num_moments = 1;  // of the optimizer, per parameter
+  bool captures_rows = false;  // worker/captured_rows.h
+  int64_t num_moments = 1;     // of the optimizer, per parameter
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;

@@ -152,6 +152,8 @@ def compare(args, words):
     child = [args.python, __file__, *words]
     rate = float(subprocess.run([*child, '--contender', 'products'], check=True, capture_output=True, text=True).stdout)
     contenders = [Contender('headroom', ours)]
+    if args.device == 'cuda':
+        contenders.append(Contender('headroom_graphs', [*ours, '--cuda-graphs']))
     contenders += [Contender(name, [*child, '--contender', name]) for name in CONTENDERS]
     for window in range(args.windows):
         for contender in contenders[window % len(contenders):] + contenders[:window % len(contenders)]:

@@ -3,8 +3,8 @@
 //
 //   benchmark_gpu_step [--device 0] [--cfg yolov5s] [--img 640] [--batch 64]
 //                      [--precision bf16] [--from-host] [--tf32]
-//                      [--cudnn-benchmark] [--steps 20] [--warm-up 10]
-//                      [--windows 3] [--threads 1] [--wait]
+//                      [--cuda-graphs] [--cudnn-benchmark] [--steps 20]
+//                      [--warm-up 10] [--windows 3] [--threads 1] [--wait]
 //
 // The batch lies on the device; --from-host sends it in each step, as a run
 // does. --wait: a window for each line of standard input, so that programs on
@@ -97,6 +97,7 @@ class Benchmark {
             {"batch", config.global_batch_size},
             {"precision", request_.precision},
             {"resident", !request_.from_host},
+            {"cuda_graphs", config.cuda_graphs},
             {"loss", result.loss},
             {"seconds", seconds.count()},
             {"images_per_second", images / seconds.count()},
@@ -146,6 +147,7 @@ int benchmark(int argc, char** argv) {
   app.add_option("--batch", config.global_batch_size);
   app.add_option("--precision", request.precision);
   app.add_flag("--tf32", config.tf32);
+  app.add_flag("--cuda-graphs", config.cuda_graphs);
   app.add_flag("--from-host", request.from_host);
   app.add_flag("--cudnn-benchmark", request.cudnn_benchmark);
   app.add_option("--steps", request.steps)->check(CLI::PositiveNumber);

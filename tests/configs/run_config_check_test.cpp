@@ -278,6 +278,16 @@ TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
 }
 
 TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.cuda_graphs = true; }),
+            "[config] --cuda-graphs captures one network's steps of one shape "
+            "on a card, but --device is cpu: leave one of the two out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.device = "0";
+              c.cuda_graphs = c.multi_scale = true;
+            }),
+            "[config] --cuda-graphs captures one network's steps of one shape "
+            "on a card, but --multi-scale changes it: leave one of the two "
+            "out");
   EXPECT_EQ(refusal([](RunConfig& c) { c.tf32 = true; }),
             "[config] --tf32 rounds a card's products of float32, but --device "
             "is cpu: leave it out");

@@ -345,6 +345,36 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
   EXPECT_TRUE(!chosen.plan || chosen.plan->layout.spatial_parallel_size == 1);
 }
 
+TEST(Planner, GraphsAreOfRowsThatWaitForNobody) {
+  const auto with = [](const std::string& layout, int zero,
+                       const std::string& activations, int64_t group) {
+    RunConfig config = batch_of(8);
+    config.device = "0,1";
+    config.cuda_graphs = true;
+    config.layout = layout;
+    config.zero_stage = zero;
+    config.activations = activations;
+    config.batch_norm_group_size = group;
+    return config;
+  };
+  const std::string remedy =
+      "use --layout data=N, --zero 0 or 1, --activations keep, lean or "
+      "recompute and a --bn-group within a rank's share, or leave it out";
+  const auto refused = [&](const RunConfig& config, const std::string& why) {
+    expect_refused(
+        config, 2,
+        "--cuda-graphs captures rows that wait for nobody, but " + why, remedy);
+  };
+  refused(with("pipeline=2", 0, "keep", 8), "stages exchange maps");
+  refused(with("spatial=2", 0, "keep", 8), "ranks exchange rows of maps");
+  refused(with("data=2", 2, "keep", 4),
+          "ZeRO 2 exchanges gradients in every backward");
+  refused(with("data=2", 0, "offload", 4),
+          "offloaded maps go through the host");
+  refused(with("data=2", 0, "keep", 8), "groups of batch norm span ranks");
+  EXPECT_TRUE(plan_of(with("data=2", 1, "recompute", 4), 2).plan);
+}
+
 TEST(Planner, MoreStagesThanRowsWithParametersAreRefused) {
   RunConfig config = batch_of(16);
   config.layout = "pipeline=20";

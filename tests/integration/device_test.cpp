@@ -57,6 +57,24 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
       {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
 }
 
+// Through validations and checkpoints, which graphs make room for, and a kill.
+TEST(Device, CapturedRowsTrainAsTheyAre) {
+  const PluginOf device(kPlugin);
+  const std::vector<std::string> flags = {"--device",   "0,1",       "--layout",
+                                          "data=2",     "--backend", "gloo",
+                                          "--bn-group", "4"};
+  const std::vector<Json> plain = train("plain", flags);
+  std::vector<std::string> graphs = flags;
+  graphs.insert(graphs.end(),
+                {"--cuda-graphs", "--set", "checkpoint_every_steps=4",
+                 "--inject", "kill@rank=1,step=4,phase=forward"});
+  const std::vector<Json> run = train("graphs", graphs);
+  ASSERT_EQ(run.size(), kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(run[step].at("loss"), plain[step].at("loss")) << step;
+  }
+}
+
 // The successor gets a device, its peer's state and the step that was lost.
 TEST(Device, AKilledProcessCostsNoStep) {
   const PluginOf device(kPlugin);
@@ -146,6 +164,10 @@ TEST(Device, WhatIsNotThereIsRefused) {
       {kPlugin,
        {"--device", "0,1", "--backend", "nccl"},
        "the test device has no communicator"},
+      {kPlugin,
+       {"--device", "0,1", "--backend", "gloo", "--layout", "pipeline=2",
+        "--cuda-graphs"},
+       "captures rows that wait for nobody, but stages exchange maps"},
       {"/nowhere/plugin.so", {"--device", "0"}, "no plugin for devices"}};
   for (const Refused& refused : cases) {
     const PluginOf plugin(refused.plugin);

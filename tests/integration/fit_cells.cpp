@@ -69,7 +69,7 @@ std::string FitCell::name() const {
          (between_hosts ? " between hosts" : "") +
          (precision == "fp32" ? "" : " " + precision) +
          (teacher.empty() ? "" : " taught by " + teacher) +
-         (on_device ? " on device" : "");
+         (on_device ? " on device" : "") + (cuda_graphs ? " graphs" : "");
 }
 
 RunConfig FitCell::config() const {
@@ -89,6 +89,7 @@ RunConfig FitCell::config() const {
   if (layout != "one")
     config.layout = (layout == "zero3" ? "data" : layout) + "=2";
   config.synthetic_input = true;
+  config.cuda_graphs = cuda_graphs;
   if (on_device) config.device = world_size() == 1 ? "0" : "0,1";
   return config;
 }

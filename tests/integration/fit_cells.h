@@ -24,6 +24,7 @@ struct FitCell {
   std::string precision = "fp32";
   std::string teacher = "";  // a shipped model
   bool on_device = false;    // on the test device, one for each rank
+  bool cuda_graphs = false;  // there
 
   std::string name() const;
   RunConfig config() const;

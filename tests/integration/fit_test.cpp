@@ -140,6 +140,26 @@ TEST(Fit, OnADevice) {
   }
 }
 
+// Graphs keep what rows take at their fullest, and the loss comes beside that.
+// They are captured in the third step.
+TEST(Fit, CapturedRows) {
+  Table table;
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0},
+                            {"yolov5n", 320, 2, "lean", "one", 300},
+                            {"yolov5n", 320, 2, "recompute", "one", 0},
+                            {"yolov5n", 320, 1, "lean", "data", 300}}) {
+    cell.on_device = cell.cuda_graphs = true;
+    for (const std::string precision : {"fp32", "bf16"}) {
+      const FitCell of = in_precision(cell, precision);
+      std::vector<FitMeasurement> measured = measure(of, 4);
+      std::erase_if(measured,
+                    [](const FitMeasurement& m) { return m.step < 3; });
+      table.add(of, measured);
+    }
+  }
+}
+
 // Every policy and layout, two models.
 TEST(MatrixOfPrecisions, MapsOf16Bits) {
   Table table;

@@ -77,6 +77,7 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
+  training.captures_rows = config.cuda_graphs && !device.is_cpu();
   training.following = [this] { return source_->made_ahead(); };
   if (mesh_.replicas->size() > 1) {
     pass_lists_ = record_pass_lists(

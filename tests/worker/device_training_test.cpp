@@ -27,6 +27,7 @@
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/test_device/test_device_api.h"
+#include "tests/support/test_device/test_graph.h"
 #include "worker/checkpoint.h"
 #include "worker/choose_device.h"
 #include "worker/model/kernels/cell_sums.h"
@@ -55,6 +56,8 @@ struct Setting {
   std::string activations = "keep";
   Precision precision = Precision::kFp64;
   std::string optimizer = "SGD";
+  bool cuda_graphs = false;
+  int64_t micro_batch = 0;
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
@@ -72,6 +75,9 @@ RunConfig config_of(const Setting& setting) {
   config.zero_stage = setting.zero_stage;
   config.activations = setting.activations;
   config.optimizer = setting.optimizer;
+  config.cuda_graphs = setting.cuda_graphs;
+  config.micro_batch_size = setting.micro_batch;
+  config.batch_norm_group_size = setting.micro_batch;
   config.epochs = 3;
   return config;
 }
@@ -221,6 +227,33 @@ INSTANTIATE_TEST_SUITE_P(
 
 class OneDevice : public DeviceTraining {};
 
+// Graphs give the bits of the run without them, before and after they are
+// captured: the third time that a shape is met.
+TEST_F(OneDevice, CapturedRowsTrainAsTheyAre) {
+  if (!is_test_device()) GTEST_SKIP() << "bits are the test device's";
+  for (Setting setting :
+       {Setting{}, Setting{.precision = Precision::kBf16},
+        Setting{.precision = Precision::kFp16}, Setting{.activations = "lean"},
+        Setting{.activations = "recompute"}, Setting{.micro_batch = 2},
+        Setting{.layout = "data=2",
+        .ranks = 2,
+        .zero_stage = 1,
+        .micro_batch = 2}}) {
+    SCOPED_TRACE(testing::PrintToString(setting) + " " + setting.activations);
+    const Curve plain = train(setting, true, 6);
+    setting.cuda_graphs = true;
+    const int64_t replays = TestGraph::replays();
+    const Curve captured = train(setting, true, 6);
+    EXPECT_GE(TestGraph::replays() - replays, 8) << "2 in each of 4 steps";
+    EXPECT_EQ(captured.loss, plain.loss);
+    EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
+    ASSERT_EQ(captured.state.size(), plain.state.size());
+    for (size_t i = 0; i < plain.state.size(); ++i) {
+      EXPECT_TRUE(captured.state[i].equal(plain.state[i])) << "buffer " << i;
+    }
+  }
+}
+
 // A folder that ends with the test.
 struct Folder {
   const std::filesystem::path path =
@@ -304,6 +337,37 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
     ASSERT_FALSE(result.events.empty());
     EXPECT_EQ(result.events.front().kind, "out_of_memory");
     EXPECT_GT(result.shortfall.asked_bytes, 0);
+  }
+}
+
+// Captured or replayed: the step is tried again without graphs, and comes out
+// the same; the graphs come back, and go with the trainer.
+TEST_F(OneDevice, OutOfMemoryWithGraphs) {
+  if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
+  Setting setting;
+  const Curve plain = train(setting, true, 8);
+  setting.cuda_graphs = true;
+  const RunConfig config = config_of(setting);
+  const Plan plan = plan_of_synthetic_run(config);
+  const auto world = make_single_communicator();
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  const int64_t before = memory.live_bytes();
+  for (const size_t failing : {2, 3}) {
+    for (const int64_t allocation : {1, 40, 100}) {
+      SCOPED_TRACE(testing::Message()
+                   << "step " << failing << ", allocation " << allocation);
+      Rank rank(config, plan, *world, true);
+      for (size_t step = 0; step < plain.loss.size(); ++step) {
+        if (step == failing) memory.fail_allocation(allocation);
+        const StepResult result = rank.training.step();
+        EXPECT_EQ(result.attempt,
+                  step == failing && memory.pending_failure() == 0 ? 2 : 1);
+        memory.fail_allocation(0);
+        EXPECT_EQ(result.loss, plain.loss[step]) << step;
+        EXPECT_EQ(result.gradient_norm, plain.gradient_norm[step]) << step;
+      }
+    }
+    EXPECT_EQ(memory.live_bytes(), before);
   }
 }
 

@@ -14,7 +14,6 @@ constexpr int64_t kSmallMap = 20480;
 // A primitive's own scratch.
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kStridedBytes = 32 << 10;
-constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kBlockChannels = 16;
 // Of bfloat16: channels of a sample that a 1x1 weight gradient turns round at a
 // time; what a primitive takes beside that.

@@ -6,7 +6,6 @@
 namespace headroom::memory {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
 constexpr int kGathered = 3;  // the ZeRO stage whose rows are gathered
 
 class Run {

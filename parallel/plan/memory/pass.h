@@ -16,6 +16,7 @@
 namespace headroom::memory {
 
 constexpr int64_t kDoubleBytes = 8;
+constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kIndexBytes = 8;
 
 // One micro-batch on one rank.

@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kImages = -1;
 constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
-constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kColours = 3;
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -157,6 +156,27 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
     graph_.add(std::move(end));
   }
   return sent;
+}
+
+void MicroBatch::capture() {
+  Map images;
+  const std::vector<Map> heads = run({}, images);
+  std::vector<Memory> gradients;
+  for (const Map& head : heads) {
+    gradients.push_back(tape_.allocate(head.memory->bytes));
+    Graph::Node replay;
+    replay.row = stage_.end - 1;
+    replay.inputs = {head.node};
+    replay.is_root = true;
+    // Not worked on in place: it is needed again.
+    replay.backward = [gradient = gradients.back()](Gradient) {
+      Graph::Outcome outcome;
+      outcome.inputs = {{gradient, true}};
+      return outcome;
+    };
+    graph_.add(std::move(replay));
+  }
+  backward({});
 }
 
 Map MicroBatch::received_map(int row, Memory memory, size_t index) {

@@ -7,7 +7,6 @@
 namespace headroom::memory {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kImagesOfAPass = 2;  // worker/pass_lists.cpp
 constexpr int64_t kSmallBytes = 16 << 10;
 

@@ -15,6 +15,7 @@
 #include "parallel/cuda/render_arguments.h"
 #include "tests/parallel/cuda/emulated_launch.h"
 #include "tests/support/test_device/operators.h"
+#include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
 namespace {
@@ -65,14 +66,16 @@ void run_as(ElementType type, const at::Tensor& y,
   arguments.channels = map.channels;
   const BlockShape shape = block_shape(arguments);
   map.chunks = chunks_of(map.groups, shape);
-  std::vector<Accumulator<T>> partial(partial_elements(arguments));
-  map.partial = partial.data();
-  constexpr int kWide = 16 / sizeof(T);
-  if (shape.vector == kWide) {
-    pass(std::integral_constant<int, kWide>(), shape, map);
-  } else {
-    pass(std::integral_constant<int, 1>(), shape, map);
-  }
+  do_or_remember([pass, map, arguments, shape]() mutable {
+    std::vector<Accumulator<T>> partial(partial_elements(arguments));
+    map.partial = partial.data();
+    constexpr int kWide = 16 / sizeof(T);
+    if (shape.vector == kWide) {
+      pass(std::integral_constant<int, kWide>(), shape, map);
+    } else {
+      pass(std::integral_constant<int, 1>(), shape, map);
+    }
+  });
 }
 
 template <typename Pass>
@@ -159,9 +162,10 @@ void EmulatedKernels::channel_sums(const at::Tensor& y,
                                    const at::Tensor& sums) {
   ++passes_;
   if (y.numel() == 0) reachable(sums).zero_();
-  run(y, begins, {}, [&](auto width, auto& shape, auto& map) {
+  double* const to = pointer<double>(sums);
+  run(y, begins, {}, [to](auto width, auto& shape, auto& map) {
     using T = Element<decltype(map)>;
-    summing_pass<T, width, false>(shape, map, pointer<double>(sums));
+    summing_pass<T, width, false>(shape, map, to);
   });
 }
 
@@ -172,7 +176,7 @@ void EmulatedKernels::normalise_and_activate(
     const at::Tensor& out) {
   ++passes_;
   run(y, begins, {statistics, weight, bias, {}, {}, out, activation},
-      [&](auto width, auto& shape, auto& map) {
+      [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
         writing_pass<T, width, false>(shape, map);
       });
@@ -185,10 +189,11 @@ void EmulatedKernels::activation_gradient_sums(
     const ActivationFunction& activation, const at::Tensor& sums) {
   ++passes_;
   if (y.numel() == 0) reachable(sums).zero_();
+  double* const to = pointer<double>(sums);
   run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
-      [&](auto width, auto& shape, auto& map) {
+      [to](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
-        summing_pass<T, width, true>(shape, map, pointer<double>(sums));
+        summing_pass<T, width, true>(shape, map, to);
       });
 }
 
@@ -202,7 +207,7 @@ void EmulatedKernels::norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                                     const at::Tensor& dy) {
   ++passes_;
   run(y, begins, {statistics, weight, bias, dout, means, dy, activation},
-      [&](auto width, auto& shape, auto& map) {
+      [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
         writing_pass<T, width, true>(shape, map);
       });

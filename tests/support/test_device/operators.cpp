@@ -27,6 +27,7 @@
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
+#include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
 namespace {
@@ -166,7 +167,13 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                   is_page_locked(source.const_data_ptr()),
               "a copy beside the first stream from pages that may move");
   if (stream.id() == 0) {
-    copy_bytes(reachable(source), reachable(target));
+    TORCH_CHECK(TestGraph::capturing() == nullptr || source.device() == device,
+                "a copy from the host cannot be captured");
+    TORCH_CHECK(TestGraph::capturing() == nullptr || target.device() == device,
+                "a copy to the host cannot be captured");
+    do_or_remember([from = reachable(source), to = reachable(target)] {
+      copy_bytes(from, to);
+    });
     return target;
   }
   // What is copied later is kept by nobody.
@@ -186,6 +193,17 @@ at::Tensor placed(const at::Tensor& result, c10::Device device) {
                                          result.scalar_type(), {}, device, {});
   copy_bytes(result, reachable(tensor));
   return tensor;
+}
+
+// What `compute` gives, on the device; of a graph, whenever it is replayed.
+template <typename Compute>
+at::Tensor placed_by(const Compute& compute, c10::Device device) {
+  const at::Tensor result = placed(compute(), device);
+  if (TestGraph* const graph = TestGraph::capturing()) {
+    graph->remember(
+        [compute, to = reachable(result)] { copy_bytes(compute(), to); });
+  }
+  return result;
 }
 
 // --- operators -----------------------------------------------------------
@@ -228,6 +246,46 @@ class Call {
     }
     TORCH_CHECK(!host_tensor_.defined() || !device_, schema_.name(),
                 ": a tensor of the host among those of ", *device_);
+  }
+
+  // With stand-ins; numbers of the host are what they are now.
+  torch::jit::Stack arguments() const {
+    torch::jit::Stack copy(
+        stack_.end() - static_cast<std::ptrdiff_t>(schema_.arguments().size()),
+        stack_.end());
+    for (size_t i = 0; i < copy.size(); ++i) {
+      if (given_[i].defined() && given_[i].is_cpu()) {
+        copy[i] = given_[i].clone();
+      }
+    }
+    return copy;
+  }
+
+  // Stand-ins of what the operator writes to.
+  std::vector<at::Tensor> written_tensors() const {
+    std::vector<at::Tensor> written;
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const c10::AliasInfo* const alias = schema_.arguments()[i].alias_info();
+      if (alias != nullptr && alias->isWrite() && stand_ins_[i].defined()) {
+        written.push_back(stand_ins_[i]);
+      }
+    }
+    return written;
+  }
+
+  // After replace_results(): where results that alias nothing lie, by return;
+  // undefined: that one is a view, or was written to.
+  std::vector<at::Tensor> new_results() const {
+    const size_t first = stack_.size() - schema_.returns().size();
+    std::vector<at::Tensor> made;
+    for (size_t i = 0; i < schema_.returns().size(); ++i) {
+      const c10::IValue& value = stack_[first + i];
+      TORCH_CHECK(value.isTensor(), schema_.name(),
+                  ": what the host waits for cannot be captured");
+      const bool is_new = schema_.returns()[i].alias_info() == nullptr;
+      made.push_back(is_new ? reachable(value.toTensor()) : at::Tensor());
+    }
+    return made;
   }
 
   void replace_results() {
@@ -293,14 +351,49 @@ class Call {
   std::optional<c10::Device> device_;
 };
 
+void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const CountingAllocator::HostMemory not_counted;
+  op.callBoxed(&stack);
+}
+
+// What the call writes is as before it once it has been captured.
+void capture(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+             Call& call, TestGraph& graph) {
+  const torch::jit::Stack arguments = call.arguments();
+  const std::vector<at::Tensor> written = call.written_tensors();
+  std::vector<at::Tensor> before;
+  {
+    const CountingAllocator::HostMemory not_counted;
+    for (const at::Tensor& tensor : written) before.push_back(tensor.clone());
+  }
+  call_on_host(op, stack);
+  call.replace_results();
+  const std::vector<at::Tensor> made = call.new_results();
+  for (size_t i = 0; i < written.size(); ++i) {
+    TORCH_CHECK(before[i].sizes().equals(written[i].sizes()),
+                op.schema().name(), ": a tensor that grows cannot be captured");
+    copy_bytes(before[i], written[i]);
+  }
+  graph.remember([op, arguments, made] {
+    torch::jit::Stack again = arguments;
+    call_on_host(op, again);
+    size_t next = 0;
+    for (const at::Tensor& to : made) {
+      if (to.defined()) copy_bytes(again[next].toTensor(), to);
+      ++next;
+    }
+  });
+}
+
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   Call call(op, *stack);
   call.replace_arguments();
-  {
-    const CountingAllocator::HostMemory not_counted;
-    op.callBoxed(stack);
+  if (TestGraph* const graph = TestGraph::capturing()) {
+    return capture(op, *stack, call, *graph);
   }
+  call_on_host(op, *stack);
   call.replace_results();
 }
 
@@ -309,17 +402,19 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  at::Tensor result;
-  {
-    const CountingAllocator::HostMemory not_counted;
-    result = at::convolution_symint(
-        reachable(x), reachable(weight),
-        bias && bias->defined() ? std::optional(reachable(*bias))
-                                : std::nullopt,
-        stride, padding, dilation, transposed, output_padding, groups);
-  }
-  return placed(result, x.device());
+  const at::Tensor none;
+  return placed_by(
+      [x = reachable(x), weight = reachable(weight),
+       bias = reachable(bias ? *bias : none), stride = stride.vec(),
+       padding = padding.vec(), dilation = dilation.vec(), transposed,
+       output_padding = output_padding.vec(), groups] {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        const CountingAllocator::HostMemory not_counted;
+        return at::convolution_symint(
+            x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+            stride, padding, dilation, transposed, output_padding, groups);
+      },
+      x.device());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
@@ -328,21 +423,40 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
     c10::SymIntArrayRef dilation, bool transposed,
     c10::SymIntArrayRef output_padding, c10::SymInt groups,
     std::array<bool, 3> wanted) {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  std::tuple<at::Tensor, at::Tensor, at::Tensor> all;
-  {
+  using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+  const auto compute = [dy = reachable(dy), x = reachable(x),
+                        weight = reachable(weight), stride = stride.vec(),
+                        padding = padding.vec(), dilation = dilation.vec(),
+                        transposed, output_padding = output_padding.vec(),
+                        groups, wanted]() -> Gradients {
+    const at::AutoDispatchBelowADInplaceOrView below;
     const CountingAllocator::HostMemory not_counted;
     const std::vector<c10::SymInt> bias = {weight.sym_size(0)};
-    all = at::convolution_backward_symint(
-        reachable(dy), reachable(x), reachable(weight),
-        c10::SymIntArrayRef(bias), stride, padding, dilation, transposed,
-        output_padding, groups, wanted);
-  }
-  const auto place = [&](const at::Tensor& tensor) {
-    return placed(tensor, x.device());
+    return at::convolution_backward_symint(
+        dy, x, weight, c10::SymIntArrayRef(bias), stride, padding, dilation,
+        transposed, output_padding, groups, wanted);
   };
-  return {place(std::get<0>(all)), place(std::get<1>(all)),
-          place(std::get<2>(all))};
+  const Gradients host = compute();
+  const auto on_device = std::apply(
+      [&](const auto&... tensor) {
+        return Gradients{placed(tensor, x.device())...};
+      },
+      host);
+  if (TestGraph* const graph = TestGraph::capturing()) {
+    const auto to = std::apply(
+        [](const auto&... tensor) { return Gradients{reachable(tensor)...}; },
+        on_device);
+    graph->remember([compute, to] {
+      const Gradients again = compute();
+      const auto copy = [](const at::Tensor& from, const at::Tensor& into) {
+        if (into.defined()) copy_bytes(from, into);
+      };
+      copy(std::get<0>(again), std::get<0>(to));
+      copy(std::get<1>(again), std::get<1>(to));
+      copy(std::get<2>(again), std::get<2>(to));
+    });
+  }
+  return on_device;
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {

@@ -5,6 +5,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
+#include "tests/support/test_device/test_graph.h"
 #include "worker/loss/device_level_loss.h"
 #include "worker/model/kernels/device_batch_norm.h"
 
@@ -34,6 +35,11 @@ class TestDeviceApi final : public DeviceApi {
   DeviceKernels& kernels() override { return kernels_; }
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     return lock_test_pages(bytes);
+  }
+  // Its first stream is as good as any.
+  void leave_default_stream(int) override {}
+  std::unique_ptr<DeviceGraph> make_graph(int) override {
+    return std::make_unique<TestGraph>();
   }
   std::unique_ptr<Communicator> make_communicator(
       KeyValueStore&, const std::string&, int, int,

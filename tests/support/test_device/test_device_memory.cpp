@@ -10,6 +10,7 @@
 
 #include "parallel/base/units.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
 namespace {
@@ -89,8 +90,10 @@ void* TestDeviceMemory::take(int64_t bytes) {
   if (bytes > std::min(kBytes, limit_.load()) - account_.live_bytes()) {
     refuse(bytes, "the test device's memory");
   }
-  void* const address =
-      DevicePages::instance().take(static_cast<size_t>(bytes));
+  TestGraph* const graph = TestGraph::capturing();
+  const auto size = static_cast<size_t>(bytes);
+  void* const address = graph != nullptr ? graph->pages().take(size)
+                                         : DevicePages::instance().take(size);
   account_.take(reinterpret_cast<uint64_t>(address), bytes,
                 services().category_of(bytes));
   return address;
@@ -99,7 +102,9 @@ void* TestDeviceMemory::take(int64_t bytes) {
 void TestDeviceMemory::give_back(void* address) {
   const std::lock_guard lock(mutex_);
   account_.give_back(reinterpret_cast<uint64_t>(address));
-  DevicePages::instance().give_back(address);
+  if (!TestGraph::give_back(address)) {
+    DevicePages::instance().give_back(address);
+  }
 }
 
 }  // namespace headroom

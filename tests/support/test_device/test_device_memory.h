@@ -47,6 +47,10 @@ class TestDeviceMemory final : public DeviceMemory {
   int64_t peak_reserved_bytes() const override { return peak_bytes(); }
   int64_t retries() const override { return 0; }
   void release_caches() override {}
+  void hold(const void* owner, int64_t bytes) override {
+    account_.hold(owner, bytes);
+  }
+  void let_go(const void* owner) override { account_.let_go(owner); }
   void record_history(int64_t) override {}
   std::vector<HistoryEvent> history() const override { return {}; }
 

@@ -1,0 +1,20 @@
+// capture_rule: may a plan's rows be captured as graphs of a device, forward
+// and backward (worker/captured_rows.h)? Nothing in them may wait for another
+// rank or for the host.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom {
+
+// Why not, in words; nothing: they may.
+std::optional<std::string> why_not_captured(const Plan& plan,
+                                            const BatchCut& cut);
+
+}  // namespace headroom
