@@ -11,6 +11,11 @@
 //                             fault reports that it was not reached
 //     loader                  where that step's targets are assigned
 //     validation, checkpoint  after that many committed steps
+//                                     Of --device's allocations, but of the
+//                                     host's in loader and checkpoint. A GPU's
+//                                     allocator can only be kept from adding
+//                                     segments: whatever the number, the first
+//                                     request that needs one throws
 //   nan@rank=0,step=4                 that step's gradient is not finite
 //   ballast@rank=0,step=5,bytes=8388608
 //                                     so much is allocated before that step, or

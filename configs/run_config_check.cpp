@@ -112,14 +112,6 @@ void check_device(const RunConfig& config) {
                "leave it out");
   }
   if (config.cuda_graphs) check_graphs(config, is_cpu);
-  if (is_cpu) return;
-  for (const Fault& fault : parse_faults(config.inject)) {
-    if (fault.kind != Fault::Kind::kOutOfMemory) continue;
-    refuse_run("--inject " + to_string(fault) +
-                   " counts the CPU's allocations, and --device " +
-                   config.device + " has its own",
-               "use ballast@... with --memory-limit, or --device cpu");
-  }
 }
 
 void check_anchors(const RunConfig& config) {

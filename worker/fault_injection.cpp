@@ -17,6 +17,15 @@ namespace {
 
 thread_local bool ballast_fits = true;  // the newest one
 
+// Labels are assigned, and files are written, from the host's memory.
+bool is_on_the_host(Fault::Phase phase) {
+  return phase == Fault::Phase::kLoader || phase == Fault::Phase::kCheckpoint;
+}
+
+DeviceMemory& memory_of(const ComputeDevice& device) {
+  return device.api()->memory(device.device().index());
+}
+
 // Returns from a pause alone.
 void stop_here(const Fault& fault) {
   log::warn("--inject " + to_string(fault));
@@ -71,7 +80,7 @@ void FaultInjection::begin(Fault::Phase phase, int64_t step) {
     return;
   }
   if (armed()->kind == Fault::Kind::kOutOfMemory) {
-    CountingAllocator::fail_allocation(armed()->allocation);
+    fail_allocation(armed()->phase, armed()->allocation);
   } else if (armed()->kind == Fault::Kind::kBallast) {
     ballast_fits = true;
     try {
@@ -103,14 +112,28 @@ std::optional<FaultReport> FaultInjection::end() {
   if (!fault) return std::nullopt;
   FaultReport report{to_string(*fault), true, 0};
   if (fault->kind == Fault::Kind::kOutOfMemory) {
-    const int64_t left = CountingAllocator::pending_failure();
-    CountingAllocator::fail_allocation(0);
+    const int64_t left = pending_failure(fault->phase);
+    fail_allocation(fault->phase, 0);
     report.fired = left == 0;
     report.allocations = fault->allocation - left;
   } else if (fault->kind == Fault::Kind::kBallast) {
     report.fired = ballast_fits;
   }
   return report;
+}
+
+void FaultInjection::fail_allocation(Fault::Phase phase, int64_t n) const {
+  if (device_.is_cpu() || is_on_the_host(phase)) {
+    CountingAllocator::fail_allocation(n);
+  } else {
+    memory_of(device_).fail_allocation(n);
+  }
+}
+
+int64_t FaultInjection::pending_failure(Fault::Phase phase) const {
+  return device_.is_cpu() || is_on_the_host(phase)
+             ? CountingAllocator::pending_failure()
+             : memory_of(device_).pending_failure();
 }
 
 bool FaultInjection::is_not_a_number() const {

@@ -33,8 +33,9 @@ std::string describe(const FaultReport& report);
 
 class FaultInjection {
  public:
-  // Ballasts are `device`'s. `first_step`: of what a successor takes over; -1:
-  // from the start. Kills, hangs and pauses up to it have happened.
+  // Ballasts and allocations that fail are `device`'s. `first_step`: of what a
+  // successor takes over; -1: from the start. Kills, hangs and pauses up to it
+  // have happened.
   FaultInjection(std::vector<Fault> faults, const ComputeDevice& device,
                  int rank, int64_t first_step = -1);
 
@@ -55,6 +56,11 @@ class FaultInjection {
   std::mutex mutex_;           // guards faults_
   std::vector<Fault> faults_;  // of this rank, that have not been armed
   static std::optional<Fault>& armed();  // by the calling thread
+  // Whose allocations an "oom" of this phase counts: a device's, but for what
+  // works on the host.
+  void fail_allocation(Fault::Phase phase, int64_t n) const;
+  int64_t pending_failure(Fault::Phase phase) const;
+
   const ComputeDevice device_;
   std::vector<at::Tensor> ballasts_;
 };

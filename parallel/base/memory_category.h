@@ -49,6 +49,21 @@ class MemoryCategoryScope {
                ? state.category
                : state.of_results;
   }
+  // The same of a device's memory; to be asked once for each, as
+  // WorkspaceScope::workspace_bytes() counts them.
+  static MemoryCategory of_device(int64_t bytes) {
+    const MemoryCategory category = of(bytes);
+    State& state = here();
+    if (category != state.of_results) {
+      state.scratch += bytes;
+      state.most_scratch = std::max(state.most_scratch, state.scratch);
+      return category;
+    }
+    if (!state.has_result) state.held = state.scratch;
+    state.has_result = true;
+    state.scratch = state.held;
+    return category;
+  }
 
  protected:
   using Results = std::array<int64_t, 2>;  // bytes
@@ -56,12 +71,17 @@ class MemoryCategoryScope {
   explicit MemoryCategoryScope(const Results& results) : before_(here()) {
     here() = {MemoryCategory::kWorkspace, before_.category, results};
   }
+  static int64_t most_scratch() { return here().most_scratch; }
 
  private:
   struct State {
     MemoryCategory category = MemoryCategory::kOther;
     MemoryCategory of_results = MemoryCategory::kOther;
     Results results = {};
+    // Bytes of no result: asked for before the first one, which may live as
+    // long as the call; these and what came since the newest one.
+    int64_t held = 0, scratch = 0, most_scratch = 0;
+    bool has_result = false;
   };
   static State& here() {
     thread_local State state;
@@ -78,6 +98,11 @@ class WorkspaceScope final : public MemoryCategoryScope {
  public:
   explicit WorkspaceScope(int64_t result_bytes, int64_t other_result_bytes = 0)
       : MemoryCategoryScope(Results{result_bytes, other_result_bytes}) {}
+
+  // Of a device's workspace that was asked for so far, at most between two
+  // results.
+  // REQUIRES: no scope inside this one is open.
+  int64_t workspace_bytes() const { return most_scratch(); }
 };
 
 }  // namespace headroom

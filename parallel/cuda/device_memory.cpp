@@ -76,9 +76,7 @@ class CudaDeviceMemory final : public DeviceMemory {
   void set_limit(int64_t bytes) override {
     HEADROOM_CHECK(bytes > 0, std::to_string(bytes) + " bytes");
     limit_ = bytes;
-    const double part =
-        static_cast<double>(bytes) / static_cast<double>(total_bytes_);
-    allocator::setMemoryFraction(std::min(1.0, part), device_);
+    bound_segments(bytes);
   }
   int64_t limit() const override { return limit_; }
 
@@ -87,6 +85,7 @@ class CudaDeviceMemory final : public DeviceMemory {
     return std::exchange(refusal_, std::nullopt);
   }
   void note_refusal(int64_t asked_bytes) {
+    pending_failure_ = 0;
     const std::lock_guard lock(refusal_mutex_);
     refusal_ = Refusal{asked_bytes, reserved_bytes(), limit_};
   }
@@ -108,6 +107,15 @@ class CudaDeviceMemory final : public DeviceMemory {
     account_.hold(owner, bytes);
   }
   void let_go(const void* owner) override { account_.let_go(owner); }
+
+  // With what is unused given back and no segment more to be had, the next
+  // request that no segment has room for is refused.
+  void fail_allocation(int64_t n) override {
+    pending_failure_ = n > 0 ? 1 : 0;
+    if (n > 0) allocator::emptyCache();
+    bound_segments(n > 0 ? 1 : limit_.load());
+  }
+  int64_t pending_failure() const override { return pending_failure_; }
 
   void record_history(int64_t most_events) override {
     allocator::recordHistory(most_events > 0, nullptr,
@@ -142,10 +150,17 @@ class CudaDeviceMemory final : public DeviceMemory {
   }
 
  private:
+  void bound_segments(int64_t bytes) {
+    const double part =
+        static_cast<double>(bytes) / static_cast<double>(total_bytes_);
+    allocator::setMemoryFraction(std::min(1.0, part), device_);
+  }
+
   const c10::DeviceIndex device_;
   const int64_t total_bytes_;
   MemoryAccount account_;
   std::atomic<int64_t> limit_{kNoLimit};
+  std::atomic<int64_t> pending_failure_{0};
   std::mutex refusal_mutex_;
   std::optional<Refusal> refusal_;
 };

@@ -5,9 +5,11 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "parallel/cuda/discovery.h"
 #include "parallel/cuda/nccl_communicator.h"
 #include "parallel/devices/device_api.h"
+#include "parallel/nvml/nvml.h"
 
 namespace headroom {
 namespace {
@@ -42,6 +45,19 @@ class CudaDeviceApi final : public DeviceApi {
     size_t total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return static_cast<int64_t>(free);
+  }
+
+  std::optional<DeviceUse> use_of(int device) const override {
+    const std::string uuid = describe_cuda_device(device).uuid;
+    for (const Card& card : Nvml().cards()) {
+      if (card.uuid != uuid) continue;
+      DeviceUse use{card.used_bytes(), std::nullopt};
+      for (const CardProcess& process : card.processes) {
+        if (process.pid == getpid()) use.own_bytes = process.used_bytes;
+      }
+      return use;
+    }
+    return std::nullopt;
   }
 
   DeviceMemory& memory(int device) override {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ inline constexpr int kDeviceApiVersion = 4;
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
 struct HostServices {
-  // MemoryCategoryScope::of, with the program's scopes.
+  // MemoryCategoryScope::of_device, with the program's scopes.
   MemoryCategory (*category_of)(int64_t bytes);
 };
 
@@ -44,6 +45,14 @@ struct DeviceInfo {
   int multiprocessors = 0;
   int64_t total_bytes = 0;
   std::vector<int> peers;  // devices whose memory it reads and writes directly
+};
+
+// What is in use of a device's memory, as its driver tells.
+struct DeviceUse {
+  int64_t used_bytes = 0;  // by everyone
+  // By this process, its context included; nothing where the driver does not
+  // tell, or does not know this process by its number (containers).
+  std::optional<int64_t> own_bytes;
 };
 
 // The caching allocator of one device. Bytes are those asked for, rounded by
@@ -80,6 +89,14 @@ class DeviceMemory : public MemoryMeter {
   virtual void record_history(int64_t most_events) = 0;
   virtual std::vector<HistoryEvent> history() const = 0;
 
+  // For tests (--inject oom@): from the `n`-th allocation on (1: the next) one
+  // is refused as on a full device; 0 disarms. An allocator that can only be
+  // kept from adding segments takes every `n` for 1, and refuses what needs
+  // one.
+  virtual void fail_allocation(int64_t n) = 0;
+  // Allocations that are to pass before it, and it; 0: refused, or disarmed.
+  virtual int64_t pending_failure() const = 0;
+
  protected:
   ~DeviceMemory() = default;
 };
@@ -99,6 +116,8 @@ class DeviceApi {
   // Free bytes of the device, others' use taken off. Creates the device's
   // context in this process, hundreds of MB; NVML (parallel/nvml) does not.
   virtual int64_t free_bytes(int device) const = 0;
+  // Creates no context. Nothing where the driver does not tell.
+  virtual std::optional<DeviceUse> use_of(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
   virtual DeviceKernels& kernels() = 0;
   // Host memory whose pages stay where they are, so that copies from it need

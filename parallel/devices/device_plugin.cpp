@@ -10,7 +10,7 @@ namespace headroom {
 namespace {
 
 MemoryCategory category_of(int64_t bytes) {
-  return MemoryCategoryScope::of(bytes);
+  return MemoryCategoryScope::of_device(bytes);
 }
 
 std::string last_error() {

@@ -46,8 +46,9 @@ const std::vector<Rule>& rules() {
        {"torch", "system"}},
       // The plugin: everything of CUDA, and nothing that needs it.
       {"parallel/cuda",
-       with(mechanisms, {"parallel/activations", "parallel/devices"}),
-       {"torch", "cuda"}},
+       with(mechanisms,
+            {"parallel/activations", "parallel/devices", "parallel/nvml"}),
+       {"torch", "cuda", "system"}},
       {"parallel/zero", mechanisms, {"torch"}},
       {"proto", {"parallel/base", "parallel/plan"}, {"grpc", "json"}},
       {"worker/model",

@@ -53,6 +53,31 @@ TEST(CudaDevice, LimitBoundsWhatIsReserved) {
   memory.set_limit(MemoryMeter::kNoLimit);
 }
 
+TEST(CudaDevice, RefusesASegmentWhereItIsTold) {
+  HEADROOM_NEEDS_DEVICE();
+  DeviceMemory& memory = plugin().api->memory(0);
+  memory.take_last_refusal();
+  memory.fail_allocation(1);
+  EXPECT_EQ(memory.pending_failure(), 1);
+  EXPECT_THROW(bytes_on_device(int64_t{64} << 20), c10::OutOfMemoryError);
+  EXPECT_EQ(memory.pending_failure(), 0);
+  EXPECT_TRUE(memory.take_last_refusal());
+  memory.fail_allocation(0);
+  EXPECT_NO_THROW(bytes_on_device(int64_t{64} << 20));
+}
+
+// A process that the driver lists holds its context and its segments.
+TEST(CudaDevice, TellsWhatThisProcessHolds) {
+  HEADROOM_NEEDS_DEVICE();
+  const at::Tensor tensor = bytes_on_device(int64_t{64} << 20);
+  const auto use = plugin().api->use_of(0);
+  if (!use) GTEST_SKIP() << "NVML does not know this device";
+  EXPECT_GE(use->used_bytes, int64_t{64} << 20);
+  if (!use->own_bytes) GTEST_SKIP() << "NVML does not know this process";
+  EXPECT_GT(*use->own_bytes, plugin().api->memory(0).reserved_bytes());
+  EXPECT_LE(*use->own_bytes, use->used_bytes);
+}
+
 TEST(CudaDevice, HistoryTellsAllocations) {
   HEADROOM_NEEDS_DEVICE();
   using Event = DeviceMemory::HistoryEvent;

@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "parallel/base/check.h"
+#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/collectives/placed_communicator.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"
@@ -27,7 +28,13 @@ class TestDeviceApi final : public DeviceApi {
     return info;
   }
   int64_t free_bytes(int device) const override {
-    return TestDeviceMemory::kBytes - TestDeviceMemory::of(device).live_bytes();
+    TestDeviceMemory& memory = TestDeviceMemory::of(device);
+    memory.open();
+    return TestDeviceMemory::kBytes - memory.own_bytes();
+  }
+  std::optional<DeviceUse> use_of(int device) const override {
+    const int64_t own = TestDeviceMemory::of(device).own_bytes();
+    return DeviceUse{own, own};
   }
   DeviceMemory& memory(int device) override {
     return TestDeviceMemory::of(device);
@@ -41,11 +48,17 @@ class TestDeviceApi final : public DeviceApi {
   std::unique_ptr<DeviceGraph> make_graph(int) override {
     return std::make_unique<TestGraph>();
   }
+  // Through the host. The host's own communicator holds the store as long.
   std::unique_ptr<Communicator> make_communicator(
-      KeyValueStore&, const std::string&, int, int,
-      const DeviceCommunicatorOptions&) override {
-    throw Error("backend", "the test device has no communicator",
-                "use --backend gloo");
+      KeyValueStore& store, const std::string& prefix, int rank, int size,
+      const DeviceCommunicatorOptions& options) override {
+    TestDeviceMemory::of(options.device).note_communicator();
+    GlooOptions gloo;
+    gloo.timeout = options.timeout;
+    return make_placed_communicator(
+        make_gloo_communicator({&store, [](KeyValueStore*) {}}, prefix, rank,
+                               size, gloo),
+        nullptr);
   }
 
  private:

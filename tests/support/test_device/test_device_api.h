@@ -2,7 +2,7 @@
 // are of dispatch key PrivateUse1 (operators.h) and whose kernels are the
 // plugin's text on the CPU (emulated_kernels.h).
 //
-// It has no communicator of its own: ranks exchange through the host.
+// Its communicator passes through the host, and takes emulated bytes.
 #pragma once
 
 #include "parallel/devices/compute_device.h"

@@ -16,7 +16,7 @@ namespace headroom {
 namespace {
 
 HostServices& services() {
-  static HostServices given = {&MemoryCategoryScope::of};
+  static HostServices given = {&MemoryCategoryScope::of_device};
   return given;
 }
 

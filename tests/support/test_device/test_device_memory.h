@@ -54,9 +54,19 @@ class TestDeviceMemory final : public DeviceMemory {
   void record_history(int64_t) override {}
   std::vector<HistoryEvent> history() const override { return {}; }
 
-  // The n-th allocation from now on (1: the next) is refused, once; 0 disarms.
-  void fail_allocation(int64_t n) { countdown_ = n; }
-  int64_t pending_failure() const { return countdown_; }
+  void fail_allocation(int64_t n) override { countdown_ = n; }
+  int64_t pending_failure() const override { return countdown_; }
+
+  // Emulated: what a process has on the device once it has used it, beside
+  // tensors.
+  static constexpr int64_t kContextBytes = 3 << 20;
+  void open() { is_open_ = true; }
+  // Each one's buffers; they stay.
+  static constexpr int64_t kCommunicatorBytes = 1 << 20;
+  void note_communicator() { communication_ += kCommunicatorBytes; }
+  int64_t own_bytes() const {
+    return is_open_ ? kContextBytes + communication_ + live_bytes() : 0;
+  }
 
   void* take(int64_t bytes);
   void give_back(void* address);
@@ -68,6 +78,8 @@ class TestDeviceMemory final : public DeviceMemory {
   std::mutex mutex_;
   std::atomic<int64_t> limit_{kNoLimit};
   std::atomic<int64_t> countdown_{0};
+  std::atomic<bool> is_open_{false};
+  std::atomic<int64_t> communication_{0};
   std::optional<Refusal> refusal_;
 };
 
