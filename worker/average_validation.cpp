@@ -1,7 +1,10 @@
 #include "worker/average_validation.h"
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/plan/phase_memory.h"
 #include "worker/data/loader.h"
 #include "worker/parallelize.h"
@@ -21,17 +24,26 @@ class Prediction {
     request_.step.reset();
     add({});
   }
-  void add(ValidationShape shape) {
-    request_.validation = std::move(shape);
-    const MemoryEstimate estimate = estimate_validation(request_, rank_);
-    if (estimate.total() > most_.total()) most_ = estimate;
+  void add(const ValidationShape& shape) {
+    if (std::ranges::find(shapes_, shape) == shapes_.end())
+      shapes_.push_back(shape);
   }
-  const MemoryEstimate& most() const { return most_; }
+  // Of a device with what its library took for these very shapes.
+  MemoryEstimate most() {
+    request_.workspaces = &convolution_workspaces();
+    MemoryEstimate most;
+    for (const ValidationShape& shape : shapes_) {
+      request_.validation = shape;
+      const MemoryEstimate estimate = estimate_validation(request_, rank_);
+      if (estimate.total() > most.total()) most = estimate;
+    }
+    return most;
+  }
 
  private:
   MemoryRequest request_;
   const MeshCoordinates rank_;
-  MemoryEstimate most_;
+  std::vector<ValidationShape> shapes_;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
@@ -39,6 +41,8 @@ DeviceState::DeviceState(const ComputeDevice& device, LayerGraph& model,
     }
   }
   places_ = device.upload(places);
+  means_ = at::empty({statistics.size()}, device.options(at::kDouble));
+  moved_ = at::empty_like(means_);
 }
 
 void DeviceState::begin_norm() { norm_.zero_(); }
@@ -58,13 +62,12 @@ double DeviceState::norm() const { return norm_.item<double>(); }
 
 void DeviceState::move_running_statistics(const at::Tensor& statistics,
                                           const at::Tensor& batch_norm_sums,
-                                          int64_t num_groups) const {
+                                          int64_t num_groups) {
   if (statistics.numel() == 0) return;
-  const at::Tensor means = batch_norm_sums.index_select(0, places_)
-                               .div_(static_cast<double>(num_groups));
-  statistics.copy_(statistics.to(at::kDouble)
-                       .mul_(1 - kBatchNormMomentum)
-                       .add_(means.mul_(kBatchNormMomentum)));
+  at::index_select_out(means_, batch_norm_sums, 0, places_);
+  means_.div_(static_cast<double>(num_groups)).mul_(kBatchNormMomentum);
+  moved_.copy_(statistics);
+  statistics.copy_(moved_.mul_(1 - kBatchNormMomentum).add_(means_));
 }
 
 std::unique_ptr<DeviceOptimizer> device_optimizer(

@@ -2,8 +2,8 @@
 // loops cannot reach: the gradient's norm, the running statistics, and the
 // optimizer's settings as the device's kernel takes them.
 //
-// Its scratch memory is there from the start: a commit allocates a few values
-// per channel at most.
+// Its scratch memory is there from the start: a commit allocates nothing on the
+// device.
 //
 // Ownership: owns its scratch.
 // Threads: one.
@@ -37,7 +37,7 @@ class DeviceState {
   // CPU's roundings.
   void move_running_statistics(const at::Tensor& statistics,
                                const at::Tensor& batch_norm_sums,
-                               int64_t num_groups) const;
+                               int64_t num_groups);
 
  private:
   at::Tensor norm_;     // [], double
@@ -45,6 +45,8 @@ class DeviceState {
   // Of each element of the statistics: its place among the sums. Padding takes
   // the first one's, and is never read.
   at::Tensor places_;
+  // Of the statistics, double: the step's means, and what they become.
+  at::Tensor means_, moved_;
 };
 
 // Of `size` elements that the segments part; null on the CPU.

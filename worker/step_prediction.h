@@ -4,6 +4,7 @@
 // Threads: one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -26,6 +27,10 @@ class StepPrediction {
   // micro-batches are the batch's own.
   int64_t predict(const Batch& batch, std::vector<ActivationPolicy> policies);
 
+  // After that step, on a device: whether the workspaces of all its
+  // convolutions had been observed before; else what was predicted is not all.
+  bool knew_workspaces() const;
+
   // After a step: a warning where it needed more than predict() said last, the
   // first time that an item is to blame.
   std::optional<StepEvent> compare(int64_t measured,
@@ -36,6 +41,7 @@ class StepPrediction {
   const Mesh& mesh_;
   const LayerGraph& model_;
   MemoryEstimate estimate_;
+  size_t num_shapes_ = 0;  // of convolutions that were known
   std::set<std::string> blamed_;
 };
 

@@ -218,7 +218,7 @@ GlobalCounts Trainer::count_matches(const Batch& batch) {
 Outcome Trainer::forward_and_backward(const Batch& batch,
                                       const GlobalCounts& counts,
                                       StepResult& result) {
-  const int64_t predicted = predict_memory(batch);
+  int64_t predicted = predict_memory(batch);
   MemoryMeter& memory = state_.device().memory();
   memory.reset_peak();
   state_.gradients().begin_step();
@@ -242,6 +242,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   double* reports = reports_.data_ptr<double>();
   const int rank = mesh_.world.rank();
   const int64_t measured = memory.peak_bytes();
+  if (predicted > 0 && !prediction_->knew_workspaces()) predicted = 0;
   reports[kPeaks + rank] = static_cast<double>(measured);
   reports[kPeaks + 2 * mesh_.world.size() + rank] =
       static_cast<double>(predicted);

@@ -56,7 +56,8 @@ struct StepResult {
   bool lowered_scale = false;        // and its update skipped
   StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
-  // Of the same; 0: not known, as where micro-batches had to be cut.
+  // Of the same; 0: not known, as where micro-batches had to be cut, or where a
+  // device met the first convolution of a shape.
   std::vector<int64_t> predicted_peak_bytes;
   // Per rank, when all that the attempt needed has been let go of: the state
   // and what else lives between steps. A commit allocates nothing.

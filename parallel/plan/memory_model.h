@@ -45,6 +45,7 @@ struct ValidationShape {
   int64_t image_height = 0;
   int64_t image_width = 0;
   std::vector<int64_t> matches;  // per level, of whole images
+  bool operator==(const ValidationShape&) const = default;
 };
 
 struct MemoryRequest {
@@ -63,6 +64,7 @@ struct MemoryRequest {
   // As memory::Extents has it.
   bool convolves_in_float = false;
   bool on_device = false;
+  const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_rows = false;  // worker/captured_rows.h
   int64_t num_moments = 1;     // of the optimizer, per parameter
   int64_t num_classes = 80;

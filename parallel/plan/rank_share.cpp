@@ -96,6 +96,7 @@ memory::Extents RankShare::extents(int64_t samples, int64_t groups,
   result.element_bytes = request_.map_bytes;
   result.convolves_in_float = request_.convolves_in_float;
   result.on_device = request_.on_device;
+  result.workspaces = request_.workspaces;
   result.num_threads = request_.num_threads;
   return result;
 }
@@ -159,7 +160,7 @@ MemoryEstimate RankShare::resident() const {
     // What a commit works in (worker/device_state.h), and its kernel's pieces.
     estimate.workspace +=
         kCommitScratchElements * request_.element_bytes +
-        2 * norms * kIndexBytes +
+        2 * norms * (kIndexBytes + 2 * kDoubleBytes) +
         own / request_.element_bytes / kMostPieceElements * kPieceBytes;
     estimate.images = place_bytes();
   }

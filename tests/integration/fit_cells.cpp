@@ -10,6 +10,7 @@
 #include "coordinator/planner.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/placed_communicator.h"
 #include "parallel/plan/phase_memory.h"
 #include "tests/support/gray_images.h"
@@ -133,6 +134,7 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
           const int64_t measured = memory.peak_bytes();
           MemoryRequest request = known;
           request.step = training.shape();
+          request.workspaces = &convolution_workspaces();
           const MemoryEstimate estimate =
               estimate_rank_memory(request, coordinates_of(plan.layout, rank));
           const std::scoped_lock lock(mutex);

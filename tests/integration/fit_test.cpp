@@ -101,43 +101,46 @@ FitCell in_precision(FitCell cell, const std::string& precision) {
   return cell;
 }
 
+// Each of them in each precision.
+std::vector<FitCell> in_precisions(const std::vector<FitCell>& cells,
+                                   const std::vector<std::string>& precisions) {
+  std::vector<FitCell> all;
+  for (const FitCell& cell : cells)
+    for (const std::string& precision : precisions)
+      all.push_back(in_precision(cell, precision));
+  return all;
+}
+
 // A CPU convolves float16 as float32, so the largest moment of a step is
 // another than with bfloat16.
 TEST(Fit, MapsOf16Bits) {
   Table table;
-  for (const FitCell& cell :
-       std::vector<FitCell>{{"yolov5n", 320, 1, "keep", "one", 0},
-                            {"yolov5n", 320, 2, "mixed", "one", 300},
-                            {"yolov5n", 320, 1, "keep", "data", 0},
-                            {"yolov5n", 320, 2, "recompute", "zero3", 0},
-                            {"yolov5n", 320, 1, "lean", "pipeline", 300},
-                            {"yolov5n", 320, 2, "keep", "spatial", 0}}) {
-    for (const std::string precision : {"bf16", "fp16"}) {
-      const FitCell of = in_precision(cell, precision);
-      table.add(of, measure(of, 2));
-    }
-  }
+  const std::vector<FitCell> cells = {
+      {"yolov5n", 320, 1, "keep", "one", 0},
+      {"yolov5n", 320, 2, "mixed", "one", 300},
+      {"yolov5n", 320, 1, "keep", "data", 0},
+      {"yolov5n", 320, 2, "recompute", "zero3", 0},
+      {"yolov5n", 320, 1, "lean", "pipeline", 300},
+      {"yolov5n", 320, 2, "keep", "spatial", 0}};
+  for (const FitCell& cell : in_precisions(cells, {"bf16", "fp16"}))
+    table.add(cell, measure(cell, 2));
 }
 
 // On a device: no scratch of the CPU's convolutions, another loss, and what a
-// commit works in. A card's library takes its workspace beside this.
+// commit works in; and what its library's convolutions were seen to take.
 TEST(Fit, OnADevice) {
   Table table;
-  for (FitCell cell :
-       std::vector<FitCell>{{"yolov5n", 320, 1, "keep", "one", 0},
-                            {"yolov5n", 320, 2, "lean", "one", 300},
-                            {"yolov5n", 64, 4, "recompute", "one", 0},
-                            {"yolov5n", 320, 1, "offload", "one", 0},
-                            {"yolov5n", 320, 1, "mixed", "data", 300},
-                            {"yolov5n", 320, 1, "recompute", "zero3", 0},
-                            {"yolov5n", 320, 1, "lean", "pipeline", 300},
-                            {"yolov5n", 320, 2, "keep", "spatial", 0}}) {
-    cell.on_device = true;
-    for (const std::string precision : {"fp32", "fp64", "bf16"}) {
-      const FitCell of = in_precision(cell, precision);
-      table.add(of, measure(of, 2));
-    }
-  }
+  std::vector<FitCell> cells = {{"yolov5n", 320, 1, "keep", "one", 0},
+                                {"yolov5n", 320, 2, "lean", "one", 300},
+                                {"yolov5n", 64, 4, "recompute", "one", 0},
+                                {"yolov5n", 320, 1, "offload", "one", 0},
+                                {"yolov5n", 320, 1, "mixed", "data", 300},
+                                {"yolov5n", 320, 1, "recompute", "zero3", 0},
+                                {"yolov5n", 320, 1, "lean", "pipeline", 300},
+                                {"yolov5n", 320, 2, "keep", "spatial", 0}};
+  for (FitCell& cell : cells) cell.on_device = true;
+  for (const FitCell& cell : in_precisions(cells, {"fp32", "fp64", "bf16"}))
+    table.add(cell, measure(cell, 2));
 }
 
 // Graphs keep what rows take at their fullest, and the loss comes beside that.
@@ -163,20 +166,16 @@ TEST(Fit, CapturedRows) {
 // Every policy and layout, two models.
 TEST(MatrixOfPrecisions, MapsOf16Bits) {
   Table table;
-  for (const std::string precision : {"bf16", "fp16"}) {
-    for (const std::string model : {"yolov5n", "yolov5s"}) {
-      for (const std::string layout :
-           {"one", "data", "zero3", "pipeline", "spatial"}) {
-        for (const std::string policy :
-             {"keep", "lean", "recompute", "offload", "mixed"}) {
-          const FitCell cell = in_precision(
-              {model, 320, 2, policy, layout, policy == "lean" ? 300 : 0},
-              precision);
-          table.add(cell, measure(cell, 2));
-        }
-      }
-    }
-  }
+  std::vector<FitCell> cells;
+  for (const std::string model : {"yolov5n", "yolov5s"})
+    for (const std::string layout :
+         {"one", "data", "zero3", "pipeline", "spatial"})
+      for (const std::string policy :
+           {"keep", "lean", "recompute", "offload", "mixed"})
+        cells.push_back(
+            {model, 320, 2, policy, layout, policy == "lean" ? 300 : 0});
+  for (const FitCell& cell : in_precisions(cells, {"bf16", "fp16"}))
+    table.add(cell, measure(cell, 2));
 }
 
 // Every module that is no published model's, under every policy and layout.
@@ -300,10 +299,11 @@ TEST(Fit, PhasesBesideTheSteps) {
   PhaseTable table;
   table.add({"yolov5n", 320, 4, "keep", "one", 300}, 4);
   table.add({"yolov5n", 320, 4, "recompute", "one", 0}, 3);
-  for (const std::string precision : {"bf16", "fp16"})
-    for (const std::string layout : {"one", "zero3"})
-      table.add(in_precision({"yolov5n", 320, 2, "keep", layout, 0}, precision),
-                2);
+  for (const FitCell& cell :
+       in_precisions({{"yolov5n", 320, 2, "keep", "one", 0},
+                      {"yolov5n", 320, 2, "keep", "zero3", 0}},
+                     {"bf16", "fp16"}))
+    table.add(cell, 2);
   table.add({"yolov5n", 320, 2, "keep", "data", 0}, 4);
   table.add({"yolov5n", 320, 2, "keep", "zero3", 0}, 4);
   table.add({"yolov5n", 320, 2, "keep", "pipeline", 0}, 2);

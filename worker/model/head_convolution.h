@@ -1,7 +1,8 @@
 // head_convolution: the detection head's 1x1 convolution where maps have 16
-// bits.
+// bits, or are on a device.
 //
-// The convolution is of the maps' type, its result float32 from there on: the
+// The convolution is of the maps' type; of 16 bits its result is float32 from
+// there on: the
 // bias is added to it unrounded, and loss and decoding are float32. Backward
 // rounds the gradient to the maps' type for the convolution alone.
 //

@@ -149,6 +149,16 @@ int64_t apart(const ConvolutionShape& shape, const Extents& extents) {
   return shape.groups > 1 ? output_bytes(shape, extents) : 0;
 }
 
+// On a device.
+int64_t observed_workspace(const ConvolutionShape& shape,
+                           const Extents& extents, bool is_backward) {
+  if (extents.workspaces == nullptr) return 0;
+  return extents.workspaces->bytes_of(
+      {is_backward, shape.in_channels, shape.out_channels,
+       shape.kernel * shape.kernel, shape.stride, shape.groups, extents.samples,
+       extents.cells(shape.out_stride), extents.element_bytes});
+}
+
 // Input, weight and output as float32, beside an output of 16 bits that is not
 // there yet.
 int64_t widened_bytes(const ConvolutionShape& shape, const Extents& wide) {
@@ -159,7 +169,9 @@ int64_t widened_bytes(const ConvolutionShape& shape, const Extents& wide) {
 }  // namespace
 
 int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
-  if (extents.on_device) return 0;
+  if (extents.on_device) {
+    return observed_workspace(shape, extents, /*is_backward=*/false);
+  }
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + forward_scratch(shape, wide) -
@@ -178,7 +190,9 @@ int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
 
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
                                const Extents& extents) {
-  if (extents.on_device) return 0;
+  if (extents.on_device) {
+    return observed_workspace(shape, extents, /*is_backward=*/true);
+  }
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + input_gradient_scratch(shape, wide) +
@@ -205,7 +219,10 @@ int64_t input_gradient_scratch(const ConvolutionShape& shape,
 
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
                               const Extents& extents) {
-  if (extents.on_device) return shape.weight_bytes(extents);
+  if (extents.on_device) {
+    return shape.weight_bytes(extents) +
+           observed_workspace(shape, extents, /*is_backward=*/true);
+  }
   if (extents.convolves_in_float) {
     const Extents wide = extents.widened();
     return widened_bytes(shape, wide) + weight_gradient_bytes(shape, wide) +

@@ -6,7 +6,8 @@
 // from a padded copy of a sample. A bfloat16 weight gradient turns a sample of
 // the input and of the gradient round. In float64 LibTorch unfolds the input's
 // windows into columns instead. Where channels form groups, each group's fill
-// blocks of their own. A card's library has its workspace outside this model.
+// blocks of their own. A card's library takes what it was observed to take for
+// that shape, its workspace; nothing is known of it before.
 //
 // Weights of convolutions of 16 bits are copies of float32 ones, and their
 // gradients become float32 at once.

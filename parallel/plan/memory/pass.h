@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/plan/memory/derivation.h"
 #include "parallel/plan/memory/graph.h"
 #include "parallel/plan/memory/tape.h"
@@ -34,6 +35,9 @@ struct Extents {
   bool convolves_in_float = false;
   // On a card: none of oneDNN's scratch, and a loss of its own.
   bool on_device = false;
+  // What its library takes, as far as it was observed; null: nothing is known.
+  // Borrowed.
+  const ConvolutionWorkspaces* workspaces = nullptr;
 
   bool is_mixed() const { return element_bytes == 2; }
   // Of parameters, of heads and of all that the loss makes of them.

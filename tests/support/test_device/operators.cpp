@@ -34,6 +34,9 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
+// Of a convolution, beside a share of its maps: no result has this size.
+constexpr int64_t kLeastWorkspace = 1037;
+
 // --- the guard -----------------------------------------------------------
 
 thread_local c10::DeviceIndex current = 0;
@@ -397,13 +400,18 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   call.replace_results();
 }
 
+// As cuDNN does: taken once the result is there, and given back.
+void take_workspace(int64_t bytes, c10::Device device) {
+  empty({bytes}, at::kByte, {}, device, {}, {});
+}
+
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const std::optional<at::Tensor>& bias,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
   const at::Tensor none;
-  return placed_by(
+  at::Tensor y = placed_by(
       [x = reachable(x), weight = reachable(weight),
        bias = reachable(bias ? *bias : none), stride = stride.vec(),
        padding = padding.vec(), dilation = dilation.vec(), transposed,
@@ -415,6 +423,9 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
             stride, padding, dilation, transposed, output_padding, groups);
       },
       x.device());
+  take_workspace(static_cast<int64_t>(x.nbytes()) / 2 + kLeastWorkspace,
+                 x.device());
+  return y;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
@@ -437,11 +448,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
         transposed, output_padding, groups, wanted);
   };
   const Gradients host = compute();
-  const auto on_device = std::apply(
-      [&](const auto&... tensor) {
-        return Gradients{placed(tensor, x.device())...};
-      },
-      host);
+  const auto place = [&](const at::Tensor& tensor, int64_t workspace) {
+    at::Tensor result = placed(tensor, x.device());
+    if (tensor.defined())
+      take_workspace(workspace + kLeastWorkspace, x.device());
+    return result;
+  };
+  at::Tensor dx =
+      place(std::get<0>(host), static_cast<int64_t>(dy.nbytes()) / 2);
+  at::Tensor dweight =
+      place(std::get<1>(host), static_cast<int64_t>(x.nbytes()) / 4);
+  const Gradients on_device = {std::move(dx), std::move(dweight),
+                               placed(std::get<2>(host), x.device())};
   if (TestGraph* const graph = TestGraph::capturing()) {
     const auto to = std::apply(
         [](const auto&... tensor) { return Gradients{reachable(tensor)...}; },

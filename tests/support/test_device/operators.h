@@ -4,7 +4,8 @@
 //
 // An operator that mixes tensors of the device with tensors of the host is
 // refused, but for scalars without dimensions, as CUDA does. Convolutions are
-// LibTorch's for the CPU; views and copies are the device's own.
+// LibTorch's for the CPU, and take a workspace as a card's library does; views
+// and copies are the device's own.
 //
 // Threads: any; each computes by itself.
 #pragma once

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/processor.h"
 
@@ -65,16 +66,31 @@ bool computes_in_float(const at::Tensor& x) {
          (x.scalar_type() == at::kBFloat16 && !convolves_bfloat16());
 }
 
+// What a device's library took in the scope; the CPU's is known beforehand.
+void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
+                    const at::Tensor& weight, const ConvolutionShape& shape,
+                    bool is_backward, int64_t out_cells) {
+  if (x.is_cpu()) return;
+  convolution_workspaces().note(
+      {is_backward, x.size(1), weight.size(0), weight.size(2) * weight.size(3),
+       shape.stride, shape.groups, x.size(0), out_cells,
+       static_cast<int64_t>(x.element_size())},
+      scope.workspace_bytes());
+}
+
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
-  const int64_t outputs = x.size(0) * weight.size(0) *
-                          extent(x, weight, shape.padding_height, 2, shape) *
-                          extent(x, weight, shape.padding_width, 3, shape);
-  const WorkspaceScope scope(outputs * static_cast<int64_t>(x.element_size()));
-  return at::convolution(x, weight, {}, {shape.stride, shape.stride},
-                         {shape.padding_height, shape.padding_width}, {1, 1},
-                         false, {0, 0}, shape.groups)
-      .contiguous(at::MemoryFormat::ChannelsLast);
+  const int64_t cells = x.size(0) *
+                        extent(x, weight, shape.padding_height, 2, shape) *
+                        extent(x, weight, shape.padding_width, 3, shape);
+  const WorkspaceScope scope(cells * weight.size(0) *
+                             static_cast<int64_t>(x.element_size()));
+  at::Tensor y = at::convolution(x, weight, {}, {shape.stride, shape.stride},
+                                 {shape.padding_height, shape.padding_width},
+                                 {1, 1}, false, {0, 0}, shape.groups)
+                     .contiguous(at::MemoryFormat::ChannelsLast);
+  note_workspace(scope, x, weight, shape, /*is_backward=*/false, cells);
+  return y;
 }
 
 }  // namespace
@@ -130,6 +146,8 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
           at::OptionalIntArrayRef(), {shape.stride, shape.stride},
           {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0},
           shape.groups, {wants_dx, wants_dweight, false});
+  note_workspace(scope, x, weight, shape, /*is_backward=*/true,
+                 dy.size(0) * dy.size(2) * dy.size(3));
   if (flat && wants_dx) {
     gradients.dx =
         with_shape_of(gradients.dx.contiguous(at::MemoryFormat::ChannelsLast),

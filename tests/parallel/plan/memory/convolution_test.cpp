@@ -32,6 +32,29 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
   EXPECT_EQ(weight_gradient_bytes(kThree, extents_), 3 * kWeight);
 }
 
+// What was observed of the shape; of another one nothing is known.
+TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
+  extents_.on_device = true;
+  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+  ConvolutionWorkspaces workspaces;
+  extents_.workspaces = &workspaces;
+  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+  ConvolutionKey key = {false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 4};
+  workspaces.note(key, 5000);
+  workspaces.note(key, 4000);
+  key.is_backward = true;
+  workspaces.note(key, 7000);
+  EXPECT_EQ(forward_scratch(kThree, extents_), 5000);
+  EXPECT_EQ(input_gradient_scratch(kThree, extents_), 7000);
+  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), kWeight + 7000);
+  EXPECT_EQ(workspaces.num_shapes(), 2U);
+  EXPECT_EQ(workspaces.largest_bytes(), 7000);
+  const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
+  EXPECT_EQ(forward_scratch(strided, extents_), 0);
+  extents_.element_bytes = 2;
+  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+}
+
 // The output has 16 x 16 cells, padded to 18 x 18, of one sample.
 TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
   const ConvolutionShape strided = {16, 32, 3, 2, 2, true};

@@ -1,0 +1,61 @@
+// ConvolutionWorkspaces: what a device's library took beside the tensors of
+// each convolution, as observed (worker/model/kernels/convolution.h), for the
+// memory model to count on (parallel/plan/memory/convolution.h).
+//
+// A library chooses its algorithm by the shape, and keeps it for the process's
+// life; so the next call with the same shape takes the same.
+//
+// Ownership: a value. Threads: one; each rank's is that of the thread that
+// trains.
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace headroom {
+
+struct ConvolutionKey {
+  bool is_backward = false;  // both gradients
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t taps = 1;  // of a kernel: its rows by its columns
+  int64_t stride = 1;
+  int64_t groups = 1;
+  int64_t samples = 0;
+  int64_t out_cells = 0;  // of all samples
+  int64_t element_bytes = 4;
+  auto operator<=>(const ConvolutionKey&) const = default;
+};
+
+class ConvolutionWorkspaces {
+ public:
+  void note(const ConvolutionKey& key, int64_t bytes) {
+    int64_t& most = bytes_[key];
+    most = std::max(most, bytes);
+  }
+  // 0 of a convolution that was not seen.
+  int64_t bytes_of(const ConvolutionKey& key) const {
+    const auto known = bytes_.find(key);
+    return known == bytes_.end() ? 0 : known->second;
+  }
+  size_t num_shapes() const { return bytes_.size(); }
+  int64_t largest_bytes() const {
+    int64_t largest = 0;
+    for (const auto& [key, bytes] : bytes_) largest = std::max(largest, bytes);
+    return largest;
+  }
+
+ private:
+  std::map<ConvolutionKey, int64_t> bytes_;
+};
+
+// Of the calling thread, to the thread's end.
+inline ConvolutionWorkspaces& convolution_workspaces() {
+  thread_local ConvolutionWorkspaces of_thread;
+  return of_thread;
+}
+
+}  // namespace headroom
