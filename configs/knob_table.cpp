@@ -216,8 +216,9 @@ std::vector<Knob> where_it_runs() {
       {"memory_limit",
        &C::memory_limit,
        "bytes",
-       "Bound of each process's tensors, for example 2GiB: a small card, "
-       "emulated. A step that does not fit is repeated with rows recomputed; "
+       "Bound of each process's tensors, on a device of all that it has "
+       "there, for example 2GiB: a small card, emulated. A step that does not "
+       "fit is repeated with rows recomputed; "
        "if that does not fit either, the run stops at the step before. 0 is "
        "no bound.",
        0,

@@ -19,6 +19,9 @@ void set_arithmetic(const RunConfig& config) {
   // LibTorch's defaults differ: cuDNN's products are TF32, cuBLAS's are not.
   context.setAllowTF32CuDNN(config.tf32);
   context.setAllowTF32CuBLAS(config.tf32);
+  // Each shape's algorithm is what cuDNN's heuristics say, not what was fastest
+  // when it was tried: the same in every process, and no trial's workspaces.
+  context.setBenchmarkCuDNN(false);
   if (!config.deterministic) return;
   context.setDeterministicCuDNN(true);
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -28,8 +31,8 @@ void set_arithmetic(const RunConfig& config) {
 
 }  // namespace
 
-ComputeDevice choose_device(const RunConfig& config, int local_rank,
-                            int local_ranks) {
+ChosenDevice choose_device(const RunConfig& config, int local_rank,
+                           int local_ranks) {
   const std::vector<int> cards = parse_device_list(config.device);
   if (cards.empty()) return {};
   const int index =
@@ -50,10 +53,12 @@ ComputeDevice choose_device(const RunConfig& config, int local_rank,
   set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
   set_arithmetic(config);
   const ComputeDevice chosen(*plugin.api, index);
+  const std::optional<DeviceUse> before = plugin.api->use_of(index);
   // Else a process would also take its share of the first card.
   c10::impl::getDeviceGuardImpl(chosen.device().type())
       ->setDevice(chosen.device());
-  return chosen;
+  plugin.api->free_bytes(index);  // creates the context
+  return {chosen, footprint_of_context(before, plugin.api->use_of(index))};
 }
 
 }  // namespace headroom

@@ -10,11 +10,18 @@
 
 #include "configs/run_config.h"
 #include "parallel/devices/compute_device.h"
+#include "worker/device_footprint.h"
 
 namespace headroom {
 
-// Throws Error (exit 2) that says why there is no such device.
-ComputeDevice choose_device(const RunConfig& config, int local_rank,
-                            int local_ranks);
+struct ChosenDevice {
+  ComputeDevice device;
+  DeviceFootprint footprint;  // its context's; of the CPU nothing
+};
+
+// Creates the device's context. Throws Error (exit 2) that says why there is no
+// such device.
+ChosenDevice choose_device(const RunConfig& config, int local_rank,
+                           int local_ranks);
 
 }  // namespace headroom

@@ -18,7 +18,9 @@
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/collectives/placed_communicator.h"
+#include "parallel/plan/cluster.h"
 #include "worker/choose_device.h"
+#include "worker/device_memory_report.h"
 #include "worker/fault_injection.h"
 #include "worker/model/kernels/heap.h"
 #include "worker/pass_completion.h"
@@ -37,7 +39,8 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
                                             const RunConfig& config,
                                             CoordinatorClient& client,
                                             const WorkerOptions& options,
-                                            const ComputeDevice& device) {
+                                            const ComputeDevice& device,
+                                            DeviceFootprint& footprint) {
   GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
@@ -48,14 +51,18 @@ std::unique_ptr<Communicator> connect_ranks(const Assignment& assignment,
                         assignment.rank, assignment.world_size, gloo);
   if (!device.is_cpu()) {
     std::unique_ptr<Communicator> devices;
+    footprint.communication = 0;
     if (assignment.plan.backend == Backend::kNccl &&
         assignment.world_size > 1) {
       DeviceCommunicatorOptions nccl;
       nccl.device = device.device().index();
       nccl.timeout = kOperationTimeout;
       nccl.may_share_devices = config.share_devices;
+      const DeviceLook before(device);
       devices = device.api()->make_communicator(
           *store, "devices", assignment.rank, assignment.world_size, nccl);
+      footprint.communication =
+          before.taken_since().value_or(kGpuCommunicationBytes);
     }
     ranks = make_placed_communicator(std::move(ranks), std::move(devices));
   }
@@ -77,9 +84,10 @@ void finish(CoordinatorClient& client, const Assignment& assignment,
 RunOutcome run_connected(const Assignment& assignment, const RunConfig& config,
                          CoordinatorClient& client,
                          const WorkerOptions& options,
-                         const ComputeDevice& device, TrainingRun* training) {
+                         const ComputeDevice& device,
+                         DeviceFootprint& footprint, TrainingRun* training) {
   const std::unique_ptr<Communicator> communicator =
-      connect_ranks(assignment, config, client, options, device);
+      connect_ranks(assignment, config, client, options, device, footprint);
   RunOutcome end = training != nullptr ? training->run(*communicator)
                                        : run_validation(assignment, client,
                                                         *communicator, device);
@@ -173,6 +181,7 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
   std::unique_ptr<TrainingRun> training;   // outlives a lost peer
   std::unique_ptr<FaultInjection> faults;  // outlives generations
   std::optional<ComputeDevice> device;     // chosen with the first assignment
+  DeviceFootprint footprint;               // of this process on it
   for (;;) {
     const Assignment assignment = client.next_assignment();
     if (assignment.action == Action::kExit) return 0;
@@ -193,8 +202,10 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
       const RunConfig config =
           parse_run_config(assignment.run_config_yaml, "run.yaml");
       if (!device) {
-        device = choose_device(config, assignment.local_rank,
-                               assignment.local_world_size);
+        const ChosenDevice chosen = choose_device(config, assignment.local_rank,
+                                                  assignment.local_world_size);
+        device = chosen.device;
+        footprint = chosen.footprint;
       }
       if (config.command == "train") {
         if (!faults) {
@@ -212,10 +223,10 @@ int run_generations(CoordinatorClient& client, const WorkerOptions& options) {
           release_freed_memory();
         }
         training = std::make_unique<TrainingRun>(assignment, client, *faults,
-                                                 *device, carried);
+                                                 *device, footprint, carried);
       }
       const RunOutcome end = run_connected(assignment, config, client, options,
-                                           *device, training.get());
+                                           *device, footprint, training.get());
       if (end.left) {
         leave_generation(client, *end.left, device->memory(), training);
       }

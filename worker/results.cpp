@@ -159,6 +159,9 @@ std::string to_json(const RunSummary& summary) {
   for (const PhaseMemory& phase : summary.memory) {
     json["memory"][phase.phase] = ranks_json(phase.ranks);
   }
+  if (!summary.device_memory.empty()) {
+    json["device_memory"] = Json::parse(to_json(summary.device_memory));
+  }
   const CheckpointCounts& checkpoints = summary.checkpoints;
   json["checkpoints"] = {{"written", checkpoints.written},
                          {"skipped", checkpoints.skipped},

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/device_memory_report.h"
 #include "worker/memory_comparison.h"
 #include "worker/tensorboard.h"
 #include "worker/validate.h"
@@ -60,6 +61,7 @@ struct RunSummary {
   double wall_seconds = 0;          // over all sessions of the run
   std::vector<int64_t> peak_bytes;  // per rank, in steps
   std::vector<PhaseMemory> memory;  // outside of steps; the most of each rank
+  std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
   CheckpointCounts checkpoints;
   std::string ended;  // why, in words
 };

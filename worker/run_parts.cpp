@@ -10,6 +10,7 @@
 
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
+#include "parallel/base/convolution_workspaces.h"
 #include "proto/plan_json.h"
 #include "worker/checkpoint.h"
 #include "worker/data/sampler.h"
@@ -35,9 +36,11 @@ RunInputs& read_once(CarriedState& carried, const RunConfig& config) {
 }  // namespace
 
 RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator,
-                   const ComputeDevice& where, CarriedState& from_before)
+                   const ComputeDevice& where, DeviceFootprint& taken,
+                   CarriedState& from_before)
     : assignment(given),
       device(where),
+      footprint(taken),
       client(coordinator),
       config(parse_run_config(given.run_config_yaml, "run.yaml")),
       carried(from_before),
@@ -52,10 +55,27 @@ std::vector<RowCost> RunParts::rows_of_model() const {
   return row_costs(table);
 }
 
-void RunParts::prepare(Communicator& communicator) {
-  if (config.memory_limit > 0) {
-    device.memory().set_limit(config.memory_limit);
+// On a device --memory-limit is for all that this process has there.
+void RunParts::bound_memory() {
+  if (!device.is_cpu()) {
+    before_steps.emplace(device);
+    memory.workspaces = &convolution_workspaces();
+    segments = step_segments(
+        memory, coordinates_of(assignment.plan.layout, assignment.rank));
+    // Several may find a plan that splits more.
+    if (assignment.world_size == 1) {
+      require_room(assignment.rank, segments, footprint,
+                   room_now(device, config.memory_limit, footprint));
+    }
   }
+  if (config.memory_limit > 0) {
+    device.memory().set_limit(
+        std::max<int64_t>(1, config.memory_limit - footprint.total()));
+  }
+}
+
+void RunParts::prepare(Communicator& communicator) {
+  bound_memory();
   if (inputs.training) {
     require_same_on_all_ranks(communicator, inputs.training->digest(),
                               "the training images and labels");

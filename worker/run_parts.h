@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "configs/row_cost.h"
@@ -23,6 +24,7 @@
 #include "worker/carried_state.h"
 #include "worker/checkpoint_saver.h"
 #include "worker/coordinator_client.h"
+#include "worker/device_memory_report.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory_tracer.h"
 #include "worker/optim/lr_schedule.h"
@@ -39,7 +41,8 @@ namespace headroom {
 
 struct RunParts {
   RunParts(const Assignment& given, CoordinatorClient& coordinator,
-           const ComputeDevice& where, CarriedState& from_before);
+           const ComputeDevice& where, DeviceFootprint& taken,
+           CarriedState& from_before);
 
   // The state before the first step: fresh, from weights, a checkpoint's, or
   // what the ranks still hold of an earlier generation's, whichever is newest;
@@ -64,11 +67,15 @@ struct RunParts {
 
   Assignment assignment;
   const ComputeDevice device;
+  DeviceFootprint& footprint;  // of this process on it
   CoordinatorClient& client;
   RunConfig config;
   CarriedState& carried;
-  RunInputs& inputs;     // carried
-  MemoryRequest memory;  // the run's question to the memory model
+  RunInputs& inputs;      // carried
+  MemoryRequest memory;   // the run's question to the memory model
+  StepSegments segments;  // of a step on a device
+  // A device once the ranks were connected, until a first step has run.
+  std::optional<DeviceLook> before_steps;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Teacher> teacher;  // null: none
   std::unique_ptr<TrainingState> state;
@@ -87,6 +94,8 @@ struct RunParts {
   std::unique_ptr<RunPictures> pictures;  // of the rank that draws
 
  private:
+  // Before anything is allocated: refuses what cannot fit.
+  void bound_memory();
   void fill_model(Communicator& communicator, LayerGraph& model);
   void resume();
   // Of an earlier generation, or from a checkpoint. False: there is nothing.

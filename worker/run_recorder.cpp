@@ -255,6 +255,11 @@ void RunRecorder::record_memory(const PhaseMemory& memory) {
   }
 }
 
+void RunRecorder::record_device_memory(
+    const std::vector<DeviceMemoryLine>& ranks) {
+  if (records_) summary_.device_memory = ranks;
+}
+
 std::string RunRecorder::record_end(const std::string& reason) {
   if (!records_) return "";
   if (step_log_ && !step_log_->write_waiting()) {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 #include "worker/checkpoint_saver.h"
@@ -65,6 +66,8 @@ class RunRecorder {
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
   // Of a phase beside the steps.
   void record_memory(const PhaseMemory& memory);
+  // The newest counts.
+  void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // The last word on the run; returns summary.json's content.
   std::string record_end(const std::string& reason);
 

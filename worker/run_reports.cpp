@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "parallel/base/convolution_workspaces.h"
 #include "worker/run_milestones.h"
 
 namespace headroom {
@@ -39,6 +40,7 @@ void RunReports::begin() {
   progress_.steps_per_epoch = run_.steps_in_epoch;
   progress_.image_height = sizes.image_height;
   progress_.image_width = sizes.image_width;
+  if (!run_.device.is_cpu()) note_device();
 }
 
 void RunReports::show_phase(const std::string& phase) {
@@ -106,6 +108,37 @@ PhaseMemory RunReports::note_memory(const MemoryComparison& comparison) {
   const PhaseMemory all = gather_memory(run_.mesh->world, comparison);
   run_.recorder->record_memory(all);
   return all;
+}
+
+void RunReports::note_device() {
+  DeviceMemoryLine line;
+  line.footprint = run_.footprint;
+  line.workspace = convolution_workspaces().largest_bytes();
+  line.tensors = run_.segments.planned.tensor_bytes;
+  line.segments = run_.segments.planned.segment_bytes;
+  line.room =
+      room_now(run_.device, run_.config.memory_limit, run_.footprint).bytes;
+  const std::vector<DeviceMemoryLine> ranks =
+      gather_device_memory(run_.mesh->world, line);
+  run_.recorder->record_device_memory(ranks);
+  if (run_.assignment.rank != 0) return;
+  const StepEvent event = device_memory_event(ranks);
+  run_.client.report_event({event.kind, run_.committed(), fullest_rank(ranks),
+                            event.reason, event.detail_json,
+                            any_lacks_room(ranks)});
+}
+
+// Libraries load their kernels, and connections are made, in a first step.
+void RunReports::note_first_step() {
+  if (!run_.before_steps) return;
+  run_.footprint.libraries += run_.before_steps->taken_since().value_or(0);
+  run_.before_steps.reset();
+  run_.segments = step_segments(run_.memory, run_.mesh->here);
+  if (run_.config.memory_limit > 0) {
+    run_.device.memory().set_limit(std::max<int64_t>(
+        1, run_.config.memory_limit - run_.footprint.total()));
+  }
+  note_device();
 }
 
 }  // namespace headroom

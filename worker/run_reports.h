@@ -41,6 +41,10 @@ class RunReports {
   // Of all ranks, where there are any; each phase that needed too much is named
   // once. Collective.
   PhaseMemory note_memory(const MemoryComparison& comparison);
+  // What the process has on its device: at the start, and again once a first
+  // step has run. Collective; nothing on the CPU.
+  void note_device();
+  void note_first_step();
   // One is lost: nothing is collective any more.
   void leave_peers() { has_peers_ = false; }
 

@@ -45,8 +45,9 @@ std::string lowered_scale_text(const StepResult& result) {
 struct TrainingRun::Implementation : RunParts {
   Implementation(const Assignment& given, CoordinatorClient& coordinator,
                  FaultInjection& injected, const ComputeDevice& where,
-                 CarriedState& from_before)
-      : RunParts(given, coordinator, where, from_before), faults(injected) {}
+                 DeviceFootprint& taken, CarriedState& from_before)
+      : RunParts(given, coordinator, where, taken, from_before),
+        faults(injected) {}
 
   // An end where it ends here.
   RunOutcome run(Communicator& communicator);
@@ -125,6 +126,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(BatchSource& source,
   if (result.lowered_scale && assignment.rank == 0) {
     reports.report(batch.step, {"loss_scale", lowered_scale_text(result)});
   }
+  reports.note_first_step();
   note_step(
       batch, result,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -280,9 +282,10 @@ void TrainingRun::Implementation::end_trace() {
 
 TrainingRun::TrainingRun(const Assignment& assignment,
                          CoordinatorClient& client, FaultInjection& faults,
-                         const ComputeDevice& device, CarriedState& carried)
+                         const ComputeDevice& device,
+                         DeviceFootprint& footprint, CarriedState& carried)
     : implementation_(std::make_unique<Implementation>(
-          assignment, client, faults, device, carried)) {}
+          assignment, client, faults, device, footprint, carried)) {}
 
 TrainingRun::~TrainingRun() = default;
 

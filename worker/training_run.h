@@ -21,6 +21,7 @@
 #include "parallel/devices/compute_device.h"
 #include "worker/carried_state.h"
 #include "worker/coordinator_client.h"
+#include "worker/device_footprint.h"
 #include "worker/fault_injection.h"
 #include "worker/run_outcome.h"
 
@@ -33,10 +34,11 @@ class TrainingRun {
   // Reads the data set's index: before ranks are connected, since nodes may
   // differ in how long that takes. `faults` outlives generations: each fires
   // once.
-  // `carried` too: what the last one left, and what this one leaves.
+  // `footprint`: of the process on the device, the communicator's once it is
+  // there. `carried` too: what the last one left, and what this one leaves.
   TrainingRun(const Assignment& assignment, CoordinatorClient& client,
               FaultInjection& faults, const ComputeDevice& device,
-              CarriedState& carried);
+              DeviceFootprint& footprint, CarriedState& carried);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;

@@ -18,10 +18,16 @@ bool wheel_has_code_for(int compute_capability);
 // "7.0".
 std::string capability_text(int compute_capability);
 
-// What is not the tensors' on a GPU: the context, the libraries' workspaces and
-// the communication's buffers, and what the caching allocator cannot use.
-inline constexpr int64_t kGpuReserveBytes = int64_t{3} << 29;  // 1.5 GiB
-inline constexpr int64_t kGpuSlackPercent = 10;                // of the card
+// What is not the tensors' on a GPU, for plans that are made without one: the
+// context with what libraries load, the largest workspace of a convolution, the
+// communication's buffers; and what the caching allocator cannot use. A run
+// measures them (worker/device_footprint.h).
+inline constexpr int64_t kGpuContextBytes = int64_t{3} << 28;
+inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
+inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
+inline constexpr int64_t kGpuReserveBytes =
+    kGpuContextBytes + kGpuWorkspaceBytes + kGpuCommunicationBytes;  // 1.5 GiB
+inline constexpr int64_t kGpuSlackPercent = 10;  // of the card
 
 // What is left for tensors of a card; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes);

@@ -55,7 +55,7 @@ class Benchmark {
       : request_(request),
         rows_(row_costs(load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
-        device_(choose_device(request.config, 0, 1)),
+        device_(choose_device(request.config, 0, 1).device),
         alone_(make_placed_communicator(make_single_communicator(), nullptr)),
         training_(request.config, plan_, *alone_,
                   /*more_boxes_per_image=*/4, device_) {

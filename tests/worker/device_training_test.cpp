@@ -46,7 +46,7 @@ ComputeDevice device_of(int rank) {
   RunConfig config;
   config.device = "0";
   config.share_devices = true;
-  return choose_device(config, 0, 1);
+  return choose_device(config, 0, 1).device;
 }
 
 struct Setting {
