@@ -28,7 +28,7 @@
 namespace headroom {
 
 // Raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 4;
+inline constexpr int kDeviceApiVersion = 5;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
