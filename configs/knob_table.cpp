@@ -196,6 +196,10 @@ std::vector<Knob> where_it_runs() {
        -kAny,
        kAny,
        {"auto", "keep", "lean", "recompute", "offload"}},
+      {"augment_on", &C::augment_on, "",
+       "Where training samples are rendered: by the loader's threads (cpu), or "
+       "by a kernel on the card (device), to the same bytes. auto is cpu: "
+       "which is faster has not been measured on a card yet."},
       {"backend",
        &C::backend,
        "",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/base/packed_room.h"
+
 namespace headroom {
 namespace {
 
@@ -69,10 +71,10 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   if (limit == 0) limit = part_of_images(kDefaultHostMemory);
   LoaderBudget budget;
   budget.thread_bytes = thread_bytes(shape, hyp);
-  budget.batch_bytes =
-      part_of_images(shape.bands *
-                     std::max(shape.largest_pixels, shape.input_pixels)) *
-      shape.images_of_a_batch;
+  const int64_t image_bytes = part_of_images(
+      shape.bands * std::max(shape.largest_pixels, shape.input_pixels));
+  budget.batch_bytes = (shape.packs ? packed_room(image_bytes) : image_bytes) *
+                       shape.images_of_a_batch;
   // A batch comes before a second thread.
   const int64_t for_threads = std::min(limit / 2, limit - budget.batch_bytes);
   budget.num_threads =

@@ -8,7 +8,8 @@
 //   a thread   the source pictures that it holds, a mosaic's tiles (of two
 //              where they are mixed; as one picture besides, for copy-paste),
 //              the samples that it makes
-//   a batch    this rank's rows of its share of the images, 8 bits a channel
+//   a batch    this rank's rows of its share of the images, 8 bits a channel;
+//              or what they are rendered from (parallel/base/packed_room.h)
 //
 // One batch and one thread are always there, whatever the limit.
 //
@@ -35,7 +36,8 @@ struct LoaderShape {
   int64_t source_pixels = 0;      // of a picture that a thread holds
   int64_t images_of_a_batch = 1;  // of this rank
   int64_t most_threads = 1;
-  int64_t bands = 3;  // of a pixel
+  int64_t bands = 3;   // of a pixel
+  bool packs = false;  // what a device renders the images from
 };
 
 struct LoaderBudget {

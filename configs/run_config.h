@@ -117,6 +117,7 @@ struct RunConfig {
   int64_t zero_stage = 0;            // --zero 0..3: what the data axis shares
   int64_t micro_batch_size = 0;      // --micro-batch; 0: chosen
   std::string activations = "auto";  // --activations: what backward keeps
+  std::string augment_on = "auto";   // where samples are rendered: cpu, device
   std::string backend = "auto";      // auto, gloo, nccl, mpi
   int64_t threads = 0;               // compute threads per process; 0: cores /
                                      //   processes

@@ -102,6 +102,21 @@ void check_graphs(const RunConfig& config, bool is_cpu) {
              "leave one of the two out");
 }
 
+void check_augment_place(const RunConfig& config, bool is_cpu) {
+  const std::string& place = config.augment_on;
+  if (place != "auto" && place != "cpu" && place != "device") {
+    refuse_run("--augment-on " + place + " is no place to render samples",
+               "use auto, cpu or device");
+  }
+  if (place == "device" && (is_cpu || config.synthetic_input)) {
+    refuse_run(
+        std::string("--augment-on device renders samples on a card, but ") +
+            (is_cpu ? "--device is cpu"
+                    : "--synthetic-input has none to render"),
+        is_cpu ? "give --device 0, or leave it out" : "leave it out");
+  }
+}
+
 void check_device(const RunConfig& config) {
   const bool is_cpu = parse_device_list(config.device).empty();
   if (config.tf32 && (is_cpu || config.precision != Precision::kFp32)) {
@@ -112,6 +127,7 @@ void check_device(const RunConfig& config) {
                "leave it out");
   }
   if (config.cuda_graphs) check_graphs(config, is_cpu);
+  check_augment_place(config, is_cpu);
 }
 
 void check_anchors(const RunConfig& config) {

@@ -10,6 +10,9 @@
 // Batches' images should lie in page-locked memory: the device reads other
 // memory only while the host waits.
 //
+// Where the batch has its samples packed, their bytes go to a second place, a
+// few at a time, and the device renders the images from them on that stream.
+//
 // On the CPU there is no place and no copy.
 //
 // Ownership: keeps a batch's images until they have been copied.
@@ -54,11 +57,22 @@ class ImageFeed {
                    size_t part, const at::TensorOptions& options);
 
  private:
-  at::Tensor bytes_on_device(const at::Tensor& images);
-  void send(const at::Tensor& images);
-  void send_ahead(const at::Tensor& images);
-  void make_room(int64_t bytes);
-  bool holds(const at::Tensor& images) const;
+  // Some of a batch's images, and what they are sent as.
+  struct Part {
+    at::Tensor images;
+    at::Tensor bytes;                   // the images, or packed samples
+    std::vector<int64_t> packed_bytes;  // of each
+    bool is_packed = false;
+  };
+  static Part part_of(const Batch& batch, const SampleRange& range);
+
+  at::Tensor bytes_on_device(const Part& part);
+  void send(const Part& part);
+  void send_ahead(const Part& part);
+  void render(const Part& part, const at::Tensor& images);
+  bool has_room(const Part& part) const;
+  void make_room(const Part& part);
+  bool holds(const Part& part) const;
   c10::Stream stream_of_kernels() const;
 
   const ComputeDevice device_;
@@ -66,10 +80,11 @@ class ImageFeed {
   // None on the CPU.
   std::optional<c10::Stream> copies_;
   at::Tensor place_;    // bytes
-  at::Tensor content_;  // the images that are in it, or on their way
+  at::Tensor staging_;  // what is being rendered to it
+  at::Tensor content_;  // what is in it, or on its way, as it was sent
   struct Copy {
     c10::Event done;
-    at::Tensor images;
+    at::Tensor bytes;
   };
   std::deque<Copy> copies_under_way_;
 };

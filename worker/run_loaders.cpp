@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "configs/augment_place.h"
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
@@ -19,6 +20,7 @@ LoaderOptions training_options(const RunConfig& config, const Plan& plan,
   options.mode =
       config.rect ? LoaderMode::kTrainRect : LoaderMode::kTrainMosaic;
   options.multi_scale = config.multi_scale;
+  options.packs_samples = augment_place(config).on_device;
   if (config.close_mosaic > 0) {
     options.mosaic_epochs = config.epochs - config.close_mosaic;
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/augment_place.h"
 #include "configs/memory/memory_request.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
@@ -248,6 +249,14 @@ void RunParts::share_host_memory() {
   if (assignment.rank != 0) return;
   client.report_event(
       {"host_memory", committed(), 0, describe(needed), "", false});
+  if (device.is_cpu()) return;
+  const AugmentPlace place = augment_place(config);
+  client.report_event(
+      {"augment_on", committed(), 0,
+       std::string("samples are rendered ") +
+           (place.on_device ? "on the device" : "by the loader's threads") +
+           ": " + place.reason,
+       "", false});
 }
 
 // Needed where passes exchange with other ranks.

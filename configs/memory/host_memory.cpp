@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/augment_place.h"
 #include "configs/memory/memory_request.h"
 #include "configs/multi_scale.h"
 #include "parallel/plan/batch_split.h"
@@ -105,6 +106,7 @@ HostMemory host_memory(const RunConfig& config, const Plan& plan,
   shape.most_threads = config.loader_threads;
   shape.bands = image_bands(rows);
   LoaderShape validation = shape;
+  shape.packs = augment_place(config).on_device;
   validation.validation = true;
   validation.input_pixels = 0;
   validation.largest_pixels =

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/augment_place.h"
 #include "configs/model_table.h"
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
@@ -98,6 +99,7 @@ MemoryRequest memory_request(const RunConfig& config, const Plan& plan,
   const bool on_cpu = config.device.empty() || config.device == "cpu";
   request.on_device = !on_cpu;
   request.captures_rows = config.cuda_graphs;
+  request.renders_samples = augment_place(config).on_device;
   // As worker/model/kernels/convolution.h does.
   request.convolves_in_float =
       on_cpu &&

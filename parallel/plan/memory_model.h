@@ -65,8 +65,9 @@ struct MemoryRequest {
   bool convolves_in_float = false;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
-  bool captures_rows = false;  // worker/captured_rows.h
-  int64_t num_moments = 1;     // of the optimizer, per parameter
+  bool captures_rows = false;    // worker/captured_rows.h
+  bool renders_samples = false;  // on the device (parallel/base/packed_room.h)
+  int64_t num_moments = 1;       // of the optimizer, per parameter
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/device_commit.h"
+#include "parallel/base/packed_room.h"
 
 namespace headroom {
 namespace {
@@ -179,8 +180,10 @@ int64_t RankShare::place_bytes() const {
   // Colours also where the network sees gray.
   const int64_t bands =
       request_.image_channels == 1 ? kColours : request_.image_channels;
-  return samples * own_rows(request_.image_height) * request_.image_width *
-         bands;
+  const int64_t image_bytes =
+      own_rows(request_.image_height) * request_.image_width * bands;
+  return samples * image_bytes +
+         (request_.renders_samples ? staged_bytes(image_bytes) : 0);
 }
 
 int64_t RankShare::teacher_bytes() const {

@@ -56,7 +56,8 @@ class RankShare {
 
  private:
   int64_t num_groups(const SampleRange& micro_batch) const;
-  // On a device: of the largest micro-batch's bytes (worker/image_feed.h).
+  // On a device: of the largest micro-batch's bytes, and of those that it is
+  // rendered from (worker/image_feed.h).
   int64_t place_bytes() const;
 
   const MemoryRequest& request_;

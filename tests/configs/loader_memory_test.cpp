@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "configs/augment_place.h"
+
 namespace headroom {
 namespace {
 
@@ -45,6 +47,38 @@ TEST(LoaderMemory, CopyPasteTakesACanvas) {
   LoaderShape rect = small_shape();
   rect.mosaic = false;
   EXPECT_EQ(loader_budget(rect, hyp, 0).thread_bytes, 2 * kPicture);
+}
+
+// Two mosaics are held until they are mixed.
+TEST(LoaderMemory, MixupTakesTheTilesOfBoth) {
+  Hyperparameters hyp;
+  hyp.mixup = 0.1;
+  EXPECT_EQ(loader_budget(small_shape(), hyp, 0).thread_bytes,
+            (1 + 2 * 4 + 2) * kPicture);
+  hyp.copy_paste = 0.1;
+  EXPECT_EQ(loader_budget(small_shape(), hyp, 0).thread_bytes,
+            (1 + 2 * 4 + 4 + 2) * kPicture);
+}
+
+// Twice the pixels of each sample, and its recipe.
+TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
+  LoaderShape shape = small_shape();
+  shape.packs = true;
+  const int64_t bytes = loader_budget(shape, {}, 0).batch_bytes;
+  EXPECT_GT(bytes, 4 * 2 * kPicture);
+  EXPECT_LT(bytes, 4 * (2 * kPicture + 1100));
+}
+
+TEST(AugmentPlace, IsTheCpuUnlessAskedFor) {
+  RunConfig config;
+  config.device = "0";
+  EXPECT_FALSE(augment_place(config).on_device);
+  EXPECT_EQ(augment_place(config).reason,
+            "which is faster has not been measured on a card yet");
+  config.augment_on = "cpu";
+  EXPECT_FALSE(augment_place(config).on_device);
+  config.augment_on = "device";
+  EXPECT_TRUE(augment_place(config).on_device);
 }
 
 TEST(LoaderMemory, ValidationRemembersNoImages) {

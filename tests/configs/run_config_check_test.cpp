@@ -305,6 +305,27 @@ TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
             "nothing was refused");
 }
 
+TEST(CheckRunConfig, SamplesAreRenderedOnADeviceThatIsThere) {
+  EXPECT_EQ(refusal([](RunConfig& c) { c.augment_on = "gpu"; }),
+            "[config] --augment-on gpu is no place to render samples: use "
+            "auto, cpu or device");
+  EXPECT_EQ(refusal([](RunConfig& c) { c.augment_on = "device"; }),
+            "[config] --augment-on device renders samples on a card, but "
+            "--device is cpu: give --device 0, or leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.augment_on = "device";
+              c.device = "0";
+              c.synthetic_input = true;
+            }),
+            "[config] --augment-on device renders samples on a card, but "
+            "--synthetic-input has none to render: leave it out");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.augment_on = "device";
+              c.device = "0";
+            }),
+            "nothing was refused");
+}
+
 TEST(CheckRunConfig, ADeviceHasAllFaults) {
   const auto injected = [](const std::string& faults) {
     return refusal([&](RunConfig& c) {

@@ -114,6 +114,59 @@ TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   }
 }
 
+// Where samples are rendered changes no bit of a run, and what it takes on the
+// device is predicted.
+void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
+  const PluginOf device(kPlugin);
+  layout.insert(layout.end(), {"--backend", "gloo", "--noval", "--set",
+                               "hyp.mixup=0.3", "--set", "hyp.gray=0.2"});
+  const std::vector<Json> cpu = train("cpu", layout);
+  layout.insert(layout.end(), {"--augment-on", "device"});
+  const std::vector<Json> run = train("device", layout);
+  ASSERT_EQ(run.size(), kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    for (const char* key : {"step", "loss", "grad_norm", "samples"}) {
+      EXPECT_EQ(run[step].at(key), cpu[step].at(key)) << key << " " << step;
+    }
+    for (const Json& memory : run[step].at("memory")) {
+      const double ratio = memory.at("predicted_peak_bytes").get<double>() /
+                           memory.at("measured_peak_bytes").get<double>();
+      EXPECT_GE(ratio, 1.0) << step;
+      EXPECT_LE(ratio, 1.05) << step;
+    }
+  }
+  for (size_t rank = 0; rank < measured_peaks(run).size(); ++rank) {
+    EXPECT_GT(measured_peaks(run)[rank], measured_peaks(cpu)[rank]);
+  }
+}
+
+TEST(Device, SamplesRenderedOnItChangeNoBit) {
+  expect_rendered_as_on_the_cpu({"--device", "0"});
+  expect_rendered_as_on_the_cpu({"--device", "0,1", "--layout", "data=2"});
+}
+
+TEST(Device, AResumedRunRendersTheSameSamples) {
+  const PluginOf device(kPlugin);
+  const std::vector<std::string> flags = {"--device", "0", "--noval",
+                                          "--augment-on", "device"};
+  const std::vector<Json> whole = train("whole", flags);
+  const auto folder = fresh_folder() / "parts";
+  std::vector<std::string> more = {"--max-steps", "2"};
+  more.insert(more.end(), flags.begin(), flags.end());
+  train_in(folder, train_fp64("8"), more);
+  const auto run_folder = folder / "runs/train/exp";
+  const ProgramResult resumed =
+      run_program({program("headroom"), "train", "--resume",
+                   run_folder.string(), "--max-steps", std::to_string(kSteps)},
+                  folder);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const std::vector<Json> run = read_lines(run_folder / "steps.jsonl");
+  ASSERT_EQ(run.size(), kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(run[step].at("loss"), whole[step].at("loss")) << step;
+  }
+}
+
 // The successor gets a device, its peer's state and the step that was lost.
 TEST(Device, AKilledProcessCostsNoStep) {
   const PluginOf device(kPlugin);
@@ -305,6 +358,7 @@ TEST(Device, WhatIsNotThereIsRefused) {
        {"--device", "0,1", "--backend", "gloo", "--layout", "pipeline=2",
         "--cuda-graphs"},
        "captures rows that wait for nobody, but stages exchange maps"},
+      {kPlugin, {"--augment-on", "device"}, "give --device 0"},
       {"/nowhere/plugin.so", {"--device", "0"}, "no plugin for devices"}};
   for (const Refused& refused : cases) {
     const PluginOf plugin(refused.plugin);

@@ -22,6 +22,11 @@ struct Batch {
   // [n, rows, W, 3] uint8, RGB, or of more or fewer bands; n may be 0. The rows
   // of the images that this rank works on: all, unless images are split.
   at::Tensor images;
+  // Where a device renders the images, they have sizes alone (on LibTorch's
+  // `meta`), and this has what each is made from: [n, room] uint8, of row i
+  // the first packed_bytes[i] a PackedSample. Else undefined.
+  at::Tensor packed;
+  std::vector<int64_t> packed_bytes;
   int64_t image_height = 0, image_width = 0;  // of the whole images
   std::vector<LabelRow> labels;  // `image` counts from the first local sample
   std::vector<int64_t> samples;  // n indices into the data set

@@ -1,5 +1,6 @@
 #include "worker/data/loader.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/packed_room.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_bands.h"
 #include "worker/data/image_store.h"
@@ -24,6 +26,8 @@
 #include "worker/data/loader_plan.h"
 #include "worker/data/micro_batch_targets.h"
 #include "worker/data/random_crop.h"
+#include "worker/data/render_sample.h"
+#include "worker/data/sample_packing.h"
 
 namespace headroom {
 namespace {
@@ -35,7 +39,7 @@ constexpr std::chrono::milliseconds kMemoryPause{5};
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  std::vector<NetworkSample> made;  // without pixels: those are in batch.images
+  std::vector<NetworkSample> made;  // without pixels: those are in `batch`
   int64_t next_sample = 0;          // to be claimed by a thread
   int64_t unfinished = 0;
   bool ready = false;
@@ -43,20 +47,47 @@ struct PendingBatch {
   int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
 };
 
+cv::Size size_of(const at::Tensor& images) {
+  return {static_cast<int>(images.size(2)), static_cast<int>(images.size(1))};
+}
+
+int64_t image_bytes(const at::Tensor& images) {
+  return images.size(1) * images.size(2) * images.size(3);
+}
+
 // Bilinearly where the batch has another size, with pixels as areas: YOLOv5's
 // interpolation, rounded to bytes.
-void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
-                 int64_t index) {
-  const int64_t bytes = images.size(1) * images.size(2) * images.size(3);
-  cv::Mat target(static_cast<int>(images.size(1)),
-                 static_cast<int>(images.size(2)),
-                 CV_8UC(static_cast<int>(images.size(3))),
-                 images.data_ptr<uint8_t>() + index * bytes);
+void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
   if (target.size() == pixels.size()) {
     pixels.copyTo(target);
   } else {
     resize_bands(pixels, target, cv::INTER_LINEAR);
   }
+}
+
+void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
+                 int64_t index) {
+  cv::Mat target(size_of(images), CV_8UC(static_cast<int>(images.size(3))),
+                 images.data_ptr<uint8_t>() + index * image_bytes(images));
+  fit_pixels(pixels, target);
+}
+
+// What no device does, and what has too many tiles for its room, is finished
+// here.
+SamplePacking packing_of(SampleRecipe recipe, const at::Tensor& images,
+                         int64_t room) {
+  const cv::Size made(static_cast<int>(recipe.width),
+                      static_cast<int>(recipe.kept.size()));
+  const bool is_resized = made != size_of(images);
+  if (!is_resized && can_be_packed(recipe)) {
+    SamplePacking packing(recipe);
+    if (packing.bytes() <= room) return packing;
+  }
+  const cv::Mat rendered = render_sample(std::move(recipe));
+  if (!is_resized) return SamplePacking(recipe_of(rendered));
+  cv::Mat resized(size_of(images), rendered.type());
+  fit_pixels(rendered, resized);
+  return SamplePacking(recipe_of(resized));
 }
 
 }  // namespace
@@ -167,14 +198,28 @@ class Loader::Implementation {
     // Who resizes images has all their rows.
     const int64_t rows =
         options_.multi_scale ? plan.input.height : plan.rows.size();
-    pending->batch.images =
-        make_image_tensor(pending->size(), rows, plan.input.width,
-                          options_.bands, options_.allocate_images);
+    make_room(pending->batch, {pending->size(), rows, plan.input.width,
+                               int64_t{options_.bands}});
     pending->made.resize(plan.samples.size());
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
     ++next_index_;
     return pending_.back().get();
+  }
+
+  void make_room(Batch& batch, const std::vector<int64_t>& sizes) const {
+    if (!options_.packs_samples) {
+      batch.images = make_image_tensor(sizes[0], sizes[1], sizes[2], sizes[3],
+                                       options_.allocate_images);
+      return;
+    }
+    batch.images =
+        at::empty(sizes, at::TensorOptions(at::kMeta).dtype(at::kByte));
+    const int64_t room = packed_room(image_bytes(batch.images));
+    batch.packed =
+        make_image_tensor(sizes[0], 1, room, 1, options_.allocate_images)
+            .view({sizes[0], room});
+    batch.packed_bytes.resize(static_cast<size_t>(sizes[0]));
   }
 
   void work() {
@@ -213,7 +258,7 @@ class Loader::Implementation {
     const BatchPlan& plan = pending.plan;
     const SampleId id = plan.id_of(options_.seed, index);
     const PixelRows rows{plan.rows.begin, plan.rows.end};
-    NetworkSample& made = pending.made[index];
+    PlannedSample planned;
     ImageLimits limits;
     limits.bands = options_.bands;
     RandomCrops crops(*options_.dataset, store_, id, plan.height, plan.width,
@@ -222,24 +267,37 @@ class Loader::Implementation {
         options_.random_crop ? static_cast<ImageSource&>(crops) : store_;
     switch (mode_in(options_, plan.epoch)) {
       case LoaderMode::kTrainMosaic:
-        made = make_mosaic_sample(id, options_.dataset->size(), plan.height,
-                                  plan.width, rows, options_.hyp, images);
+        planned = plan_mosaic_sample(id, options_.dataset->size(), plan.height,
+                                     plan.width, rows, options_.hyp, images);
         break;
       case LoaderMode::kTrainRect:
-        made = make_rect_sample(id, plan.height, plan.width, rows, options_.hyp,
-                                images);
+        planned = plan_rect_sample(id, plan.height, plan.width, rows,
+                                   options_.hyp, images);
         break;
       case LoaderMode::kValidation:
-        made = make_validation_sample(id.sample, plan.height, plan.width, rows,
-                                      store_);
+        planned = plan_validation_sample(id.sample, plan.height, plan.width,
+                                         rows, store_);
         break;
     }
-    HEADROOM_CHECK(made.pixels.rows == rows.size() &&
-                       made.pixels.cols == plan.width &&
-                       made.pixels.channels() == options_.bands,
+    HEADROOM_CHECK(planned.recipe.kept.size() == rows.size() &&
+                       planned.recipe.width == plan.width &&
+                       planned.recipe.bands == options_.bands,
                    "a sample of another size than its plan");
-    copy_pixels(made.pixels, pending.batch.images, index);
-    made.pixels.release();
+    put(std::move(planned.recipe), pending.batch, index);
+    pending.made[index] = std::move(planned.sample);
+  }
+
+  static void put(SampleRecipe recipe, Batch& batch, int64_t index) {
+    if (!batch.packed.defined()) {
+      copy_pixels(render_sample(std::move(recipe)), batch.images, index);
+      return;
+    }
+    const int64_t room = batch.packed.size(1);
+    const SamplePacking packing =
+        packing_of(std::move(recipe), batch.images, room);
+    HEADROOM_CHECK(packing.bytes() <= room, "a finished sample without room");
+    packing.write(batch.packed.data_ptr<uint8_t>() + index * room);
+    batch.packed_bytes[static_cast<size_t>(index)] = packing.bytes();
   }
 
   // All samples are made: what is left is about the batch as a whole.

@@ -80,6 +80,9 @@ struct LoaderOptions {
     return (height / stride) * (width / stride);
   }
 
+  // Training: samples come as a device renders them (Batch::packed).
+  bool packs_samples = false;
+
   AssignTargets assign;            // none: Batch::targets stays empty
   AllocateImages allocate_images;  // of a batch
 

@@ -217,6 +217,7 @@ LoaderBudget LoaderPlan::budget() const {
   }
   shape.source_pixels = largest_source_pixels();
   shape.bands = options_.bands;
+  shape.packs = options_.packs_samples;
   shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = options_.num_threads;
   return loader_budget(shape, options_.hyp, options_.host_memory_limit_bytes);

@@ -15,6 +15,7 @@
 #include "parallel/cuda/render_arguments.h"
 #include "tests/parallel/cuda/emulated_launch.h"
 #include "tests/support/test_device/operators.h"
+#include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
@@ -92,6 +93,17 @@ void run(const at::Tensor& y, std::span<const int64_t> begins,
                                pass);
     default:
       return run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
+  }
+}
+
+// As render_kernel of render_samples.cu.
+void render(const RenderArguments& arguments) {
+  for (int index = 0; index < arguments.count; ++index) {
+    for (int row = 0; row < arguments.rows; ++row) {
+      for (int column = 0; column < arguments.width; ++column) {
+        render_pixel(arguments, index, row, column);
+      }
+    }
   }
 }
 
@@ -263,13 +275,9 @@ void EmulatedKernels::render_samples(const at::Tensor& region,
   for (size_t first = 0; first < starts.size(); first += kMostRendered) {
     const RenderArguments arguments =
         render_arguments(reachable(region), starts, reachable(images), first);
-    for (int index = 0; index < arguments.count; ++index) {
-      for (int row = 0; row < arguments.rows; ++row) {
-        for (int column = 0; column < arguments.width; ++column) {
-          render_pixel(arguments, index, row, column);
-        }
-      }
-    }
+    TestStreams& streams = TestStreams::instance();
+    streams.give(streams.current(images.device()),
+                 [arguments] { render(arguments); });
   }
 }
 
