@@ -26,32 +26,6 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), exact_text);
 }
 
-std::string text_of(const ModelTable::Row& row) {
-  const auto number = [](int value) { return std::to_string(value); };
-  return "  - [" +
-         (row.from.size() == 1 ? number(row.from.front())
-                               : list_of(row.from, number)) +
-         ", " + number(row.repeats) + ", " + row.module + ", " +
-         list_of(
-             row.args,
-             [](const ModelTable::Argument& each) { return text_of(each); }) +
-         "]\n";
-}
-
-std::string text_of(const ActivationFunction& activation) {
-  switch (activation.kind) {
-    case ActivationKind::kSilu:
-      return "nn.SiLU()";
-    case ActivationKind::kHardswish:
-      return "nn.Hardswish()";
-    case ActivationKind::kMish:
-      return "nn.Mish()";
-    case ActivationKind::kLeaky:
-      break;
-  }
-  return "nn.LeakyReLU(" + exact_text(activation.slope) + ")";
-}
-
 // Is it one that the program has, whatever its name here?
 bool is_shipped(const ModelTable& table) {
   for (const ShippedFile& file : shipped_files()) {
@@ -65,6 +39,32 @@ bool is_shipped(const ModelTable& table) {
 
 }  // namespace
 
+std::string row_text(const ModelTable::Row& row) {
+  const auto number = [](int value) { return std::to_string(value); };
+  return "[" +
+         (row.from.size() == 1 ? number(row.from.front())
+                               : list_of(row.from, number)) +
+         ", " + number(row.repeats) + ", " + row.module + ", " +
+         list_of(
+             row.args,
+             [](const ModelTable::Argument& each) { return text_of(each); }) +
+         "]";
+}
+
+std::string activation_text(const ActivationFunction& activation) {
+  switch (activation.kind) {
+    case ActivationKind::kSilu:
+      return "nn.SiLU()";
+    case ActivationKind::kHardswish:
+      return "nn.Hardswish()";
+    case ActivationKind::kMish:
+      return "nn.Mish()";
+    case ActivationKind::kLeaky:
+      break;
+  }
+  return "nn.LeakyReLU(" + exact_text(activation.slope) + ")";
+}
+
 std::string model_table_text(const ModelTable& table) {
   std::string text =
       "nc: " + std::to_string(table.num_classes) +
@@ -72,7 +72,7 @@ std::string model_table_text(const ModelTable& table) {
       "\nwidth_multiple: " + exact_text(table.width_multiple) +
       "\nchannel_multiple: " + std::to_string(table.channel_multiple) +
       "\nch: " + std::to_string(table.input_channels) +
-      "\nactivation: " + text_of(table.activation) + "\nanchors:\n";
+      "\nactivation: " + activation_text(table.activation) + "\nanchors:\n";
   for (const auto& level : table.anchors) {
     std::vector<double> numbers;
     for (const auto& [width, height] : level) {
@@ -83,7 +83,7 @@ std::string model_table_text(const ModelTable& table) {
   text += "\n# [from, repeats, module, args]\nbackbone:\n";
   for (size_t i = 0; i < table.rows.size(); ++i) {
     if (i + 1 == table.rows.size()) text += "\nhead:\n";
-    text += text_of(table.rows[i]);
+    text += "  - " + row_text(table.rows[i]) + "\n";
   }
   return text;
 }

@@ -11,6 +11,10 @@
 
 namespace headroom {
 
+// A row, and an activation, as the file has them.
+std::string row_text(const ModelTable::Row& row);
+std::string activation_text(const ActivationFunction& activation);
+
 // Of a file that parses to `table`; its head is Detect alone.
 std::string model_table_text(const ModelTable& table);
 

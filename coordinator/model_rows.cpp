@@ -46,6 +46,8 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   return metadata;
 }
 
+}  // namespace
+
 ModelTable table_of_run(const RunConfig& config) {
   if (config.cfg.empty() && !config.weights.empty()) {
     return table_of_weights(metadata_of_weights(config.weights),
@@ -53,8 +55,6 @@ ModelTable table_of_run(const RunConfig& config) {
   }
   return load_model_table(config.cfg.empty() ? kDefaultModel : config.cfg);
 }
-
-}  // namespace
 
 std::map<std::string, std::string> metadata_of_weights(
     const std::string& weights) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/model_table.h"
 #include "configs/row_cost.h"
 #include "configs/run_config.h"
 
@@ -17,6 +18,9 @@ namespace headroom {
 
 // --cfg; else what --weights says it holds; else yolov5s.
 std::string model_of_run(const RunConfig& config);
+
+// The rows of that model, as its file or the weights have them.
+ModelTable table_of_run(const RunConfig& config);
 
 // What a file of weights says of itself.
 std::map<std::string, std::string> metadata_of_weights(const std::string& file);

@@ -36,6 +36,10 @@ Json counters_to_json(const TrainingCounters& counters) {
                 {{"value", counters.loss_scale.value},
                  {"good_steps", counters.loss_scale.good_steps}}}};
   if (!counters.class_maps.empty()) json["class_maps"] = counters.class_maps;
+  if (counters.data.images > 0) {
+    json["data"] = {{"images", counters.data.images},
+                    {"digest", counters.data.digest}};
+  }
   return json;
 }
 
@@ -58,6 +62,11 @@ TrainingCounters counters_from_json(const Json& json) {
   }
   if (json.contains("class_maps")) {
     counters.class_maps = json.at("class_maps").get<std::vector<double>>();
+  }
+  if (json.contains("data")) {
+    const Json& data = json.at("data");
+    counters.data = {data.at("images").get<int64_t>(),
+                     data.at("digest").get<uint64_t>()};
   }
   return counters;
 }

@@ -10,6 +10,7 @@
 
 #include "configs/augment_place.h"
 #include "configs/memory/memory_request.h"
+#include "configs/model_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "proto/plan_json.h"
@@ -27,9 +28,17 @@ namespace headroom {
 
 namespace {
 
-RunInputs& read_once(CarriedState& carried, const RunConfig& config) {
-  if (!carried.inputs) {
-    carried.inputs = std::make_shared<RunInputs>(read_inputs(config));
+// A process that joins a run reads files that may have changed since it began.
+RunInputs& read_once(CarriedState& carried, const RunConfig& config,
+                     const Assignment& assignment) {
+  if (carried.inputs) return *carried.inputs;
+  carried.inputs = std::make_shared<RunInputs>(read_inputs(config));
+  if (continues_run(config, assignment)) {
+    const auto recorded = recorded_model(assignment.run_directory);
+    if (recorded) {
+      require_same_model(*recorded, carried.inputs->table,
+                         carried.inputs->model, assignment.run_directory);
+    }
   }
   return *carried.inputs;
 }
@@ -45,7 +54,7 @@ RunParts::RunParts(const Assignment& given, CoordinatorClient& coordinator,
       client(coordinator),
       config(parse_run_config(given.run_config_yaml, "run.yaml")),
       carried(from_before),
-      inputs(read_once(from_before, config)),
+      inputs(read_once(from_before, config, given)),
       memory(memory_request(config, given.plan, rows_of_model())),
       checkpoint_steps(given.resume_checkpoint.empty() ? 0
                                                        : given.resume_steps) {}
@@ -184,6 +193,7 @@ void RunParts::resume() {
          "", true});
   }
   has_state = true;
+  note_data();
   // Of a run's first steps: a later generation would write over them.
   if (!config.memory_trace.empty() && assignment.generation == 1) {
     tracer = std::make_unique<MemoryTracer>(config.memory_trace,
@@ -237,6 +247,17 @@ bool RunParts::restore() {
                          "resumed from " + loaded.folder.string(), "", false});
   }
   return true;
+}
+
+void RunParts::note_data() {
+  if (!inputs.training) return;
+  const TrainingData before = state->counters.data;
+  const TrainingData now = {inputs.training->size(), inputs.training->digest()};
+  state->counters.data = now;
+  const std::string change =
+      data_change(before, now, committed(), steps_in_epoch);
+  if (assignment.rank != 0 || change.empty()) return;
+  client.report_event({"data", committed(), 0, change, "", true});
 }
 
 void RunParts::share_host_memory() {

@@ -100,6 +100,8 @@ struct RunParts {
   void resume();
   // Of an earlier generation, or from a checkpoint. False: there is nothing.
   bool restore();
+  // Says where it is not what the run had.
+  void note_data();
   void begin_copies();
   void share_host_memory();
   PassLists record_exchanges() const;

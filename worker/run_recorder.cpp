@@ -6,6 +6,8 @@
 #include <system_error>
 #include <vector>
 
+#include "configs/model_record.h"
+#include "configs/model_table_text.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "proto/plan_json.h"
@@ -67,6 +69,11 @@ void RunRecorder::open_files() {
   // --exist-ok: what an older run left must not be taken for this one's.
   if (!resumed) directory_.clear();
   directory_.write_text("run.yaml", to_yaml(config));
+  // Once and for all: the file that it was read from may change.
+  if (!resumed || !recorded_model(directory_.root())) {
+    directory_.write_text(kModelRecord,
+                          model_table_text(subject_.inputs.table));
+  }
   directory_.write_text("plan.json", plan_to_json(subject_.assignment.plan));
   if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;

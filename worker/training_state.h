@@ -50,6 +50,7 @@
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/optimizer.h"
 #include "worker/step_gradients.h"
+#include "worker/training_data.h"
 #include "worker/zero_row_runner.h"
 
 namespace headroom {
@@ -67,6 +68,7 @@ struct TrainingCounters {
   // With --image-weights: mAP50-95 by class in the newest validation; empty:
   // there was none.
   std::vector<double> class_maps;
+  TrainingData data;  // of the newest start
 };
 
 // What one commit applies.

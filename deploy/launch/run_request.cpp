@@ -8,6 +8,7 @@
 #include "configs/data_config.h"
 #include "configs/fault.h"
 #include "configs/knobs.h"
+#include "configs/model_record.h"
 #include "configs/model_table.h"
 #include "configs/shell_word.h"
 #include "configs/strict_yaml.h"
@@ -46,10 +47,13 @@ std::string shown(const std::string& value) {
 }
 
 // Workers start in the same folder today, but a resumed run may not.
-void make_absolute(std::string& path) {
-  std::error_code ignored;
-  if (!path.empty() && std::filesystem::exists(path, ignored)) {
-    path = std::filesystem::absolute(path).lexically_normal().string();
+void make_paths_absolute(RunConfig& config) {
+  for (std::string* path : {&config.data, &config.cfg, &config.weights,
+                            &config.teacher, &config.hyp_file}) {
+    std::error_code ignored;
+    if (!path->empty() && std::filesystem::exists(*path, ignored)) {
+      *path = std::filesystem::absolute(*path).lexically_normal().string();
+    }
   }
 }
 
@@ -147,8 +151,42 @@ const std::set<std::string> kDefinesSteps = {
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,
                    const std::string& after) {
-  return kDefinesSteps.contains(knob.key) ||
+  return kDefinesSteps.contains(knob.key) || knob.key == "weights" ||
          (knob.key == "precision" && (before == "fp64" || after == "fp64"));
+}
+
+Error changed_in_mid_run(const Knob& knob, const std::string& before,
+                         const std::string& after,
+                         const std::string& run_directory) {
+  if (knob.key == "weights") {
+    return Error("resume",
+                 "--weights " + after +
+                     " would change nothing: a resumed run has the weights of "
+                     "its checkpoint",
+                 "leave it out, or start a new run with it, without --resume");
+  }
+  return Error("resume",
+               shown_name(knob) + " was " + shown(before) +
+                   " and cannot become " + shown(after) +
+                   ": the committed steps were made with it",
+               "leave it out, or start a new run with --weights " +
+                   shell_word(run_directory + "/weights/last.safetensors"));
+}
+
+// The file of the model may have been edited, or another be named, since the
+// run began.
+void check_recorded_model(const RunConfig& config,
+                          const std::string& run_directory) {
+  const std::optional<ModelTable> recorded = recorded_model(run_directory);
+  if (!recorded) return;
+  ModelTable now = table_of_run(config);
+  // Those of the run, or tensors of the weights, which the worker reads.
+  if (config.cfg.empty() || !config.anchors.empty()) {
+    now.anchors = recorded->anchors;
+  }
+  require_same_model(*recorded, now,
+                     config.cfg.empty() ? config.weights : config.cfg,
+                     run_directory);
 }
 
 // The plan: either all of it is restored or none, for its parts belong
@@ -215,19 +253,19 @@ RunConfig resumed_config(const std::string& run_directory,
   RunConfig config = overlay_flags(base, uses);
   config.command = saved.command;
   config.resume = run_directory;
+  make_paths_absolute(config);
+  // With one, another file of the same model is no other model.
+  const bool has_record = std::filesystem::exists(
+      std::filesystem::path(run_directory) / kModelRecord);
   for (const Knob& knob : knobs()) {
     const std::string before = value_text(saved, knob);
     const std::string after = value_text(config, knob);
     if (before == after || knob.key == "resume" || knob.key == "inject") {
       continue;
     }
-    if (changes_state(knob, before, after)) {
-      throw Error("resume",
-                  shown_name(knob) + " was " + shown(before) +
-                      " and cannot become " + shown(after) +
-                      ": the committed steps were made with it",
-                  "leave it out, or start a new run with --weights " +
-                      shell_word(run_directory + "/weights/last.safetensors"));
+    if (changes_state(knob, before, after) ||
+        (knob.key == "cfg" && !has_record)) {
+      throw changed_in_mid_run(knob, before, after, run_directory);
     }
     notes.push_back("resume: " + knob.key + " was " + shown(before) +
                     " and is now " +
@@ -274,6 +312,7 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) describe_teacher(config);
   check_faults(config, request.expected_workers());
   // Before the plan: what an operator takes grows with its threads.
@@ -286,10 +325,7 @@ RunRequest make_run_request(const CommandLine& line,
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&
                             !config.label_counts.empty();
-  for (std::string* path : {&config.data, &config.cfg, &config.weights,
-                            &config.teacher, &config.hyp_file}) {
-    make_absolute(*path);
-  }
+  make_paths_absolute(config);
   if (ask && wants_labels(config, only_plans) && !knows_labels) {
     const bool settles_anchors =
         only_plans ? line.has("--write") : !place || place->rank == 0;

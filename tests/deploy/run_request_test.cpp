@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "configs/model_table.h"
+#include "configs/model_table_text.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/temporary_folder.h"
 
@@ -360,6 +362,53 @@ TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
       std::string::npos);
   EXPECT_NE(refused({"--optimizer", "Adam"}).find("optimizer was SGD"),
             std::string::npos);
+}
+
+// The file of a run's model is the user's, and may be edited in between.
+TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
+  const std::string table = model_table_text(load_model_table("yolov5n"));
+  const fs::path cfg = root_.write("my.yaml", "# mine\n" + table);
+  RunConfig saved;
+  saved.cfg = cfg.string();
+  const fs::path run = save_run(saved);
+  const auto resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", run.string()});
+    try {
+      make_run_request(parse_command_line(words), {}, 8);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(resumed({"--cfg", "yolov5s"}),
+              HasSubstr("cfg was " + cfg.string() +
+                        " and cannot become yolov5s: the committed steps were "
+                        "made with it"))
+      << "a run of an older build has no record";
+  root_.write("exp/model.yaml", table);
+  EXPECT_EQ(resumed({}), "accepted");
+  const fs::path copy = root_.write("copy.yaml", table);
+  EXPECT_EQ(resumed({"--cfg", copy.string()}), "accepted") << "it was moved";
+  EXPECT_THAT(
+      resumed({"--cfg", "yolov5s"}),
+      AllOf(HasSubstr("[resume] yolov5s is not the model that " + run.string() +
+                      " was begun with: width_multiple "
+                      "was 0.25 and is now 0.5"),
+            HasSubstr("go on with --cfg " + run.string() + "/model.yaml")));
+  EXPECT_EQ(resumed({"--weights", "other.safetensors"}),
+            "[resume] --weights other.safetensors would change nothing: a "
+            "resumed run has the weights of its checkpoint: leave it out, or "
+            "start a new run with it, without --resume");
+  std::string edited = table;
+  ASSERT_NE(table.find("[-1, 6, C3, [256]]"), std::string::npos) << table;
+  edited.replace(table.find("[-1, 6, C3, [256]]"), 18, "[-1, 9, C3, [256]]");
+  root_.write("my.yaml", edited);
+  EXPECT_THAT(resumed({}),
+              HasSubstr("[resume] " + cfg.string() + " is not the model that " +
+                        run.string() +
+                        " was begun with: row 4 was [-1, 6, C3, [256]] and is "
+                        "now [-1, 9, C3, [256]]"));
+  EXPECT_EQ(resumed({"--cfg", (run / "model.yaml").string()}), "accepted");
 }
 
 TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "configs/model_table.h"
+#include "configs/model_table_text.h"
 #include "tests/integration/headroom_run.h"
 
 namespace headroom::testing {
@@ -147,6 +149,68 @@ TEST_F(Resume, AFinishedRunSaysSo) {
   EXPECT_NE(resumed.err.find("has committed 5 steps and was asked for 5"),
             std::string::npos)
       << resumed.err;
+}
+
+// The file that --cfg names is the user's.
+TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
+  const fs::path folder = fresh_folder();
+  fs::create_directories(folder);
+  const fs::path cfg = folder / "my.yaml";
+  const std::string table = model_table_text(load_model_table("yolov5n"));
+  std::ofstream(cfg) << table;
+  ASSERT_EQ(train(folder, {"--cfg", cfg, "--max-steps", "2"}).exit_code, 0);
+  EXPECT_EQ(text_of(folder / kRun / "model.yaml"), table);
+  std::string edited = "# deeper\n" + table;
+  const std::string row = "[-1, 6, C3, [256]]";
+  ASSERT_NE(edited.find(row), std::string::npos);
+  edited.replace(edited.find(row), row.size(), "[-1, 6, C3, [256, False]]");
+  std::ofstream(cfg) << edited;
+  const ProgramResult refused = resume(folder, {"--max-steps", "3"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("row 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
+                             "C3, [256, False]]"),
+            std::string::npos)
+      << refused.err;
+  // A worker on its own reads it too.
+  const ProgramResult alone =
+      run_program({program("headroom-worker"), "--standalone",
+                   (folder / kRun / "run.yaml").string(), "--resume"},
+                  folder);
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_NE(alone.err.find("is not the model that"), std::string::npos)
+      << alone.err;
+  EXPECT_EQ(steps(folder).size(), 2u);
+  const ProgramResult resumed = resume(
+      folder,
+      {"--max-steps", "3", "--cfg", (folder / kRun / "model.yaml").string()});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(steps(folder).size(), 3u);
+}
+
+TEST_F(Resume, AnotherDataSetIsSaid) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(train(folder, {"--max-steps", "6"}).exit_code, 0);
+  const ProgramResult same = resume(folder, {"--max-steps", "7"});
+  EXPECT_EQ(same.err.find("training image"), std::string::npos) << same.err;
+  const fs::path images = fs::path(shapes_data()).parent_path() / "images";
+  std::ofstream list(folder / "fewer.txt");
+  int count = 0;
+  for (const auto& image : fs::directory_iterator(images / "train")) {
+    if (++count <= 20) list << image.path().string() << "\n";
+  }
+  list.close();
+  std::string data = text_of(shapes_data());
+  std::ofstream(folder / "fewer.yaml")
+      << "train: fewer.txt\nval: " << (images / "val").string() << "\n"
+      << data.substr(data.find("names:"));
+  const ProgramResult fewer =
+      resume(folder, {"--data", folder / "fewer.yaml", "--max-steps", "8"});
+  EXPECT_EQ(fewer.exit_code, 0) << fewer.err;
+  EXPECT_NE(fewer.err.find("the run had 37 training images and goes on with "
+                           "20: an epoch is 3 steps now, and after 7 this is "
+                           "epoch 3"),
+            std::string::npos)
+      << fewer.err;
 }
 
 }  // namespace

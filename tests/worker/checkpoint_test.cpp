@@ -40,8 +40,9 @@ class Checkpoints : public ::testing::Test {
         buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
       }
     }
-    state.counters = {steps, steps / 2,          steps - 1, 0.5,           3,
-                      4,     {2, 0.1, 0.2, 0.3}, {},        {0.1, 1.0 / 3}};
+    state.counters = {
+        steps, steps / 2,      steps - 1,         0.5, 3, 4, {2, 0.1, 0.2, 0.3},
+        {},    {0.1, 1.0 / 3}, {37, ~uint64_t{0}}};
   }
 
   static void expect_equal(TrainingState& a, TrainingState& b) {
@@ -59,6 +60,7 @@ class Checkpoints : public ::testing::Test {
     EXPECT_EQ(a.counters.meter.steps, b.counters.meter.steps);
     EXPECT_EQ(a.counters.meter.cls, b.counters.meter.cls);
     EXPECT_EQ(a.counters.class_maps, b.counters.class_maps);
+    EXPECT_EQ(a.counters.data, b.counters.data);
   }
 
   static std::string refusal(const fs::path& folder, TrainingState& state) {

@@ -70,6 +70,7 @@ TEST(HeldState, IsTheSameAfterItsWayAsAMessage) {
   held.counters.committed_steps = 12;
   held.counters.best_fitness = 0.1 + 0.2;
   held.counters.class_maps = {0.1, 1.0 / 3, 0};
+  held.counters.data = {37, ~uint64_t{0}};
   held.newest_line = "{\"step\":11}";
   held.parts.push_back({"parameters", 4, 3, at::rand({7}, at::kDouble)});
   held.parts.push_back({"statistics", 5, 0, at::rand({3}, at::kFloat)});
@@ -77,6 +78,7 @@ TEST(HeldState, IsTheSameAfterItsWayAsAMessage) {
   EXPECT_EQ(again.counters.committed_steps, 12);
   EXPECT_EQ(again.counters.best_fitness, held.counters.best_fitness);
   EXPECT_EQ(again.counters.class_maps, held.counters.class_maps);
+  EXPECT_EQ(again.counters.data, held.counters.data);
   EXPECT_EQ(again.newest_line, held.newest_line);
   ASSERT_EQ(again.parts.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
