@@ -10,6 +10,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/data/image.h"
 #include "worker/data/image_bands.h"
 #include "worker/detect/detector.h"
@@ -103,6 +104,7 @@ int export_command(int argc, char** argv) {
     throw Error("export", "--data and --noval are for --int8",
                 "leave them out, or give --int8");
   }
+  check_export(request);  // before the data set is read
   if (threads > 0) at::set_num_threads(threads);
   if (request.int8 && !data.empty()) {
     const ImagesToScore images = {data,           request.weights, request.cfg,
@@ -110,8 +112,8 @@ int export_command(int argc, char** argv) {
     int64_t num_used = 0;
     request.calibration_images =
         calibration_images(images, num_images, &num_used);
-    std::printf("calibration: %lld training images\n",
-                static_cast<long long>(num_used));
+    std::printf("calibration: %s\n",
+                counted(num_used, "training image").c_str());
     if (!no_val) {
       request.after_int8 = [images](LayerGraph& model,
                                     const HeadsOfImages& in_8_bits) {

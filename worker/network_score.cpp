@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/data/loader.h"
 #include "worker/network_input.h"
 #include "worker/run_inputs.h"
@@ -60,9 +61,8 @@ ValidationResult score_network(LayerGraph& model, const ImagesToScore& images,
 
 std::string describe(const ValidationResult& scores) {
   char text[96];
-  std::snprintf(text, sizeof text, "mAP50 %.4f, mAP %.4f on %lld images",
-                scores.map50, scores.map,
-                static_cast<long long>(scores.images));
+  std::snprintf(text, sizeof text, "mAP50 %.4f, mAP %.4f on %s", scores.map50,
+                scores.map, counted(scores.images, "image").c_str());
   return text;
 }
 

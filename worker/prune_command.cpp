@@ -11,6 +11,7 @@
 
 #include "configs/model_table_text.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_fault.h"
 #include "parallel/base/units.h"
 #include "worker/image_size_flag.h"
 #include "worker/model/atomic_file.h"
@@ -86,6 +87,7 @@ int prune(const PruneRequest& request) {
     throw Error("prune", "--output " + output.string() + " is no .safetensors",
                 "give a name that ends so");
   }
+  require_folder_of(output, "prune", "--output");
   fs::path table_file = output;
   table_file.replace_extension(".yaml");
   check_table_file(table_file);

@@ -1,14 +1,18 @@
 #include "worker/validation_run.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "configs/data_config.h"
+#include "configs/shell_word.h"
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader.h"
 #include "worker/model/weights.h"
+#include "worker/model/weights_classes.h"
 #include "worker/model/weights_file.h"
 #include "worker/results.h"
 #include "worker/run_directory.h"
@@ -82,8 +86,10 @@ void draw_pictures(const Assignment& assignment, const RunConfig& config,
   pictures.finish();
 }
 
-// Throws Error (exit 2) where they are of other classes than the data.
+// Throws Error (exit 2) where they are of other classes than the data, and says
+// where these have other names.
 void load_judged_weights(const RunConfig& config, const RunInputs& inputs,
+                         const std::function<void(const std::string&)>& say,
                          LayerGraph& model) {
   const Safetensors file = read_weights_file(config.weights);
   const int64_t wanted = inputs.num_classes();
@@ -95,10 +101,19 @@ void load_judged_weights(const RunConfig& config, const RunInputs& inputs,
                     (config.single_cls
                          ? "--single-cls makes one of all"
                          : config.data + " names " + std::to_string(wanted)),
-                "judge it on the data of its own classes, or train a head for "
-                "these: headroom train --weights " +
-                    config.weights);
+                config.single_cls
+                    ? "leave --single-cls out, or judge weights that were "
+                      "trained with it"
+                    : "judge it on the data of its own classes, or train a "
+                      "head for these: headroom train --weights " +
+                          shell_word(config.weights));
   }
+  const std::string note =
+      config.single_cls
+          ? ""
+          : class_name_note(class_names_of(file.metadata), inputs.class_names,
+                            config.weights, config.data);
+  if (!note.empty()) say(note);
   load_weights(config.weights, file, model, {});
 }
 
@@ -116,7 +131,11 @@ RunOutcome run_validation(const Assignment& assignment,
   const RunInputs inputs = read_inputs(config);
   LayerGraph model(inputs.table, inputs.num_classes(),
                    scalar_type_of(config.precision), config.seed);
-  load_judged_weights(config, inputs, model);
+  const auto say = [&](const std::string& note) {
+    if (assignment.rank != 0) return;
+    client.report_event({"classes", 0, 0, note, "", true});
+  };
+  load_judged_weights(config, inputs, say, model);
   move_state(model, device);
 
   LoaderOptions options = loader_options(config, model);
@@ -151,9 +170,9 @@ RunOutcome run_validation(const Assignment& assignment,
                               validation)
           : validate_whole(model, options, communicator, device, validation);
   if (assignment.rank != 0) {
-    return {0, "validated " + std::to_string(result.images) + " images", ""};
+    return {0, "validated " + counted(result.images, "image"), ""};
   }
-  RunOutcome end{0, "validated " + std::to_string(result.images) + " images",
+  RunOutcome end{0, "validated " + counted(result.images, "image"),
                  results_json(result, scores_of(result, inputs.class_names))};
   RunDirectory directory(assignment.run_directory);
   directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);

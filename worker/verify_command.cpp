@@ -7,6 +7,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/data/verification.h"
 #include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
@@ -63,8 +64,7 @@ int verify(const VerifyRequest& request) {
   }
   if (request.strict && faults > 0) {
     throw Error("verify",
-                request.data + " has " + std::to_string(faults) +
-                    (faults == 1 ? " fault" : " faults") +
+                request.data + " has " + counted(faults, "fault") +
                     ", which --strict does not allow",
                 "correct them, or write a corrected copy with --fix-to DIR",
                 ExitCode::kData);

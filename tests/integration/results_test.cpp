@@ -191,9 +191,24 @@ TEST_F(Results, ValOnOtherClassesNamesBothNumbers) {
             std::string::npos)
       << more.err;
   EXPECT_EQ(more.err.find("model.24"), std::string::npos) << more.err;
+  std::string swapped = text_of(shapes_data());
+  swapped.replace(swapped.find("path: ."), 7,
+                  "path: " + fs::path(shapes_data()).parent_path().string());
+  swapped.replace(swapped.find("1: rectangle"), 12, "1: triangle");
+  swapped.replace(swapped.find("2: triangle"), 11, "2: rectangle");
+  std::ofstream(folder_ / "swapped.yaml") << swapped;
+  const ProgramResult other = val({"--data", "swapped.yaml"});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(other.err.find("class 1 is 'triangle' in " +
+                           (folder_ / "swapped.yaml").string() +
+                           ", but 'rectangle' in "),
+            std::string::npos)
+      << other.err;
   const ProgramResult one = val({"--data", shapes_data(), "--single-cls"});
   EXPECT_EQ(one.exit_code, 2);
-  EXPECT_NE(one.err.find("has 3 classes, but --single-cls makes one of all"),
+  EXPECT_NE(one.err.find("has 3 classes, but --single-cls makes one of all: "
+                         "leave --single-cls out, or judge weights that were "
+                         "trained with it"),
             std::string::npos)
       << one.err;
 }

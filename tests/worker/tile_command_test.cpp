@@ -67,7 +67,7 @@ TEST_F(TileCommand, CutsAsItIsTold) {
 
 TEST_F(TileCommand, SaysForPeopleWhatItWroteAndWhere) {
   const std::string text = run({"--empty-share=0"});
-  EXPECT_THAT(text, HasSubstr("train: 1 of 1 tiles written, with 1 boxes"));
+  EXPECT_THAT(text, HasSubstr("train: 1 of 1 tile written, with 1 box; "));
   EXPECT_THAT(text, HasSubstr("data: " + (output_ / "data.yaml").string()));
 }
 

@@ -56,6 +56,9 @@ extern const Codec kBmpCodec;
 extern const Codec kTiffCodec;
 extern const Codec kWebpCodec;
 
+// Of a TIFF; all others have colours.
+ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
+
 // Throws ImageRefusal unless 0 < width, 0 < height and width x height is within
 // the limit. To be called before anything is allocated by size.
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);

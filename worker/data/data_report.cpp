@@ -1,4 +1,5 @@
 #include "worker/data/data_report.h"
+#include "parallel/base/counted.h"
 
 #include <algorithm>
 #include <utility>
@@ -60,12 +61,11 @@ int64_t DataReport::num_faults() const {
 }
 
 std::vector<std::string> DataReport::lines(int64_t max_lines) const {
-  std::string head = split + ": " + std::to_string(images) + " images (" +
+  std::string head = split + ": " + counted(images, "image") + " (" +
                      std::to_string(background) + " without boxes), " +
-                     std::to_string(boxes) + " boxes";
+                     counted(boxes, "box");
   if (num_faults() > 0) {
-    head += "; " + std::to_string(num_faults()) +
-            (num_faults() == 1 ? " fault" : " faults") + " repaired:";
+    head += "; " + counted(num_faults(), "fault") + " repaired:";
     for (size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind] == 0) continue;
       head += " " + std::to_string(counts[kind]) + " ";

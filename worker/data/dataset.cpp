@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "parallel/base/units.h"
 #include "worker/data/box_counts.h"
 #include "worker/data/label_reader.h"
@@ -149,13 +150,13 @@ void refuse_unknown_class(const DataConfig& config, const Examined& examined) {
     const std::string why =
         report.faults.empty() ? "" : ", first " + to_string(report.faults[0]);
     throw Error("data",
-                "none of the " + std::to_string(num_found) + " images in " +
-                    name + " can be used" + why,
+                "none of " + counted(static_cast<int64_t>(num_found), "image") +
+                    " in " + name + " can be used" + why,
                 "replace them", ExitCode::kData);
   }
   throw Error("data",
-              "none of the " + std::to_string(report.images) + " images in " +
-                  name + " has a box; labels of the first are looked for in " +
+              "none of " + counted(report.images, "image") + " in " + name +
+                  " has a box; labels of the first are looked for in " +
                   images.front().labels({1, 1}).file.string(),
               "put labels there (YOLO: one `class cx cy w h` per line)",
               ExitCode::kData);

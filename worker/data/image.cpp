@@ -195,8 +195,24 @@ StreamedImage inspect_streamed(const std::filesystem::path& file,
     const Codec& codec = find_codec(opened, limits);
     result.size = upright_size(open_rows(codec, opened, limits)->header());
     result.is_jpeg = &codec == &kJpegCodec;
+    if (&codec == &kTiffCodec) {
+      result.has_alpha = tiff_samples(opened, limits).with_alpha > 0;
+    }
   });
   return result;
+}
+
+ImageSamples read_samples(const std::filesystem::path& file) {
+  ImageLimits limits;
+  limits.bands = kAnyBands;
+  ImageSamples samples;
+  reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    if (&find_codec(opened, limits) == &kTiffCodec) {
+      samples = tiff_samples(opened, limits);
+    }
+  });
+  return samples;
 }
 
 }  // namespace headroom

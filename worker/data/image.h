@@ -20,6 +20,7 @@
 // Errors: none are thrown for a bad file.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <opencv2/core/mat.hpp>
@@ -63,6 +64,14 @@ struct ImageLimits {
   int bands = kColours;
 };
 
+// What the pixels of a file are made of, apart from any wish.
+struct ImageSamples {
+  int bands = kColours;     // as kAnyBands gives them
+  int with_alpha = 0;       // of a TIFF with samples that it calls alpha: all
+  bool are_colours = true;  // a model of ch 3 or 1 takes them
+  auto operator<=>(const ImageSamples&) const = default;
+};
+
 struct ImageResult {
   cv::Mat pixels;      // RGB uint8, or bands; continuous; empty if refused
   ImageSize size;      // of the whole image, whatever rows `pixels` holds
@@ -82,6 +91,9 @@ ImageResult decode_image(const std::filesystem::path& file,
 // The given rows of the same picture, as far as it has them.
 ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
                         const ImageLimits& limits = {});
+
+// From the header alone. REQUIRES: it can be decoded.
+ImageSamples read_samples(const std::filesystem::path& file);
 
 // From the header alone: the data may still turn out to be damaged.
 ImageSizeResult read_image_size(const std::filesystem::path& file,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/folder_fault.h"
 
 namespace headroom {
 namespace {
@@ -43,7 +44,8 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
     throw Error(tag_,
                 partial_.string() + " cannot be made (" +
                     (error ? error.message() : "it exists") + ")",
-                "name another folder for " + flag, ExitCode::kResource);
+                "name another folder for " + flag,
+                exit_of_unmade_folder(error));
   }
 }
 

@@ -250,6 +250,17 @@ bool ends_well(ImageFile&) { return true; }
 
 }  // namespace
 
+ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits) {
+  const auto opened = open_tiff_header(file, limits);
+  const TiffLayout layout = tiff_layout(opened->tiff.get());
+  if (!layout.is_plain) return {};
+  ImageSamples samples;
+  if (const int own = tiff_bands(layout, kAnyBands)) samples.bands = own;
+  if (layout.alphas > 0) samples.with_alpha = layout.samples;
+  samples.are_colours = reads_as_colours(layout);
+  return samples;
+}
+
 const Codec kTiffCodec{"TIFF", matches,   read_header,
                        decode, ends_well, open_rows};
 

@@ -76,10 +76,13 @@ int tiff_bands(const TiffLayout& layout, int wanted) {
   if (!layout.is_rgb && bands == kColours) {
     return layout.has_whole_samples() ? kColours : 0;
   }
-  if (bands > kMostColours || (!layout.is_rgb && bands == kMostColours)) {
-    refuse_bands(bands, wanted);
-  }
+  if (!reads_as_colours(layout)) refuse_bands(bands, wanted);
   return 0;
+}
+
+bool reads_as_colours(const TiffLayout& layout) {
+  const int most = layout.is_rgb ? kMostColours : kMostColours - 1;
+  return !has_own_bands(layout) || layout.bands() <= most;
 }
 
 TiffBandReader::TiffBandReader(TIFF* tiff, const TiffLayout& layout,

@@ -45,6 +45,9 @@ TiffLayout tiff_layout(TIFF* tiff);
 // (ImageLimits::bands).
 int tiff_bands(const TiffLayout& layout, int wanted);
 
+// May colours be made of them, as tiff_bands(layout, kColours) does?
+bool reads_as_colours(const TiffLayout& layout);
+
 class TiffBandReader {
  public:
   // The first `bands` samples of each pixel. Throws ImageRefusal where a strip

@@ -107,7 +107,10 @@ bool has_to_be_mapped(TIFF* tiff) {
 }  // namespace
 
 void refuse_tiff(const std::string& message) {
-  throw ImageRefusal("damaged or unsupported TIFF: " + message);
+  throw ImageRefusal("a damaged TIFF, or one of a kind that is not read (" +
+                     message +
+                     "): write it anew, for example with gdal_translate or "
+                     "tiffcp, with 8 or 16 bits a sample");
 }
 
 ImageHeader tiff_header(TIFF* tiff, const ImageLimits& limits) {

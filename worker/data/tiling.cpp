@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/chart/jpeg_file.h"
 #include "worker/chart/png_bytes.h"
 #include "worker/data/label_reader.h"
@@ -145,6 +146,7 @@ void add_to(TiledSplit& split, const LargeImage& image,
   ++report.images;
   report.boxes += static_cast<int64_t>(labels.boxes.size());
   if (labels.boxes.empty()) ++report.background;
+  if (image.file.has_alpha) ++split.images_with_alpha;
   split.in_grid += image.plan.in_grid;
   split.without_box += image.plan.without_box;
   split.lost_boxes += image.plan.lost_boxes;
@@ -179,9 +181,8 @@ void refuse_without_box(const DataConfig& config, const TiledSplit& split) {
   if (split.boxes > 0) return;
   const DataReport& report = split.report;
   std::string what = report.split + " of " + config.file.string() + " has " +
-                     std::to_string(report.images) + " images with " +
-                     std::to_string(report.boxes) +
-                     " boxes, and no tile shows one";
+                     counted(report.images, "image") + " with " +
+                     counted(report.boxes, "box") + ", and no tile shows one";
   if (!report.faults.empty()) {
     what += "; the first fault: " + to_string(report.faults.front());
   }
@@ -226,11 +227,17 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
       text += line + "\n";
     }
     text += split.report.split + ": " + std::to_string(split.tiles) + " of " +
-            std::to_string(split.in_grid) + " tiles written, with " +
-            std::to_string(split.boxes) + " boxes; " +
+            counted(split.in_grid, "tile") + " written, with " +
+            counted(split.boxes, "box") + "; " +
             std::to_string(split.empty_tiles) + " of the " +
-            std::to_string(split.without_box) +
-            " tiles without a box are among them\n";
+            counted(split.without_box, "tile") + " without a box among them\n";
+    if (split.images_with_alpha > 0) {
+      text += split.report.split + ": of " +
+              counted(split.images_with_alpha, "image") +
+              " the sample that the file calls alpha is left out: where it is "
+              "a band of a model's, write the file without that mark "
+              "(gdal_translate -co ALPHA=NO) and tile it again\n";
+    }
     if (split.lost_boxes > 0) {
       text += split.report.split + ": " + std::to_string(split.lost_boxes) +
               " boxes are in no tile, for none shows enough of them: give a "
@@ -254,7 +261,8 @@ std::string tiling_json(const std::vector<TiledSplit>& splits,
                   {"tiles", split.tiles},
                   {"empty_tiles", split.empty_tiles},
                   {"boxes", split.boxes},
-                  {"lost_boxes", split.lost_boxes}};
+                  {"lost_boxes", split.lost_boxes},
+                  {"images_with_alpha", split.images_with_alpha}};
     entry["faults"] = Json::array();
     for (const DataFault& fault : split.report.faults) {
       entry["faults"].push_back(to_string(fault));

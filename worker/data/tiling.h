@@ -50,6 +50,7 @@ struct TiledSplit {
   int64_t empty_tiles = 0;  // of these, without a box
   int64_t boxes = 0;        // in the tiles
   int64_t lost_boxes = 0;   // of the images, in no tile
+  int64_t images_with_alpha = 0;  // of TIFFs that call samples so
 };
 
 // Train, val and, where there is one, test. Throws Error: exit 2 if the folder

@@ -1,11 +1,13 @@
 #include "worker/data/verification.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/data/label_reader.h"
 #include "worker/data/label_text.h"
 #include "worker/data/new_folder.h"
@@ -32,7 +34,7 @@ Examined examine(const SplitImage& image, const IndexOptions& options) {
   result.verdict.reason = decoded.reason;
   if (!decoded.ok()) return result;
   result.verdict.size = decoded.size;
-  result.verdict.bands = decoded.pixels.channels();
+  result.verdict.samples = read_samples(image.path);
   result.labels = image.labels(decoded.size);
   result.verdict.boxes = result.labels.labels.boxes;
   if (options.keep_outlines) {
@@ -56,7 +58,7 @@ void add_to(VerifiedSplit& split, Examined& examined,
   } else {
     for (const DataFault& fault : labels.faults) report.add(fault);
     ++report.images;
-    ++split.images_by_bands[verdict.bands];
+    ++split.images_by_samples[verdict.samples];
     report.boxes += static_cast<int64_t>(labels.boxes.size());
     if (labels.boxes.empty()) ++report.background;
   }
@@ -93,19 +95,40 @@ VerifiedSplit verify_split(const DataConfig& config, Split split,
   return result;
 }
 
-// A line; "" where all have colours.
+// The `ch` of the models that take such images.
+std::string channels_text(const ImageSamples& samples) {
+  std::vector<int> channels;
+  if (samples.are_colours) channels = {kColours, 1};
+  for (const int own : {samples.bands, samples.with_alpha}) {
+    const bool is_known = std::ranges::find(channels, own) != channels.end();
+    if (!is_known && own > 1) channels.push_back(own);
+  }
+  std::string text = "ch: ";
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const bool is_last = i + 1 == channels.size();
+    text += (i == 0    ? ""
+             : is_last ? " or "
+                       : ", ") +
+            std::to_string(channels[i]);
+  }
+  return text;
+}
+
+// A line; "" where all have colours and nothing else.
 std::string text_of_bands(const VerifiedSplit& split) {
   std::string text;
-  for (const auto& [bands, images] : split.images_by_bands) {
+  for (const auto& [samples, images] : split.images_by_samples) {
     if (!text.empty()) text += ", ";
-    text += std::to_string(images) +
-            (images == 1 ? " image has " : " images have ") +
-            (bands == kColours ? "colours (ch: 3 or 1)"
-                               : std::to_string(bands) + " bands (ch: " +
-                                     std::to_string(bands) + ")");
+    text +=
+        counted(images, "image") + (images == 1 ? " has " : " have ") +
+        (samples.bands == kColours ? "colours"
+                                   : std::to_string(samples.bands) + " bands") +
+        (samples.with_alpha > 0 ? " and alpha" : "") + " (" +
+        channels_text(samples) + ")";
   }
-  const bool has_colours_alone = split.images_by_bands.size() == 1 &&
-                                 split.images_by_bands.contains(kColours);
+  const bool has_colours_alone =
+      split.images_by_samples.size() == 1 &&
+      split.images_by_samples.contains(ImageSamples{});
   if (text.empty() || has_colours_alone) return "";
   return split.report.split + ": " + text +
          "; training leaves out what its model does not read\n";
@@ -183,13 +206,14 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
     text += text_of_bands(split);
     for (const ImageVerdict& verdict : split.images) {
       if (!all) break;
-      text += verdict.image.string() + ": " +
-              (verdict.reason.empty()
-                   ? "sound, " + std::to_string(verdict.size.width) + " x " +
-                         std::to_string(verdict.size.height) + ", " +
-                         std::to_string(verdict.boxes.size()) + " boxes"
-                   : verdict.reason) +
-              "\n";
+      text +=
+          verdict.image.string() + ": " +
+          (verdict.reason.empty()
+               ? "sound, " + std::to_string(verdict.size.width) + " x " +
+                     std::to_string(verdict.size.height) + ", " +
+                     counted(static_cast<int64_t>(verdict.boxes.size()), "box")
+               : verdict.reason) +
+          "\n";
     }
     if (!split.refusal.empty()) {
       text +=
@@ -222,7 +246,7 @@ std::string verification_json(const std::vector<VerifiedSplit>& splits) {
       if (verdict.reason.empty()) {
         one["width"] = verdict.size.width;
         one["height"] = verdict.size.height;
-        one["bands"] = verdict.bands;
+        one["bands"] = verdict.samples.bands;
         one["boxes"] = verdict.boxes.size();
       } else {
         one["reason"] = verdict.reason;

@@ -25,7 +25,7 @@ struct ImageVerdict {
   std::filesystem::path image;
   std::string reason;           // why it is left out; "" if it is sound
   ImageSize size;               // upright; 0 if it is left out
-  int bands = kColours;         // other ones are those of a TIFF's own
+  ImageSamples samples;         // of its pixels
   std::vector<BoxLabel> boxes;  // after repairs
   // Of each box, with IndexOptions::keep_outlines.
   std::vector<Outline> outlines;
@@ -34,9 +34,9 @@ struct ImageVerdict {
 struct VerifiedSplit {
   DataReport report;
   std::vector<ImageVerdict> images;
-  // How many of them have so many bands. Training takes those that its model
-  // has (`ch`).
-  std::map<int, int64_t> images_by_bands;
+  // How many of them have such pixels. Training takes those that its model
+  // reads (`ch`).
+  std::map<ImageSamples, int64_t> images_by_samples;
   // What training would end for, in words; "" if nothing.
   std::string refusal;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/folder_fault.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
 #include "worker/export/onnx_runner.h"
@@ -25,7 +26,9 @@ namespace fs = std::filesystem;
   throw Error("export", what, remedy);
 }
 
-void check_request(const ExportRequest& request) {
+}  // namespace
+
+void check_export(const ExportRequest& request) {
   if (request.weights.empty()) {
     refuse("there are no weights to export",
            "give --weights FILE, for example "
@@ -50,10 +53,6 @@ void check_request(const ExportRequest& request) {
     refuse("--int8 and --half are two types for the same numbers",
            "give one of them");
   }
-  if (request.int8 && !request.calibration_images) {
-    refuse("--int8 needs images to see which numbers 8 bits have to cover",
-           "give the data set: --data my/data.yaml");
-  }
   if (request.int8 && request.include != std::vector<std::string>{"onnx"}) {
     refuse("--int8 is for ONNX alone", "give --include onnx");
   }
@@ -62,7 +61,12 @@ void check_request(const ExportRequest& request) {
                " fixes what --dynamic leaves open",
            "give one of them");
   }
+  if (!request.output.empty()) {
+    require_folder_of(request.output, "export", "--output");
+  }
 }
+
+namespace {
 
 std::string shape_of(const OnnxValue& value) {
   std::string text = value.name + " ";
@@ -162,7 +166,11 @@ std::string write_torchscript(
 }  // namespace
 
 std::vector<std::string> export_weights(const ExportRequest& request) {
-  check_request(request);
+  check_export(request);
+  if (request.int8 && !request.calibration_images) {
+    refuse("--int8 needs images to see which numbers 8 bits have to cover",
+           "give the data set: --data my/data.yaml");
+  }
   const OpenedWeights opened = open_weights(request.weights, request.cfg);
   LayerGraph& model = *opened.model;
   std::map<std::string, std::string> metadata = opened.metadata;

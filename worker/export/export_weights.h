@@ -47,6 +47,9 @@ struct ExportRequest {
   int64_t most_per_class = 100;
 };
 
+// Refuses what cannot be asked for together, before anything is read.
+void check_export(const ExportRequest& request);
+
 // "images 1x3x640x640 -> output0 1x25200x85", one line per file written.
 std::vector<std::string> export_weights(const ExportRequest& request);
 

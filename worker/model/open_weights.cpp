@@ -1,13 +1,13 @@
 #include "worker/model/open_weights.h"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "configs/model_table_text.h"
 #include "configs/row_cost.h"
 #include "parallel/base/check.h"
 #include "worker/model/weights.h"
+#include "worker/model/weights_classes.h"
 #include "worker/model/weights_file.h"
 
 namespace headroom {
@@ -32,15 +32,7 @@ void check_parameters(const std::filesystem::path& path, ModelTable table,
 
 std::vector<std::string> names_of(
     const std::map<std::string, std::string>& metadata, int64_t classes) {
-  std::vector<std::string> names;
-  if (const auto said = metadata.find("names"); said != metadata.end()) {
-    const auto list = nlohmann::json::parse(said->second, nullptr, false);
-    if (list.is_array()) {
-      for (const auto& name : list) {
-        if (name.is_string()) names.push_back(name.get<std::string>());
-      }
-    }
-  }
+  std::vector<std::string> names = class_names_of(metadata);
   if (static_cast<int64_t>(names.size()) == classes) return names;
   names.clear();
   for (int64_t i = 0; i < classes; ++i) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <tiffio.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <opencv2/core.hpp>
 #include <string>
 #include <vector>
@@ -350,6 +352,37 @@ TEST_F(Bands, VerifyCountsThem) {
                 "5 bands (ch: 5); training leaves out what its model "
                 "does not read\n"));
   EXPECT_THAT(verification_json(splits), HasSubstr("\"bands\":5"));
+  // Whatever a model's ch may be that takes them.
+  BandForm rgb;
+  rgb.rgb = true;
+  write_bands(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);
+  rgb.extra = EXTRASAMPLE_ASSOCALPHA;
+  write_bands(folder_.path() / "images/e.tif", test_bands(20, 30, 4, 1), rgb);
+  BandForm gray;
+  gray.extra = EXTRASAMPLE_ASSOCALPHA;
+  write_bands(folder_.path() / "images/f.tif", test_bands(20, 30, 2, 1), gray);
+  write_bands(folder_.path() / "images/g.tif", test_bands(20, 30, 4, 1));
+  EXPECT_THAT(
+      verification_text(verify_data(config, {}), false),
+      HasSubstr("train: 1 image has colours (ch: 3 or 1), 1 image has colours "
+                "and alpha (ch: 3, 1 or 2), 1 image has colours and alpha (ch: "
+                "3, 1 or 4), 1 image has 4 bands (ch: 4), 1 image has 4 bands "
+                "(ch: 3, 1 or 4), 2 images have 5 bands (ch: 5); training"));
+  // What it says is what is read.
+  for (const auto& [name, channels] :
+       std::map<std::string, std::vector<int>>{{"c.bmp", {3}},
+                                               {"d.tif", {3, 4}},
+                                               {"e.tif", {3, 4}},
+                                               {"f.tif", {2, 3}},
+                                               {"g.tif", {4}}}) {
+    for (const int bands : {2, 3, 4, 5}) {
+      EXPECT_EQ(
+          decode_image(folder_.path() / "images" / name, of_bands(bands)).ok(),
+          std::ranges::find(channels, bands) != channels.end())
+          << name << " " << bands;
+    }
+    if (name > "c.bmp") fs::remove(folder_.path() / "images" / name);
+  }
   // With a model of either kind the others are named and left out.
   IndexOptions options;
   options.limits.bands = 5;

@@ -65,7 +65,7 @@ TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {
   const auto lines = indexed.report.lines(3);
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(lines[0],
-            "train: 1 images (0 without boxes), 1 boxes; 4 faults repaired: "
+            "train: 1 image (0 without boxes), 1 box; 4 faults repaired: "
             "1 not a finite number, 1 zero size, 1 unreadable labels, "
             "1 unreadable image");
   EXPECT_EQ(lines[1], root +
@@ -102,7 +102,7 @@ TEST(Dataset, NothingLeftIsRefused) {
   const DataConfig config = data_config(folder, folder.path() / "images");
   EXPECT_TRUE(contains(refusal_of(config), "has no image"));
   folder.write("images/1.jpg", "");
-  EXPECT_TRUE(contains(refusal_of(config), "none of the 1 images"));
+  EXPECT_TRUE(contains(refusal_of(config), "none of 1 image"));
   EXPECT_TRUE(contains(refusal_of(config), "empty file"));
   folder.write("images/1.jpg", picture());
   EXPECT_TRUE(contains(refusal_of(config), "labels/1.txt"));

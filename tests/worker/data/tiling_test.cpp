@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tiffio.h>
 
 #include <atomic>
 #include <map>
@@ -179,6 +180,32 @@ TEST_F(Tiling, BoxesThatNoTileShowsAreCountedAndASetWithoutAnyIsRefused) {
   EXPECT_THAT(refusal(ExitCode::kData),
               HasSubstr("has 3 images with 2 boxes, and no tile shows one"));
   EXPECT_THAT(beside(), ElementsAre("in", "out"));
+}
+
+TEST_F(Tiling, SaysThatAlphaIsLeftOut) {
+  const auto alpha_line = [&] {
+    const auto splits = tile_data(load_data_config(yaml_), request_);
+    fs::remove_all(request_.output);
+    const std::string text = tiling_text(splits);
+    const auto json = nlohmann::json::parse(tiling_json(splits, ""));
+    EXPECT_EQ(json["splits"][0]["images_with_alpha"].get<int>() > 0,
+              text.find("alpha") != std::string::npos);
+    const size_t at = text.find("train: of ");
+    return at == std::string::npos ? ""
+                                   : text.substr(at, text.find('\n', at) - at);
+  };
+  BandForm form;
+  form.rgb = true;
+  write_bands(folder_.path() / "in/images/e.tif", test_bands(60, 80, 4, 1),
+              form);
+  EXPECT_EQ(alpha_line(), "");
+  form.extra = EXTRASAMPLE_ASSOCALPHA;
+  write_bands(folder_.path() / "in/images/f.tif", test_bands(60, 80, 4, 1),
+              form);
+  EXPECT_EQ(alpha_line(),
+            "train: of 1 image the sample that the file calls alpha is left "
+            "out: where it is a band of a model's, write the file without that "
+            "mark (gdal_translate -co ALPHA=NO) and tile it again");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "worker/model/open_weights.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/weights.h"
+#include "worker/model/weights_classes.h"
 #include "worker/model/weights_file.h"
 
 namespace headroom {
@@ -220,6 +221,26 @@ TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
                         "they were: model.24.m.0.weight is [24, 64, 1, 1] "
                         "there and [255, 64, 1, 1] here"));
   EXPECT_THAT(to_string(report, "bccd_v5n.pt"), HasSubstr("and 3 more"));
+}
+
+TEST(WeightsClasses, OtherNamesAreSaid) {
+  const std::vector<std::string> names = {"cat", "dog", "cow"};
+  const auto note = [&](const std::vector<std::string>& of_data) {
+    return class_name_note(names, of_data, "w.pt", "d.yaml");
+  };
+  EXPECT_EQ(note(names), "");
+  EXPECT_EQ(note({"cat", "dog"}), "") << "refused elsewhere";
+  EXPECT_EQ(class_name_note({}, names, "w.pt", "d.yaml"), "");
+  EXPECT_EQ(note({"cat", "cow", "dog"}),
+            "class 1 is 'cow' in d.yaml, but 'dog' in w.pt: classes are "
+            "compared by number, and these are the same names in another "
+            "order");
+  EXPECT_EQ(note({"cat", "dog", "horse"}),
+            "class 2 is 'horse' in d.yaml, but 'cow' in w.pt: classes are "
+            "compared by number, whatever their names");
+  EXPECT_EQ(class_names_of({{"names", R"(["a","b"])"}}),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(class_names_of({{"names", "{damaged"}}).empty());
 }
 
 }  // namespace
