@@ -1,4 +1,5 @@
-// headroom detect: boxes in images, by a file of weights (worker/detect).
+// headroom detect: boxes in images and videos, by a file of weights
+// (worker/detect).
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -12,17 +13,21 @@
 #include <vector>
 
 #include "configs/row_cost.h"
+#include "configs/shell_word.h"
 #include "parallel/base/check.h"
+#include "parallel/base/counted.h"
 #include "worker/data/image.h"
 #include "worker/data/image_bands.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
+#include "worker/detect/video_detection.h"
 #include "worker/image_size_flag.h"
 #include "worker/model/open_weights.h"
 #include "worker/stop_signals.h"
 #include "worker/tool_arguments.h"
 #include "worker/tool_command.h"
+#include "worker/video/video_plugin.h"
 
 namespace headroom {
 namespace {
@@ -34,6 +39,7 @@ struct DetectRequest {
   std::string image_size = "640", tile_size, classes;
   double overlap = 0.2;
   int threads = 1;
+  int64_t video_stride = 1;
   NmsOptions nms{.confidence_threshold = 0.25,
                  .iou_threshold = 0.45,
                  .max_detections = 1000,
@@ -80,59 +86,141 @@ DetectorOptions detector_options(const DetectRequest& request,
   return options;
 }
 
-int detect(const DetectRequest& request) {
-  const OpenedWeights weights = open_weights(request.weights, request.cfg);
-  Detector detector(*weights.model, detector_options(request, *weights.model));
-  const ImageSources sources = find_images(request.source);
-  for (const std::string& line : sources.left_out) {
-    std::fprintf(stderr, "left out: %s\n", line.c_str());
+void leave_out(const std::string& what) {
+  std::fprintf(stderr, "left out: %s\n", what.c_str());
+}
+
+// What detect does with its sources, and what it comes to.
+class DetectRun {
+ public:
+  explicit DetectRun(const DetectRequest& request)
+      : weights_(open_weights(request.weights, request.cfg)),
+        detector_(*weights_.model, detector_options(request, *weights_.model)),
+        sources_(find_images(request.source)),
+        folder_(request.output, weights_.class_names, request.folder) {
+    limits_.bands = bands_of_images(weights_.model->input_channels());
+    if (!sources_.videos.empty()) provide_videos(request);
   }
-  ImageLimits limits;
-  limits.bands = bands_of_images(weights.model->input_channels());
-  DetectionFolder folder(request.output, weights.class_names, request.folder);
-  int64_t images = 0, boxes = 0;
-  double seconds = 0;
+
+  int run(const DetectRequest& request);
+
+ private:
+  void provide_videos(const DetectRequest& request);
+  void look_at_image(size_t index);
+  void look_at_video(size_t index, int64_t stride);
+  // "image 1/3 FILE", "video 1/2 (12/300) FILE".
+  void say(const std::string& which, const ImageDetections& found,
+           double seconds);
+
+  const OpenedWeights weights_;
+  Detector detector_;
+  ImageSources sources_;
+  DetectionFolder folder_;
+  ImageLimits limits_;
+  VideoApi* videos_ = nullptr;  // where there are videos to look at
+  int64_t pictures_ = 0, boxes_ = 0;
+  double seconds_ = 0;
+};
+
+// One that was named is looked at or refused; those among images may be left
+// out.
+void DetectRun::provide_videos(const DetectRequest& request) {
+  std::string why;
+  if (limits_.bands != kColours) {
+    why = "videos have colours, but the model's ch is " +
+          std::to_string(limits_.bands);
+  } else {
+    const VideoPlugin plugin = load_video_plugin();
+    videos_ = plugin.api;
+    why = plugin.reason;
+  }
+  if (videos_ != nullptr) return;
+  if (sources_.images.empty()) {
+    throw Error(
+        "detect", sources_.videos.front().string() + " is a video, and " + why,
+        "take its frames first, for example ffmpeg -i " +
+            shell_word(sources_.videos.front().string()) + " frames/%06d.jpg");
+  }
+  leave_out(counted(static_cast<int64_t>(sources_.videos.size()), "video") +
+            " of " + request.source + ": " + why);
+  sources_.videos.clear();
+}
+
+void DetectRun::say(const std::string& which, const ImageDetections& found,
+                    double seconds) {
+  std::printf("%s: %lld x %lld, %s, %.0f ms\n", which.c_str(),
+              static_cast<long long>(found.height),
+              static_cast<long long>(found.width),
+              counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
+  std::fflush(stdout);
+  ++pictures_;
+  boxes_ += static_cast<int64_t>(found.detections.size());
+  seconds_ += seconds;
+}
+
+void DetectRun::look_at_image(size_t index) {
+  const auto& file = sources_.images[index];
+  ImageResult image = decode_image(file, limits_);
+  if (!image.ok()) return leave_out(file.string() + ": " + image.reason);
+  const auto start = Clock::now();
+  ImageDetections found{file, image.pixels.rows, image.pixels.cols,
+                        detector_.detect(image.pixels)};
+  say("image " + std::to_string(index + 1) + "/" +
+          std::to_string(sources_.images.size()) + " " + file.string(),
+      found, std::chrono::duration<double>(Clock::now() - start).count());
+  image.pixels = shown_colours(image.pixels);
+  folder_.add(std::move(found), image.pixels);
+}
+
+void DetectRun::look_at_video(size_t index, int64_t stride) {
+  const auto& file = sources_.videos[index];
+  const std::string which = "video " + std::to_string(index + 1) + "/" +
+                            std::to_string(sources_.videos.size()) + " (";
+  VideoOptions options;
+  options.stride = stride;
+  options.max_pixels = limits_.max_pixels;
+  options.stopped = stop_signals::requested;
+  options.on_picture = [&](const VideoPicture& picture) {
+    const std::string of =
+        picture.of > 0 ? "/" + std::to_string(picture.of) : "";
+    say(which + std::to_string(picture.number) + of + ") " + file.string(),
+        picture.found, picture.seconds);
+  };
+  const VideoOutcome outcome =
+      detect_in_video(*videos_, file, detector_, folder_, options);
+  if (outcome.pictures == 0 && !stop_signals::requested()) {
+    leave_out(file.string() + ": " +
+              (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
+  } else if (!outcome.fault.empty()) {
+    std::fprintf(stderr, "%s is damaged: %s\n", file.c_str(),
+                 outcome.fault.c_str());
+  }
+}
+
+int DetectRun::run(const DetectRequest& request) {
+  for (const std::string& line : sources_.left_out) leave_out(line);
   stop_signals::install();
-  for (size_t i = 0; i < sources.images.size() && !stop_signals::requested();
-       ++i) {
-    const auto& file = sources.images[i];
-    ImageResult image = decode_image(file, limits);
-    if (!image.ok()) {
-      std::fprintf(stderr, "left out: %s: %s\n", file.c_str(),
-                   image.reason.c_str());
-      continue;
-    }
-    const auto start = Clock::now();
-    ImageDetections found{file, image.pixels.rows, image.pixels.cols,
-                          detector.detect(image.pixels)};
-    const double spent =
-        std::chrono::duration<double>(Clock::now() - start).count();
-    std::printf("image %zu/%zu %s: %lld x %lld, %s, %.0f ms\n", i + 1,
-                sources.images.size(), file.c_str(),
-                static_cast<long long>(found.height),
-                static_cast<long long>(found.width),
-                counts_text(found, weights.class_names).c_str(), spent * 1e3);
-    std::fflush(stdout);
-    ++images;
-    boxes += static_cast<int64_t>(found.detections.size());
-    seconds += spent;
-    image.pixels = shown_colours(image.pixels);
-    folder.add(std::move(found), image.pixels);
+  for (size_t i = 0; i < sources_.images.size(); ++i) {
+    if (!stop_signals::requested()) look_at_image(i);
+  }
+  for (size_t i = 0; i < sources_.videos.size(); ++i) {
+    if (!stop_signals::requested()) look_at_video(i, request.video_stride);
   }
   const bool is_interrupted = stop_signals::requested();
-  if (images == 0 && !is_interrupted) {
+  if (pictures_ == 0 && !is_interrupted) {
+    const size_t files = sources_.images.size() + sources_.videos.size();
     throw Error("detect",
-                "none of the " + std::to_string(sources.images.size()) +
-                    " images of " + request.source + " can be decoded",
+                "nothing of " + counted(static_cast<int64_t>(files), "file") +
+                    " of " + request.source + " can be decoded",
                 "see the lines above", ExitCode::kData);
   }
-  folder.finish();
-  std::printf("%s%lld boxes in %lld images, %.0f ms per image%s%s\n",
-              is_interrupted ? "interrupted: " : "",
-              static_cast<long long>(boxes), static_cast<long long>(images),
-              seconds * 1e3 / static_cast<double>(std::max<int64_t>(1, images)),
-              folder.path().empty() ? "" : "; results in ",
-              folder.path().c_str());
+  folder_.finish();
+  std::printf(
+      "%s%s in %s, %.0f ms per image%s%s\n",
+      is_interrupted ? "interrupted: " : "", counted(boxes_, "box").c_str(),
+      counted(pictures_, "image").c_str(),
+      seconds_ * 1e3 / static_cast<double>(std::max<int64_t>(1, pictures_)),
+      folder_.path().empty() ? "" : "; results in ", folder_.path().c_str());
   return is_interrupted ? static_cast<int>(ExitCode::kInterrupted) : 0;
 }
 
@@ -141,7 +229,7 @@ int detect(const DetectRequest& request) {
 int detect_command(int argc, char** argv) {
   DetectRequest request;
   bool no_pictures = false, no_labels = false, no_confidences = false;
-  CLI::App app("Boxes in images, by a file of weights", "detect");
+  CLI::App app("Boxes in images and videos, by a file of weights", "detect");
   app.add_option("--weights", request.weights)->required();
   app.add_option("--source", request.source)->required();
   app.add_option("--output", request.output)->required();
@@ -168,13 +256,15 @@ int detect_command(int argc, char** argv) {
   app.add_flag("--hide-conf", no_confidences);
   app.add_option("--line-thickness", request.folder.annotate.line_width)
       ->check(CLI::Range(1, 100));
+  app.add_option("--vid-stride", request.video_stride)
+      ->check(CLI::Range(1, 10'000));
   app.add_option("--threads", request.threads)->check(CLI::Range(1, 1024));
   parse_arguments(app, argc, argv);
   request.folder.pictures = !no_pictures;
   request.folder.annotate.labels = !no_labels;
   request.folder.annotate.confidences = !no_confidences;
   at::set_num_threads(request.threads);
-  return detect(request);
+  return DetectRun(request).run(request);
 }
 
 }  // namespace headroom

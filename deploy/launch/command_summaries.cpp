@@ -79,15 +79,14 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom agent --coordinator 10.0.0.5:29500 --processes 4",
         "OMP_PROC_BIND=false headroom agent --coordinator head-node:29500"}},
       {"detect",
-       "boxes in images: pictures, text, tables, crops",
+       "boxes in images and videos: pictures, text, tables, crops",
        false,
        {"headroom detect --weights runs/train/exp/weights/best.safetensors "
         "--source images/",
         "headroom detect --weights best.safetensors --source scene.tif --tile "
         "640 --save-csv",
-        "headroom detect --weights yolov5s.pt --source 'street/*.jpg' "
-        "--classes "
-        "2 --save-txt"},
+        "headroom detect --weights yolov5s.pt --source clip.mp4 --classes 2 "
+        "--save-txt"},
        true},
       {"export",
        "weights as ONNX, TorchScript or safetensors",

@@ -17,17 +17,18 @@ as_root() {
   fi
 }
 
+# $1: a list beside this script.
 install_packages() {
-  local wanted present
-  mapfile -t wanted <"$repository/deploy/local/packages.txt"
+  local wanted present list="$repository/deploy/local/$1"
+  mapfile -t wanted <"$list"
   command -v dpkg-query >/dev/null ||
-    die "this is not Debian: install the counterparts of $repository/deploy/local/packages.txt by hand"
+    die "this is not Debian: install the counterparts of $list by hand"
   present="$(dpkg-query -W -f '${Package} ${db:Status-Abbrev}\n' "${wanted[@]}" 2>/dev/null |
     awk '$2 == "ii" {print $1}' || true)"
   mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}" | sort) \
     <(printf '%s\n' "$present" | sort))
   if [[ ${#missing[@]} -eq 0 ]]; then
-    say "packages: all ${#wanted[@]} are installed"
+    say "packages: all ${#wanted[@]} of $1 are installed"
     return
   fi
   say "packages: installing ${#missing[@]} of ${#wanted[@]}: ${missing[*]}"
@@ -142,5 +143,9 @@ provide_libtorch() {
   say "LibTorch: $(cat "$dependencies/libtorch/COMPLETE") in $dependencies/libtorch"
 }
 
-install_packages
+install_packages packages.txt
+# Without them all is built but headroom detect's videos. In a process of its
+# own: where it cannot be done, this goes on.
+(install_packages optional_packages.txt) ||
+  say "optional packages are missing: headroom detect will read no videos"
 provide_libtorch

@@ -58,8 +58,11 @@ const std::vector<Rule>& rules() {
       {"worker/pytorch_file", {"parallel/base"}, {}},
       {"worker/export", kDetectorParts, {"torch"}},
       {"worker/detect",
-       with(kDetectorParts, {"worker/chart"}),
+       with(kDetectorParts, {"worker/chart", "worker/video"}),
        {"torch", "images", "json", "system"}},
+      // The plugin and its interface: everything of FFmpeg, and nothing that
+      // needs it.
+      {"worker/video", {}, {"ffmpeg", "system"}},
       {"worker/loss", kDetectorParts, {"torch"}},
       {"worker/pictures",
        with(kDetectorParts, {"worker/chart", "worker/detect"}),
@@ -79,7 +82,7 @@ const std::vector<Rule>& rules() {
              "parallel/spatial", "parallel/pipeline", "parallel/zero",
              "parallel/activations", "parallel/devices", "proto",
              "worker/anchors", "worker/chart", "worker/detect", "worker/export",
-             "worker/pictures", "configs/memory"}),
+             "worker/pictures", "worker/video", "configs/memory"}),
        {"torch", "json", "xxhash", "system", "cli"}},
       {"coordinator",
        {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
@@ -229,6 +232,8 @@ std::string library_of(const std::string& header) {
       {"benchmark/", "test"},
       {"cuda", "cuda"},
       {"nccl.h", "cuda"},
+      {"libav", "ffmpeg"},
+      {"libswscale/", "ffmpeg"},
       {"openssl/", "ssl"},
       {"prometheus/", "prometheus"}};
   if (header.ends_with(".pb.h")) return "grpc";

@@ -74,32 +74,39 @@ std::string csv_lines(const ImageDetections& found,
   return text;
 }
 
-std::string coco_json(const std::vector<ImageDetections>& all,
-                      const CocoIds& ids) {
+std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
   const auto category_of = [&](int32_t c) {
     const auto place = static_cast<size_t>(c);
     return place < ids.categories.size() ? ids.categories[place]
                                          : int64_t{c} + 1;
   };
+  const auto rounded = [](float value) {
+    return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5F)) /
+           1000;
+  };
+  const nlohmann::json id = image_id_of(found.image, ids);
+  std::string text;
+  for (const Detection& d : found.detections) {
+    const nlohmann::ordered_json record = {
+        {"image_id", id},
+        {"category_id", category_of(d.class_index)},
+        {"bbox",
+         {rounded(d.box.x1), rounded(d.box.y1), rounded(d.box.x2 - d.box.x1),
+          rounded(d.box.y2 - d.box.y1)}},
+        {"score", d.confidence}};
+    text +=
+        (text.empty() ? "\n" : ",\n") +
+        record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  return text;
+}
+
+std::string coco_json(const std::vector<ImageDetections>& all,
+                      const CocoIds& ids) {
   std::string text = "[";
   for (const ImageDetections& found : all) {
-    const nlohmann::json id = image_id_of(found.image, ids);
-    for (const Detection& d : found.detections) {
-      const auto rounded = [](float value) {
-        return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5F)) /
-               1000;
-      };
-      const nlohmann::ordered_json record = {
-          {"image_id", id},
-          {"category_id", category_of(d.class_index)},
-          {"bbox",
-           {rounded(d.box.x1), rounded(d.box.y1), rounded(d.box.x2 - d.box.x1),
-            rounded(d.box.y2 - d.box.y1)}},
-          {"score", d.confidence}};
-      text +=
-          (text.size() == 1 ? "\n" : ",\n") +
-          record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    }
+    const std::string records = coco_records(found, ids);
+    if (!records.empty()) text += (text.size() == 1 ? "" : ",") + records;
   }
   return text + "\n]\n";
 }

@@ -36,6 +36,8 @@ struct CocoIds {
   std::map<std::string, int64_t> images;  // by path
   std::vector<int64_t> categories;        // by class
 };
+// Of one image, as coco_json has them between its brackets: "\n{...},\n{...}".
+std::string coco_records(const ImageDetections& found, const CocoIds& ids = {});
 std::string coco_json(const std::vector<ImageDetections>& all,
                       const CocoIds& ids = {});
 

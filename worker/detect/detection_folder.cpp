@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/folder_fault.h"
 #include "parallel/base/numbered_folder.h"
 #include "worker/chart/jpeg_file.h"
 #include "worker/chart/png_bytes.h"
@@ -17,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kQuality = 95;
+constexpr const char* kCsv = "predictions.csv";
+constexpr const char* kJson = "predictions.json";
 constexpr int kLongestJpegSide = 65500;  // of libjpeg
 
 // A class name as one part of a path.
@@ -38,9 +41,9 @@ cv::Rect pixels_of(const Corners& box, const cv::Mat& picture) {
 
 [[noreturn]] void refuse_to_make(const fs::path& folder,
                                  const std::error_code& why) {
-  throw Error("detect",
-              folder.string() + " cannot be made (" + why.message() + ")",
-              "choose another place: --project DIR", ExitCode::kResource);
+  throw Error(
+      "detect", folder.string() + " cannot be made (" + why.message() + ")",
+      "choose another place: --project DIR", exit_of_unmade_folder(why));
 }
 
 }  // namespace
@@ -50,8 +53,7 @@ DetectionFolder::DetectionFolder(fs::path folder,
                                  FolderOptions options)
     : folder_(std::move(folder)),
       class_names_(std::move(class_names)),
-      options_(std::move(options)),
-      csv_(csv_header()) {}
+      options_(std::move(options)) {}
 
 std::string DetectionFolder::name_of(const fs::path& image) {
   const std::string stem = image.stem().string();
@@ -62,13 +64,44 @@ std::string DetectionFolder::name_of(const fs::path& image) {
   return name;
 }
 
-void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
+// NAME_12 may be an image's name: its files would be those of a video's
+// picture.
+bool DetectionFolder::is_taken_by_a_picture(const std::string& name) const {
+  const std::string begin = name + "_";
+  for (auto taken = names_.lower_bound(begin);
+       taken != names_.end() && taken->first.starts_with(begin); ++taken) {
+    const std::string rest = taken->first.substr(begin.size());
+    if (!rest.empty() &&
+        rest.find_first_not_of("0123456789") == std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string DetectionFolder::begin_video(const fs::path& video) {
+  std::string name = name_of(video);
+  while (is_taken_by_a_picture(name)) name = name_of(name + "_video");
+  return name;
+}
+
+fs::path DetectionFolder::place_of(const fs::path& file) {
   if (path_.empty()) make_folder();
-  const fs::path path = path_ / place;
+  const fs::path path = path_ / file;
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) refuse_to_make(path.parent_path(), error);
-  write_whole_file(path, bytes);
+  return path;
+}
+
+void DetectionFolder::write(const fs::path& place, const std::string& bytes) {
+  write_whole_file(place_of(place), bytes);
+}
+
+void DetectionFolder::append(std::unique_ptr<AtomicFile>& file,
+                             const char* name, const std::string& text) {
+  if (!file) file = std::make_unique<AtomicFile>(place_of(name));
+  file->write(text.data(), text.size());
 }
 
 void DetectionFolder::make_folder() {
@@ -102,8 +135,9 @@ void DetectionFolder::write_crops(const ImageDetections& found,
   }
 }
 
-void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
-  const std::string name = name_of(found.image);
+void DetectionFolder::add_found(const ImageDetections& found,
+                                const cv::Mat& pixels,
+                                const std::string& name) {
   if (options_.crops) write_crops(found, pixels, name);
   if (options_.text) {
     const fs::path place = fs::path("labels") / (name + ".txt");
@@ -114,19 +148,41 @@ void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
       fs::remove(folder_ / place, ignored);
     }
   }
-  if (options_.csv) csv_ += csv_lines(found, class_names_);
-  if (options_.pictures) {
-    annotate(pixels, found.detections, class_names_, options_.annotate);
-    write_picture(name, pixels);
+  if (options_.csv) {
+    append(csv_, kCsv,
+           (csv_ ? "" : csv_header()) + csv_lines(found, class_names_));
   }
-  if (options_.json) all_.push_back(std::move(found));
+  if (options_.json) {
+    const std::string records = coco_records(found, options_.coco_ids);
+    const bool follows = json_has_records_ && !records.empty();
+    append(json_, kJson,
+           (json_ ? "" : "[") + std::string(follows ? "," : "") + records);
+    json_has_records_ = json_has_records_ || !records.empty();
+  }
+}
+
+void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
+  const std::string name = name_of(found.image);
+  add_found(found, pixels, name);
+  if (!options_.pictures) return;
+  annotate(pixels, found.detections, class_names_, options_.annotate);
+  write_picture(name, pixels);
+}
+
+void DetectionFolder::add_picture(const std::string& name, int64_t number,
+                                  ImageDetections found, cv::Mat& pixels) {
+  const std::string picture = name + "_" + std::to_string(number);
+  found.image = found.image.parent_path() / picture;
+  add_found(found, pixels, picture);
+  if (!options_.pictures) return;
+  annotate(pixels, found.detections, class_names_, options_.annotate);
 }
 
 void DetectionFolder::finish() {
-  if (options_.csv) write("predictions.csv", csv_);
-  if (options_.json) {
-    write("predictions.json", coco_json(all_, options_.coco_ids));
-  }
+  if (options_.csv) append(csv_, kCsv, csv_ ? "" : csv_header());
+  if (options_.json) append(json_, kJson, json_ ? "\n]\n" : "[\n]\n");
+  if (csv_) csv_->commit();
+  if (json_) json_->commit();
 }
 
 }  // namespace headroom

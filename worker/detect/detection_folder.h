@@ -4,23 +4,27 @@
 //                     long for JPEG
 //   labels/NAME.txt   YOLO txt of pictures in which something was found
 //   crops/CLASS/NAME_3.jpg
-//   predictions.csv, predictions.json   by finish()
+//   predictions.csv, predictions.json   complete with finish()
+//   NAME.mp4          a video with the boxes of its pictures, whose other files
+//                     are those of images called NAME_1, NAME_2, …
 //
-// NAME is the image's stem; where two images have the same, the second is
-// STEM_2. The folder is made with the first file, under a name that nobody
-// else has (numbered_folder.h).
+// NAME is the file's stem; where two have the same, the second is STEM_2.
+// Memory does not grow with their number. The folder is made with the first
+// file, under a name that nobody else has (numbered_folder.h).
 //
 // Threads: one. Errors: Error (exit 5) of a full disk and the like.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <opencv2/core/mat.hpp>
 #include <string>
 #include <vector>
 
 #include "worker/detect/annotate.h"
 #include "worker/detect/detection_files.h"
+#include "worker/model/atomic_file.h"
 
 namespace headroom {
 
@@ -43,12 +47,29 @@ class DetectionFolder {
 
   // `pixels` may be drawn into.
   void add(ImageDetections found, cv::Mat& pixels);
+
+  // A name for a video, after all images. Then, for each of its pictures, what
+  // was found in it; `found.image` becomes NAME_number, and `pixels` gets its
+  // boxes where pictures are wanted.
+  std::string begin_video(const std::filesystem::path& video);
+  void add_picture(const std::string& name, int64_t number,
+                   ImageDetections found, cv::Mat& pixels);
+  // Where a file of the folder lies, which is made if it is not there.
+  std::filesystem::path place_of(const std::filesystem::path& file);
+  bool has_pictures() const { return options_.pictures; }
+
   void finish();
   // "": nothing has been written.
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::string name_of(const std::filesystem::path& image);
+  bool is_taken_by_a_picture(const std::string& name) const;
+  // All but the picture itself.
+  void add_found(const ImageDetections& found, const cv::Mat& pixels,
+                 const std::string& name);
+  void append(std::unique_ptr<AtomicFile>& file, const char* name,
+              const std::string& text);
   void write(const std::filesystem::path& place, const std::string& bytes);
   void write_picture(const std::filesystem::path& stem, const cv::Mat& pixels);
   void write_crops(const ImageDetections& found, const cv::Mat& pixels,
@@ -61,8 +82,8 @@ class DetectionFolder {
   const FolderOptions options_;
   std::filesystem::path path_;
   std::map<std::string, int> names_;
-  std::string csv_;
-  std::vector<ImageDetections> all_;  // where JSON is wanted
+  std::unique_ptr<AtomicFile> csv_, json_;  // where they are wanted
+  bool json_has_records_ = false;
 };
 
 }  // namespace headroom

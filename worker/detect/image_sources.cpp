@@ -22,10 +22,16 @@ constexpr std::array kVideos = {".asf", ".avi", ".gif", ".m4v",
   throw Error("detect", what, remedy, ExitCode::kData);
 }
 
-bool is_video(const fs::path& file) {
-  return std::find(kVideos.begin(), kVideos.end(), lower_suffix(file)) !=
-         kVideos.end();
+constexpr std::array kPlaylists = {".m3u",  ".m3u8",     ".mpd",     ".pls",
+                                   ".sdp",  ".ffconcat", ".streams", ".concat",
+                                   ".xspf", ".asx",      ".smil",    ".ram"};
+
+template <typename Suffixes>
+bool is_one_of(const Suffixes& suffixes, const fs::path& file) {
+  return std::ranges::find(suffixes, lower_suffix(file)) != suffixes.end();
 }
+
+bool is_video(const fs::path& file) { return is_one_of(kVideos, file); }
 
 std::vector<fs::path> files_of_pattern(const std::string& pattern) {
   glob_t found{};
@@ -41,44 +47,77 @@ std::vector<fs::path> files_of_pattern(const std::string& pattern) {
   return files;
 }
 
-}  // namespace
+// A file that says where pictures are is none.
+void refuse_lists_of_streams(const fs::path& file) {
+  if (!is_one_of(kPlaylists, file)) return;
+  refuse(file.string() +
+             " is a playlist or a list of streams, and nothing is "
+             "fetched here",
+         "name the video's file");
+}
 
-ImageSources find_images(const std::string& source) {
+void refuse_what_is_no_file(const std::string& source) {
   if (source.find("://") != std::string::npos) {
     refuse(source + " is an address, and nothing is fetched here",
            "download it and name the file");
   }
+  std::error_code ignored;
+  if (fs::exists(source, ignored)) return;
+  const bool is_number =
+      !source.empty() &&
+      source.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number || source == "screen" || source.starts_with("screen ")) {
+    refuse(source + " would be a " + (is_number ? "camera" : "screen") +
+               ", and only files are looked at here",
+           "record it first, and name the video");
+  }
+}
+
+void add_videos_of(const fs::path& folder, std::vector<fs::path>& videos) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (is_video(entry->path()) && entry->is_regular_file(ignored)) {
+      videos.push_back(entry->path());
+    }
+  }
+}
+
+}  // namespace
+
+ImageSources find_images(const std::string& source) {
+  refuse_what_is_no_file(source);
   std::vector<fs::path> given = {source};
   std::error_code ignored;
   if (!fs::exists(source, ignored)) given = files_of_pattern(source);
   if (given.empty()) {
     refuse("there is nothing at " + source,
-           "name an image, a folder, a pattern such as 'scenes/*.jpg', or a "
-           ".txt list of images");
+           "name an image, a video, a folder, a pattern such as "
+           "'scenes/*.jpg', or a .txt list of images");
   }
-  const bool is_one = given.size() == 1 && !fs::is_directory(given[0], ignored);
   ImageSources sources;
-  std::vector<fs::path> wanted;
+  std::vector<fs::path> wanted, videos;
   for (const fs::path& file : given) {
-    if (!is_video(file)) {
-      wanted.push_back(file);
-    } else if (is_one) {
-      refuse(
-          file.string() + " is a video or an animation, which is not decoded",
-          "take its frames first, for example ffmpeg -i " + file.string() +
-              " frames/%06d.jpg");
-    } else {
-      sources.left_out.push_back(file.string() + ": a video");
-    }
+    refuse_lists_of_streams(file);
+    const bool is_folder = fs::is_directory(file, ignored);
+    if (is_folder) add_videos_of(file, videos);
+    (is_video(file) && !is_folder ? videos : wanted).push_back(file);
   }
   DataReport report;
   sources.images = list_images(wanted, report);
   for (const DataFault& fault : report.faults) {
-    sources.left_out.push_back(to_string(fault));
+    if (!is_video(fault.where)) sources.left_out.push_back(to_string(fault));
   }
-  if (sources.images.empty()) {
-    refuse(source + " holds no image that can be decoded",
-           "JPEG, PNG, BMP, TIFF and WebP are");
+  for (const fs::path& video : videos) {
+    sources.videos.push_back(fs::absolute(video).lexically_normal());
+  }
+  std::ranges::sort(sources.videos);
+  const auto doubled = std::ranges::unique(sources.videos);
+  sources.videos.erase(doubled.begin(), doubled.end());
+  if (sources.images.empty() && sources.videos.empty()) {
+    refuse(source + " holds no image and no video that can be decoded",
+           "JPEG, PNG, BMP, TIFF and WebP are, and videos such as MP4");
   }
   return sources;
 }

@@ -1,8 +1,9 @@
-// What to look at: an image, a folder (searched recursively), a pattern with *
-// or ?, or a .txt list of images.
+// What to look at: an image, a video, a folder (searched recursively for
+// images, and itself for videos), a pattern with * or ?, or a .txt list of
+// images.
 //
-// Errors: Error (exit 4): nothing there; a video or an address, which are not
-// read here, with what to do instead.
+// Errors: Error (exit 4): nothing there; an address, a camera or a list of
+// streams, which are not read here, with what to do instead.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +13,9 @@
 namespace headroom {
 
 struct ImageSources {
-  std::vector<std::filesystem::path> images;  // absolute, sorted, each once
-  std::vector<std::string> left_out;          // "FILE: why", of those found
+  // Absolute, sorted, each once.
+  std::vector<std::filesystem::path> images, videos;
+  std::vector<std::string> left_out;  // "FILE: why", of those found
 };
 
 ImageSources find_images(const std::string& source);

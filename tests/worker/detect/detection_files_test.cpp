@@ -143,16 +143,36 @@ TEST_F(FolderTest, IsNobodyElsesUnlessItMayBe) {
   EXPECT_EQ(used, (std::vector<fs::path>{"exp", "exp2", "exp"}));
 }
 
+TEST_F(FolderTest, AFileInTheWayIsAWrongRequest) {
+  DetectionFolder out(touch("file") / "exp", kNames, {});
+  cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+  try {
+    out.add(found_in("x.jpg"), pixels);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    EXPECT_THAT(error.what(), HasSubstr("cannot be made (Not a directory)"));
+  }
+}
+
 TEST_F(FolderTest, SourcesOfEveryKind) {
   const fs::path a = touch("set/a.jpg"), b = touch("set/deep/b.png");
-  touch("set/c.mp4");
+  const fs::path c = touch("set/c.mp4"), d = touch("set/deep/d.gif");
   touch("set/notes.doc");
   const ImageSources all = find_images((folder_ / "set").string());
   EXPECT_EQ(all.images, (std::vector{a, b}));
+  EXPECT_EQ(all.videos, (std::vector{c, d}));
+  EXPECT_TRUE(all.left_out.empty()) << all.left_out[0];
   EXPECT_EQ(find_images(a.string()).images, std::vector{a});
   const ImageSources pattern = find_images((folder_ / "set/*").string());
   EXPECT_EQ(pattern.images[0], a);
-  EXPECT_THAT(pattern.left_out.at(0), HasSubstr("c.mp4: a video"));
+  EXPECT_EQ(pattern.videos, (std::vector{c, d})) << "deep is a folder";
+  EXPECT_EQ(find_images(touch("c.MOV").string()).videos.size(), 1u);
+  const ImageSources video = find_images(c.string());
+  EXPECT_TRUE(video.images.empty());
+  EXPECT_EQ(video.videos, std::vector{c});
+  EXPECT_EQ(find_images((folder_ / "set/*.mp4").string()).videos,
+            std::vector{c});
   std::ofstream(folder_ / "list.txt") << a.string() << "\n";
   EXPECT_EQ(find_images((folder_ / "list.txt").string()).images,
             std::vector{a});
@@ -164,7 +184,13 @@ TEST_F(FolderTest, SourcesThatAreNone) {
               HasSubstr("there is nothing at"));
   EXPECT_THAT(complaint((folder_ / "*.jpg").string()),
               HasSubstr("there is nothing at"));
-  EXPECT_THAT(complaint(touch("c.MOV").string()), HasSubstr("ffmpeg -i"));
+  EXPECT_THAT(complaint("rtsp://10.0.0.5/live"), HasSubstr("an address"));
+  EXPECT_THAT(complaint("0"), HasSubstr("0 would be a camera"));
+  EXPECT_THAT(complaint("screen"), HasSubstr("screen would be a screen"));
+  for (const char* list : {"a.m3u8", "a.SDP", "a.ffconcat", "a.streams"}) {
+    EXPECT_THAT(complaint(touch(list).string()),
+                HasSubstr("is a playlist or a list of streams"));
+  }
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(complaint((folder_ / "empty").string()),
               HasSubstr("holds no image"));

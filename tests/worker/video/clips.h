@@ -1,0 +1,24 @@
+// Small videos, made where a test needs them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+
+#include "worker/video/video_plugin.h"
+
+namespace headroom {
+
+// The n-th picture, from 1: a light square on a slope, n pixels to the right.
+cv::Mat clip_picture(int height, int width, int number);
+
+// So many of them as Motion JPEG in AVI: bytes of ours, which need no FFmpeg.
+// 10 a second.
+std::string avi_clip(int height, int width, int pictures);
+
+// The plugin of this build; its `api` is null, with the reason, where there is
+// none.
+VideoPlugin built_video_plugin();
+
+}  // namespace headroom

@@ -1,0 +1,308 @@
+// The plugin: what it writes it reads, what it must not read it refuses, and
+// what is damaged gives what it has.
+#include "worker/video/video_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <opencv2/core.hpp>
+#include <sstream>
+
+#include "tests/support/file_size_limit.h"
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/video/clips.h"
+#include "worker/video/video_plugin.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kManyPixels = 1 << 20;
+
+class Video : public testing::Test {
+ protected:
+  void SetUp() override {
+    plugin_ = built_video_plugin();
+    if (plugin_.api == nullptr) GTEST_SKIP() << plugin_.reason;
+  }
+
+  // An MP4 of clip_picture.
+  fs::path written(int height, int width, int pictures) {
+    const fs::path file = folder_.path() / "made.mp4";
+    VideoFormat format;
+    format.width = width;
+    format.height = height;
+    format.rate = 10;
+    std::string reason;
+    const auto writer = plugin_.api->create(file, format, reason);
+    EXPECT_TRUE(writer) << reason;
+    for (int i = 1; i <= pictures; ++i) {
+      EXPECT_EQ(writer->write(clip_picture(height, width, i).data), "");
+    }
+    EXPECT_EQ(writer->finish(), "");
+    return file;
+  }
+  std::unique_ptr<VideoReader> open(const fs::path& file,
+                                    int64_t max_pixels = kManyPixels) {
+    auto reader = plugin_.api->open(file, max_pixels, reason_);
+    EXPECT_EQ(reader == nullptr, !reason_.empty());
+    return reader;
+  }
+  // Why it is not read.
+  std::string refusal(const fs::path& file, int64_t max_pixels = kManyPixels) {
+    return open(file, max_pixels) ? "read" : reason_;
+  }
+  std::string refusal_of(const std::string& bytes) {
+    return refusal(folder_.write("clip.mp4", bytes));
+  }
+
+  TemporaryFolder folder_;
+  VideoPlugin plugin_;
+  std::string reason_;
+};
+
+double mean_difference(const cv::Mat& a, const cv::Mat& b) {
+  return cv::norm(a, b, cv::NORM_L1) /
+         static_cast<double>(a.total() * a.elemSize());
+}
+
+// All pictures, compared with clip_picture; how many there are.
+int pictures_of(VideoReader& reader, double most_difference) {
+  const VideoFormat& format = reader.format();
+  cv::Mat picture(format.height, format.width, CV_8UC3);
+  int number = 0;
+  while (reader.next(picture.data)) {
+    ++number;
+    EXPECT_LT(mean_difference(
+                  picture, clip_picture(format.height, format.width, number)),
+              most_difference)
+        << number;
+  }
+  return number;
+}
+
+TEST_F(Video, WhatIsWrittenIsRead) {
+  for (const auto& [height, width] :
+       std::vector<std::pair<int, int>>{{48, 64}, {47, 63}, {33, 200}}) {
+    SCOPED_TRACE(std::to_string(height) + " x " + std::to_string(width));
+    const auto reader = open(written(height, width, 20));
+    ASSERT_TRUE(reader) << reason_;
+    EXPECT_EQ(reader->format().height, height);
+    EXPECT_EQ(reader->format().width, width);
+    EXPECT_EQ(reader->format().rate, 10);
+    EXPECT_EQ(reader->format().rate_denominator, 1);
+    EXPECT_EQ(reader->format().pictures, 20);
+    EXPECT_EQ(reader->format().quarter_turns, 0);
+    EXPECT_EQ(pictures_of(*reader, 4), 20);
+    EXPECT_EQ(reader->fault(), "");
+  }
+}
+
+TEST_F(Video, PassingPicturesOverChangesNone) {
+  const auto reader = open(written(48, 64, 20));
+  ASSERT_TRUE(reader) << reason_;
+  cv::Mat picture(48, 64, CV_8UC3);
+  for (int i = 1; i < 20; ++i) ASSERT_TRUE(reader->next(nullptr));
+  ASSERT_TRUE(reader->next(picture.data));
+  EXPECT_LT(mean_difference(picture, clip_picture(48, 64, 20)), 4);
+  EXPECT_FALSE(reader->next(nullptr));
+}
+
+TEST_F(Video, OtherContainersAndCodecs) {
+  const auto reader = open(folder_.write("clip.bin", avi_clip(48, 64, 12)));
+  ASSERT_TRUE(reader) << reason_;
+  EXPECT_EQ(reader->format().pictures, 12);
+  EXPECT_EQ(pictures_of(*reader, 4), 12);
+  EXPECT_EQ(reader->fault(), "");
+}
+
+TEST_F(Video, ATruncatedFileGivesThePicturesItHas) {
+  const std::string whole = avi_clip(48, 64, 30);
+  const auto reader =
+      open(folder_.write("cut.avi", whole.substr(0, whole.size() / 2)));
+  ASSERT_TRUE(reader) << reason_;
+  cv::Mat picture(48, 64, CV_8UC3);
+  int count = 0;
+  while (reader->next(picture.data)) ++count;
+  EXPECT_GE(count, 12);
+  EXPECT_LE(count, 16);
+  EXPECT_THAT(
+      reader->fault(),
+      HasSubstr("it ends after " + std::to_string(count) + " of 30 pictures"));
+}
+
+TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
+  std::string bytes = avi_clip(48, 64, 30);
+  const size_t from = bytes.find("movi") + 3000;
+  for (size_t i = 0; i < 600; ++i) bytes[from + i] = '\x5a';
+  const auto reader = open(folder_.write("damaged.avi", bytes));
+  ASSERT_TRUE(reader) << reason_;
+  int count = 0;
+  while (reader->next(nullptr)) ++count;
+  EXPECT_GE(count, 20);
+  EXPECT_NE(reader->fault(), "");
+}
+
+// Whatever is wrong with a file, it ends, and no picture is too large.
+TEST_F(Video, FlippedBytesEnd) {
+  const std::string mp4 = read_bytes(written(48, 64, 8));
+  const std::string avi = avi_clip(48, 64, 8);
+  uint64_t state = 1;
+  const auto random = [&state](size_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<size_t>(state >> 33) % below;
+  };
+  int opened = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = round % 2 == 0 ? mp4 : avi;
+    for (size_t flips = 1 + random(12); flips > 0; --flips) {
+      bytes[random(bytes.size())] = static_cast<char>(random(256));
+    }
+    const auto reader = open(folder_.write("flipped", bytes), 64 * 64);
+    if (!reader) continue;
+    ++opened;
+    const VideoFormat& format = reader->format();
+    ASSERT_LE(format.width * format.height, 64 * 64);
+    cv::Mat picture(format.height, format.width, CV_8UC3);
+    int count = 0;
+    while (reader->next(picture.data)) ASSERT_LT(++count, 10'000);
+  }
+  EXPECT_GT(opened, 100);
+}
+
+// An MP4 has its index at the end.
+TEST_F(Video, WhatCannotBeOpenedSaysWhatIsRead) {
+  const fs::path file = written(48, 64, 20);
+  fs::resize_file(file, fs::file_size(file) / 2);
+  EXPECT_THAT(refusal(file), AllOf(StartsWith("it cannot be opened ("),
+                                   HasSubstr("read are MP4, MOV, MKV")));
+  EXPECT_THAT(refusal_of(""), StartsWith("it cannot be opened ("));
+  EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
+}
+
+// By their content, whatever they are called.
+TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
+  const fs::path clip = written(48, 64, 5);
+  for (const std::string& text :
+       {"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n" + clip.string() +
+            "\n#EXT-X-ENDLIST\n",
+        "ffconcat version 1.0\nfile '" + clip.string() + "'\n",
+        std::string("v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 "
+                    "127.0.0.1\nm=video 5004 RTP/AVP 96\n")}) {
+    EXPECT_THAT(refusal_of(text), StartsWith("it cannot be opened (")) << text;
+  }
+}
+
+TEST_F(Video, SizesAreCheckedBeforeAnythingIsDecoded) {
+  EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64 - 1),
+            "pictures of 64 x 48 pixels, of which at most 3071 are read");
+  EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64), "read");
+  // A header that lies: 30000 x 30000.
+  std::string bytes = avi_clip(48, 64, 3);
+  const std::string size("\x40\0\0\0\x30\0\0\0", 8);
+  const std::string large("\x30\x75\0\0\x30\x75\0\0", 8);
+  for (size_t at = bytes.find(size); at != std::string::npos;
+       at = bytes.find(size, at + 1)) {
+    bytes.replace(at, 8, large);
+  }
+  EXPECT_THAT(refusal_of(bytes), HasSubstr("30000 x 30000"));
+}
+
+TEST_F(Video, OnlyRegularFiles) {
+  const fs::path pipe = folder_.path() / "pipe.mp4";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(pipe), "it is no regular file");
+  EXPECT_EQ(refusal(folder_.path()), "it is no regular file");
+  EXPECT_EQ(refusal(folder_.path() / "gone.mp4"), "No such file or directory");
+  EXPECT_EQ(refusal("http://127.0.0.1/clip.mp4"), "No such file or directory");
+}
+
+// As telephones write it: the matrix of the track's header says how to turn.
+TEST_F(Video, HowPicturesAreTurnedIsRead) {
+  const std::string bytes = read_bytes(written(48, 64, 3));
+  const size_t matrix = bytes.find("tkhd") + 4 + 40;
+  ASSERT_EQ(bytes.substr(matrix, 4), std::string("\0\1\0\0", 4));
+  const std::string zero(4, '\0'), one("\0\1\0\0", 4),
+      minus_one("\xff\xff\0\0", 4);
+  const auto turns_of = [&](const std::string& a, const std::string& b,
+                            const std::string& c, const std::string& d) {
+    std::string turned = bytes;
+    turned.replace(matrix, 20, a + b + zero + c + d);
+    const auto reader = open(folder_.write("turned.mp4", turned));
+    return reader ? reader->format().quarter_turns : -1;
+  };
+  EXPECT_EQ(turns_of(one, zero, zero, one), 0);
+  EXPECT_EQ(turns_of(zero, one, minus_one, zero), 1);
+  EXPECT_EQ(turns_of(minus_one, zero, zero, minus_one), 2);
+  EXPECT_EQ(turns_of(zero, minus_one, one, zero), 3);
+}
+
+TEST_F(Video, AFullDiskIsSaid) {
+  VideoFormat format;
+  format.width = format.height = 256;
+  std::string reason, said;
+  const FileSizeLimit limit(20'000);
+  const auto writer =
+      plugin_.api->create(folder_.path() / "full.mp4", format, reason);
+  ASSERT_TRUE(writer) << reason;
+  for (int i = 0; said.empty() && i < 500; ++i) {
+    said = writer->write(test_picture(256, 256, static_cast<uint64_t>(i)).data);
+  }
+  EXPECT_EQ(said, "File too large");
+}
+
+TEST_F(Video, WhatMpeg4CannotHoldIsRefused) {
+  VideoFormat format;
+  format.width = 8192;
+  format.height = 64;
+  std::string reason;
+  EXPECT_FALSE(
+      plugin_.api->create(folder_.path() / "wide.mp4", format, reason));
+  EXPECT_THAT(reason, HasSubstr("8192 x 64 pixels, but"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "wide.mp4"));
+}
+
+int64_t resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stoll(line.substr(6));
+  }
+  return 0;
+}
+
+TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
+  const auto grown = [&](int pictures) {
+    const auto reader = open(written(240, 320, pictures));
+    EXPECT_TRUE(reader) << reason_;
+    cv::Mat picture(240, 320, CV_8UC3);
+    EXPECT_TRUE(reader->next(picture.data));
+    const int64_t before = resident_kib();
+    while (reader->next(picture.data)) {
+    }
+    return resident_kib() - before;
+  };
+  grown(20);  // what is set up once
+  EXPECT_LT(grown(600), 600 * 240 * 320 * 3 / 1024 / 50)
+      << "a fiftieth of the pictures";
+}
+
+TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
+  setenv("HEADROOM_VIDEO_PLUGIN", "/none/libheadroom_video.so", 1);
+  const VideoPlugin plugin = load_video_plugin();
+  EXPECT_EQ(plugin.api, nullptr);
+  EXPECT_EQ(plugin.reason,
+            "this build reads no videos: there is no "
+            "/none/libheadroom_video.so; bash deploy/local/setup.sh and "
+            "build.sh make it, with Debian's libavformat-dev, libavcodec-dev "
+            "and libswscale-dev");
+}
+
+}  // namespace
+}  // namespace headroom

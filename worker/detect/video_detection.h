@@ -1,0 +1,48 @@
+// detect_in_video: a video's pictures, one after another, to boxes and files.
+//
+// Pictures are numbered from 1, as YOLOv5 numbers them; with a stride of n, the
+// 1st, the (n+1)th and so on are looked at and keep their numbers. Of the video
+// one picture is held.
+//
+// Threads: one. Errors: Error (exit 5): the annotated video cannot be written;
+// (exit 2): its pictures are too large for one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "worker/detect/detection_folder.h"
+#include "worker/detect/detector.h"
+#include "worker/video/video_api.h"
+
+namespace headroom {
+
+struct VideoPicture {
+  int64_t number = 1;
+  int64_t of = 0;  // as the file says; 0: it does not
+  const ImageDetections& found;
+  double seconds = 0;  // in the network
+};
+
+struct VideoOptions {
+  int64_t stride = 1;
+  int64_t max_pixels = 0;  // of a picture
+  std::function<bool()> stopped;
+  std::function<void(const VideoPicture&)> on_picture;
+};
+
+struct VideoOutcome {
+  int64_t pictures = 0;  // looked at
+  std::string fault;     // what was wrong with the file; "": nothing
+};
+
+// The annotated video is NAME.mp4 of `folder`, with as many pictures as were
+// looked at, and as long as the video; a run that is stopped leaves what it
+// has.
+VideoOutcome detect_in_video(VideoApi& api, const std::filesystem::path& video,
+                             Detector& detector, DetectionFolder& folder,
+                             const VideoOptions& options);
+
+}  // namespace headroom

@@ -1,0 +1,33 @@
+// libheadroom_video.so: the one exported function, and the VideoApi behind it.
+#include "worker/video/ffmpeg_reader.h"
+#include "worker/video/ffmpeg_writer.h"
+
+extern "C" {
+#include <libavutil/log.h>
+}
+
+namespace headroom {
+namespace {
+
+class Ffmpeg final : public VideoApi {
+ public:
+  std::unique_ptr<VideoReader> open(const std::string& file, int64_t max_pixels,
+                                    std::string& reason) override {
+    return open_video(file, max_pixels, reason);
+  }
+  std::unique_ptr<VideoWriter> create(const std::string& file,
+                                      const VideoFormat& format,
+                                      std::string& reason) override {
+    return create_video(file, format, reason);
+  }
+};
+
+}  // namespace
+}  // namespace headroom
+
+extern "C" headroom::VideoApi* headroom_video_api(int version) {
+  static headroom::Ffmpeg api;
+  if (version != headroom::kVideoApiVersion) return nullptr;
+  av_log_set_level(AV_LOG_QUIET);  // faults are said in one line of ours
+  return &api;
+}

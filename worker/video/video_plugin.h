@@ -1,0 +1,21 @@
+// load_video_plugin: libheadroom_video.so into this process.
+//
+// Threads: the main thread.
+#pragma once
+
+#include <string>
+
+#include "worker/video/video_api.h"
+
+namespace headroom {
+
+struct VideoPlugin {
+  VideoApi* api = nullptr;  // lives until the process ends
+  std::string reason;       // why there is none, and what to do, in words
+};
+
+// Beside the running program, where the build puts it, or what the
+// environment's HEADROOM_VIDEO_PLUGIN names.
+VideoPlugin load_video_plugin();
+
+}  // namespace headroom
