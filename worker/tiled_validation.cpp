@@ -9,6 +9,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/image.h"
 #include "worker/data/image_bands.h"
+#include "worker/metrics/box_mapping.h"
 #include "worker/validation_figures.h"
 #include "worker/validation_findings.h"
 
@@ -33,16 +34,11 @@ void check_memory(const Dataset& dataset, int bands, int64_t limit) {
 std::vector<LabelledBox> labels_of_image(const Dataset& dataset,
                                          int64_t sample) {
   const ImageSize size = dataset.image_size(sample);
-  const auto height = static_cast<double>(size.height);
-  const auto width = static_cast<double>(size.width);
   std::vector<LabelledBox> boxes;
   for (const BoxLabel& label : dataset.labels(sample)) {
-    const double x = label.cx * width, y = label.cy * height;
-    const double half_w = label.w * width / 2, half_h = label.h * height / 2;
-    boxes.push_back(
-        {{static_cast<float>(x - half_w), static_cast<float>(y - half_h),
-          static_cast<float>(x + half_w), static_cast<float>(y + half_h)},
-         label.class_index});
+    boxes.push_back({label_corners(label.cx, label.cy, label.w, label.h,
+                                   size.height, size.width),
+                     label.class_index});
   }
   return boxes;
 }

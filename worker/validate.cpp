@@ -19,16 +19,11 @@ namespace {
 
 std::vector<LabelledBox> labels_of_image(const Batch& batch, int64_t image,
                                          const SourceMapping& letterbox) {
-  const auto height = static_cast<double>(batch.image_height);
-  const auto width = static_cast<double>(batch.image_width);
   std::vector<LabelledBox> boxes;
   for (const LabelRow& row : batch.labels) {
     if (row.image != image) continue;
-    const double x = row.cx * width, y = row.cy * height;
-    const double half_w = row.w * width / 2, half_h = row.h * height / 2;
-    const Corners corners{
-        static_cast<float>(x - half_w), static_cast<float>(y - half_h),
-        static_cast<float>(x + half_w), static_cast<float>(y + half_h)};
+    const Corners corners = label_corners(
+        row.cx, row.cy, row.w, row.h, batch.image_height, batch.image_width);
     boxes.push_back(
         {to_source(corners, letterbox), static_cast<int32_t>(row.class_index)});
   }

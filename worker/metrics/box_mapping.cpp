@@ -13,6 +13,16 @@ float map(float position, double pad, double ratio, int64_t size) {
 
 }  // namespace
 
+Corners label_corners(double cx, double cy, double w, double h, int64_t height,
+                      int64_t width) {
+  const auto rows = static_cast<double>(height);
+  const auto columns = static_cast<double>(width);
+  const double x = cx * columns, y = cy * rows;
+  const double half_w = w * columns / 2, half_h = h * rows / 2;
+  return {static_cast<float>(x - half_w), static_cast<float>(y - half_h),
+          static_cast<float>(x + half_w), static_cast<float>(y + half_h)};
+}
+
 Corners to_source(const Corners& box, const SourceMapping& mapping) {
   const double ratio = mapping.ratio;
   return {map(box.x1, mapping.pad_x, ratio, mapping.width),

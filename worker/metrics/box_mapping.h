@@ -18,6 +18,11 @@ struct SourceMapping {
   double pad_y = 0;
 };
 
+// A label, centre and size as fractions of a picture, in that picture's pixels.
+// (Tiles are cut in float64: data/pixel_box.h.)
+Corners label_corners(double cx, double cy, double w, double h, int64_t height,
+                      int64_t width);
+
 // Input pixels to source pixels, clipped to the image.
 Corners to_source(const Corners& box, const SourceMapping& mapping);
 
