@@ -124,17 +124,22 @@ void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
   layout.insert(layout.end(), {"--augment-on", "device"});
   const std::vector<Json> run = train("device", layout);
   ASSERT_EQ(run.size(), kSteps);
+  size_t predicted = 0;
   for (size_t step = 0; step < kSteps; ++step) {
     for (const char* key : {"step", "loss", "grad_norm", "samples"}) {
       EXPECT_EQ(run[step].at(key), cpu[step].at(key)) << key << " " << step;
     }
     for (const Json& memory : run[step].at("memory")) {
+      // Of a shape whose workspaces nobody has seen.
+      if (memory.at("predicted_peak_bytes").is_null()) continue;
+      ++predicted;
       const double ratio = memory.at("predicted_peak_bytes").get<double>() /
                            memory.at("measured_peak_bytes").get<double>();
       EXPECT_GE(ratio, 1.0) << step;
       EXPECT_LE(ratio, 1.05) << step;
     }
   }
+  EXPECT_GE(predicted, 2u);
   for (size_t rank = 0; rank < measured_peaks(run).size(); ++rank) {
     EXPECT_GT(measured_peaks(run)[rank], measured_peaks(cpu)[rank]);
   }

@@ -27,6 +27,8 @@ class RenderedBatches : public LoaderFixture {
     for (const Batch& expected : made) {
       const Batch batch = loader.next();
       EXPECT_EQ(batch.images.sizes(), expected.images.sizes());
+      EXPECT_EQ(static_cast<int64_t>(batch.packed_bytes.size()),
+                expected.images.size(0));
       ASSERT_EQ(batch.labels.size(), expected.labels.size());
       for (size_t part = 0; part < batch.micro_batches.size(); ++part) {
         const SampleRange range = batch.micro_batches[part];
@@ -57,7 +59,6 @@ class RenderedBatches : public LoaderFixture {
 
 TEST_F(RenderedBatches, OfTheDefaultHyperparameters) {
   expect_as_on_the_cpu(options());
-  EXPECT_EQ(samples_, 6 * kBatches);
   EXPECT_LT(finished_, samples_ / 2);
 }
 
