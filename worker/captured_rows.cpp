@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/base/check.h"
-#include "parallel/base/memory_category.h"
 #include "parallel/devices/device_graph.h"
 #include "parallel/pipeline/backward_thread.h"
 
@@ -146,6 +144,7 @@ void CapturedRows::capture(const at::Tensor& images, const RunRows& rows) {
   const int index = device_.device().index();
   DeviceMemory& memory = api.memory(index);
   memory.release_caches();
+  peak_before_capture_ = std::max(peak_before_capture_, memory.peak_bytes());
   memory.reset_peak();
   auto graphs = std::make_unique<Graphs>(memory);
   graphs->forward = api.make_graph(index);
@@ -174,6 +173,7 @@ void CapturedRows::capture(const at::Tensor& images, const RunRows& rows) {
   // The graphs keep what they took at their fullest.
   memory.hold(graphs.get(), memory.peak_bytes() - memory.live_bytes());
   graphs_ = std::move(graphs);
+  ++num_captures_;
 }
 
 }  // namespace headroom

@@ -19,8 +19,8 @@
 //
 // Ownership: owns graphs and their memory; borrows nothing between calls.
 // Threads: the one that trains.
-// Errors: c10::OutOfMemoryError out of run() and out of backward; then there
-// are no graphs.
+// Errors: c10::OutOfMemoryError out of run() and out of backward; release()
+// is the caller's then.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "parallel/devices/compute_device.h"
@@ -52,7 +53,14 @@ class CapturedRows {
 
   // Graphs and their memory go; shapes are new again.
   void release();
-  bool has_graphs() const { return graphs_ != nullptr; }
+
+  // Since the start.
+  int64_t num_captures() const { return num_captures_; }
+  // Of the device's memory before the newest capture, which counts anew; 0
+  // after it has been asked for.
+  int64_t take_peak_before_capture() {
+    return std::exchange(peak_before_capture_, 0);
+  }
 
   struct Graphs;
 
@@ -64,6 +72,8 @@ class CapturedRows {
   std::vector<int64_t> shape_;  // of the newest run: sizes, groups' bounds
   int runs_ = 0;                // of that shape, in a row
   std::unique_ptr<Graphs> graphs_;
+  int64_t num_captures_ = 0;
+  int64_t peak_before_capture_ = 0;
 };
 
 }  // namespace headroom

@@ -17,7 +17,7 @@
 //
 // Ownership: keeps a batch's images until they have been copied.
 // Threads: the one that trains.
-// Errors: c10::OutOfMemoryError out of input(); what was there before stays.
+// Errors: c10::OutOfMemoryError out of input(), which may then be asked again.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -72,12 +72,17 @@ void Trainer::release_graphs() {
   if (captured_) captured_->release();
 }
 
-// Under the policies of the moment.
+// Under the policies and micro-batches of the moment.
 CapturedRows* Trainer::rows_to_capture() const {
   Plan plan = options_.plan;
   plan.activation_policies =
       policies_.policies[static_cast<size_t>(ladder_.policy)];
-  return why_not_captured(plan, cut_) ? nullptr : captured_.get();
+  BatchCut cut = cut_;
+  if (ladder_.num_cuts > 0) {
+    cut.micro_batch_size =
+        rungs_.micro_batches[static_cast<size_t>(ladder_.num_cuts) - 1];
+  }
+  return why_not_captured(plan, cut) ? nullptr : captured_.get();
 }
 
 void Trainer::run_rows_by_policy() {
@@ -241,7 +246,9 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
   }
   double* reports = reports_.data_ptr<double>();
   const int rank = mesh_.world.rank();
-  const int64_t measured = memory.peak_bytes();
+  const int64_t measured =
+      std::max(memory.peak_bytes(),
+               captured_ ? captured_->take_peak_before_capture() : 0);
   if (predicted > 0 && !prediction_->knew_workspaces()) predicted = 0;
   reports[kPeaks + rank] = static_cast<double>(measured);
   reports[kPeaks + 2 * mesh_.world.size() + rank] =
@@ -252,6 +259,7 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
       result.events.push_back(std::move(*event));
     }
   }
+  note_capture(result);
   if (!failure.empty()) {
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
     return make_room(step.failed_phase(), failure, result);
@@ -268,6 +276,16 @@ Outcome Trainer::forward_and_backward(const Batch& batch,
       std::all_of(reports, reports + kItems,
                   [](double item) { return std::isfinite(item); });
   return is_finite && !injected ? Outcome::kOk : Outcome::kNonFinite;
+}
+
+void Trainer::note_capture(StepResult& result) {
+  if (said_capture_ || !captured_ || captured_->num_captures() == 0) return;
+  said_capture_ = true;
+  result.events.push_back(
+      {"cuda_graphs",
+       "the rows of a micro-batch are captured, forward and backward: each is "
+       "one call of the host's now; captured anew after validations and "
+       "checkpoints"});
 }
 
 std::vector<SampleRange> Trainer::micro_batches_of(const Batch& batch) const {

@@ -126,6 +126,8 @@ class Trainer {
   void note_commit(StepResult& result);
   void begin_fault(Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
+  // Said once.
+  void note_capture(StepResult& result);
   void run_rows_by_policy();
   CapturedRows* rows_to_capture() const;  // null: none
   std::vector<SampleRange> micro_batches_of(const Batch& batch) const;
@@ -143,6 +145,7 @@ class Trainer {
   RankContext context_;
   ImageFeed images_;
   std::unique_ptr<CapturedRows> captured_;  // null: none
+  bool said_capture_ = false;
   PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   // Summed over all ranks at the end of a step: box, obj, cls, the squared

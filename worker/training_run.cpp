@@ -82,11 +82,12 @@ RunOutcome TrainingRun::Implementation::run(Communicator& communicator) {
   if (!buddies) carried.held.clear();  // else with the first copies
   reports.begin();
   std::unique_ptr<BatchSource> source;
-  Trainer trainer({gains, schedule, assignment.plan, config.skip_non_finite,
-                   pass_lists, &faults, config.host_memory_limit,
-                   loader_options(config, state->model()).assign, memory,
-                   teacher.get(), [&source] { return source->made_ahead(); }},
-                  *state, *mesh);
+  Trainer trainer(
+      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists,
+       &faults, config.host_memory_limit,
+       loader_options(config, state->model()).assign, memory, teacher.get(),
+       [&source] { return source->made_ahead(); }, config.cuda_graphs},
+      *state, *mesh);
   reports.note_memory(start_up.compare(estimate_start_up(memory, mesh->here)));
   source = make_source();
   begin_pictures();

@@ -46,7 +46,7 @@ run() {
     "$here/test_device_training" || status=$?
   if [[ ${1:-} == --sanitize ]]; then
     compute-sanitizer --error-exitcode 9 "$here/test_cuda" \
-      --gtest_filter='*DeviceBatchNorm*:DeviceOptimizer*' || status=$?
+      --gtest_filter='*DeviceBatchNorm*:DeviceOptimizer*:DeviceRender*' || status=$?
   fi
   return "$status"
 }

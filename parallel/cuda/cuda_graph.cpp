@@ -2,9 +2,23 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
 
 namespace headroom {
 namespace {
+
+// What a graph itself takes is not the caching allocator's.
+template <typename Call>
+void or_out_of_memory(const Call& call) {
+  try {
+    call();
+  } catch (const c10::AcceleratorError& error) {
+    if (error.get_error_code() != cudaErrorMemoryAllocation) throw;
+    static_cast<void>(cudaGetLastError());
+    C10_THROW_ERROR(OutOfMemoryError, "the device has no memory for a graph");
+  }
+}
 
 class CudaGraph final : public DeviceGraph {
  public:
@@ -23,12 +37,12 @@ class CudaGraph final : public DeviceGraph {
 
   void end_capture() override {
     const c10::cuda::CUDAGuard guard(device_);
-    graph_.capture_end();
+    or_out_of_memory([this] { graph_.capture_end(); });
   }
 
   void replay() override {
     const c10::cuda::CUDAGuard guard(device_);
-    graph_.replay();
+    or_out_of_memory([this] { graph_.replay(); });
   }
 
  private:

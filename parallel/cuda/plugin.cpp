@@ -2,6 +2,7 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -68,8 +69,11 @@ class CudaDeviceApi final : public DeviceApi {
 
   DeviceKernels& kernels() override { return cuda_kernels(); }
 
-  // For all devices of the process.
+  // For all devices of the process. The loader's threads have chosen none:
+  // without a guard each process would make a context on the first card.
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
+    const c10::cuda::OptionalCUDAGuard guard(
+        c10::cuda::getDeviceIndexWithPrimaryContext());
     void* address = nullptr;
     const cudaError_t result = cudaHostAlloc(
         &address, static_cast<size_t>(bytes), cudaHostAllocPortable);
@@ -82,8 +86,15 @@ class CudaDeviceApi final : public DeviceApi {
                   ExitCode::kResource);
     }
     C10_CUDA_CHECK(result);
-    // At the process's end the driver may be gone already.
-    return {address, [](void* held) { static_cast<void>(cudaFreeHost(held)); }};
+    return {address, [](void* held) {
+              try {
+                const c10::cuda::OptionalCUDAGuard there(
+                    c10::cuda::getDeviceIndexWithPrimaryContext());
+                static_cast<void>(cudaFreeHost(held));
+              } catch (const c10::Error&) {
+                // At the process's end the driver may be gone already.
+              }
+            }};
   }
 
   void leave_default_stream(int device) override {

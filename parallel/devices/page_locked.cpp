@@ -21,6 +21,7 @@ PageLockedBuffers::PageLockedBuffers(DeviceApi& api)
 std::shared_ptr<void> PageLockedBuffers::take(int64_t bytes) {
   State& state = *state_;
   std::shared_ptr<void> buffer;
+  std::shared_ptr<void> too_small;  // goes without the lock: that takes time
   int64_t size = bytes;
   {
     const std::lock_guard lock(state.mutex);
@@ -35,10 +36,12 @@ std::shared_ptr<void> PageLockedBuffers::take(int64_t bytes) {
         buffer = std::move(found->second);
       } else {
         state.locked -= found->first;
+        too_small = std::move(found->second);
       }
       state.free.erase(found);
     }
   }
+  too_small.reset();
   if (buffer == nullptr) {
     buffer = state.api.lock_pages(bytes);
     const std::lock_guard lock(state.mutex);

@@ -1,6 +1,8 @@
 #include "parallel/plan/capture_rule.h"
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 namespace headroom {
 
@@ -18,9 +20,17 @@ std::optional<std::string> why_not_captured(const Plan& plan,
     return "offloaded maps go through the host";
   }
   // Of a full batch, with more than one cell in the smallest map.
-  if (groups_span_ranks(cut, cut.global_batch_size,
-                        /*smallest_map_elements=*/2)) {
+  constexpr int64_t kCells = 2;
+  if (groups_span_ranks(cut, cut.global_batch_size, kCells)) {
     return "groups of batch norm span ranks";
+  }
+  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+    const std::vector<SampleRange> parts =
+        part_of(cut, cut.global_batch_size, kCells, rank).micro_batches;
+    if (std::ranges::adjacent_find(parts, std::ranges::not_equal_to(),
+                                   &SampleRange::size) != parts.end()) {
+      return "a step has micro-batches of several sizes";
+    }
   }
   return std::nullopt;
 }

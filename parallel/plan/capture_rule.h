@@ -1,6 +1,6 @@
 // capture_rule: may a plan's rows be captured as graphs of a device, forward
 // and backward (worker/captured_rows.h)? Nothing in them may wait for another
-// rank or for the host.
+// rank or for the host, and the micro-batches of a step must have one size.
 //
 // Threads: a pure function.
 #pragma once

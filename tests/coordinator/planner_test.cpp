@@ -372,6 +372,9 @@ TEST(Planner, GraphsAreOfRowsThatWaitForNobody) {
   refused(with("data=2", 0, "offload", 4),
           "offloaded maps go through the host");
   refused(with("data=2", 0, "keep", 8), "groups of batch norm span ranks");
+  RunConfig uneven = with("data=2", 0, "keep", 1);
+  uneven.micro_batch_size = 3;
+  refused(uneven, "a step has micro-batches of several sizes");
   EXPECT_TRUE(plan_of(with("data=2", 1, "recompute", 4), 2).plan);
 }
 

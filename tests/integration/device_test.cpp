@@ -92,11 +92,12 @@ TEST(Device, CapturedRowsTrainAsTheyAre) {
   graphs.insert(graphs.end(),
                 {"--cuda-graphs", "--set", "checkpoint_every_steps=4",
                  "--inject", "kill@rank=1,step=4,phase=forward"});
-  const std::vector<Json> run = train("graphs", graphs);
-  ASSERT_EQ(run.size(), kSteps);
+  const Finished run = finished("graphs", graphs);
+  ASSERT_EQ(run.steps.size(), kSteps);
   for (size_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(run[step].at("loss"), plain[step].at("loss")) << step;
+    EXPECT_EQ(run.steps[step].at("loss"), plain[step].at("loss")) << step;
   }
+  EXPECT_FALSE(reasons(run, "cuda_graphs").empty());
 }
 
 // Tensors of the device by its communicator, messages through the host.
