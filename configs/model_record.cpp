@@ -64,19 +64,26 @@ std::string model_difference(const ModelTable& before, const ModelTable& now) {
        change("anchors", to_text(before.anchors), to_text(now.anchors))});
 }
 
+std::string how_to_start_anew(const std::filesystem::path& run_directory) {
+  const std::filesystem::path weights =
+      run_directory / "weights/last.safetensors";
+  std::error_code error;
+  return std::filesystem::is_regular_file(weights, error)
+             ? "start a new run with --weights " + shell_word(weights.string())
+             : "start a new run without --resume";
+}
+
 void require_same_model(const ModelTable& recorded, const ModelTable& now,
                         const std::string& source,
                         const std::filesystem::path& run_directory) {
   const std::string difference = model_difference(recorded, now);
   if (difference.empty()) return;
-  throw Error(
-      "resume",
-      source + " is not the model that " + run_directory.string() +
-          " was begun with: " + difference,
-      "go on with --cfg " +
-          shell_word((run_directory / kModelRecord).string()) +
-          ", or start a new run with --weights " +
-          shell_word((run_directory / "weights/last.safetensors").string()));
+  throw Error("resume",
+              source + " is not the model that " + run_directory.string() +
+                  " was begun with: " + difference,
+              "go on with --cfg " +
+                  shell_word((run_directory / kModelRecord).string()) +
+                  ", or " + how_to_start_anew(run_directory));
 }
 
 }  // namespace headroom

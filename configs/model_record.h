@@ -26,6 +26,10 @@ std::optional<ModelTable> recorded_model(
 // differs; "": they are the same network.
 std::string model_difference(const ModelTable& before, const ModelTable& now);
 
+// What to do instead of a resumption that is refused: from the run's weights,
+// once an epoch has left some.
+std::string how_to_start_anew(const std::filesystem::path& run_directory);
+
 // Throws Error (exit 2) unless the two are the same network. `source`: the file
 // or name that `now` was read from.
 void require_same_model(const ModelTable& recorded, const ModelTable& now,

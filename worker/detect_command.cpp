@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -90,6 +91,26 @@ void leave_out(const std::string& what) {
   std::fprintf(stderr, "left out: %s\n", what.c_str());
 }
 
+// Results that keep their folder's name would be written over them.
+void refuse_own_sources(const ImageSources& sources,
+                        const DetectRequest& request) {
+  if (!request.folder.may_exist) return;
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(request.output);
+  for (const auto* files : {&sources.images, &sources.videos}) {
+    for (const std::filesystem::path& file : *files) {
+      const std::filesystem::path path =
+          std::filesystem::weakly_canonical(file);
+      if (std::ranges::mismatch(folder, path).in1 != folder.end()) continue;
+      throw Error("detect",
+                  file.string() + " lies in " + request.output +
+                      ", where results are written to, and might be "
+                      "overwritten",
+                  "leave out --exist-ok, or give another --name");
+    }
+  }
+}
+
 // What detect does with its sources, and what it comes to.
 class DetectRun {
  public:
@@ -98,6 +119,7 @@ class DetectRun {
         detector_(*weights_.model, detector_options(request, *weights_.model)),
         sources_(find_images(request.source)),
         folder_(request.output, weights_.class_names, request.folder) {
+    refuse_own_sources(sources_, request);
     limits_.bands = bands_of_images(weights_.model->input_channels());
     if (!sources_.videos.empty()) provide_videos(request);
   }

@@ -144,9 +144,13 @@ void check_devices(const RunConfig& config,
 
 // What a step is, and which samples it uses.
 const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",         "rect",    "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer",    "anchors", "teacher",
-    "random_crop",       "image_weights"};
+    "global_batch_size", "seed",          "rect",      "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer",     "anchors",   "teacher",
+    "random_crop",       "image_weights", "single_cls"};
+
+// Of a run's start alone.
+const std::set<std::string> kOfTheStart = {"name", "project", "exist_ok",
+                                           "noautoanchor"};
 
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const Knob& knob, const std::string& before,
@@ -169,8 +173,7 @@ Error changed_in_mid_run(const Knob& knob, const std::string& before,
                shown_name(knob) + " was " + shown(before) +
                    " and cannot become " + shown(after) +
                    ": the committed steps were made with it",
-               "leave it out, or start a new run with --weights " +
-                   shell_word(run_directory + "/weights/last.safetensors"));
+               "leave it out, or " + how_to_start_anew(run_directory));
 }
 
 // The file of the model may have been edited, or another be named, since the
@@ -266,6 +269,12 @@ RunConfig resumed_config(const std::string& run_directory,
     if (changes_state(knob, before, after) ||
         (knob.key == "cfg" && !has_record)) {
       throw changed_in_mid_run(knob, before, after, run_directory);
+    }
+    if (kOfTheStart.contains(knob.key)) {
+      set_from_text(config, knob, before);
+      notes.push_back("resume: " + knob.key + " stays " + shown(before) +
+                      ": it is settled when a run starts");
+      continue;
     }
     notes.push_back("resume: " + knob.key + " was " + shown(before) +
                     " and is now " +

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "configs/model_table_text.h"
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
@@ -91,8 +94,13 @@ TEST(ModelRecord, AnotherNetworkIsRefusedAndTheRecordOffered) {
             "[resume] my.yaml is not the model that " + run +
                 " was begun with: depth_multiple was 0.5 and is now 1: go on "
                 "with --cfg " +
-                run + "/model.yaml, or start a new run with --weights " + run +
-                "/weights/last.safetensors");
+                run + "/model.yaml, or start a new run without --resume");
+  const std::filesystem::path weights =
+      folder.path() / "weights/last.safetensors";
+  std::filesystem::create_directories(weights.parent_path());
+  std::ofstream(weights) << "weights";
+  EXPECT_EQ(how_to_start_anew(folder.path()),
+            "start a new run with --weights " + weights.string());
 }
 
 }  // namespace

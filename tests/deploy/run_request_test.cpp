@@ -355,8 +355,9 @@ TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
   EXPECT_EQ(refused({"--batch", "32"}),
             "[resume] global_batch_size (--batch) was 16 and cannot become 32: "
             "the committed steps were made with it: leave it out, or start a "
-            "new run with --weights " +
-                directory + "/weights/last.safetensors");
+            "new run without --resume");
+  EXPECT_NE(refused({"--single-cls"}).find("single_cls was false"),
+            std::string::npos);
   EXPECT_NE(
       refused({"--sync-bn"}).find("sync_batch_norm (--sync-bn) was false"),
       std::string::npos);

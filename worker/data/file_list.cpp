@@ -46,7 +46,9 @@ class Lister {
     if (fs::is_directory(absolute, error)) {
       add_directory(absolute);
     } else if (!fs::is_regular_file(absolute, error)) {
-      refuse_source(absolute, "it does not exist");
+      refuse_source(absolute, fs::exists(absolute, error)
+                                  ? "it is neither a file nor a folder"
+                                  : "it does not exist");
     } else if (lower_suffix(absolute) == ".txt") {
       add_list(absolute);
     } else {
