@@ -308,22 +308,6 @@ std::string ledger_json(const LedgerReport& report) {
   return json.dump(2);
 }
 
-void note_other_data(std::istream& events_jsonl, int64_t global_batch_size,
-                     LedgerReport& report) {
-  const int64_t steps_in_epoch =
-      (report.num_samples + global_batch_size - 1) / global_batch_size;
-  for (std::string line; std::getline(events_jsonl, line);) {
-    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object() || event.value("event", "") != "data") continue;
-    const int64_t step = event.value("step", int64_t{0});
-    if (steps_in_epoch == 0 || step % steps_in_epoch == 0) continue;
-    ++report.num_problems;
-    if (report.problems.size() == LedgerReport::kMaxProblems) continue;
-    report.problems.push_back("step " + std::to_string(step) +
-                              ", in mid-epoch: " + event.value("reason", ""));
-  }
-}
-
 LedgerReport check_ledger_of(const std::string& run_directory) {
   std::ifstream steps(run_directory + "/steps.jsonl", std::ios::binary);
   std::ifstream run(run_directory + "/run.yaml", std::ios::binary);
@@ -338,12 +322,9 @@ LedgerReport check_ledger_of(const std::string& run_directory) {
     throw Error("ledger", run_directory + " was trained on synthetic input",
                 "it has no samples to account for");
   }
-  LedgerReport report = check_ledger({config.seed, config.global_batch_size,
-                                      !config.rect, config.image_weights},
-                                     steps);
-  std::ifstream events(run_directory + "/events.jsonl", std::ios::binary);
-  note_other_data(events, config.global_batch_size, report);
-  return report;
+  return check_ledger({config.seed, config.global_batch_size, !config.rect,
+                       config.image_weights},
+                      steps);
 }
 
 }  // namespace headroom

@@ -60,11 +60,6 @@ struct LedgerReport {
 // REQUIRES: rules.global_batch_size > 0.
 LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl);
 
-// A resumed run may have been given other images (an event of kind "data"): in
-// mid-epoch that epoch is of neither.
-void note_other_data(std::istream& events_jsonl, int64_t global_batch_size,
-                     LedgerReport& report);
-
 // Lines for people; one JSON document for programs.
 std::string ledger_text(const LedgerReport& report);
 std::string ledger_json(const LedgerReport& report);

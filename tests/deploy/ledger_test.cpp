@@ -247,24 +247,6 @@ TEST(Ledger, ALineThatIsStillBeingWrittenIsNoContradiction) {
   EXPECT_EQ(report.num_steps, 3);
 }
 
-// At an epoch's end other images begin an epoch of their own.
-TEST(Ledger, OtherImagesInMidEpochAreNamed) {
-  const auto with_data_at = [](int64_t step) {
-    LedgerReport report = checked(text_of(steps(6)));
-    std::istringstream events(
-        R"({"event": "memory_plan", "step": 1, "reason": "x"})"
-        "\n" +
-        Json{{"event", "data"}, {"step", step}, {"reason", "other images"}}
-            .dump() +
-        "\n{\"event\": \"da");
-    note_other_data(events, kRules.global_batch_size, report);
-    return report.problems;
-  };
-  EXPECT_THAT(with_data_at(4),
-              ElementsAre("step 4, in mid-epoch: other images"));
-  EXPECT_THAT(with_data_at(3), ElementsAre());
-}
-
 TEST(Ledger, ManyContradictionsAreCounted) {
   std::vector<Json> lines = steps(60);
   for (Json& line : lines) line["generation"] = 1;
