@@ -10,6 +10,7 @@
 #include "parallel/cuda/render_arguments.h"
 #include "tests/parallel/cuda/packed_samples.h"
 #include "tests/support/test_device/emulated_kernels.h"
+#include "tests/worker/data/colours.h"
 
 namespace headroom {
 namespace {
@@ -85,15 +86,7 @@ TEST(RenderBodyAt, AllColours) {
        {HsvGains{1.01, 0.6, 1.3}, HsvGains{1.9, 1.7, 0.4}}) {
     PackedBatch batch;
     for (int red = 0; red < 256; red += 5) {
-      cv::Mat picture(256, 256, CV_8UC3);
-      for (int green = 0; green < 256; ++green) {
-        for (int blue = 0; blue < 256; ++blue) {
-          picture.at<cv::Vec3b>(green, blue) =
-              cv::Vec3b(static_cast<uint8_t>(red), static_cast<uint8_t>(green),
-                        static_cast<uint8_t>(blue));
-        }
-      }
-      SampleRecipe recipe = recipe_of(picture);
+      SampleRecipe recipe = recipe_of(all_colours_with(red));
       recipe.gains = gains;
       batch.add(recipe);
     }

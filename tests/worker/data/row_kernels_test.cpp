@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/data/colours.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/random.h"
 
@@ -79,14 +80,7 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
 TEST_P(RowKernelsTest, ColoursThereAndBackAreNearOpenCvs) {
   int64_t different = 0, furthest = 0;
   for (int red = 0; red < 256; ++red) {
-    cv::Mat picture(256, 256, CV_8UC3);
-    for (int green = 0; green < 256; ++green) {
-      for (int blue = 0; blue < 256; ++blue) {
-        picture.at<cv::Vec3b>(green, blue) =
-            cv::Vec3b(static_cast<uint8_t>(red), static_cast<uint8_t>(green),
-                      static_cast<uint8_t>(blue));
-      }
-    }
+    cv::Mat picture = all_colours_with(red);
     const std::vector<uint8_t> ours =
         jittered({picture.data, picture.data + picture.total() * 3}, {});
     cv::cvtColor(picture, picture, cv::COLOR_RGB2HSV);
