@@ -1,10 +1,10 @@
 #include "configs/absent_flags.h"
 
 #include "configs/flags.h"
-#include "configs/nearest_name.h"
+#include "configs/yaml/nearest_name.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 const std::string kNotYet = " is not in this version";
@@ -91,9 +91,10 @@ std::string answer_unknown_flag(
     if (command == "val" ? !flag.in_val : !flag.in_train) continue;
     known.insert(known.end(), flag.spellings.begin(), flag.spellings.end());
   }
-  throw Error("config", "unknown flag " + spelling,
-              suggestion(spelling, known,
-                         "headroom " + command + " --help lists the flags"));
+  throw Error(
+      "config", "unknown flag " + spelling,
+      yaml::suggestion(spelling, known,
+                       "headroom " + command + " --help lists the flags"));
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

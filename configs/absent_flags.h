@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 struct AbsentFlag {
   enum class Answer {
@@ -34,4 +34,4 @@ std::string answer_unknown_flag(const std::string& command,
                                 const std::string& spelling,
                                 const std::vector<std::string>& more_spellings);
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -1,6 +1,6 @@
 #include "configs/augment_place.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 AugmentPlace augment_place(const RunConfig& config) {
   if (config.augment_on == "device") return {true, "as asked for"};
@@ -8,4 +8,4 @@ AugmentPlace augment_place(const RunConfig& config) {
   return {false, "which is faster has not been measured on a card yet"};
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -1,6 +1,6 @@
 // Where a run's training samples are rendered from their recipes
-// (worker/data/sample_recipe.h): by the loader's threads, or by a kernel on the
-// device. The bytes are the same.
+// (worker/data/augment/sample_recipe.h): by the loader's threads, or by a
+// kernel on the device. The bytes are the same.
 //
 // Threads: pure.
 #pragma once
@@ -9,7 +9,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 struct AugmentPlace {
   bool on_device = false;
@@ -19,4 +19,4 @@ struct AugmentPlace {
 // REQUIRES: a checked `config`.
 AugmentPlace augment_place(const RunConfig& config);
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -5,7 +5,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 void check_class_names(const std::vector<std::string>& names,
                        const std::filesystem::path& file) {
@@ -18,4 +18,4 @@ void check_class_names(const std::vector<std::string>& names,
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 void check_class_names(const std::vector<std::string>& names,
                        const std::filesystem::path& file);
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -4,46 +4,47 @@
 #include <array>
 #include <utility>
 
-#include "configs/nearest_name.h"
-#include "configs/shipped_files.h"
-#include "configs/strict_yaml.h"
+#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/shipped_files.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 constexpr size_t kNearest = 4;
 
-int64_t positive(const YamlValue& mapping, const std::string& key) {
-  const YamlValue& value = require(mapping, key);
-  const int64_t number = as_int64(value, key);
+int64_t positive(const yaml::YamlValue& mapping, const std::string& key) {
+  const yaml::YamlValue& value = yaml::require(mapping, key);
+  const int64_t number = yaml::as_int64(value, key);
   if (number < 1 || number > 1'000'000) {
-    refuse(value.place, key + " is " + std::to_string(number),
-           "write a whole number from 1 to 1000000");
+    yaml::refuse(value.place, key + " is " + std::to_string(number),
+                 "write a whole number from 1 to 1000000");
   }
   return number;
 }
 
 // 0 where the key is left out.
-int64_t optional_positive(const YamlValue& mapping, const std::string& key) {
+int64_t optional_positive(const yaml::YamlValue& mapping,
+                          const std::string& key) {
   return mapping.find(key) == nullptr ? 0 : positive(mapping, key);
 }
 
-int64_t memory(const YamlValue& mapping) {
-  const YamlValue& value = require(mapping, "gpu_memory");
-  const auto bytes = parse_bytes(as_text(value, "gpu_memory"));
+int64_t memory(const yaml::YamlValue& mapping) {
+  const yaml::YamlValue& value = yaml::require(mapping, "gpu_memory");
+  const auto bytes = parse_bytes(yaml::as_text(value, "gpu_memory"));
   if (!bytes || *bytes < 1) {
-    refuse(value.place, "gpu_memory is " + value.scalar,
-           "write a size, for example 16160MiB");
+    yaml::refuse(value.place, "gpu_memory is " + value.scalar,
+                 "write a size, for example 16160MiB");
   }
   return *bytes;
 }
 
 // "10.3" as 103.
-int capability(const YamlValue& mapping) {
-  const YamlValue& value = require(mapping, "compute_capability");
-  const std::string text = as_text(value, "compute_capability");
+int capability(const yaml::YamlValue& mapping) {
+  const yaml::YamlValue& value = yaml::require(mapping, "compute_capability");
+  const std::string text = yaml::as_text(value, "compute_capability");
   const size_t point = text.find('.');
   const auto digits = [](const std::string& part) {
     return !part.empty() && part.size() <= 2 &&
@@ -52,8 +53,8 @@ int capability(const YamlValue& mapping) {
   };
   if (point == std::string::npos || !digits(text.substr(0, point)) ||
       !digits(text.substr(point + 1)) || text.size() != point + 2) {
-    refuse(value.place, "compute_capability is " + text,
-           "write it as in \"8.0\"");
+    yaml::refuse(value.place, "compute_capability is " + text,
+                 "write it as in \"8.0\"");
   }
   return std::stoi(text.substr(0, point)) * 10 +
          std::stoi(text.substr(point + 1));
@@ -73,12 +74,12 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   const size_t point = std::min(name.find('.'), name.size());
   const auto distance = [&](const std::string& known) {
     const int shared = static_cast<int>(shared_letters(name, known));
-    const int family =
-        edit_distance(name.substr(0, point), known.substr(0, known.find('.')));
-    const int size =
-        point == name.size()
-            ? 0
-            : edit_distance(name.substr(point), known.substr(known.find('.')));
+    const int family = yaml::edit_distance(name.substr(0, point),
+                                           known.substr(0, known.find('.')));
+    const int size = point == name.size()
+                         ? 0
+                         : yaml::edit_distance(name.substr(point),
+                                               known.substr(known.find('.')));
     return std::pair(3 * family + size, -shared);
   };
   std::stable_sort(names.begin(), names.end(),
@@ -99,25 +100,26 @@ std::vector<Instance> parse_instances(const std::string& text,
       "instances"};
   static const std::array<std::string, 3> kInstanceKeys = {
       "name", "gpus", "network_gigabits_per_second"};
-  const YamlValue root = parse_yaml(text, file);
-  require_mapping(root, "a family of machines", kFamilyKeys);
+  const yaml::YamlValue root = yaml::parse_yaml(text, file);
+  yaml::require_mapping(root, "a family of machines", kFamilyKeys);
   Instance family;
-  family.provider = as_text(require(root, "provider"), "provider");
-  family.gpu = as_text(require(root, "gpu"), "gpu");
+  family.provider = yaml::as_text(yaml::require(root, "provider"), "provider");
+  family.gpu = yaml::as_text(yaml::require(root, "gpu"), "gpu");
   family.gpu_memory_bytes = memory(root);
   family.compute_capability = capability(root);
-  family.link = as_text(require(root, "link"), "link");
+  family.link = yaml::as_text(yaml::require(root, "link"), "link");
   family.link_gigabytes_per_second =
       optional_positive(root, "link_gigabytes_per_second");
-  const YamlValue& list = require(root, "instances");
-  if (list.kind != YamlValue::Kind::kSequence || list.items.empty()) {
-    refuse(list.place, "instances is " + describe(list), "write a list here");
+  const yaml::YamlValue& list = yaml::require(root, "instances");
+  if (list.kind != yaml::YamlValue::Kind::kSequence || list.items.empty()) {
+    yaml::refuse(list.place, "instances is " + yaml::describe(list),
+                 "write a list here");
   }
   std::vector<Instance> instances;
-  for (const YamlValue& item : list.items) {
-    require_mapping(item, "an instance", kInstanceKeys);
+  for (const yaml::YamlValue& item : list.items) {
+    yaml::require_mapping(item, "an instance", kInstanceKeys);
     Instance instance = family;
-    instance.name = as_text(require(item, "name"), "name");
+    instance.name = yaml::as_text(yaml::require(item, "name"), "name");
     instance.gpus = positive(item, "gpus");
     if (instance.gpus == 1) {
       instance.link.clear();
@@ -133,7 +135,7 @@ std::vector<Instance> parse_instances(const std::string& text,
 const std::vector<Instance>& instance_catalogue() {
   static const std::vector<Instance> all = [] {
     std::vector<Instance> instances;
-    for (const ShippedFile& file : shipped_files()) {
+    for (const yaml::ShippedFile& file : yaml::shipped_files()) {
       if (!file.path.starts_with("cluster/")) continue;
       for (Instance& instance :
            parse_instances(std::string(file.content), file.path))
@@ -154,4 +156,4 @@ const Instance& find_instance(const std::string& name) {
               "the nearest real ones are " + nearest);
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 // One kind of machine, all of its GPUs alike.
 struct Instance {
@@ -40,4 +40,4 @@ const std::vector<Instance>& instance_catalogue();
 // Throws Error (exit 2) that names the nearest real ones.
 const Instance& find_instance(const std::string& name);
 
-}  // namespace headroom
+}  // namespace headroom::configs

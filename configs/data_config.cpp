@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "configs/class_names.h"
-#include "configs/scalar.h"
-#include "configs/strict_yaml.h"
 #include "configs/voc_folder.h"
+#include "configs/yaml/scalar.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,24 +50,25 @@ void add_once(std::vector<fs::path>& paths, const fs::path& path) {
 
 class Reader {
  public:
-  Reader(const fs::path& file, const YamlValue& root)
+  Reader(const fs::path& file, const yaml::YamlValue& root)
       : folder_(fs::absolute(file).parent_path()), root_(root) {
     find_base();
   }
 
   std::vector<fs::path> split(const std::string& key) const {
-    const YamlValue* value = root_.find(key);
+    const yaml::YamlValue* value = root_.find(key);
     std::vector<fs::path> paths;
-    if (value == nullptr || value->kind == YamlValue::Kind::kNull) return paths;
-    if (value->kind != YamlValue::Kind::kSequence) {
+    if (value == nullptr || value->kind == yaml::YamlValue::Kind::kNull)
+      return paths;
+    if (value->kind != yaml::YamlValue::Kind::kSequence) {
       paths.push_back(source(*value, key));
       return paths;
     }
     if (value->items.empty()) {
-      refuse(value->place, key + " is an empty list",
-             "name a folder or a list");
+      yaml::refuse(value->place, key + " is an empty list",
+                   "name a folder or a list");
     }
-    for (const YamlValue& item : value->items) {
+    for (const yaml::YamlValue& item : value->items) {
       paths.push_back(source(item, key));
     }
     return paths;
@@ -75,18 +76,19 @@ class Reader {
 
   // Where the images of a split's COCO JSONs are; "" if that is not written.
   fs::path images(const std::string& split) const {
-    const YamlValue* value = root_.find("images");
-    if (value != nullptr && value->kind == YamlValue::Kind::kMapping) {
+    const yaml::YamlValue* value = root_.find("images");
+    if (value != nullptr && value->kind == yaml::YamlValue::Kind::kMapping) {
       static const std::vector<std::string> splits = {"train", "val", "test"};
-      require_mapping(*value, "images", splits);
+      yaml::require_mapping(*value, "images", splits);
       value = value->find(split);
     }
-    if (value == nullptr || value->kind == YamlValue::Kind::kNull) return {};
+    if (value == nullptr || value->kind == yaml::YamlValue::Kind::kNull)
+      return {};
     const fs::path folder = source(*value, "images");
     std::error_code error;
     if (fs::is_directory(folder, error)) return folder;
-    refuse(value->place, "images: " + folder.string() + " is no folder",
-           "name the folder that file_name starts from");
+    yaml::refuse(value->place, "images: " + folder.string() + " is no folder",
+                 "name the folder that file_name starts from");
   }
 
   // The Pascal VOC folder that `path` names, or the file's own.
@@ -97,13 +99,13 @@ class Reader {
 
  private:
   void find_base() {
-    const YamlValue* value = root_.find("path");
-    if (value == nullptr || value->kind == YamlValue::Kind::kNull) {
+    const yaml::YamlValue* value = root_.find("path");
+    if (value == nullptr || value->kind == yaml::YamlValue::Kind::kNull) {
       add_once(bases_, folder_);
       add_once(bases_, fs::current_path());
       return;
     }
-    const fs::path path = as_text(*value, "path");
+    const fs::path path = yaml::as_text(*value, "path");
     std::vector<fs::path> tried;
     add_once(tried, folder_ / path);
     add_once(tried, fs::current_path() / path);
@@ -116,15 +118,15 @@ class Reader {
     }
     const bool has_download = root_.find("download") != nullptr;
     throw Error("data",
-                to_string(value->place) + ": path: " + path.string() +
+                yaml::to_string(value->place) + ": path: " + path.string() +
                     ": there is no folder " + list_paths(tried),
                 std::string("put the data set there or correct the path") +
                     (has_download ? " ('download' is never run)" : ""));
   }
 
   // One folder or list of images; refused by every path tried.
-  fs::path source(const YamlValue& value, const std::string& key) const {
-    const fs::path written = as_text(value, key);
+  fs::path source(const yaml::YamlValue& value, const std::string& key) const {
+    const fs::path written = yaml::as_text(value, key);
     std::vector<fs::path> tried;
     for (const fs::path& base : bases_) {
       add_once(tried, base / written);
@@ -136,7 +138,7 @@ class Reader {
     const auto found = std::find_if(tried.begin(), tried.end(), is_there);
     if (found == tried.end()) {
       throw Error("data",
-                  to_string(value.place) + ": " + key + ": " +
+                  yaml::to_string(value.place) + ": " + key + ": " +
                       written.string() + ": there is no " + list_paths(tried),
                   "put the images there or correct the path");
     }
@@ -144,7 +146,8 @@ class Reader {
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
         found->extension() != ".json") {
       throw Error("data",
-                  to_string(value.place) + ": " + key + ": " + found->string() +
+                  yaml::to_string(value.place) + ": " + key + ": " +
+                      found->string() +
                       " is neither a folder nor a .txt list of images nor a "
                       "COCO .json",
                   "name a folder, a .txt list or a .json");
@@ -154,75 +157,75 @@ class Reader {
 
   fs::path folder_;
   std::vector<fs::path> bases_;
-  const YamlValue& root_;
+  const yaml::YamlValue& root_;
 };
 
-std::vector<std::string> names_of_list(const YamlValue& names) {
+std::vector<std::string> names_of_list(const yaml::YamlValue& names) {
   std::vector<std::string> result;
-  for (const YamlValue& item : names.items) {
-    result.push_back(as_text(item, "a name"));
+  for (const yaml::YamlValue& item : names.items) {
+    result.push_back(yaml::as_text(item, "a name"));
   }
   return result;
 }
 
-std::vector<std::string> names_of_mapping(const YamlValue& names) {
-  std::map<int64_t, const YamlEntry*> by_index;
-  for (const YamlEntry& entry : names.entries) {
-    const auto index = parse_int64(entry.key);
+std::vector<std::string> names_of_mapping(const yaml::YamlValue& names) {
+  std::map<int64_t, const yaml::YamlEntry*> by_index;
+  for (const yaml::YamlEntry& entry : names.entries) {
+    const auto index = yaml::parse_int64(entry.key);
     if (!index || *index < 0 || *index >= kMostClasses) {
-      refuse(entry.key_place, "'" + entry.key + "' is not a class index",
-             "number the classes 0, 1, 2, ...");
+      yaml::refuse(entry.key_place, "'" + entry.key + "' is not a class index",
+                   "number the classes 0, 1, 2, ...");
     }
     const auto [first, is_new] = by_index.emplace(*index, &entry);
     if (!is_new) {
-      refuse(entry.key_place,
-             "class " + std::to_string(*index) +
-                 " is named twice, first in "
-                 "line " +
-                 std::to_string(first->second->key_place.line),
-             "keep one of the two");
+      yaml::refuse(entry.key_place,
+                   "class " + std::to_string(*index) +
+                       " is named twice, first in "
+                       "line " +
+                       std::to_string(first->second->key_place.line),
+                   "keep one of the two");
     }
   }
   std::vector<std::string> result;
   for (const auto& [index, entry] : by_index) {
     const auto expected = static_cast<int64_t>(result.size());
     if (index != expected) {
-      refuse(entry->key_place,
-             "class " + std::to_string(index) + " is named, but class " +
-                 std::to_string(expected) + " is not",
-             "number the classes 0, 1, 2, ... without a gap");
+      yaml::refuse(entry->key_place,
+                   "class " + std::to_string(index) + " is named, but class " +
+                       std::to_string(expected) + " is not",
+                   "number the classes 0, 1, 2, ... without a gap");
     }
-    result.push_back(as_text(entry->value, "a name"));
+    result.push_back(yaml::as_text(entry->value, "a name"));
   }
   return result;
 }
 
-std::vector<std::string> read_names(const YamlValue& root) {
-  const YamlValue& names = require(root, "names");
+std::vector<std::string> read_names(const yaml::YamlValue& root) {
+  const yaml::YamlValue& names = yaml::require(root, "names");
   std::vector<std::string> result;
-  if (names.kind == YamlValue::Kind::kSequence) {
+  if (names.kind == yaml::YamlValue::Kind::kSequence) {
     result = names_of_list(names);
-  } else if (names.kind == YamlValue::Kind::kMapping) {
+  } else if (names.kind == yaml::YamlValue::Kind::kMapping) {
     result = names_of_mapping(names);
   } else {
-    refuse(names.place, "names is " + describe(names),
-           "write a list [car, bus] or a mapping {0: car, 1: bus}");
+    yaml::refuse(names.place, "names is " + yaml::describe(names),
+                 "write a list [car, bus] or a mapping {0: car, 1: bus}");
   }
   if (result.empty()) {
-    refuse(names.place, "names is empty", "name at least one class");
+    yaml::refuse(names.place, "names is empty", "name at least one class");
   }
   if (static_cast<int64_t>(result.size()) > kMostClasses) {
-    refuse(names.place,
-           std::to_string(result.size()) + " classes, more than " +
-               std::to_string(kMostClasses),
-           "name fewer");
+    yaml::refuse(names.place,
+                 std::to_string(result.size()) + " classes, more than " +
+                     std::to_string(kMostClasses),
+                 "name fewer");
   }
-  if (const YamlValue* nc = root.find("nc")) {
-    if (as_int64(*nc, "nc") != static_cast<int64_t>(result.size())) {
-      refuse(nc->place,
-             "nc is " + nc->scalar + ", but names has " +
-                 std::to_string(result.size()) + " classes",
-             "make them agree, or remove nc");
+  if (const yaml::YamlValue* nc = root.find("nc")) {
+    if (yaml::as_int64(*nc, "nc") != static_cast<int64_t>(result.size())) {
+      yaml::refuse(nc->place,
+                   "nc is " + nc->scalar + ", but names has " +
+                       std::to_string(result.size()) + " classes",
+                   "make them agree, or remove nc");
     }
   }
   return result;
@@ -267,18 +270,19 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-void require_split(const YamlValue& root, const std::string& key) {
-  const YamlValue& value = require(root, key);
-  if (value.kind == YamlValue::Kind::kNull) {
-    refuse(value.place, key + " is empty", "name a folder or a .txt list");
+void require_split(const yaml::YamlValue& root, const std::string& key) {
+  const yaml::YamlValue& value = yaml::require(root, key);
+  if (value.kind == yaml::YamlValue::Kind::kNull) {
+    yaml::refuse(value.place, key + " is empty",
+                 "name a folder or a .txt list");
   }
 }
 
-void require_colour(const YamlValue& root) {
-  const YamlValue* channels = root.find("channels");
-  if (channels == nullptr || as_int64(*channels, "channels") == 3) return;
-  refuse(channels->place, "channels is " + channels->scalar,
-         "this version reads colour images, 3 channels, only");
+void require_colour(const yaml::YamlValue& root) {
+  const yaml::YamlValue* channels = root.find("channels");
+  if (channels == nullptr || yaml::as_int64(*channels, "channels") == 3) return;
+  yaml::refuse(channels->place, "channels is " + channels->scalar,
+               "this version reads colour images, 3 channels, only");
 }
 
 }  // namespace
@@ -297,9 +301,9 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                   "name a data.yaml");
     }
   }
-  const YamlValue root =
-      parse_yaml(read_config_file(file, "data"), file.string());
-  require_mapping(root, "a data file", known_keys());
+  const yaml::YamlValue root =
+      yaml::parse_yaml(yaml::read_config_file(file, "data"), file.string());
+  yaml::require_mapping(root, "a data file", known_keys());
 
   DataConfig config;
   config.file = file;
@@ -332,4 +336,4 @@ DataConfig load_data_config(const std::filesystem::path& given) {
   return config;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 struct DataConfig {
   std::filesystem::path file;
@@ -40,4 +40,4 @@ struct DataConfig {
 // names with a gap, nc that disagrees, train or val images that are not there.
 DataConfig load_data_config(const std::filesystem::path& file);
 
-}  // namespace headroom
+}  // namespace headroom::configs

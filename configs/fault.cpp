@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 struct PhaseName {
@@ -173,4 +173,4 @@ std::string to_string(const Fault& fault) {
   return text;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -46,7 +46,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 struct Fault {
   enum class Kind { kOutOfMemory, kNotANumber, kBallast, kKill, kHang, kPause };
@@ -80,4 +80,4 @@ std::vector<Fault> parse_faults(const std::string& text);
 // As parse_faults reads it.
 std::string to_string(const Fault& fault);
 
-}  // namespace headroom
+}  // namespace headroom::configs

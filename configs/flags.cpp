@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "configs/knobs.h"
-#include "configs/strict_yaml.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 using Values = Flag::Values;
@@ -295,7 +295,7 @@ void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
 
 // A run file may name a hyp_file; what it writes under hyp: itself wins.
 RunConfig read_run_file(const std::string& file) {
-  const std::string text = read_config_file(file, "config");
+  const std::string text = yaml::read_config_file(file, "config");
   RunConfig config = parse_run_config(text, file);
   if (config.hyp_file.empty()) return config;
   RunConfig from_hyp_file;
@@ -350,4 +350,4 @@ RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses) {
   return base;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -9,7 +9,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 struct Flag {
   // What may follow the flag.
@@ -55,4 +55,4 @@ RunConfig run_config_from_flags(const std::string& command,
 // them: a resumed run has its own.
 RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses);
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -1,6 +1,6 @@
 #include "configs/knobs.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 std::vector<Knob> hyperparameter_knobs() {
   using H = Hyperparameters;
@@ -83,4 +83,4 @@ std::vector<Knob> hyperparameter_knobs() {
   };
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

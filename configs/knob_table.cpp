@@ -1,6 +1,6 @@
 #include "configs/knobs.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
@@ -349,4 +349,4 @@ const std::vector<Knob>& knobs() {
   return table;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -5,11 +5,11 @@
 #include <type_traits>
 
 #include "configs/flags.h"
-#include "configs/nearest_name.h"
-#include "configs/scalar.h"
+#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 #include "parallel/base/units.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 std::string precision_text(Precision precision) {
@@ -38,7 +38,7 @@ auto& field_of(Config& config, double Hyperparameters::*member) {
 
 std::optional<int64_t> whole_or_bytes(const std::string& text, bool bytes) {
   // parse_bytes goes through a double: whole numbers are read exactly first.
-  if (const auto number = parse_int64(text)) return number;
+  if (const auto number = yaml::parse_int64(text)) return number;
   return bytes ? parse_bytes(text) : std::nullopt;
 }
 
@@ -70,8 +70,8 @@ std::string key_suggestion(const std::string& key) {
       flag != nullptr && !flag->keys.empty()) {
     return "did you mean '" + flag->keys.front() + "'?";
   }
-  std::string nearest = nearest_name(key, knob_keys());
-  if (nearest.empty()) nearest = nearest_name("hyp." + key, knob_keys());
+  std::string nearest = yaml::nearest_name(key, knob_keys());
+  if (nearest.empty()) nearest = yaml::nearest_name("hyp." + key, knob_keys());
   return nearest.empty() ? "headroom train --help lists the keys"
                          : "did you mean '" + nearest + "'?";
 }
@@ -127,7 +127,7 @@ std::string value_text(const RunConfig& config, const Knob& knob) {
         if constexpr (std::is_same_v<Value, bool>) {
           return value ? "true" : "false";
         } else if constexpr (std::is_same_v<Value, double>) {
-          return exact_text(value);
+          return yaml::exact_text(value);
         } else if constexpr (std::is_same_v<Value, Precision>) {
           return precision_text(value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
@@ -156,13 +156,13 @@ bool set_from_text(RunConfig& config, const Knob& knob,
         using Value = std::decay_t<decltype(field)>;
         std::optional<Value> value;
         if constexpr (std::is_same_v<Value, bool>) {
-          value = parse_bool(text);
+          value = yaml::parse_bool(text);
         } else if constexpr (std::is_same_v<Value, int64_t>) {
           value = whole_or_bytes(text, knob.is_byte_size);
         } else if constexpr (std::is_same_v<Value, uint64_t>) {
-          value = parse_uint64(text);
+          value = yaml::parse_uint64(text);
         } else if constexpr (std::is_same_v<Value, double>) {
-          value = parse_double(text);
+          value = yaml::parse_double(text);
         } else if constexpr (std::is_same_v<Value, Precision>) {
           if (text == "fp32") value = Precision::kFp32;
           if (text == "fp64") value = Precision::kFp64;
@@ -199,4 +199,4 @@ bool is_switch(const Knob& knob) {
   return std::holds_alternative<bool RunConfig::*>(knob.member);
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -16,7 +16,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 struct Knob {
   using Member = std::variant<bool RunConfig::*, int64_t RunConfig::*,
@@ -82,4 +82,4 @@ double number_of(const RunConfig& config, const Knob& knob);
 bool is_text(const Knob& knob);
 bool is_switch(const Knob& knob);
 
-}  // namespace headroom
+}  // namespace headroom::configs

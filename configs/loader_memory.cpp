@@ -5,7 +5,7 @@
 
 #include "parallel/base/packed_room.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 // More batches ready than this never help: threads make them in order.
@@ -93,4 +93,4 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   return budget;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -20,7 +20,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 // Where --host-memory-limit is not given: over the ranks that share an image.
 inline constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
@@ -66,4 +66,4 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
                            int64_t limit);
 
-}  // namespace headroom
+}  // namespace headroom::configs

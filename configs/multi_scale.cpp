@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "configs/row_cost.h"
+#include "configs/layers/row_cost.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 constexpr int64_t kLeastStrides = 2;
@@ -38,8 +38,8 @@ InputSize largest_input_size(InputSize size, int64_t stride) {
 }
 
 std::vector<InputSize> input_sizes(const RunConfig& config, int64_t stride) {
-  const InputSize asked{rounded_image_size(config.image_height, stride),
-                        rounded_image_size(config.image_width, stride)};
+  const InputSize asked{layers::rounded_image_size(config.image_height, stride),
+                        layers::rounded_image_size(config.image_width, stride)};
   if (!config.multi_scale) return {asked};
   std::vector<InputSize> sizes;
   for (int64_t i = 0; i < num_input_sizes(asked, stride); ++i) {
@@ -61,4 +61,4 @@ InputSize largest_input_size(const RunConfig& config, int64_t stride) {
   return input_sizes(config, stride).back();
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

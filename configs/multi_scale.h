@@ -3,7 +3,7 @@
 // [0.5, 1.5] x --img, the other follows, rounded up to such a multiple.
 //
 // Training draws among them for each step, each as often
-// (worker/data/loader_plan.h); plans, fit checks and limits count on the
+// (worker/data/loader/loader_plan.h); plans, fit checks and limits count on the
 // largest, so that no step needs more. Time is that of the mean step.
 //
 // Threads: pure functions.
@@ -14,7 +14,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 struct InputSize {
   int64_t height = 0, width = 0;  // pixels
@@ -42,4 +42,4 @@ double mean_pixels(const RunConfig& config, int64_t stride);
 // Of the run's training images: --img rounded up, or the largest of its sizes.
 InputSize largest_input_size(const RunConfig& config, int64_t stride);
 
-}  // namespace headroom
+}  // namespace headroom::configs

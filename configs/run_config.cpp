@@ -5,47 +5,47 @@
 #include <filesystem>
 
 #include "configs/knobs.h"
-#include "configs/shipped_files.h"
-#include "configs/strict_yaml.h"
+#include "configs/yaml/shipped_files.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 const std::string kHypPrefix = "hyp.";
 
 void set_from_yaml(RunConfig& config, const Knob& knob,
-                   const YamlValue& value) {
-  const bool is_plain_text = value.kind == YamlValue::Kind::kScalar &&
+                   const yaml::YamlValue& value) {
+  const bool is_plain_text = value.kind == yaml::YamlValue::Kind::kScalar &&
                              (is_text(knob) || !value.quoted);
   // 'project:' with nothing behind it is the empty text.
   const bool is_empty_text =
-      value.kind == YamlValue::Kind::kNull && is_text(knob);
+      value.kind == yaml::YamlValue::Kind::kNull && is_text(knob);
   if (!(is_plain_text && set_from_text(config, knob, value.scalar)) &&
       !(is_empty_text && set_from_text(config, knob, ""))) {
-    refuse(value.place, knob.key + " is " + describe(value),
-           "write " + type_name(knob) + " here");
+    yaml::refuse(value.place, knob.key + " is " + yaml::describe(value),
+                 "write " + type_name(knob) + " here");
   }
 }
 
 // The entries of `mapping` are knobs whose keys start with `prefix`.
-void read_knobs(RunConfig& config, const YamlValue& mapping,
+void read_knobs(RunConfig& config, const yaml::YamlValue& mapping,
                 const std::string& prefix) {
-  if (mapping.kind == YamlValue::Kind::kNull) return;
-  if (mapping.kind != YamlValue::Kind::kMapping) {
-    refuse(mapping.place, "this is " + describe(mapping),
-           "write lines of the form 'key: value'");
+  if (mapping.kind == yaml::YamlValue::Kind::kNull) return;
+  if (mapping.kind != yaml::YamlValue::Kind::kMapping) {
+    yaml::refuse(mapping.place, "this is " + yaml::describe(mapping),
+                 "write lines of the form 'key: value'");
   }
-  for (const YamlEntry& entry : mapping.entries) {
+  for (const yaml::YamlEntry& entry : mapping.entries) {
     if (prefix.empty() && entry.key == "hyp") {
       read_knobs(config, entry.value, kHypPrefix);
       continue;
     }
     const Knob* knob = find_knob(prefix + entry.key);
     if (knob == nullptr || (prefix.empty() && entry.key.starts_with("hyp."))) {
-      refuse(entry.key_place, "unknown key '" + prefix + entry.key + "'",
-             knob == nullptr ? key_suggestion(prefix + entry.key)
-                             : "write it below 'hyp:'");
+      yaml::refuse(entry.key_place, "unknown key '" + prefix + entry.key + "'",
+                   knob == nullptr ? key_suggestion(prefix + entry.key)
+                                   : "write it below 'hyp:'");
     }
     set_from_yaml(config, *knob, entry.value);
   }
@@ -81,7 +81,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& file) {
 
 void overlay_run_config(RunConfig& config, const std::string& text,
                         const std::string& file) {
-  read_knobs(config, parse_yaml(text, file), "");
+  read_knobs(config, yaml::parse_yaml(text, file), "");
 }
 
 std::string to_yaml(const RunConfig& config) {
@@ -123,10 +123,10 @@ void load_hyperparameters(RunConfig& config, const std::string& file) {
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char c) { return std::tolower(c); });
   }
-  const NamedText source = file_or_shipped(name, "hyp", "config");
-  const YamlValue root = parse_yaml(source.text, source.file);
+  const yaml::NamedText source = yaml::file_or_shipped(name, "hyp", "config");
+  const yaml::YamlValue root = yaml::parse_yaml(source.text, source.file);
   read_knobs(config, root, kHypPrefix);
   config.hyp_file = file;
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 // YOLOv5's hyper-parameters under their published names, so that published
 // sets load; the defaults are the set "scratch-low".
@@ -62,7 +62,7 @@ struct Hyperparameters {
 
 enum class Precision { kFp32, kFp64, kBf16, kFp16 };
 
-// --batch: the largest that fits (coordinator/largest_batch.h).
+// --batch: the largest that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
 struct RunConfig {
@@ -78,7 +78,8 @@ struct RunConfig {
   std::string hyp_file;        // --hyp
   Hyperparameters hyp;
   bool noautoanchor = false;  // the model's anchors, whatever the boxes are
-  std::string anchors;        // pixels (configs/anchor_list.h); "": the model's
+  std::string
+      anchors;  // pixels (configs/layers/anchor_list.h); "": the model's
   std::string anchors_reason;  // where they come from, in words; "": nobody
                                //   judged them
   int64_t image_height = 640;  // --img S or --img HEIGHT WIDTH; rounded up
@@ -178,11 +179,11 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 
 // Checks ranges, choices and fields against each other; throws Error with both
 // numbers and the remedy. How the batch is split over processes is the
-// planner's to judge (coordinator/planner.h).
+// planner's to judge (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
 
 // Is there something to train on or to judge? Throws Error that says what to
 // give. Not asked of a run that is only planned.
 void check_run_sources(const RunConfig& config);
 
-}  // namespace headroom
+}  // namespace headroom::configs

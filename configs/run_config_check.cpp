@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <string>
 
-#include "configs/anchor_list.h"
 #include "configs/fault.h"
 #include "configs/knobs.h"
+#include "configs/layers/anchor_list.h"
 #include "configs/run_config.h"
-#include "configs/scalar.h"
+#include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 [[noreturn]] void refuse_run(const std::string& what,
@@ -25,7 +25,7 @@ namespace {
 std::string bound_text(double bound) {
   const bool is_whole = bound == std::trunc(bound) && std::abs(bound) < 1e15;
   return is_whole ? std::to_string(static_cast<int64_t>(bound))
-                  : exact_text(bound);
+                  : yaml::exact_text(bound);
 }
 
 void check_ranges(const RunConfig& config) {
@@ -68,7 +68,7 @@ void check_precision(const RunConfig& config) {
              "use --precision fp32 or fp64");
 }
 
-// Whoever starts the run settles it (coordinator/largest_batch.h).
+// Whoever starts the run settles it (parallel/planner/largest_batch.h).
 void check_largest_batch(const RunConfig& config) {
   if (config.global_batch_size != kLargestBatch) return;
   const std::string asks = "--batch -1 asks for the largest batch that fits";
@@ -131,14 +131,15 @@ void check_device(const RunConfig& config) {
 }
 
 void check_anchors(const RunConfig& config) {
-  if (!parse_anchor_list(config.anchors)) {
+  if (!layers::parse_anchor_list(config.anchors)) {
     refuse_run("anchors is '" + config.anchors +
                    "', which is no list of width,height in pixels, the same "
                    "number for each level",
                "write them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
   }
   if (config.hyp.anchors == 0 || !config.anchors.empty()) return;
-  const std::string asks = "hyp.anchors is " + exact_text(config.hyp.anchors) +
+  const std::string asks = "hyp.anchors is " +
+                           yaml::exact_text(config.hyp.anchors) +
                            " and asks for anchors found from the boxes, but ";
   if (config.noautoanchor) {
     refuse_run(asks + "--noautoanchor keeps the model's",
@@ -198,7 +199,7 @@ void check_random_crop(const RunConfig& config) {
 void check_tiles(const RunConfig& config) {
   if (config.tile_height == 0 && config.tile_width == 0) {
     if (config.tile_overlap == RunConfig().tile_overlap) return;
-    refuse_run("--tile-overlap " + exact_text(config.tile_overlap) +
+    refuse_run("--tile-overlap " + yaml::exact_text(config.tile_overlap) +
                    " is about tiles, and there are none",
                "add --tile PIXELS, or leave it out");
   }
@@ -284,4 +285,4 @@ void check_run_sources(const RunConfig& config) {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

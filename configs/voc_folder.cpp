@@ -4,7 +4,7 @@
 #include <set>
 #include <system_error>
 
-namespace headroom {
+namespace headroom::configs {
 
 namespace fs = std::filesystem;
 
@@ -55,4 +55,4 @@ std::vector<std::string> voc_class_names(const fs::path& folder) {
   return {names.begin(), names.end()};
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -1,5 +1,6 @@
 // A Pascal VOC folder as far as its configuration goes: is it one, which splits
-// and which classes has it. Its boxes are read by worker/data/voc_labels.h.
+// and which classes has it. Its boxes are read by
+// worker/data/labels/voc_labels.h.
 //
 //   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
 //   line
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 
 bool is_voc_folder(const std::filesystem::path& folder);
 
@@ -23,4 +24,4 @@ std::filesystem::path voc_folder_of(const std::filesystem::path& split);
 // are passed over: reading their boxes names them.
 std::vector<std::string> voc_class_names(const std::filesystem::path& folder);
 
-}  // namespace headroom
+}  // namespace headroom::configs

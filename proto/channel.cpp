@@ -12,7 +12,7 @@
 #include "parallel/base/log.h"
 #include "proto/handshake_watch.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 namespace experimental = grpc::experimental;
@@ -125,4 +125,4 @@ void throw_failure(const grpc::Status& status, const std::string& doing) {
               refused ? ExitCode::kRequest : ExitCode::kResource);
 }
 
-}  // namespace headroom
+}  // namespace headroom::wire

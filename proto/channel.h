@@ -16,7 +16,7 @@
 
 #include "proto/channel_security.h"
 
-namespace headroom {
+namespace headroom::wire {
 
 // Requests other than events and results, which may be four times as large.
 inline constexpr int kMaxMessageBytes = 1 << 20;
@@ -50,4 +50,4 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(
 // True if the connection, not the coordinator, said no.
 bool is_unreachable(const grpc::Status& status);
 
-}  // namespace headroom
+}  // namespace headroom::wire

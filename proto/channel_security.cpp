@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ bool equal_secrets(const std::string& given, const std::string& known) {
   return difference == 0;
 }
 
-}  // namespace headroom
+}  // namespace headroom::wire

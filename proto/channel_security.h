@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-namespace headroom {
+namespace headroom::wire {
 
 // PEM texts; "" without TLS.
 struct ChannelSecurity {
@@ -38,4 +38,4 @@ ChannelSecurity channel_security();
 // In a time that does not depend on where they differ.
 bool equal_secrets(const std::string& given, const std::string& known);
 
-}  // namespace headroom
+}  // namespace headroom::wire

@@ -6,7 +6,7 @@
 #include "parallel/base/utf8.h"
 #include "parallel/plan/stage_begins.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 Error bad_field(const std::string& field, int64_t value,
@@ -36,19 +36,20 @@ void check_size(const std::string& field, int64_t bytes) {
   if (bytes < 0) throw bad_field(field, bytes, "a size");
 }
 
-void check_predictions(const Plan& plan) {
+void check_predictions(const plan::Plan& plan) {
   const auto check_count = [&](const std::string& field, size_t size) {
     const auto count = static_cast<int64_t>(size);
     if (count == 0 || count == plan.layout.world_size()) return;
     throw bad_field(field, count,
-                    "the plan's layout " + to_string(plan.layout) + " has " +
-                        std::to_string(plan.layout.world_size()) + " ranks");
+                    "the plan's layout " + plan::to_string(plan.layout) +
+                        " has " + std::to_string(plan.layout.world_size()) +
+                        " ranks");
   };
   check_count("predicted_peak_bytes", plan.predicted_peak_bytes.size());
   check_count("predicted_phase_bytes", plan.predicted_phase_bytes.size());
   for (const int64_t bytes : plan.predicted_peak_bytes)
     check_size("predicted_peak_bytes", bytes);
-  for (const PhaseBytes& rank : plan.predicted_phase_bytes)
+  for (const plan::PhaseBytes& rank : plan.predicted_phase_bytes)
     for (const int64_t bytes : {rank.start_up, rank.training, rank.validation,
                                 rank.checkpoint, rank.host})
       check_size("predicted_phase_bytes", bytes);
@@ -56,7 +57,7 @@ void check_predictions(const Plan& plan) {
 
 }  // namespace
 
-wire::ParallelLayout to_wire(const ParallelLayout& layout) {
+wire::ParallelLayout to_wire(const plan::ParallelLayout& layout) {
   wire::ParallelLayout message;
   message.set_pipeline_parallel_size(layout.pipeline_parallel_size);
   message.set_data_parallel_size(layout.data_parallel_size);
@@ -64,8 +65,8 @@ wire::ParallelLayout to_wire(const ParallelLayout& layout) {
   return message;
 }
 
-ParallelLayout from_wire(const wire::ParallelLayout& message) {
-  ParallelLayout layout;
+plan::ParallelLayout from_wire(const wire::ParallelLayout& message) {
+  plan::ParallelLayout layout;
   layout.pipeline_parallel_size =
       checked_axis("pipeline_parallel_size", message.pipeline_parallel_size());
   layout.data_parallel_size =
@@ -78,58 +79,58 @@ ParallelLayout from_wire(const wire::ParallelLayout& message) {
   if (outer > kMaxWorldSize ||
       outer * layout.spatial_parallel_size > kMaxWorldSize) {
     throw Error("wire",
-                "layout " + to_string(layout) + " has more than " +
+                "layout " + plan::to_string(layout) + " has more than " +
                     std::to_string(kMaxWorldSize) + " ranks",
                 "install the same build on every node");
   }
   return layout;
 }
 
-wire::ActivationPolicy to_wire(ActivationPolicy policy) {
+wire::ActivationPolicy to_wire(plan::ActivationPolicy policy) {
   switch (policy) {
-    case ActivationPolicy::kKeep:
+    case plan::ActivationPolicy::kKeep:
       return wire::ACTIVATION_POLICY_KEEP;
-    case ActivationPolicy::kLean:
+    case plan::ActivationPolicy::kLean:
       return wire::ACTIVATION_POLICY_LEAN;
-    case ActivationPolicy::kRecompute:
+    case plan::ActivationPolicy::kRecompute:
       return wire::ACTIVATION_POLICY_RECOMPUTE;
-    case ActivationPolicy::kOffload:
+    case plan::ActivationPolicy::kOffload:
       return wire::ACTIVATION_POLICY_OFFLOAD;
   }
   HEADROOM_CHECK(
       false, "activation policy " + std::to_string(static_cast<int>(policy)));
 }
 
-ActivationPolicy policy_from_wire(int policy) {
+plan::ActivationPolicy policy_from_wire(int policy) {
   switch (policy) {
     case wire::ACTIVATION_POLICY_KEEP:
-      return ActivationPolicy::kKeep;
+      return plan::ActivationPolicy::kKeep;
     case wire::ACTIVATION_POLICY_LEAN:
-      return ActivationPolicy::kLean;
+      return plan::ActivationPolicy::kLean;
     case wire::ACTIVATION_POLICY_RECOMPUTE:
-      return ActivationPolicy::kRecompute;
+      return plan::ActivationPolicy::kRecompute;
     case wire::ACTIVATION_POLICY_OFFLOAD:
-      return ActivationPolicy::kOffload;
+      return plan::ActivationPolicy::kOffload;
     default:
       throw bad_field("activation_policies", policy,
                       "this build does not know it");
   }
 }
 
-wire::Plan to_wire(const Plan& plan) {
+wire::Plan to_wire(const plan::Plan& plan) {
   wire::Plan message;
   *message.mutable_layout() = to_wire(plan.layout);
   switch (plan.backend) {
-    case Backend::kGloo:
+    case plan::Backend::kGloo:
       message.set_backend(wire::BACKEND_GLOO);
       break;
-    case Backend::kNccl:
+    case plan::Backend::kNccl:
       message.set_backend(wire::BACKEND_NCCL);
       break;
-    case Backend::kMpi:
+    case plan::Backend::kMpi:
       message.set_backend(wire::BACKEND_MPI);
       break;
-    case Backend::kAuto:
+    case plan::Backend::kAuto:
       HEADROOM_CHECK(false, "a plan's backend is decided before it is sent");
   }
   message.set_micro_batch_size(plan.micro_batch_size);
@@ -137,13 +138,13 @@ wire::Plan to_wire(const Plan& plan) {
   message.set_reason(plan.reason);
   message.set_zero_stage(plan.zero_stage);
   for (const int64_t row : plan.stage_begins) message.add_stage_begins(row);
-  for (const ActivationPolicy policy : plan.activation_policies) {
+  for (const plan::ActivationPolicy policy : plan.activation_policies) {
     message.add_activation_policies(to_wire(policy));
   }
   for (const int64_t bytes : plan.predicted_peak_bytes)
     message.add_predicted_peak_bytes(bytes);
   message.set_validation_images(plan.validation_images);
-  for (const PhaseBytes& rank : plan.predicted_phase_bytes) {
+  for (const plan::PhaseBytes& rank : plan.predicted_phase_bytes) {
     wire::PhaseBytes* bytes = message.add_predicted_phase_bytes();
     bytes->set_start_up(rank.start_up);
     bytes->set_training(rank.training);
@@ -154,18 +155,18 @@ wire::Plan to_wire(const Plan& plan) {
   return message;
 }
 
-Plan from_wire(const wire::Plan& message) {
-  Plan plan;
+plan::Plan from_wire(const wire::Plan& message) {
+  plan::Plan plan;
   plan.layout = from_wire(message.layout());
   switch (message.backend()) {
     case wire::BACKEND_GLOO:
-      plan.backend = Backend::kGloo;
+      plan.backend = plan::Backend::kGloo;
       break;
     case wire::BACKEND_NCCL:
-      plan.backend = Backend::kNccl;
+      plan.backend = plan::Backend::kNccl;
       break;
     case wire::BACKEND_MPI:
-      plan.backend = Backend::kMpi;
+      plan.backend = plan::Backend::kMpi;
       break;
     default:
       throw bad_field("backend", message.backend(),
@@ -176,16 +177,16 @@ Plan from_wire(const wire::Plan& message) {
   plan.batch_norm_group_size =
       checked_samples("batch_norm_group_size", message.batch_norm_group_size());
   plan.reason = message.reason();
-  if (message.zero_stage() < 0 || message.zero_stage() > kMaxZeroStage) {
+  if (message.zero_stage() < 0 || message.zero_stage() > plan::kMaxZeroStage) {
     throw bad_field(
         "zero_stage", message.zero_stage(),
-        "ZeRO has the stages 0 to " + std::to_string(kMaxZeroStage));
+        "ZeRO has the stages 0 to " + std::to_string(plan::kMaxZeroStage));
   }
   plan.zero_stage = message.zero_stage();
   plan.stage_begins.assign(message.stage_begins().begin(),
                            message.stage_begins().end());
-  if (const auto why = why_not_stages(plan.stage_begins,
-                                      plan.layout.pipeline_parallel_size)) {
+  if (const auto why = plan::why_not_stages(
+          plan.stage_begins, plan.layout.pipeline_parallel_size)) {
     throw Error("wire", "stage_begins: " + *why,
                 "install the same build on every node");
   }
@@ -201,10 +202,10 @@ Plan from_wire(const wire::Plan& message) {
     plan.validation_images =
         checked_samples("validation_images", message.validation_images());
   }
-  if (message.activation_policies_size() > kMaxRows) {
+  if (message.activation_policies_size() > plan::kMaxRows) {
     throw bad_field(
         "activation_policies", message.activation_policies_size(),
-        "a model has at most " + std::to_string(kMaxRows) + " rows");
+        "a model has at most " + std::to_string(plan::kMaxRows) + " rows");
   }
   for (const int policy : message.activation_policies()) {
     plan.activation_policies.push_back(policy_from_wire(policy));
@@ -291,12 +292,12 @@ void check_assignment(const wire::Assignment& message) {
         "local_rank", message.local_rank(),
         "local_world_size is " + std::to_string(message.local_world_size()));
   }
-  const ParallelLayout layout = from_wire(message.plan().layout());
+  const plan::ParallelLayout layout = from_wire(message.plan().layout());
   if (layout.world_size() != message.world_size()) {
     throw bad_field("world_size", message.world_size(),
-                    "the plan's layout " + to_string(layout) + " has " +
+                    "the plan's layout " + plan::to_string(layout) + " has " +
                         std::to_string(layout.world_size()) + " ranks");
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::wire

@@ -12,18 +12,18 @@
 #include "proto/coordinator.pb.h"
 #include "proto/run_progress.h"
 
-namespace headroom {
+namespace headroom::wire {
 
 // Ranks of one run; also a bound on each axis.
 inline constexpr int kMaxWorldSize = 65536;
 
-wire::ParallelLayout to_wire(const ParallelLayout& layout);
+wire::ParallelLayout to_wire(const plan::ParallelLayout& layout);
 // Every axis is at least 1 and their product at most kMaxWorldSize.
-ParallelLayout from_wire(const wire::ParallelLayout& message);
+plan::ParallelLayout from_wire(const wire::ParallelLayout& message);
 
 // REQUIRES: plan.backend is not kAuto: a plan has decided.
-wire::Plan to_wire(const Plan& plan);
-Plan from_wire(const wire::Plan& message);
+wire::Plan to_wire(const plan::Plan& plan);
+plan::Plan from_wire(const wire::Plan& message);
 
 wire::Progress to_wire(const RunProgress& progress);
 RunProgress from_wire(const wire::Progress& message);
@@ -35,4 +35,4 @@ RunProgress from_wire(const wire::Progress& message);
 // and ACTION_EXIT carry no rank and no plan, and are not held to that.
 void check_assignment(const wire::Assignment& message);
 
-}  // namespace headroom
+}  // namespace headroom::wire

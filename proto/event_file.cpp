@@ -13,7 +13,7 @@
 
 #include "parallel/base/log.h"
 
-namespace headroom {
+namespace headroom::wire {
 
 std::string to_json_line(const EventRecord& record) {
   nlohmann::ordered_json line;
@@ -91,4 +91,4 @@ void EventFile::write() {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::wire

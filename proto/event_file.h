@@ -16,7 +16,7 @@
 
 #include "parallel/base/line_file.h"
 
-namespace headroom {
+namespace headroom::wire {
 
 // One line of events.jsonl.
 struct EventRecord {
@@ -62,4 +62,4 @@ class EventFile {
   bool is_failing_ = false;
 };
 
-}  // namespace headroom
+}  // namespace headroom::wire

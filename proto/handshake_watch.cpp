@@ -10,7 +10,7 @@
 
 #include "proto/channel.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 struct Watches {
@@ -58,4 +58,4 @@ void note_grpc_line(std::string_view line) {
   for (const HandshakeWatch* watch : watches().all) watch->on_failure_(why);
 }
 
-}  // namespace headroom
+}  // namespace headroom::wire

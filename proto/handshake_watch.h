@@ -3,8 +3,8 @@
 // scanners, who connects and says nothing.
 //
 // gRPC 1.51 offers no hook for them, but logs one line each ("Handshaking
-// failed: ..."); tests/coordinator/secure_network_test fails where another
-// version words it otherwise.
+// failed: ..."); tests/coordinator/service/secure_network_test fails where
+// another version words it otherwise.
 //
 // Ownership: `on_failure` is called until the destructor returns.
 // Threads: any; `on_failure` is called from gRPC's, several at a time, and must
@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-namespace headroom {
+namespace headroom::wire {
 
 class HandshakeWatch {
  public:
@@ -39,4 +39,4 @@ std::string handshake_failure(std::string_view grpc_line);
 // REQUIRED for each line of gRPC's log.
 void note_grpc_line(std::string_view line);
 
-}  // namespace headroom
+}  // namespace headroom::wire

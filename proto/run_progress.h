@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace headroom {
+namespace headroom::wire {
 
 struct RunProgress {
   int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
@@ -23,4 +23,4 @@ struct RunProgress {
   int64_t median_step_ms = 0;  // likewise
 };
 
-}  // namespace headroom
+}  // namespace headroom::wire

@@ -1,8 +1,8 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it does what the coordinator assigns; with --standalone it runs on its own
-// (worker/standalone.h). It also answers a launcher's question about a data set
-// (worker/data_question.h), and carries out headroom's commands on data sets
-// and weights (worker/tool_command.h).
+// (worker/run/standalone.h). It also answers a launcher's question about a data
+// set (worker/tools/data_question.h), and carries out headroom's commands on
+// data sets and weights (worker/tools/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 
@@ -18,13 +18,13 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "proto/channel_security.h"
-#include "worker/coordinator_client.h"
-#include "worker/data_question.h"
-#include "worker/generation_loop.h"
-#include "worker/model/kernels/heap.h"
-#include "worker/standalone.h"
-#include "worker/stop_signals.h"
-#include "worker/tool_command.h"
+#include "worker/control/coordinator_client.h"
+#include "worker/control/stop_signals.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/run/generation_loop.h"
+#include "worker/run/standalone.h"
+#include "worker/tools/data_question.h"
+#include "worker/tools/tool_command.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ struct CommandLine {
   std::string token_file;
   int local_rank = 0;
   int threads = 1;
-  headroom::WorkerOptions worker;
+  headroom::run::WorkerOptions worker;
 };
 
 constexpr std::string_view kAnswer = "answer";
@@ -44,8 +44,8 @@ constexpr std::string_view kStandalone = "--standalone";
 
 // headroom-worker answer DATA.YAML, of which `argv` has the end.
 int answer_question(int argc, char** argv) {
-  headroom::DataQuestion question;
-  headroom::WhichAnchors which;
+  headroom::tools::DataQuestion question;
+  headroom::tools::WhichAnchors which;
   CLI::App app("What a launcher wants to know of a data set");
   app.add_option("data", question.data, "data.yaml")->required();
   app.add_flag("--single-cls", question.single_cls, "all classes are one");
@@ -64,14 +64,14 @@ int answer_question(int argc, char** argv) {
   app.add_option("--seed", which.seed, "of the search");
   CLI11_PARSE(app, argc, argv);
   if (model->count() > 0) question.anchors = which;
-  std::puts(headroom::data_answer_json(question).c_str());
+  std::puts(headroom::tools::data_answer_json(question).c_str());
   return 0;
 }
 
 void prepare_process(int threads) {
-  headroom::keep_freed_memory();
-  headroom::CountingAllocator::install();
-  headroom::install_saved_tensor_policies();
+  headroom::kernels::keep_freed_memory();
+  headroom::activations::CountingAllocator::install();
+  headroom::activations::install_saved_tensor_policies();
   at::set_num_threads(threads);
 }
 
@@ -80,18 +80,18 @@ int run(const CommandLine& line) {
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   prepare_process(line.threads);
-  headroom::set_channel_security(headroom::read_channel_security(
-      line.certs, line.token_file, headroom::ChannelSide::kClient));
-  const auto client = headroom::CoordinatorClient::connect(
+  headroom::wire::set_channel_security(headroom::wire::read_channel_security(
+      line.certs, line.token_file, headroom::wire::ChannelSide::kClient));
+  const auto client = headroom::control::CoordinatorClient::connect(
       line.coordinator, line.node_id, line.worker_id,
       line.worker.advertise_host);
-  return headroom::run_generations(*client, line.worker);
+  return headroom::run::run_generations(*client, line.worker);
 }
 
 // headroom-worker --standalone RUN.YAML, of which `argv` has the end. The
 // result goes to standard output.
 int run_standalone(int argc, char** argv) {
-  headroom::StandaloneRequest request;
+  headroom::run::StandaloneRequest request;
   CLI::App app("Runs run.yaml in this one process, without a coordinator",
                "headroom-worker --standalone");
   app.add_option("run", request.run_yaml, "RUN.YAML")->required();
@@ -110,12 +110,13 @@ int run_standalone(int argc, char** argv) {
                               : static_cast<int>(headroom::ExitCode::kRequest);
   }
   headroom::stop_signals::install();
-  const headroom::StandaloneRun run = headroom::read_standalone(request);
+  const headroom::run::StandaloneRun run =
+      headroom::run::read_standalone(request);
   prepare_process(run.threads);
-  const auto control = headroom::StandaloneControl::make(
+  const auto control = headroom::run::StandaloneControl::make(
       run.assignment, headroom::stop_signals::requested);
-  headroom::run_generations(*control, {});
-  const headroom::StandaloneEnd end = control->end();
+  headroom::run::run_generations(*control, {});
+  const headroom::run::StandaloneEnd end = control->end();
   if (!end.result_json.empty()) std::puts(end.result_json.c_str());
   std::fprintf(stderr, "headroom-worker: %s\n", end.reason.c_str());
   return end.exit_code;
@@ -151,7 +152,7 @@ int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   std::signal(SIGPIPE, SIG_IGN);
   const std::string_view first = argc > 1 ? argv[1] : "";
-  const auto* tool = headroom::find_tool_command(first);
+  const auto* tool = headroom::tools::find_tool_command(first);
   // A tool speaks for `headroom`, whose words were typed.
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {

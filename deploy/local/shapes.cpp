@@ -15,7 +15,7 @@
 
 #include "deploy/local/shape_picture.h"
 #include "parallel/base/check.h"
-#include "worker/chart/jpeg_file.h"
+#include "worker/data/codecs/jpeg_writer.h"
 
 namespace headroom {
 namespace {
@@ -75,7 +75,7 @@ void write_split(const Options& options, const std::string& split, int count,
     std::array<char, 16> name{};
     std::snprintf(name.data(), name.size(), "%05d", i);
     write_file(images / (std::string(name.data()) + ".jpg"),
-               encode_jpeg(picture.pixels, kJpegQuality));
+               codecs::encode_jpeg(picture.pixels, kJpegQuality));
     write_labels(labels / (std::string(name.data()) + ".txt"), picture);
   }
 }

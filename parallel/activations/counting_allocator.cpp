@@ -12,7 +12,7 @@
 #include "parallel/base/outside_memory.h"
 #include "parallel/base/units.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 // LibTorch's own blocks are aligned to 64 bytes, and so stay ours.
@@ -184,4 +184,4 @@ void CountingAllocator::copy_data(void* target, const void* source,
   default_copy_data(target, source, bytes);
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

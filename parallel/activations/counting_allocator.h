@@ -27,7 +27,7 @@
 #include "parallel/activations/memory_meter.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   struct Account;
@@ -83,7 +83,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // Of the calling thread; none since the last call.
   static std::optional<Refusal> take_refusal();
   std::optional<Refusal> take_last_refusal() override { return take_refusal(); }
-  // It keeps none; the C library's heap is worker/model/kernels/heap.h's.
+  // It keeps none; the C library's heap is worker/kernels/cpu/heap.h's.
   void release_caches() override {}
 
   c10::DataPtr allocate(size_t bytes) override;
@@ -123,4 +123,4 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   static void release(void* data);
 };
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 // What a map is made from: a tensor, or one that is made again itself.
 struct Source {
@@ -177,4 +177,4 @@ KeptTensor keep(const at::Tensor& tensor, DerivationCost most) {
   return KeptTensor(tensor.detach());
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

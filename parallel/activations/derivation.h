@@ -24,7 +24,7 @@
 #include <memory>
 #include <vector>
 
-namespace headroom {
+namespace headroom::activations {
 
 class Derivation;
 
@@ -69,4 +69,4 @@ void set_derivation(const at::Tensor& map,
 KeptTensor keep(const at::Tensor& tensor,
                 DerivationCost most = DerivationCost::kElementwise);
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -12,7 +12,7 @@
 #include "parallel/activations/derivation.h"
 #include "parallel/activations/saved_tensor_policy.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 class DerivedPolicy final : public SavedTensorPolicy {
  public:
@@ -22,4 +22,4 @@ class DerivedPolicy final : public SavedTensorPolicy {
   }
 };
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -13,7 +13,7 @@
 
 #include "parallel/activations/memory_timeline.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 class MemoryMeter {
  public:
@@ -50,4 +50,4 @@ class MemoryMeter {
   ~MemoryMeter() = default;  // nobody owns one through this
 };
 
-}  // namespace headroom
+}  // namespace headroom::activations

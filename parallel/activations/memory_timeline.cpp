@@ -7,7 +7,7 @@
 #include <fstream>
 #include <numeric>
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 template <typename Clock>
@@ -82,4 +82,4 @@ bool MemoryTimeline::is_full() const {
   return is_full_;
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -17,7 +17,7 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 using CategoryBytes = std::array<int64_t, kNumMemoryCategories>;
 
@@ -68,4 +68,4 @@ class MemoryTimeline final : public StepPhaseObserver {
 // Of this process: pages in main memory. 0 where the system does not say.
 int64_t resident_bytes();
 
-}  // namespace headroom
+}  // namespace headroom::activations

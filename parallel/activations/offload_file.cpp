@@ -12,7 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 std::string mebibytes(int64_t bytes) {
@@ -125,4 +125,4 @@ void OffloadFile::release(int64_t place, int64_t bytes) {
   gaps_[place] = bytes;
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

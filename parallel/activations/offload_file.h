@@ -15,7 +15,7 @@
 #include <map>
 #include <string>
 
-namespace headroom {
+namespace headroom::activations {
 
 class OffloadFile {
  public:
@@ -44,4 +44,4 @@ class OffloadFile {
   std::map<int64_t, int64_t> gaps_;  // place to bytes, never two in a row
 };
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 constexpr int64_t kTooSmallToMatter = 4096;  // bytes
@@ -93,4 +93,4 @@ std::shared_ptr<OffloadPolicy::Copy> OffloadPolicy::copy_of(
   return copy;
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

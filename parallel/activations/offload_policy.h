@@ -19,7 +19,7 @@
 #include "parallel/activations/offload_file.h"
 #include "parallel/activations/saved_tensor_policy.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 class OffloadPolicy final : public SavedTensorPolicy {
  public:
@@ -44,4 +44,4 @@ class OffloadPolicy final : public SavedTensorPolicy {
   std::unordered_map<const c10::StorageImpl*, Known> known_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -9,7 +9,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 // Takes what the second pass saves, in order.
@@ -101,4 +101,4 @@ std::vector<at::Tensor> recompute(Recomputable piece,
   return std::make_shared<Segment>(std::move(piece))->run(inputs, options);
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

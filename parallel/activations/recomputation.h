@@ -25,7 +25,7 @@
 
 #include "parallel/activations/derivation.h"
 
-namespace headroom {
+namespace headroom::activations {
 
 enum class Pass { kFirst, kAgain };
 
@@ -45,4 +45,4 @@ std::vector<at::Tensor> recompute(Recomputable piece,
                                   const std::vector<at::Tensor>& inputs,
                                   const RecomputeOptions& options = {});
 
-}  // namespace headroom
+}  // namespace headroom::activations

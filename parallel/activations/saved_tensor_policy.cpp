@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 thread_local SavedTensorPolicy* active = nullptr;
@@ -48,4 +48,4 @@ void install_saved_tensor_policies() {
   torch::autograd::set_default_engine_stub(&PolicyEngine::instance);
 }
 
-}  // namespace headroom
+}  // namespace headroom::activations

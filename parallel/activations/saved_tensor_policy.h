@@ -16,7 +16,7 @@
 
 #include <functional>
 
-namespace headroom {
+namespace headroom::activations {
 
 class SavedTensorPolicy {
  public:
@@ -43,4 +43,4 @@ class SavedTensorPolicyGuard {
 // Before the process first uses autograd. May be called again.
 void install_saved_tensor_policies();
 
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -1,6 +1,6 @@
 // ConvolutionWorkspaces: what a device's library took beside the tensors of
-// each convolution, as observed (worker/model/kernels/convolution.h), for the
-// memory model to count on (parallel/plan/memory/convolution.h).
+// each convolution, as observed (worker/kernels/cpu/convolution.h), for the
+// memory model to count on (parallel/predict/convolution.h).
 //
 // A library chooses its algorithm by the shape, and keeps it for the process's
 // life; so the next call with the same shape takes the same.

@@ -7,7 +7,7 @@
 namespace headroom {
 
 // Of the state's type: sums of gradients, a part of the arena at a time
-// (worker/device_state.h).
+// (worker/step/device_state.h).
 inline constexpr int64_t kCommitScratchElements = int64_t{1} << 20;
 // The arena is cut into pieces of at most so many elements, each of which the
 // kernel is told in so many bytes (parallel/cuda/kernels/arena_body.h).

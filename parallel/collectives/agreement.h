@@ -11,7 +11,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // Everybody's, by rank. REQUIRES: a T of int64_t numbers only.
 template <typename T>
@@ -32,4 +32,4 @@ inline bool all_agree(Communicator& ranks, bool here) {
   return refusals == 0;
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

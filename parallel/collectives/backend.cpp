@@ -5,17 +5,17 @@
 #include "parallel/collectives/mpi_communicator.h"
 #include "parallel/collectives/shared_memory_communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 std::unique_ptr<Communicator> make_communicator(
-    Backend backend, std::shared_ptr<KeyValueStore> store,
+    plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size, const GlooOptions& options) {
   // Before the group of one: under MPI each process of a job must take part.
-  if (backend == Backend::kMpi) return make_mpi_communicator(rank, size);
+  if (backend == plan::Backend::kMpi) return make_mpi_communicator(rank, size);
   if (size == 1) return make_single_communicator();
   return share_memory(
       make_gloo_communicator(std::move(store), prefix, rank, size, options),
       options.timeout);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

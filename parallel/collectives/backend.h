@@ -9,7 +9,7 @@
 #include "parallel/collectives/gloo_communicator.h"
 #include "parallel/plan/plan.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // The communicator of all ranks of a generation. kAuto is Gloo, also under
 // mpirun: MPI's fail-stop must be asked for. With Gloo, ranks of one host sum
@@ -18,8 +18,8 @@ namespace headroom {
 // (placed_communicator.h). Collective over all ranks; see the backends' headers
 // for the arguments (MPI uses neither store nor prefix) and errors.
 std::unique_ptr<Communicator> make_communicator(
-    Backend backend, std::shared_ptr<KeyValueStore> store,
+    plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,
     const GlooOptions& options = {});
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace headroom {
+namespace headroom::collectives {
 
 enum class ReduceOp { kSum, kMax };
 
@@ -98,4 +98,4 @@ class Communicator {
 // The group of one: every operation is done at once.
 std::unique_ptr<Communicator> make_single_communicator();
 
-}  // namespace headroom
+}  // namespace headroom::collectives

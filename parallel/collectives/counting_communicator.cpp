@@ -2,7 +2,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 class WatchedWork final : public Work {
@@ -78,4 +78,4 @@ std::unique_ptr<Work> CountingCommunicator::recv_async(const at::Tensor& tensor,
   return watched(inner().recv_async(tensor, from));
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

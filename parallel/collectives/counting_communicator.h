@@ -14,7 +14,7 @@
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 class CountingCommunicator final : public Communicator {
  public:
@@ -66,4 +66,4 @@ class CountingCommunicator final : public Communicator {
   int64_t bytes_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 at::Tensor flat_view(const at::Tensor& tensor) {
   HEADROOM_CHECK(tensor.defined() && tensor.is_cpu(),
@@ -30,4 +30,4 @@ at::Tensor message_view(const at::Tensor& tensor) {
   return tensor.detach().as_strided({tensor.numel()}, {1}).view(at::kByte);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

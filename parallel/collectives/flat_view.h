@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::collectives {
 
 // `tensor` as [numel] in storage order, sharing its memory: collectives are
 // element-wise, so the order of axes does not matter as long as all ranks have
@@ -15,4 +15,4 @@ at::Tensor flat_view(const at::Tensor& tensor);
 // of 16 bits may be sent too, and are seen as bytes.
 at::Tensor message_view(const at::Tensor& tensor);
 
-}  // namespace headroom
+}  // namespace headroom::collectives

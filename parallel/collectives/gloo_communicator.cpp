@@ -23,7 +23,7 @@
 #include "parallel/collectives/rendezvous_store.h"
 #include "parallel/collectives/split_members.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using gloo_group::ClosableGroup;
@@ -289,4 +289,4 @@ std::unique_ptr<Communicator> make_gloo_communicator(
                  size);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

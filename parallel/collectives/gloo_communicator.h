@@ -19,7 +19,7 @@
 #include "parallel/base/key_value_store.h"
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 struct GlooOptions {
   // The name or address of this machine that the peers connect to.
@@ -38,4 +38,4 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     std::shared_ptr<KeyValueStore> store, const std::string& prefix, int rank,
     int size, const GlooOptions& options = {});
 
-}  // namespace headroom
+}  // namespace headroom::collectives

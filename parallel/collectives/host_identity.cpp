@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace headroom {
+namespace headroom::collectives {
 
 int64_t host_identity() {
   // Of this boot of this kernel.
@@ -21,4 +21,4 @@ int64_t host_identity() {
   return static_cast<int64_t>(std::hash<std::string>{}(identity));
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::collectives {
 
 // Equal in two processes exactly if they can share memory; up to chance, 2^-64.
 int64_t host_identity();
 
-}  // namespace headroom
+}  // namespace headroom::collectives

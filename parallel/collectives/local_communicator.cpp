@@ -16,7 +16,7 @@
 #include "parallel/collectives/operand_checks.h"
 #include "parallel/collectives/split_members.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using local::Group;
@@ -230,4 +230,4 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(
   return communicators;
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -16,10 +16,10 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // One communicator per rank, in rank order. REQUIRES: size > 0.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     int size, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-}  // namespace headroom
+}  // namespace headroom::collectives

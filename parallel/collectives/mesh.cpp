@@ -4,39 +4,41 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // The ranks that agree with this one in everything but the axes that `vary`
 // sets to zero, in rank order.
 template <typename Vary>
 std::unique_ptr<CountingCommunicator> along(Communicator& world,
-                                            const ParallelLayout& layout,
-                                            MeshCoordinates here,
+                                            const plan::ParallelLayout& layout,
+                                            plan::MeshCoordinates here,
                                             const Vary& vary) {
   vary(here);
   return std::make_unique<CountingCommunicator>(
-      world.split(rank_of(layout, here), world.rank()));
+      world.split(plan::rank_of(layout, here), world.rank()));
 }
 
 }  // namespace
 
-Mesh::Mesh(Communicator& all, const ParallelLayout& of_ranks)
-    : world(all), layout(of_ranks), here(coordinates_of(layout, all.rank())) {
+Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
+    : world(all),
+      layout(of_ranks),
+      here(plan::coordinates_of(layout, all.rank())) {
   HEADROOM_CHECK(world.size() == layout.world_size(),
-                 to_string(layout) + " has " +
+                 plan::to_string(layout) + " has " +
                      std::to_string(layout.world_size()) + " ranks, not " +
                      std::to_string(world.size()));
-  const auto vary_replica = [](MeshCoordinates& at) {
+  const auto vary_replica = [](plan::MeshCoordinates& at) {
     at.data_parallel_rank = 0;
     at.spatial_rank = 0;
   };
   pipeline = along(world, layout, here,
-                   [](MeshCoordinates& at) { at.pipeline_stage = 0; });
+                   [](plan::MeshCoordinates& at) { at.pipeline_stage = 0; });
   data = along(world, layout, here,
-               [](MeshCoordinates& at) { at.data_parallel_rank = 0; });
+               [](plan::MeshCoordinates& at) { at.data_parallel_rank = 0; });
   spatial = along(world, layout, here,
-                  [](MeshCoordinates& at) { at.spatial_rank = 0; });
+                  [](plan::MeshCoordinates& at) { at.spatial_rank = 0; });
   replicas = along(world, layout, here, vary_replica);
   statistics = along(world, layout, here, vary_replica);
 }
@@ -47,4 +49,4 @@ void Mesh::disconnect() {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -23,15 +23,15 @@
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/plan/layout.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 struct Mesh {
   // Collective over `world`. REQUIRES: world.size() == layout.world_size().
-  Mesh(Communicator& world, const ParallelLayout& layout);
+  Mesh(Communicator& world, const plan::ParallelLayout& layout);
 
   Communicator& world;
-  const ParallelLayout layout;
-  const MeshCoordinates here;
+  const plan::ParallelLayout layout;
+  const plan::MeshCoordinates here;
   std::unique_ptr<CountingCommunicator> pipeline;
   std::unique_ptr<CountingCommunicator> data;
   std::unique_ptr<CountingCommunicator> spatial;
@@ -47,4 +47,4 @@ struct Mesh {
   }
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -12,7 +12,7 @@
 #include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/operand_checks.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // Cleared by a failure or an exception that drops a communicator: then this
@@ -225,4 +225,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size) {
   return std::make_unique<MpiCommunicator>(communicator);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -13,11 +13,11 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // Initialises MPI on first use. Collective over all processes of the job;
 // `rank` need not be MPI's own. Throws Error when `size` is not the number of
 // processes that mpirun started.
 std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
-}  // namespace headroom
+}  // namespace headroom::collectives

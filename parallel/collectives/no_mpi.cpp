@@ -2,11 +2,11 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/mpi_communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 std::unique_ptr<Communicator> make_mpi_communicator(int, int) {
   throw Error("mpi", "this program was built without MPI",
               "install libopenmpi-dev and build again, or use --backend gloo");
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

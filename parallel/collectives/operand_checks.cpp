@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 void check_rank(int rank, int size) {
   HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
@@ -19,4 +19,4 @@ void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size) {
                      std::to_string(part.numel()));
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -12,7 +12,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // target[i] = parts[0][i] op parts[1][i] op …; it may be one of the parts.
 template <typename Scalar>
@@ -36,4 +36,4 @@ void reduce_parts(std::span<const Scalar* const> parts, ReduceOp op,
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 at::Tensor empty_on_host(const at::Tensor& tensor) {
@@ -143,4 +143,4 @@ std::unique_ptr<Communicator> make_placed_communicator(
                                               std::move(devices));
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -12,10 +12,10 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // `devices` may be null; else it has the same ranks in the same order.
 std::unique_ptr<Communicator> make_placed_communicator(
     std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices);
 
-}  // namespace headroom
+}  // namespace headroom::collectives

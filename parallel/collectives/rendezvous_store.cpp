@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 [[noreturn]] void fail_not_offered(const char* operation) {
@@ -59,4 +59,4 @@ bool RendezvousStore::check(const std::vector<std::string>&) {
 }
 int64_t RendezvousStore::getNumKeys() { fail_not_offered("getNumKeys"); }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -13,7 +13,7 @@
 
 #include "parallel/base/key_value_store.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 class RendezvousStore final : public c10d::Store {
  public:
@@ -39,4 +39,4 @@ class RendezvousStore final : public c10d::Store {
   const std::string prefix_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -10,7 +10,7 @@
 #include "parallel/base/outside_memory.h"
 #include "parallel/collectives/agreement.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // Of buffers, in Place::number; no buffer is larger.
@@ -83,4 +83,4 @@ std::optional<SharedBuffers::Place> SharedBuffers::find(const void* data,
   return std::nullopt;
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

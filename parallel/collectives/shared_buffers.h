@@ -18,7 +18,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/shared_segment.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 class SharedBuffers {
  public:
@@ -52,4 +52,4 @@ class SharedBuffers {
   std::vector<Buffer> buffers_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

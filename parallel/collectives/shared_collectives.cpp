@@ -9,7 +9,7 @@
 
 #include "parallel/collectives/part_sums.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 enum Operation : int64_t {
@@ -191,4 +191,4 @@ void SharedCollectives::barrier() {
   group_.meet("barrier");
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

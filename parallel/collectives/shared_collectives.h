@@ -19,7 +19,7 @@
 #include "parallel/collectives/shared_buffers.h"
 #include "parallel/collectives/shared_group.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // All tensors flat and contiguous.
 class SharedCollectives {
@@ -42,4 +42,4 @@ class SharedCollectives {
   const SharedBuffers& buffers_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

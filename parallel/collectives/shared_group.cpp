@@ -14,7 +14,7 @@
 #include "parallel/collectives/agreement.h"
 #include "parallel/collectives/host_identity.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // At the start of every segment. Peers read it in their own mapping, so it
 // holds no pointers and only atomics that need no lock.
@@ -251,4 +251,4 @@ void SharedGroup::fail(const char* operation, const std::string& reason) {
   __builtin_unreachable();
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

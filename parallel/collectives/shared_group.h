@@ -30,7 +30,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/shared_segment.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 class SharedGroup {
  public:
@@ -92,4 +92,4 @@ class SharedGroup {
   std::string failure_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

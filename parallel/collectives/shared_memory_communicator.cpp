@@ -12,7 +12,7 @@
 #include "parallel/collectives/shared_collectives.h"
 #include "parallel/collectives/shared_group.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // What the communicator shares with its operations under way.
@@ -222,4 +222,4 @@ std::unique_ptr<Communicator> share_memory(
                                                     std::move(group), timeout);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

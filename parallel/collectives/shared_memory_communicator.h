@@ -13,7 +13,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 // `network` itself where its ranks cannot share memory: they are on several
 // hosts, in several containers, or of several users. The same goes for the
@@ -24,4 +24,4 @@ namespace headroom {
 std::unique_ptr<Communicator> share_memory(
     std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout);
 
-}  // namespace headroom
+}  // namespace headroom::collectives

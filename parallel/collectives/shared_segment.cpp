@@ -13,7 +13,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 constexpr size_t kTokenPage = 4096;  // in front of the data
@@ -99,4 +99,4 @@ SharedSegment::~SharedSegment() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::collectives {
 
 // What a peer needs in order to open a segment; plain numbers, so that it can
 // travel through a collective.
@@ -51,4 +51,4 @@ class SharedSegment {
   size_t mapped_bytes_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -7,7 +7,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/flat_view.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 class DoneWork final : public Work {
@@ -76,4 +76,4 @@ std::unique_ptr<Communicator> make_single_communicator() {
   return std::make_unique<SingleCommunicator>();
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace headroom {
+namespace headroom::collectives {
 
 SplitMembers split_members(Communicator& communicator, int color, int key) {
   std::array<int64_t, 2> mine = {color, key};
@@ -32,4 +32,4 @@ SplitMembers split_members(Communicator& communicator, int color, int key) {
   return members;
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

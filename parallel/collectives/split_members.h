@@ -6,7 +6,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 struct SplitMembers {
   std::vector<int> ranks;  // in the old communicator, in their new order
@@ -16,4 +16,4 @@ struct SplitMembers {
 // Collective. Ranks of the same color, ordered by key, then by rank.
 SplitMembers split_members(Communicator& communicator, int color, int key);
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -5,7 +5,7 @@
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 // What a graph itself takes is not the caching allocator's.
@@ -20,12 +20,12 @@ void or_out_of_memory(const Call& call) {
   }
 }
 
-class CudaGraph final : public DeviceGraph {
+class CudaGraph final : public devices::DeviceGraph {
  public:
   explicit CudaGraph(int device)
       : device_(static_cast<c10::DeviceIndex>(device)) {}
 
-  void begin_capture(DeviceGraph* before) override {
+  void begin_capture(devices::DeviceGraph* before) override {
     const c10::cuda::CUDAGuard guard(device_);
     const at::cuda::MempoolId_t own = {0, 0};
     // Other threads may go on: the loader locks pages, NCCL is watched.
@@ -52,8 +52,8 @@ class CudaGraph final : public DeviceGraph {
 
 }  // namespace
 
-std::unique_ptr<DeviceGraph> make_cuda_graph(int device) {
+std::unique_ptr<devices::DeviceGraph> make_cuda_graph(int device) {
   return std::make_unique<CudaGraph>(device);
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

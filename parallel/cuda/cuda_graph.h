@@ -5,9 +5,9 @@
 
 #include "parallel/devices/device_graph.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // REQUIRES: the thread's stream of the device is not the default one.
-std::unique_ptr<DeviceGraph> make_cuda_graph(int device);
+std::unique_ptr<devices::DeviceGraph> make_cuda_graph(int device);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

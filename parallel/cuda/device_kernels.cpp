@@ -16,7 +16,7 @@
 #include "parallel/cuda/loss_arguments.h"
 #include "parallel/cuda/render_arguments.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 std::string shape_text(const at::Tensor& tensor) {
@@ -106,7 +106,7 @@ class MapCall {
   BatchNormArguments& arguments() { return arguments_; }
 
   void set_affine(const at::Tensor& weight, const at::Tensor& bias,
-                  const ActivationFunction& activation) {
+                  const layers::ActivationFunction& activation) {
     arguments_.activation = activation;
     const auto type =
         y_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -174,7 +174,7 @@ class MapCall {
   BatchNormArguments arguments_;
 };
 
-class CudaKernels final : public DeviceKernels {
+class CudaKernels final : public devices::DeviceKernels {
  public:
   void channel_sums(const at::Tensor& y, std::span<const int64_t> group_begins,
                     const at::Tensor& sums) override {
@@ -189,7 +189,7 @@ class CudaKernels final : public DeviceKernels {
                               std::span<const int64_t> group_begins,
                               const at::Tensor& statistics,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const ActivationFunction& activation,
+                              const layers::ActivationFunction& activation,
                               const at::Tensor& out) override {
     MapCall call(y, group_begins);
     call.set_affine(weight, bias, activation);
@@ -206,7 +206,7 @@ class CudaKernels final : public DeviceKernels {
                                 const at::Tensor& statistics,
                                 const at::Tensor& weight,
                                 const at::Tensor& bias,
-                                const ActivationFunction& activation,
+                                const layers::ActivationFunction& activation,
                                 const at::Tensor& sums) override {
     MapCall call(y, group_begins);
     call.set_affine(weight, bias, activation);
@@ -223,7 +223,7 @@ class CudaKernels final : public DeviceKernels {
                      std::span<const int64_t> group_begins,
                      const at::Tensor& statistics, const at::Tensor& weight,
                      const at::Tensor& bias,
-                     const ActivationFunction& activation,
+                     const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override {
     MapCall call(y, group_begins);
     call.set_affine(weight, bias, activation);
@@ -255,7 +255,7 @@ class CudaKernels final : public DeviceKernels {
   }
 
   void entropies(const at::Tensor& logits, const at::Tensor& targets,
-                 const EntropyRule& rule, const at::Tensor& value,
+                 const kernels::EntropyRule& rule, const at::Tensor& value,
                  const at::Tensor& derivative) override {
     const c10::cuda::CUDAGuard guard(logits.device());
     const EntropyArguments arguments =
@@ -264,8 +264,9 @@ class CudaKernels final : public DeviceKernels {
         &arguments, at::cuda::getCurrentCUDAStream().stream())));
   }
 
-  std::unique_ptr<DeviceOptimizer> make_optimizer(
-      int device, std::span<const ArenaRange> ranges, int64_t size) override {
+  std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
+      int device, std::span<const devices::ArenaRange> ranges,
+      int64_t size) override {
     return make_cuda_optimizer(device, ranges, size);
   }
 
@@ -283,9 +284,9 @@ class CudaKernels final : public DeviceKernels {
 
 }  // namespace
 
-DeviceKernels& cuda_kernels() {
+devices::DeviceKernels& cuda_kernels() {
   static auto* const kernels = new CudaKernels;
   return *kernels;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -3,9 +3,9 @@
 
 #include "parallel/devices/device_kernels.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Lives until the process ends.
-DeviceKernels& cuda_kernels();
+devices::DeviceKernels& cuda_kernels();
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -13,7 +13,7 @@
 #include "parallel/cuda/discovery.h"
 #include "parallel/cuda/memory_account.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
@@ -22,9 +22,9 @@ using c10::CachingAllocator::StatType;
 
 constexpr auto kAggregate = static_cast<size_t>(StatType::AGGREGATE);
 
-std::optional<DeviceMemory::HistoryEvent::Action> action_of(
+std::optional<devices::DeviceMemory::HistoryEvent::Action> action_of(
     TraceEntry::Action action) {
-  using Action = DeviceMemory::HistoryEvent::Action;
+  using Action = devices::DeviceMemory::HistoryEvent::Action;
   switch (action) {
     case TraceEntry::ALLOC:
       return Action::kAllocate;
@@ -45,12 +45,13 @@ std::optional<DeviceMemory::HistoryEvent::Action> action_of(
 
 // The plugin's own scope, which is the inner one where there is one, else the
 // program's.
-MemoryCategory category_of(int64_t bytes, const HostServices& services) {
+MemoryCategory category_of(int64_t bytes,
+                           const devices::HostServices& services) {
   const MemoryCategory here = MemoryCategoryScope::of(bytes);
   return here != MemoryCategory::kOther ? here : services.category_of(bytes);
 }
 
-class CudaDeviceMemory final : public DeviceMemory {
+class CudaDeviceMemory final : public devices::DeviceMemory {
  public:
   CudaDeviceMemory(int device, int64_t total_bytes)
       : device_(static_cast<c10::DeviceIndex>(device)),
@@ -62,13 +63,13 @@ class CudaDeviceMemory final : public DeviceMemory {
     account_.reset_peak();
     allocator::resetPeakStats(device_);
   }
-  CategoryBytes live_by_category() const override {
+  activations::CategoryBytes live_by_category() const override {
     return account_.live_by_category();
   }
-  CategoryBytes peak_by_category() const override {
+  activations::CategoryBytes peak_by_category() const override {
     return account_.peak_by_category();
   }
-  void set_timeline(MemoryTimeline* timeline) override {
+  void set_timeline(activations::MemoryTimeline* timeline) override {
     account_.set_timeline(timeline);
   }
   int64_t allocations() const override { return account_.allocations(); }
@@ -140,7 +141,7 @@ class CudaDeviceMemory final : public DeviceMemory {
   }
 
   // Under the allocator's lock.
-  void note(const TraceEntry& entry, const HostServices& services) {
+  void note(const TraceEntry& entry, const devices::HostServices& services) {
     if (entry.action_ == TraceEntry::ALLOC) {
       const auto bytes = static_cast<int64_t>(entry.size_);
       account_.take(entry.addr_, bytes, category_of(bytes, services));
@@ -167,10 +168,11 @@ class CudaDeviceMemory final : public DeviceMemory {
 
 }  // namespace
 
-std::vector<DeviceMemory*> make_cuda_memories(const HostServices& services) {
+std::vector<devices::DeviceMemory*> make_cuda_memories(
+    const devices::HostServices& services) {
   static auto* const memories = new std::vector<CudaDeviceMemory*>;
   const int count = cuda_device_count();
-  std::vector<DeviceMemory*> result;
+  std::vector<devices::DeviceMemory*> result;
   if (count == 0) return result;
   // The allocator knows its devices only after this.
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
@@ -190,4 +192,4 @@ std::vector<DeviceMemory*> make_cuda_memories(const HostServices& services) {
   return result;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -10,10 +10,11 @@
 
 #include "parallel/devices/device_api.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // One for each device, in order; counts from now on. Called once. Initialises
 // CUDA; no context is created.
-std::vector<DeviceMemory*> make_cuda_memories(const HostServices& services);
+std::vector<devices::DeviceMemory*> make_cuda_memories(
+    const devices::HostServices& services);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -15,20 +15,21 @@
 #include "parallel/cuda/kernels/arena_pieces.h"
 #include "parallel/cuda/kernels/arena_step.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 // As worker/optim rounds them: every product in double, then to the arena's
 // type.
 template <typename T>
-SgdCoefficients<T> rounded(const SgdCoefficients<double>& c) {
+kernels::SgdCoefficients<T> rounded(const kernels::SgdCoefficients<double>& c) {
   return {static_cast<T>(c.lr), static_cast<T>(c.weight_decay),
           static_cast<T>(c.momentum), static_cast<T>(c.clip), c.first_step};
 }
 
 template <typename T>
-AdamCoefficients<T> rounded(const AdamCoefficients<double>& c) {
-  AdamCoefficients<T> result;
+kernels::AdamCoefficients<T> rounded(
+    const kernels::AdamCoefficients<double>& c) {
+  kernels::AdamCoefficients<T> result;
   result.step_size = static_cast<T>(c.step_size);
   result.root_of_correction = static_cast<T>(c.root_of_correction);
   result.one_minus_beta1 = static_cast<T>(c.one_minus_beta1);
@@ -41,9 +42,10 @@ AdamCoefficients<T> rounded(const AdamCoefficients<double>& c) {
   return result;
 }
 
-class CudaOptimizer final : public DeviceOptimizer {
+class CudaOptimizer final : public devices::DeviceOptimizer {
  public:
-  CudaOptimizer(int device, std::span<const ArenaRange> ranges, int64_t size)
+  CudaOptimizer(int device, std::span<const devices::ArenaRange> ranges,
+                int64_t size)
       : device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)), size_(size) {
     check_cuda_device(device);
     const std::vector<ArenaPiece> pieces = arena_pieces(ranges, size);
@@ -60,9 +62,10 @@ class CudaOptimizer final : public DeviceOptimizer {
     C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   }
 
-  void step(const DeviceOptimizerStep& step, const at::Tensor& parameters,
-            const at::Tensor& gradients, const at::Tensor& first,
-            const at::Tensor& second, const at::Tensor& average) override {
+  void step(const devices::DeviceOptimizerStep& step,
+            const at::Tensor& parameters, const at::Tensor& gradients,
+            const at::Tensor& first, const at::Tensor& second,
+            const at::Tensor& average) override {
     HEADROOM_CHECK(second.defined() == step.is_adam,
                    "Adam has two moments, SGD one");
     if (parameters.scalar_type() == at::kFloat) {
@@ -85,10 +88,10 @@ class CudaOptimizer final : public DeviceOptimizer {
   }
 
   template <typename T, typename Launch>
-  void run(const DeviceOptimizerStep& step, const at::Tensor& parameters,
-           const at::Tensor& gradients, const at::Tensor& first,
-           const at::Tensor& second, const at::Tensor& average,
-           const Launch& launch) {
+  void run(const devices::DeviceOptimizerStep& step,
+           const at::Tensor& parameters, const at::Tensor& gradients,
+           const at::Tensor& first, const at::Tensor& second,
+           const at::Tensor& average, const Launch& launch) {
     const c10::cuda::CUDAGuard guard(device_);
     ArenaArrays<T> arrays;
     arrays.parameters = elements<T>(parameters, "parameters");
@@ -124,9 +127,9 @@ class CudaOptimizer final : public DeviceOptimizer {
 
 }  // namespace
 
-std::unique_ptr<DeviceOptimizer> make_cuda_optimizer(
-    int device, std::span<const ArenaRange> ranges, int64_t size) {
+std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
+    int device, std::span<const devices::ArenaRange> ranges, int64_t size) {
   return std::make_unique<CudaOptimizer>(device, ranges, size);
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -8,9 +8,9 @@
 
 #include "parallel/devices/device_kernels.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
-std::unique_ptr<DeviceOptimizer> make_cuda_optimizer(
-    int device, std::span<const ArenaRange> ranges, int64_t size);
+std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
+    int device, std::span<const devices::ArenaRange> ranges, int64_t size);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

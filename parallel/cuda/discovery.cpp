@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 int cuda_device_count() { return c10::cuda::device_count(); }
 
@@ -35,11 +35,11 @@ std::string uuid_text(const char (&bytes)[16]) {
   return text;
 }
 
-DeviceInfo describe_cuda_device(int device) {
+devices::DeviceInfo describe_cuda_device(int device) {
   check_cuda_device(device);
   cudaDeviceProp properties;
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-  DeviceInfo info;
+  devices::DeviceInfo info;
   info.index = device;
   info.uuid = uuid_text(properties.uuid.bytes);
   info.name = properties.name;
@@ -55,4 +55,4 @@ DeviceInfo describe_cuda_device(int device) {
   return info;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 // [count, ...] of `type`, dense, where `beside` is.
@@ -53,7 +53,7 @@ FitArguments fit_arguments(const at::Tensor& fields, const at::Tensor& boxes,
 
 EntropyArguments entropy_arguments(const at::Tensor& logits,
                                    const at::Tensor& targets,
-                                   const EntropyRule& rule,
+                                   const kernels::EntropyRule& rule,
                                    const at::Tensor& value,
                                    const at::Tensor& derivative) {
   const int64_t count = logits.numel();
@@ -72,4 +72,4 @@ EntropyArguments entropy_arguments(const at::Tensor& logits,
   return arguments;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

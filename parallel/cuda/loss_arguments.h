@@ -7,7 +7,7 @@
 
 #include "parallel/cuda/kernels/loss_rows.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 FitArguments fit_arguments(const at::Tensor& fields, const at::Tensor& boxes,
                            const at::Tensor& anchors, const at::Tensor& ciou,
@@ -15,8 +15,8 @@ FitArguments fit_arguments(const at::Tensor& fields, const at::Tensor& boxes,
 
 EntropyArguments entropy_arguments(const at::Tensor& logits,
                                    const at::Tensor& targets,
-                                   const EntropyRule& rule,
+                                   const kernels::EntropyRule& rule,
                                    const at::Tensor& value,
                                    const at::Tensor& derivative);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

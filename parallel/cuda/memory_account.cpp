@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace headroom {
+namespace headroom::cuda {
 
 void MemoryAccount::Count::add(int64_t bytes) {
   const int64_t now = live += bytes;
@@ -14,7 +14,7 @@ void MemoryAccount::Count::add(int64_t bytes) {
 void MemoryAccount::change(MemoryCategory category, int64_t bytes) {
   all_.add(bytes);
   categories_[static_cast<size_t>(category)].add(bytes);
-  if (MemoryTimeline* const timeline = timeline_) {
+  if (activations::MemoryTimeline* const timeline = timeline_) {
     timeline->note(category, bytes);
   }
 }
@@ -53,20 +53,20 @@ void MemoryAccount::reset_peak() {
   for (Count& count : categories_) count.peak = count.live.load();
 }
 
-CategoryBytes MemoryAccount::live_by_category() const {
-  CategoryBytes bytes;
+activations::CategoryBytes MemoryAccount::live_by_category() const {
+  activations::CategoryBytes bytes;
   std::ranges::transform(
       categories_, bytes.begin(),
       [](const Count& count) -> int64_t { return count.live; });
   return bytes;
 }
 
-CategoryBytes MemoryAccount::peak_by_category() const {
-  CategoryBytes bytes;
+activations::CategoryBytes MemoryAccount::peak_by_category() const {
+  activations::CategoryBytes bytes;
   std::ranges::transform(
       categories_, bytes.begin(),
       [](const Count& count) -> int64_t { return count.peak; });
   return bytes;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -18,7 +18,7 @@
 #include "parallel/activations/memory_timeline.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 class MemoryAccount {
  public:
@@ -34,9 +34,11 @@ class MemoryAccount {
   int64_t peak_bytes() const { return all_.peak; }
   int64_t allocations() const { return allocations_; }
   void reset_peak();
-  CategoryBytes live_by_category() const;
-  CategoryBytes peak_by_category() const;
-  void set_timeline(MemoryTimeline* timeline) { timeline_ = timeline; }
+  activations::CategoryBytes live_by_category() const;
+  activations::CategoryBytes peak_by_category() const;
+  void set_timeline(activations::MemoryTimeline* timeline) {
+    timeline_ = timeline;
+  }
 
  private:
   struct Count {
@@ -53,10 +55,10 @@ class MemoryAccount {
   Count all_;
   std::array<Count, kNumMemoryCategories> categories_;
   std::atomic<int64_t> allocations_{0};
-  std::atomic<MemoryTimeline*> timeline_{nullptr};
+  std::atomic<activations::MemoryTimeline*> timeline_{nullptr};
   std::unordered_map<uint64_t, Block> blocks_;  // by address
   std::mutex held_mutex_;
   std::unordered_map<const void*, int64_t> held_;  // guarded, by owner
 };
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -12,7 +12,7 @@
 #include "parallel/cuda/nccl_connection.h"
 #include "parallel/cuda/shared_devices.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 ncclDataType_t type_of(const at::Tensor& tensor) {
@@ -59,7 +59,7 @@ struct Operand {
   void give_back() const { given.as_strided({given.numel()}, {1}).copy_(flat); }
 };
 
-class NcclWork final : public Work {
+class NcclWork final : public collectives::Work {
  public:
   // `result`: what a CPU tensor is filled with; `source` is only kept alive.
   NcclWork(std::shared_ptr<NcclConnection> connection, const char* operation,
@@ -98,12 +98,12 @@ class NcclWork final : public Work {
   const at::Tensor source_;
 };
 
-class DoneWork final : public Work {
+class DoneWork final : public collectives::Work {
  public:
   void wait() override {}
 };
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public collectives::Communicator {
  public:
   explicit NcclCommunicator(std::shared_ptr<NcclConnection> connection)
       : connection_(std::move(connection)) {}
@@ -111,8 +111,8 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return connection_->place().rank; }
   int size() const override { return connection_->place().size; }
 
-  std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
-                                         ReduceOp op) override {
+  std::unique_ptr<collectives::Work> all_reduce_async(
+      const at::Tensor& tensor, collectives::ReduceOp op) override {
     if (tensor.numel() == 0) return std::make_unique<DoneWork>();
     Operand whole = operand(tensor);
     return begin(
@@ -120,7 +120,8 @@ class NcclCommunicator final : public Communicator {
           return ncclAllReduce(
               whole.flat.const_data_ptr(), whole.flat.mutable_data_ptr(),
               count_of(whole.flat), type_of(whole.flat),
-              op == ReduceOp::kSum ? ncclSum : ncclMax, ranks, stream);
+              op == collectives::ReduceOp::kSum ? ncclSum : ncclMax, ranks,
+              stream);
         });
   }
 
@@ -128,9 +129,9 @@ class NcclCommunicator final : public Communicator {
     all_gather_async(output, input)->wait();
   }
 
-  std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
-                                         const at::Tensor& input) override {
-    check_multiple(output, input, size());
+  std::unique_ptr<collectives::Work> all_gather_async(
+      const at::Tensor& output, const at::Tensor& input) override {
+    collectives::check_multiple(output, input, size());
     if (input.numel() == 0) return std::make_unique<DoneWork>();
     Operand whole = operand(output);
     Operand part = operand(input);
@@ -146,7 +147,7 @@ class NcclCommunicator final : public Communicator {
 
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
-    check_multiple(input, output, size());
+    collectives::check_multiple(input, output, size());
     if (output.numel() == 0) return;
     Operand whole = operand(input);
     Operand part = operand(output);
@@ -161,7 +162,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {
-    check_rank(root, size());
+    collectives::check_rank(root, size());
     if (tensor.numel() == 0) return;
     Operand whole = operand(tensor);
     begin("broadcast", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
@@ -171,10 +172,12 @@ class NcclCommunicator final : public Communicator {
     })->wait();
   }
 
-  std::unique_ptr<Work> send_async(const at::Tensor&, int) override {
+  std::unique_ptr<collectives::Work> send_async(const at::Tensor&,
+                                                int) override {
     refuse_messages();
   }
-  std::unique_ptr<Work> recv_async(const at::Tensor&, int) override {
+  std::unique_ptr<collectives::Work> recv_async(const at::Tensor&,
+                                                int) override {
     refuse_messages();
   }
 
@@ -183,7 +186,8 @@ class NcclCommunicator final : public Communicator {
     all_reduce(at::zeros({1}, at::kLong));
   }
 
-  std::unique_ptr<Communicator> split(int color, int key) override {
+  std::unique_ptr<collectives::Communicator> split(int color,
+                                                   int key) override {
     HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
                                    "; NCCL takes none below 0");
     return std::make_unique<NcclCommunicator>(connection_->split(color, key));
@@ -202,8 +206,10 @@ class NcclCommunicator final : public Communicator {
   }
 
   template <typename Call>
-  std::unique_ptr<Work> begin(const char* operation, const Operand& result,
-                              const at::Tensor& source, const Call& call) {
+  std::unique_ptr<collectives::Work> begin(const char* operation,
+                                           const Operand& result,
+                                           const at::Tensor& source,
+                                           const Call& call) {
     return std::make_unique<NcclWork>(connection_, operation,
                                       connection_->issue(operation, call),
                                       result, source);
@@ -218,10 +224,10 @@ std::string text_of(const ncclUniqueId& id) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(
+std::unique_ptr<collectives::Communicator> make_nccl_communicator(
     KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const DeviceCommunicatorOptions& options) {
-  check_rank(rank, size);
+    const devices::DeviceCommunicatorOptions& options) {
+  collectives::check_rank(rank, size);
   check_cuda_device(options.device);
   if (!options.may_share_devices) {
     refuse_shared_devices(store, prefix, rank, size,
@@ -254,4 +260,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(
       }));
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -18,15 +18,15 @@
 
 #include "parallel/devices/device_communicator.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Collective over all ranks. Keys are written below `prefix`, which no earlier
 // group of the same store may have used: rank 0 makes a new id in each
 // generation. Throws CommunicationError; Error where two ranks are on one
 // device.
 // REQUIRES: 0 <= rank < size.
-std::unique_ptr<Communicator> make_nccl_communicator(
+std::unique_ptr<collectives::Communicator> make_nccl_communicator(
     KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const DeviceCommunicatorOptions& options);
+    const devices::DeviceCommunicatorOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -234,4 +234,4 @@ void NcclConnection::watch() {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

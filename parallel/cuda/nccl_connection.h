@@ -29,7 +29,7 @@
 
 #include "parallel/cuda/operation_watch.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // The end of an operation, on the device.
 using OperationEnd = std::shared_ptr<at::cuda::CUDAEvent>;
@@ -92,4 +92,4 @@ class NcclConnection {
   std::thread watch_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::cuda

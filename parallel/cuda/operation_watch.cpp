@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace headroom {
+namespace headroom::cuda {
 
 void OperationWatch::add(Operation operation) {
   under_way_.push_back(std::move(operation));
@@ -22,4 +22,4 @@ std::optional<std::string> OperationWatch::overdue(Time now) {
   return under_way_.front().name;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

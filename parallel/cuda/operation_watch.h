@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-namespace headroom {
+namespace headroom::cuda {
 
 class OperationWatch {
  public:
@@ -42,4 +42,4 @@ class OperationWatch {
   std::optional<Time> first_begun_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::cuda

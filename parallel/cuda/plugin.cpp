@@ -24,18 +24,19 @@
 #include "parallel/devices/device_api.h"
 #include "parallel/nvml/nvml.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
-class CudaDeviceApi final : public DeviceApi {
+class CudaDeviceApi final : public devices::DeviceApi {
  public:
-  explicit CudaDeviceApi(const HostServices& services) : services_(services) {}
+  explicit CudaDeviceApi(const devices::HostServices& services)
+      : services_(services) {}
 
   c10::DeviceType device_type() const override { return c10::DeviceType::CUDA; }
 
   int device_count() const override { return cuda_device_count(); }
 
-  DeviceInfo describe(int device) const override {
+  devices::DeviceInfo describe(int device) const override {
     return describe_cuda_device(device);
   }
 
@@ -48,12 +49,12 @@ class CudaDeviceApi final : public DeviceApi {
     return static_cast<int64_t>(free);
   }
 
-  std::optional<DeviceUse> use_of(int device) const override {
+  std::optional<devices::DeviceUse> use_of(int device) const override {
     const std::string uuid = describe_cuda_device(device).uuid;
-    for (const Card& card : Nvml().cards()) {
+    for (const nvml::Card& card : nvml::Nvml().cards()) {
       if (card.uuid != uuid) continue;
-      DeviceUse use{card.used_bytes(), std::nullopt};
-      for (const CardProcess& process : card.processes) {
+      devices::DeviceUse use{card.used_bytes(), std::nullopt};
+      for (const nvml::CardProcess& process : card.processes) {
         if (process.pid == getpid()) use.own_bytes = process.used_bytes;
       }
       return use;
@@ -61,13 +62,13 @@ class CudaDeviceApi final : public DeviceApi {
     return std::nullopt;
   }
 
-  DeviceMemory& memory(int device) override {
+  devices::DeviceMemory& memory(int device) override {
     check_cuda_device(device);
     std::call_once(counts_, [&] { memories_ = make_cuda_memories(services_); });
     return *memories_[static_cast<size_t>(device)];
   }
 
-  DeviceKernels& kernels() override { return cuda_kernels(); }
+  devices::DeviceKernels& kernels() override { return cuda_kernels(); }
 
   // For all devices of the process. The loader's threads have chosen none:
   // without a guard each process would make a context on the first card.
@@ -109,28 +110,28 @@ class CudaDeviceApi final : public DeviceApi {
     c10::cuda::setCurrentCUDAStream(own);
   }
 
-  std::unique_ptr<DeviceGraph> make_graph(int device) override {
+  std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
     return make_cuda_graph(device);
   }
 
-  std::unique_ptr<Communicator> make_communicator(
+  std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
-      const DeviceCommunicatorOptions& options) override {
+      const devices::DeviceCommunicatorOptions& options) override {
     return make_nccl_communicator(store, prefix, rank, size, options);
   }
 
  private:
-  const HostServices services_;
+  const devices::HostServices services_;
   std::once_flag counts_;
-  std::vector<DeviceMemory*> memories_;
+  std::vector<devices::DeviceMemory*> memories_;
 };
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda
 
-extern "C" headroom::DeviceApi* headroom_device_api(
-    int version, const headroom::HostServices* services) {
-  if (version != headroom::kDeviceApiVersion) return nullptr;
-  static auto* const api = new headroom::CudaDeviceApi(*services);
+extern "C" headroom::devices::DeviceApi* headroom_device_api(
+    int version, const headroom::devices::HostServices* services) {
+  if (version != headroom::devices::kDeviceApiVersion) return nullptr;
+  static auto* const api = new headroom::cuda::CudaDeviceApi(*services);
   return api;
 }

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/base/packed_sample.h"
+#include "worker/kernels/packed_sample.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 void check_bytes(const at::Tensor& tensor, const char* name) {
@@ -35,11 +35,12 @@ RenderArguments render_arguments(const at::Tensor& region,
       std::min<size_t>(kMostRendered, starts.size() - first));
   for (int i = 0; i < arguments.count; ++i) {
     const int64_t start = starts[first + static_cast<size_t>(i)];
-    HEADROOM_CHECK(start >= 0 && start % kPackedAlignment == 0 &&
-                       start + static_cast<int64_t>(sizeof(PackedSample)) <=
-                           region.numel(),
-                   "a packed sample at byte " + std::to_string(start) + " of " +
-                       std::to_string(region.numel()));
+    HEADROOM_CHECK(
+        start >= 0 && start % kernels::kPackedAlignment == 0 &&
+            start + static_cast<int64_t>(sizeof(kernels::PackedSample)) <=
+                region.numel(),
+        "a packed sample at byte " + std::to_string(start) + " of " +
+            std::to_string(region.numel()));
     arguments.starts[i] = start;
   }
   arguments.images = images.mutable_data_ptr<uint8_t>() +
@@ -50,4 +51,4 @@ RenderArguments render_arguments(const at::Tensor& region,
   return arguments;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

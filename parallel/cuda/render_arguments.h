@@ -10,7 +10,7 @@
 
 #include "parallel/cuda/kernels/render_samples.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Of as many samples as one launch takes, from number `first` on.
 // REQUIRES: first < starts.size().
@@ -18,4 +18,4 @@ RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

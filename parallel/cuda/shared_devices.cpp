@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 void refuse_shared_devices(KeyValueStore& store, const std::string& prefix,
                            int rank, int size, const std::string& uuid,
@@ -25,4 +25,4 @@ void refuse_shared_devices(KeyValueStore& store, const std::string& prefix,
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -7,7 +7,7 @@
 
 #include "parallel/base/key_value_store.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Collective over `size` ranks through the store; every rank throws the same
 // Error (exit 2) if two name the same device. CommunicationError if one does
@@ -16,4 +16,4 @@ void refuse_shared_devices(KeyValueStore& store, const std::string& prefix,
                            int rank, int size, const std::string& uuid,
                            std::chrono::milliseconds timeout);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

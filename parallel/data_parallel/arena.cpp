@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 constexpr int64_t kAlignmentBytes = 64;
@@ -127,4 +127,4 @@ void Arena::zero_gradients() {
   gradients_.zero_();
 }
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 struct ArenaEntry {
   std::string name;
@@ -110,4 +110,4 @@ class Arena {
   std::vector<at::Tensor> row_gradients_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 // At yolov5s' width the first two convolutions: less than one Gloo latency.
@@ -51,4 +51,4 @@ std::vector<Bucket> carve_buckets(const std::vector<Arena::Slot>& slots,
   return buckets;
 }
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -10,7 +10,7 @@
 
 #include "parallel/data_parallel/arena.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 struct Bucket {
   // Slots [first_slot, last_slot).
@@ -29,4 +29,4 @@ std::vector<Bucket> carve_buckets(const std::vector<Arena::Slot>& slots,
                                   int64_t arena_size, int64_t element_size,
                                   int64_t bucket_bytes);
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

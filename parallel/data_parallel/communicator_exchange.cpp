@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 void CommunicatorExchange::sum(std::span<double> values) {
   if (values.empty()) return;  // an empty micro-batch, on all of them
@@ -12,4 +12,4 @@ void CommunicatorExchange::sum(std::span<double> values) {
       values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
 }
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

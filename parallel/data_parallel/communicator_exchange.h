@@ -10,17 +10,17 @@
 #include "parallel/base/statistics_exchange.h"
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 class CommunicatorExchange final : public StatisticsExchange {
  public:
-  explicit CommunicatorExchange(Communicator& communicator)
+  explicit CommunicatorExchange(collectives::Communicator& communicator)
       : communicator_(communicator) {}
 
   void sum(std::span<double> values) override;
 
  private:
-  Communicator& communicator_;
+  collectives::Communicator& communicator_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

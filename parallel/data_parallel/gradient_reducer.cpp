@@ -10,15 +10,15 @@
 #include "parallel/base/check.h"
 #include "parallel/data_parallel/buckets.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 // Outlives the reducer in the hooks, which then find it inactive.
 struct GradientReducer::State {
-  State(Arena& arena_of_gradients, Communicator& of_ranks)
+  State(Arena& arena_of_gradients, collectives::Communicator& of_ranks)
       : arena(arena_of_gradients), communicator(of_ranks) {}
 
   Arena& arena;
-  Communicator& communicator;
+  collectives::Communicator& communicator;
   std::vector<Bucket> buckets;
   std::vector<int64_t> bucket_of_slot;
 
@@ -27,7 +27,7 @@ struct GradientReducer::State {
   std::vector<bool> seen;            // per slot, in this backward
   std::vector<int64_t> num_missing;  // per bucket
   int64_t num_started = 0;           // buckets [0, num_started) are started
-  std::vector<std::unique_ptr<Work>> under_way;
+  std::vector<std::unique_ptr<collectives::Work>> under_way;
 
   void on_ready(int64_t slot);
   void start_next();
@@ -71,26 +71,29 @@ void GradientReducer::State::on_ready(int64_t slot) {
 void GradientReducer::State::start_next() {
   const Bucket& bucket = buckets[num_started];
   under_way.push_back(communicator.all_reduce_async(
-      arena.gradients().narrow(0, bucket.offset, bucket.size), ReduceOp::kSum));
+      arena.gradients().narrow(0, bucket.offset, bucket.size),
+      collectives::ReduceOp::kSum));
   ++num_started;
 }
 
 void GradientReducer::State::wait_for_started() {
-  for (const std::unique_ptr<Work>& work : under_way) work->wait();
+  for (const std::unique_ptr<collectives::Work>& work : under_way) work->wait();
   under_way.clear();
 }
 
 void GradientReducer::State::reduce_extra(std::span<at::Tensor> extra) {
   while (num_started < static_cast<int64_t>(buckets.size())) start_next();
   for (const at::Tensor& tensor : extra) {
-    under_way.push_back(communicator.all_reduce_async(tensor, ReduceOp::kSum));
+    under_way.push_back(
+        communicator.all_reduce_async(tensor, collectives::ReduceOp::kSum));
   }
   wait_for_started();
   num_started = 0;
   reducing = false;
 }
 
-GradientReducer::GradientReducer(Arena& arena, Communicator& communicator,
+GradientReducer::GradientReducer(Arena& arena,
+                                 collectives::Communicator& communicator,
                                  int64_t bucket_bytes)
     : state_(std::make_shared<State>(arena, communicator)) {
   HEADROOM_CHECK(arena.gradients().defined(), "an arena without gradients");
@@ -154,4 +157,4 @@ int64_t GradientReducer::num_buckets() const {
 
 int64_t GradientReducer::num_started() const { return state_->num_started; }
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -26,14 +26,14 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/data_parallel/arena.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 class GradientReducer {
  public:
   static constexpr int64_t kDefaultBucketBytes = 4 << 20;
 
   // REQUIRES: an arena with gradients.
-  GradientReducer(Arena& arena, Communicator& communicator,
+  GradientReducer(Arena& arena, collectives::Communicator& communicator,
                   int64_t bucket_bytes = kDefaultBucketBytes);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -63,4 +63,4 @@ class GradientReducer {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/step_phase.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 // outcome x 2^32 + (2^31 - 1 - rank): among equal outcomes the lowest rank is
@@ -36,15 +36,16 @@ Verdict decode(const EncodedBallot& maxima) {
   return verdict;
 }
 
-Verdict cast_vote(Communicator& communicator, const Ballot& ballot) {
+Verdict cast_vote(collectives::Communicator& communicator,
+                  const Ballot& ballot) {
   begin_step_phase(StepPhase::kVote);
   EncodedBallot maxima = encode(ballot);
   communicator.all_reduce(
       at::from_blob(maxima.data(), {static_cast<int64_t>(maxima.size())},
                     at::kLong),
-      ReduceOp::kMax);
+      collectives::ReduceOp::kMax);
   begin_step_phase(StepPhase::kNone);
   return decode(maxima);
 }
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

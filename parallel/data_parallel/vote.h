@@ -13,7 +13,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 
 // From best to worst. kOutOfMemory: the step is tried again, leaner on that
 // rank; kSmallerMicroBatch: leaner on all of them; kMemoryExhausted: the rank
@@ -50,6 +50,7 @@ Verdict decode(const EncodedBallot& maxima);
 
 // Collective; the same verdict on every rank. Allocates no tensor memory.
 // Throws CommunicationError.
-Verdict cast_vote(Communicator& communicator, const Ballot& ballot);
+Verdict cast_vote(collectives::Communicator& communicator,
+                  const Ballot& ballot);
 
-}  // namespace headroom
+}  // namespace headroom::data_parallel

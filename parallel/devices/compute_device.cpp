@@ -5,7 +5,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 ComputeDevice::ComputeDevice(DeviceApi& api, int index)
     : device_(api.device_type(), static_cast<c10::DeviceIndex>(index)),
@@ -15,8 +15,8 @@ ComputeDevice::ComputeDevice(DeviceApi& api, int index)
                      std::to_string(api.device_count()));
 }
 
-MemoryMeter& ComputeDevice::memory() const {
-  if (is_cpu()) return CountingAllocator::instance();
+activations::MemoryMeter& ComputeDevice::memory() const {
+  if (is_cpu()) return activations::CountingAllocator::instance();
   return api_->memory(device_.index());
 }
 
@@ -29,4 +29,4 @@ at::Tensor ComputeDevice::upload(const at::Tensor& tensor) const {
   return kernels()->upload(tensor, device_);
 }
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -14,7 +14,7 @@
 #include "parallel/devices/device_api.h"
 #include "parallel/devices/device_kernels.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 class ComputeDevice {
  public:
@@ -31,7 +31,7 @@ class ComputeDevice {
 
   // Of what tensors there take. On the CPU the calling thread's account
   // (counting_allocator.h).
-  MemoryMeter& memory() const;
+  activations::MemoryMeter& memory() const;
   // Null on the CPU.
   DeviceKernels* kernels() const;
 
@@ -44,4 +44,4 @@ class ComputeDevice {
   DeviceApi* api_ = nullptr;
 };
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -25,7 +25,7 @@
 #include "parallel/devices/device_communicator.h"
 #include "parallel/devices/device_graph.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 // Raised with every change of this file or of what it includes.
 inline constexpr int kDeviceApiVersion = 5;
@@ -57,7 +57,7 @@ struct DeviceUse {
 
 // The caching allocator of one device. Bytes are those asked for, rounded by
 // nobody; a block counts until it can be used again.
-class DeviceMemory : public MemoryMeter {
+class DeviceMemory : public activations::MemoryMeter {
  public:
   // What the allocator holds of the device for this process: segments, their
   // unused parts included. set_limit bounds this number, tested when a segment
@@ -132,7 +132,7 @@ class DeviceApi {
   // Collective. Keys are written below `prefix`, which no earlier group of the
   // store may have used. Throws CommunicationError; Error where two ranks are
   // on one device, unless that is allowed.
-  virtual std::unique_ptr<Communicator> make_communicator(
+  virtual std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
       const DeviceCommunicatorOptions& options) = 0;
 };
@@ -141,4 +141,4 @@ class DeviceApi {
 using DeviceApiFactory = DeviceApi* (*)(int version, const HostServices*);
 inline constexpr const char* kDeviceApiFactory = "headroom_device_api";
 
-}  // namespace headroom
+}  // namespace headroom::devices

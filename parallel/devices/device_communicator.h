@@ -8,7 +8,7 @@
 #include "parallel/base/key_value_store.h"
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 struct DeviceCommunicatorOptions {
   int device = 0;
@@ -19,4 +19,4 @@ struct DeviceCommunicatorOptions {
   bool may_share_devices = false;
 };
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -13,7 +13,7 @@
 // waiting for the device, a copy from or to the host.
 #pragma once
 
-namespace headroom {
+namespace headroom::devices {
 
 class DeviceGraph {
  public:
@@ -28,4 +28,4 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::devices

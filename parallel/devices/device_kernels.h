@@ -1,6 +1,6 @@
 // DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
-// passes of batch norm + SiLU (parallel/base/map_kernels.h), the rows of the
-// loss (parallel/base/loss_kernels.h), the optimizer, and augmentation.
+// passes of batch norm + SiLU (worker/kernels/map_kernels.h), the rows of the
+// loss (worker/kernels/loss_kernels.h), the optimizer, and augmentation.
 //
 // Ownership, threads, errors: as MapKernels.
 #pragma once
@@ -12,11 +12,11 @@
 #include <memory>
 #include <span>
 
-#include "parallel/base/element_math.h"
-#include "parallel/base/loss_kernels.h"
-#include "parallel/base/map_kernels.h"
+#include "worker/kernels/element_math.h"
+#include "worker/kernels/loss_kernels.h"
+#include "worker/kernels/map_kernels.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 // A range of the arena whose elements one parameter group's coefficients move.
 struct ArenaRange {
@@ -27,8 +27,8 @@ struct ArenaRange {
 
 struct DeviceOptimizerStep {
   bool is_adam = false;  // Adam and AdamW; else SGD
-  std::array<SgdCoefficients<double>, 3> sgd = {};
-  std::array<AdamCoefficients<double>, 3> adam = {};
+  std::array<kernels::SgdCoefficients<double>, 3> sgd = {};
+  std::array<kernels::AdamCoefficients<double>, 3> adam = {};
   double average_weight = 0;  // 1 - decay
   // One element on the device, of the arena's type, that takes the place of
   // the coefficients' clip; undefined: theirs counts.
@@ -49,7 +49,7 @@ class DeviceOptimizer {
                     const at::Tensor& average) = 0;
 };
 
-class DeviceKernels : public MapKernels, public LossKernels {
+class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
  public:
   virtual ~DeviceKernels() = default;
 
@@ -58,7 +58,7 @@ class DeviceKernels : public MapKernels, public LossKernels {
       int device, std::span<const ArenaRange> ranges, int64_t size) = 0;
 
   // Renders images [n, rows, W, bands] from n packed samples
-  // (parallel/base/packed_sample.h), the i-th from byte starts[i] of `region`
+  // (worker/kernels/packed_sample.h), the i-th from byte starts[i] of `region`
   // on: the bytes that the CPU makes of them.
   // REQUIRES: dense uint8 on one device; samples as they were packed.
   virtual void render_samples(const at::Tensor& region,
@@ -66,4 +66,4 @@ class DeviceKernels : public MapKernels, public LossKernels {
                               const at::Tensor& images) = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::devices

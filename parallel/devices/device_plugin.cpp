@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-namespace headroom {
+namespace headroom::devices {
 namespace {
 
 MemoryCategory category_of(int64_t bytes) {
@@ -47,4 +47,4 @@ DevicePlugin load_device_plugin(const std::string& path) {
   return {api, ""};
 }
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -11,7 +11,7 @@
 
 #include "parallel/devices/device_api.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 struct DevicePlugin {
   DeviceApi* api = nullptr;  // lives until the process ends
@@ -25,4 +25,4 @@ std::string device_plugin_path();
 
 DevicePlugin load_device_plugin(const std::string& path);
 
-}  // namespace headroom
+}  // namespace headroom::devices

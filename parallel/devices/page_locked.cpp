@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-namespace headroom {
+namespace headroom::devices {
 
 struct PageLockedBuffers::State {
   explicit State(DeviceApi& given) : api(given) {}
@@ -60,4 +60,4 @@ int64_t PageLockedBuffers::locked_bytes() const {
   return state_->locked;
 }
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -16,7 +16,7 @@
 
 #include "parallel/devices/device_api.h"
 
-namespace headroom {
+namespace headroom::devices {
 
 class PageLockedBuffers {
  public:
@@ -33,4 +33,4 @@ class PageLockedBuffers {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -6,7 +6,7 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 
-namespace headroom {
+namespace headroom::nvml {
 namespace {
 
 [[noreturn]] void refuse(const std::string& device, const std::string& what,
@@ -66,4 +66,4 @@ std::string card_text(const Card& card, int64_t others_bytes) {
               : ", nobody else uses it");
 }
 
-}  // namespace headroom
+}  // namespace headroom::nvml

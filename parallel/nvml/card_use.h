@@ -10,7 +10,7 @@
 
 #include "parallel/nvml/nvml.h"
 
-namespace headroom {
+namespace headroom::nvml {
 
 // Bytes of `card` that are not this run's: neither free, nor the driver's, nor
 // of the processes `own_pids`. In a container the driver's process numbers are
@@ -27,4 +27,4 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml);
 // "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it".
 std::string card_text(const Card& card, int64_t others_bytes);
 
-}  // namespace headroom
+}  // namespace headroom::nvml

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace headroom {
+namespace headroom::nvml {
 namespace {
 
 // Declared after NVIDIA's documentation of NVML; its names, our types.
@@ -151,4 +151,4 @@ std::vector<Card> Nvml::cards() const {
   return cards;
 }
 
-}  // namespace headroom
+}  // namespace headroom::nvml

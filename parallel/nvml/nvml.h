@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::nvml {
 
 // A process that computes on a card.
 struct CardProcess {
@@ -59,4 +59,4 @@ class Nvml {
   std::string reason_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::nvml

@@ -10,7 +10,7 @@
 
 #include <c10/core/AutogradState.h>
 
-namespace headroom {
+namespace headroom::pipeline {
 
 class BackwardOnThisThread {
  public:
@@ -28,4 +28,4 @@ class BackwardOnThisThread {
   const bool before_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -22,7 +22,7 @@
 #include "parallel/pipeline/mailbox.h"
 #include "parallel/pipeline/stage_boundary.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -227,8 +227,8 @@ void complete(Step& step) {
 
 }  // namespace
 
-PipelineExecutor::PipelineExecutor(Communicator& stages, PipelineSchedule kind,
-                                   StageRoutes routes,
+PipelineExecutor::PipelineExecutor(collectives::Communicator& stages,
+                                   PipelineSchedule kind, StageRoutes routes,
                                    const at::TensorOptions& map_options)
     : stages_(stages),
       kind_(kind),
@@ -262,4 +262,4 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -34,24 +34,24 @@
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/pipeline/stage_work.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 class PipelineExecutor {
  public:
   // `stages`: one rank per stage, in order. `map_options`: type and device of
   // all maps.
-  PipelineExecutor(Communicator& stages, PipelineSchedule kind,
+  PipelineExecutor(collectives::Communicator& stages, PipelineSchedule kind,
                    StageRoutes routes, const at::TensorOptions& map_options);
 
   // One step; every stage gives the same number. Collective.
   void run(int64_t num_micro_batches, StageWork& work);
 
  private:
-  Communicator& stages_;
+  collectives::Communicator& stages_;
   const PipelineSchedule kind_;
   const StageRoutes routes_;
   const at::TensorOptions map_options_;
   const at::Tensor one_;  // a step allocates nothing before its first map
 };
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

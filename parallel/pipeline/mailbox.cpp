@@ -10,15 +10,16 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 at::MemoryFormat map_format(at::IntArrayRef sizes) {
   return sizes.size() == 4 ? at::MemoryFormat::ChannelsLast
                            : at::MemoryFormat::Contiguous;
 }
 
-Mailbox::Mailbox(Communicator& stages, std::vector<InstructionMessages> list,
-                 MapSizes map_sizes, const at::TensorOptions& map_options)
+Mailbox::Mailbox(collectives::Communicator& stages,
+                 std::vector<InstructionMessages> list, MapSizes map_sizes,
+                 const at::TensorOptions& map_options)
     : stages_(stages),
       list_(std::move(list)),
       map_sizes_(std::move(map_sizes)),
@@ -132,4 +133,4 @@ void Mailbox::let_go_of_sends(const StageMessage& arrived) {
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

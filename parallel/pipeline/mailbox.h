@@ -29,7 +29,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/pipeline/step_messages.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 // The memory format in which maps of these sizes travel.
 at::MemoryFormat map_format(at::IntArrayRef sizes);
@@ -39,8 +39,9 @@ class Mailbox {
   using MapSizes =
       std::function<std::vector<int64_t>(int64_t micro_batch, int row)>;
 
-  Mailbox(Communicator& stages, std::vector<InstructionMessages> list,
-          MapSizes map_sizes, const at::TensorOptions& map_options);
+  Mailbox(collectives::Communicator& stages,
+          std::vector<InstructionMessages> list, MapSizes map_sizes,
+          const at::TensorOptions& map_options);
 
   const std::vector<InstructionMessages>& list() const { return list_; }
   const at::TensorOptions& map_options() const { return map_options_; }
@@ -69,19 +70,20 @@ class Mailbox {
  private:
   struct Receiving {
     at::Tensor map;
-    std::unique_ptr<Work> work;  // null where there is nothing to receive
+    std::unique_ptr<collectives::Work>
+        work;  // null where there is nothing to receive
   };
   struct Sending {
     size_t index = 0;  // of the instruction
     StageMessage message;
     at::Tensor map;
-    std::unique_ptr<Work> work;
+    std::unique_ptr<collectives::Work> work;
   };
 
   int64_t elements(size_t index, const StageMessage& message) const;
   void let_go_of_sends(const StageMessage& arrived);
 
-  Communicator& stages_;
+  collectives::Communicator& stages_;
   const std::vector<InstructionMessages> list_;
   const MapSizes map_sizes_;
   const at::TensorOptions map_options_;
@@ -94,4 +96,4 @@ class Mailbox {
   at::Tensor zeros_, discard_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -120,4 +120,4 @@ std::string draw_schedule(PipelineSchedule kind, int num_stages,
   return drawing;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

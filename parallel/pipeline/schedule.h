@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::pipeline {
 
 enum class PipelineSchedule { k1F1B, kGPipe, kForwardOnly };
 
@@ -58,4 +58,4 @@ int64_t max_in_flight(PipelineSchedule kind, int num_stages,
 std::string draw_schedule(PipelineSchedule kind, int num_stages,
                           int64_t num_micro_batches);
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 int stage_of_row(const std::vector<int64_t>& stage_begins, int row) {
   const auto behind =
@@ -53,4 +53,4 @@ std::vector<StageRoutes> skip_routes(
   return routes;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace headroom {
+namespace headroom::pipeline {
 
 struct ReceivedMap {
   int row = 0;
@@ -52,4 +52,4 @@ std::vector<StageRoutes> skip_routes(
 // The stage that holds `row`. REQUIRES: row >= 0, stage_begins as above.
 int stage_of_row(const std::vector<int64_t>& stage_begins, int row);
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -30,7 +30,8 @@ MapGradient& kept(AutogradContext* ctx) {
               ->gradient;
 }
 
-class ReceivedMap final : public torch::autograd::Function<ReceivedMap> {
+class ReceivingFunction final
+    : public torch::autograd::Function<ReceivingFunction> {
  public:
   // `token`, without elements, wants a gradient: so autograd records this.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& token,
@@ -47,7 +48,8 @@ class ReceivedMap final : public torch::autograd::Function<ReceivedMap> {
   }
 };
 
-class SentMap final : public torch::autograd::Function<SentMap> {
+class SendingFunction final
+    : public torch::autograd::Function<SendingFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& map,
                             const GradientPointer* gradient) {
@@ -66,13 +68,13 @@ at::Tensor received_map(const at::Tensor& map,
                         std::shared_ptr<MapGradient> gradient) {
   const at::Tensor token =
       at::empty({0}, map.options()).set_requires_grad(true);
-  return ReceivedMap::apply(token, map, &gradient);
+  return ReceivingFunction::apply(token, map, &gradient);
 }
 
 at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient) {
   if (!map.requires_grad()) return {};
-  return SentMap::apply(map, &gradient);
+  return SendingFunction::apply(map, &gradient);
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -16,7 +16,7 @@
 
 #include <memory>
 
-namespace headroom {
+namespace headroom::pipeline {
 
 struct MapGradient {
   at::Tensor value;
@@ -34,4 +34,4 @@ at::Tensor received_map(const at::Tensor& map,
 at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient);
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

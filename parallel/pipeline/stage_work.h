@@ -14,7 +14,7 @@
 
 #include "parallel/pipeline/schedule.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 class StageWork {
  public:
@@ -41,4 +41,4 @@ class StageWork {
   virtual void complete(const Instruction& instruction) = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

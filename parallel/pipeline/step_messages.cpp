@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace headroom {
+namespace headroom::pipeline {
 
 std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
                                                int num_stages,
@@ -34,4 +34,4 @@ std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
   return result;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -13,7 +13,7 @@
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/skip_routes.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 struct StageMessage {
   int row = 0;
@@ -37,4 +37,4 @@ std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
                                                int stage,
                                                const StageRoutes& routes);
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

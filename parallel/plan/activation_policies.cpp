@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 constexpr std::array kPolicies = {
@@ -69,4 +69,4 @@ std::string activations_text(const std::vector<ActivationPolicy>& policies) {
   return text;
 }
 
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -9,7 +9,7 @@
 
 #include "parallel/plan/plan.h"
 
-namespace headroom {
+namespace headroom::plan {
 
 // "keep", "lean", "recompute", "offload", and back; none for another word.
 std::string to_string(ActivationPolicy policy);
@@ -20,4 +20,4 @@ std::optional<ActivationPolicy> parse_activation_policy(
 // to 3, 5 recompute" where rows differ, the commonest first.
 std::string activations_text(const std::vector<ActivationPolicy>& policies);
 
-}  // namespace headroom
+}  // namespace headroom::plan

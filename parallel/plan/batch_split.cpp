@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::plan {
 
 SampleRange share_of(int64_t count, int parts, int index) {
   HEADROOM_CHECK(count >= 0 && index >= 0 && index < parts,
@@ -184,4 +184,4 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
   return part;
 }
 
-}  // namespace headroom
+}  // namespace headroom::plan

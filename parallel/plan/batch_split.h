@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::plan {
 
 // Samples [begin, end) of a global batch, counted from its first.
 struct SampleRange {
@@ -83,4 +83,4 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);
 
-}  // namespace headroom
+}  // namespace headroom::plan

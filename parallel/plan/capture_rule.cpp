@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-namespace headroom {
+namespace headroom::plan {
 
 std::optional<std::string> why_not_captured(const Plan& plan,
                                             const BatchCut& cut) {
@@ -35,4 +35,4 @@ std::optional<std::string> why_not_captured(const Plan& plan,
   return std::nullopt;
 }
 
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -1,6 +1,7 @@
 // capture_rule: may a plan's rows be captured as graphs of a device, forward
-// and backward (worker/captured_rows.h)? Nothing in them may wait for another
-// rank or for the host, and the micro-batches of a step must have one size.
+// and backward (worker/step/captured_rows.h)? Nothing in them may wait for
+// another rank or for the host, and the micro-batches of a step must have one
+// size.
 //
 // Threads: a pure function.
 #pragma once
@@ -11,10 +12,10 @@
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/plan.h"
 
-namespace headroom {
+namespace headroom::plan {
 
 // Why not, in words; nothing: they may.
 std::optional<std::string> why_not_captured(const Plan& plan,
                                             const BatchCut& cut);
 
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 constexpr int kMostRanks = 65536;
@@ -102,4 +102,4 @@ std::vector<ParallelLayout> layouts_of(int world_size) {
   return layouts;
 }
 
-}  // namespace headroom
+}  // namespace headroom::plan

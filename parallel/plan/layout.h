@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace headroom {
+namespace headroom::plan {
 
 struct ParallelLayout {
   int pipeline_parallel_size = 1;
@@ -47,4 +47,4 @@ std::string to_string(const ParallelLayout& layout);
 // by pipeline size.
 std::vector<ParallelLayout> layouts_of(int world_size);
 
-}  // namespace headroom
+}  // namespace headroom::plan

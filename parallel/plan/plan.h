@@ -14,7 +14,7 @@
 
 #include "parallel/plan/layout.h"
 
-namespace headroom {
+namespace headroom::plan {
 
 // How the threads of one process and the processes of one run exchange tensors:
 // those of a device by NCCL, or through the host; the host's by Gloo, or MPI.
@@ -71,4 +71,4 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -1,6 +1,6 @@
 #include "parallel/plan/stage_begins.h"
 
-namespace headroom {
+namespace headroom::plan {
 
 std::optional<std::string> why_not_stages(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size) {
@@ -24,4 +24,4 @@ std::optional<std::string> why_not_stages(
   return std::nullopt;
 }
 
-}  // namespace headroom
+}  // namespace headroom::plan

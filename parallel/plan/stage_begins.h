@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::plan {
 
 inline constexpr int kMaxZeroStage = 3;
 inline constexpr int64_t kMaxRows = 100'000;  // of a model
@@ -17,4 +17,4 @@ inline constexpr int64_t kMaxRows = 100'000;  // of a model
 std::optional<std::string> why_not_stages(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size);
 
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -10,7 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 using Kind = ExchangeStep::Kind;
 
@@ -139,4 +139,4 @@ void CompletableExchange::expect_halo(Kind kind, const at::Tensor& map,
           " is of another map than in the list");
 }
 
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -29,7 +29,7 @@
 #include "parallel/spatial/exchange_list.h"
 #include "parallel/spatial/halo_exchange.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 // What scales a list to a micro-batch.
 struct PassSize {
@@ -81,4 +81,4 @@ class CompletableExchange final : public StatisticsExchange,
   at::Tensor discard_;  // received into
 };
 
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/full.h>
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 ExchangeStep halo_step(ExchangeStep::Kind kind, const at::Tensor& map,
@@ -54,4 +54,4 @@ void ExchangeRecorder::sum_over_images(const at::Tensor& values) {
   add(step);
 }
 
-}  // namespace headroom
+}  // namespace headroom::spatial

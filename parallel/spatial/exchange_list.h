@@ -19,7 +19,7 @@
 #include "parallel/base/halo_exchange.h"
 #include "parallel/base/statistics_exchange.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 struct ExchangeStep {
   enum class Kind { kStatistics, kReceiveHalo, kGiveBackHalo, kImageSum };
@@ -62,4 +62,4 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
   int64_t row_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -11,7 +11,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 constexpr int64_t kRows = 2;  // the axis of rows in [N, C, H, W]
@@ -46,13 +46,13 @@ class Messages {
     receives_.push_back({rows, peer});
   }
 
-  void exchange(Communicator& ranks) const {
-    std::vector<std::unique_ptr<Work>> works;
+  void exchange(collectives::Communicator& ranks) const {
+    std::vector<std::unique_ptr<collectives::Work>> works;
     for (const Message& message : receives_)
       works.push_back(ranks.recv_async(message.rows, message.peer));
     for (const Message& message : sends_)
       works.push_back(ranks.send_async(message.rows, message.peer));
-    for (const std::unique_ptr<Work>& work : works) work->wait();
+    for (const std::unique_ptr<collectives::Work>& work : works) work->wait();
   }
 
  private:
@@ -67,7 +67,7 @@ class Messages {
 }  // namespace
 
 CommunicatorHaloExchange::CommunicatorHaloExchange(
-    Communicator& spatial_ranks, const RowPartition& partition)
+    collectives::Communicator& spatial_ranks, const RowPartition& partition)
     : ranks_(spatial_ranks), partition_(partition) {
   HEADROOM_CHECK(ranks_.size() == partition.spatial_parallel_size(),
                  std::to_string(ranks_.size()) + " ranks for " +
@@ -178,4 +178,4 @@ void CommunicatorHaloExchange::sum_over_images(const at::Tensor& values) {
   if (values.numel() > 0) ranks_.all_reduce(values);
 }
 
-}  // namespace headroom
+}  // namespace headroom::spatial

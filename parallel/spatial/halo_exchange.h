@@ -20,7 +20,7 @@
 #include "parallel/spatial/halo_plan.h"
 #include "parallel/spatial/row_partition.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 // One exchange of a map, by its sizes alone.
 struct HaloTask {
@@ -36,7 +36,7 @@ struct HaloTask {
 class CommunicatorHaloExchange final : public HaloExchange {
  public:
   // REQUIRES: as many ranks as parts.
-  CommunicatorHaloExchange(Communicator& spatial_ranks,
+  CommunicatorHaloExchange(collectives::Communicator& spatial_ranks,
                            const RowPartition& partition);
 
   RowWindow window(int64_t local_rows) const override;
@@ -56,8 +56,8 @@ class CommunicatorHaloExchange final : public HaloExchange {
  private:
   HaloPlan plan(int64_t local_rows, int64_t top, int64_t bottom) const;
 
-  Communicator& ranks_;
+  collectives::Communicator& ranks_;
   RowPartition partition_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 // What a rank with rows `own` wants of a rank with rows `other`: these rows
@@ -46,4 +46,4 @@ int64_t place_in_halo(const HaloPlan& plan, int64_t row, int64_t top) {
                               : row - plan.own.end + top;
 }
 
-}  // namespace headroom
+}  // namespace headroom::spatial

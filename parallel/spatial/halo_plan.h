@@ -18,7 +18,7 @@
 
 #include "parallel/spatial/row_partition.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 // One message of a plan.
 struct HaloPiece {
@@ -45,4 +45,4 @@ HaloPlan plan_halo(const RowPartition& partition, int64_t rows_per_block,
 // above the own ones and then those below.
 int64_t place_in_halo(const HaloPlan& plan, int64_t row, int64_t top);
 
-}  // namespace headroom
+}  // namespace headroom::spatial

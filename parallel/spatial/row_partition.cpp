@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::spatial {
 
 RowPartition::RowPartition(int64_t image_rows, int64_t block_rows,
                            int spatial_parallel_size)
@@ -55,4 +55,4 @@ int64_t RowPartition::rows_per_block(int rank, int64_t local_rows) const {
   return local_rows / blocks;
 }
 
-}  // namespace headroom
+}  // namespace headroom::spatial

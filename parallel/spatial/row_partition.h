@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::spatial {
 
 // Rows [begin, end) of a whole map.
 struct RowRange {
@@ -54,4 +54,4 @@ class RowPartition {
   int size_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 using Kind = RowCollective::Kind;
 
@@ -49,4 +49,4 @@ void CollectiveCursor::pass(const RowCollective& collective) {
   ++next_;
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::zero {
 
 struct RowCollective {
   enum class Kind { kGather, kScatter };
@@ -56,4 +56,4 @@ class CollectiveCursor {
   size_t next_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -13,11 +13,12 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/zero/row_memory.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 // Outlives the scatter in the hooks, which then find it inactive.
 struct GradientScatter::State {
-  State(const ShardMap& of_rows, Communicator& sharing, Communicator& copying,
+  State(const ShardMap& of_rows, collectives::Communicator& sharing,
+        collectives::Communicator& copying,
         std::function<void(int64_t)> when_final)
       : map(of_rows),
         ranks(sharing),
@@ -25,8 +26,8 @@ struct GradientScatter::State {
         on_final(std::move(when_final)) {}
 
   ShardMap map;
-  Communicator& ranks;
-  Communicator& copies;
+  collectives::Communicator& ranks;
+  collectives::Communicator& copies;
   std::function<void(int64_t)> on_final;
   std::vector<Row> rows;
   at::Tensor shard;
@@ -94,7 +95,8 @@ class GradientScatter::Accumulated final
 };
 
 GradientScatter::GradientScatter(const ShardMap& map, std::vector<Row> rows,
-                                 Communicator& ranks, Communicator& copies,
+                                 collectives::Communicator& ranks,
+                                 collectives::Communicator& copies,
                                  std::function<void(int64_t)> on_final)
     : state_(std::make_shared<State>(map, ranks, copies, std::move(on_final))) {
   HEADROOM_CHECK(map.num_ranks() == ranks.size() &&
@@ -158,4 +160,4 @@ void GradientScatter::release_all() {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -22,7 +22,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/zero/shard_map.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 class GradientScatter {
  public:
@@ -37,7 +37,8 @@ class GradientScatter {
   // the images.
   // REQUIRES: ranks.size() == map.num_ranks().
   GradientScatter(const ShardMap& map, std::vector<Row> rows,
-                  Communicator& ranks, Communicator& copies,
+                  collectives::Communicator& ranks,
+                  collectives::Communicator& copies,
                   std::function<void(int64_t)> on_final);
   ~GradientScatter();
   GradientScatter(const GradientScatter&) = delete;
@@ -64,4 +65,4 @@ class GradientScatter {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
                                int64_t row) {
@@ -29,4 +29,4 @@ std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
   return copies;
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

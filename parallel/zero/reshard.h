@@ -10,7 +10,7 @@
 
 #include "parallel/zero/shard_map.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 // Offsets count from the beginning of a rank's slice of the row.
 struct RangeCopy {
@@ -27,4 +27,4 @@ struct RangeCopy {
 std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
                                int64_t row);
 
-}  // namespace headroom
+}  // namespace headroom::zero

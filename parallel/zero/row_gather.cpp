@@ -9,10 +9,10 @@
 #include "parallel/base/check.h"
 #include "parallel/zero/row_memory.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 RowGather::RowGather(const ShardMap& map, std::vector<at::Tensor> rows,
-                     Communicator& ranks)
+                     collectives::Communicator& ranks)
     : map_(map), rows_(std::move(rows)), ranks_(ranks) {
   HEADROOM_CHECK(map.num_ranks() == ranks.size() &&
                      map.num_rows() == static_cast<int64_t>(rows_.size()),
@@ -34,7 +34,7 @@ RowGather::RowGather(const ShardMap& map, std::vector<at::Tensor> rows,
   }
 }
 
-std::unique_ptr<Work> RowGather::begin_gather(int64_t row) {
+std::unique_ptr<collectives::Work> RowGather::begin_gather(int64_t row) {
   const at::Tensor& whole = rows_.at(static_cast<size_t>(row));
   restore_memory(whole);
   return ranks_.all_gather_async(
@@ -49,4 +49,4 @@ bool RowGather::is_whole(int64_t row) const {
   return has_memory(rows_.at(static_cast<size_t>(row)));
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -16,7 +16,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/zero/shard_map.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 class RowGather {
  public:
@@ -25,7 +25,7 @@ class RowGather {
   // all ranks.
   // REQUIRES: ranks.size() == map.num_ranks().
   RowGather(const ShardMap& map, std::vector<at::Tensor> rows,
-            Communicator& ranks);
+            collectives::Communicator& ranks);
 
   // [map.shard_size()]: the values between two uses.
   at::Tensor& shard() { return shard_; }
@@ -33,7 +33,7 @@ class RowGather {
   // Collective: the row's values on every rank, from the shards as they are.
   void gather(int64_t row) { begin_gather(row)->wait(); }
   // The row must not be used, nor its memory released, before wait().
-  std::unique_ptr<Work> begin_gather(int64_t row);
+  std::unique_ptr<collectives::Work> begin_gather(int64_t row);
   // What was written to the row is lost. REQUIRES: is_whole(row).
   void release(int64_t row);
   bool is_whole(int64_t row) const;
@@ -41,8 +41,8 @@ class RowGather {
  private:
   ShardMap map_;
   std::vector<at::Tensor> rows_;
-  Communicator& ranks_;
+  collectives::Communicator& ranks_;
   at::Tensor shard_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 c10::StorageImpl& storage_of(const at::Tensor& flat) {
@@ -42,4 +42,4 @@ void restore_memory(const at::Tensor& flat) {
   storage_of(flat).set_nbytes(bytes_of(flat));
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::zero {
 
 // Nobody may touch a value of the row until restore_memory().
 // REQUIRES: a tensor that covers its storage.
@@ -22,4 +22,4 @@ void restore_memory(const at::Tensor& flat);
 
 bool has_memory(const at::Tensor& flat);
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 ShardMap::ShardMap(const std::vector<int64_t>& row_sizes, int num_ranks,
                    int64_t alignment)
@@ -29,4 +29,4 @@ int64_t ShardMap::largest_slice() const {
   return largest;
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

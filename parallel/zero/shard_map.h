@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace headroom {
+namespace headroom::zero {
 
 class ShardMap {
  public:
@@ -57,4 +57,4 @@ class ShardMap {
   std::vector<int64_t> shard_offsets_;  // one more than rows
 };
 
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -5,12 +5,13 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 using Kind = RowCollective::Kind;
 
 ShardedRows::ShardedRows(const ShardMap& map, std::vector<Row> rows,
-                         Communicator& ranks, Communicator& copies)
+                         collectives::Communicator& ranks,
+                         collectives::Communicator& copies)
     : fetches_ahead_(ranks.gathers_in_background()) {
   std::vector<at::Tensor> values;
   std::vector<GradientScatter::Row> gradients;
@@ -107,4 +108,4 @@ void ShardedRows::complete_pass() {
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

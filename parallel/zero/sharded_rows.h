@@ -33,7 +33,7 @@
 #include "parallel/zero/row_gather.h"
 #include "parallel/zero/shard_map.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 class ShardedRows {
  public:
@@ -43,8 +43,9 @@ class ShardedRows {
   };
 
   // All rows have values, or none. REQUIRES: as GradientScatter, RowGather.
-  ShardedRows(const ShardMap& map, std::vector<Row> rows, Communicator& ranks,
-              Communicator& copies);
+  ShardedRows(const ShardMap& map, std::vector<Row> rows,
+              collectives::Communicator& ranks,
+              collectives::Communicator& copies);
 
   bool shards_values() const { return values_ != nullptr; }
   // REQUIRES: shards_values().
@@ -78,7 +79,8 @@ class ShardedRows {
   std::vector<RowCollective> backward_;
   CollectiveCursor cursor_;
   const bool fetches_ahead_;
-  std::unique_ptr<Work> fetch_;  // under way, of the cursor's next row
+  std::unique_ptr<collectives::Work>
+      fetch_;  // under way, of the cursor's next row
 };
 
-}  // namespace headroom
+}  // namespace headroom::zero

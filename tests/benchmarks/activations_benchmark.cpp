@@ -8,7 +8,8 @@
 //
 // --parts: what a mixture may take, of the bytes that keep's step adds to those
 // between steps. --rows: a further contender, policies of ranges of rows over
-// keep, for calibrating configs/row_time.h. --plot: time against bytes, PNG.
+// keep, for calibrating configs/layers/row_time.h. --plot: time against bytes,
+// PNG.
 //
 // "kept" is what lies there when backward begins, and the heads, loss
 // excluded, over what plain autograd keeps (tests/support/plain_autograd.h).
@@ -34,7 +35,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/row_cost.h"
+#include "configs/layers/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -42,9 +43,9 @@
 #include "parallel/plan/activation_policies.h"
 #include "tests/support/plain_autograd.h"
 #include "tests/support/rank_training.h"
-#include "worker/chart/png_file.h"
 #include "worker/chart/point_chart.h"
-#include "worker/model/kernels/heap.h"
+#include "worker/data/codecs/png_writer.h"
+#include "worker/kernels/cpu/heap.h"
 
 namespace headroom {
 namespace {
@@ -68,7 +69,8 @@ class KeptBytes final : public StepPhaseObserver {
   void begin_phase(StepPhase phase) override {
     if (phase != StepPhase::kBackward) return;
     constexpr auto kMaps = static_cast<size_t>(MemoryCategory::kActivations);
-    bytes_ = CountingAllocator::instance().live_by_category()[kMaps];
+    bytes_ =
+        activations::CountingAllocator::instance().live_by_category()[kMaps];
   }
   int64_t bytes() const { return bytes_; }
 
@@ -80,7 +82,7 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 struct Contender {
   std::string name;
-  Plan plan;
+  plan::Plan plan;
   double time_bound = kNoBound;  // over keep's
   double kept_bound = kNoBound;  // over plain autograd's
   bool is_traced = false;        // as by --memory-trace
@@ -91,8 +93,9 @@ struct Contender {
   int64_t step_bytes = 0;  // the peak above what is there between steps
 };
 
-RunConfig config_of(const Request& request, const std::string& policy) {
-  RunConfig config;
+configs::RunConfig config_of(const Request& request,
+                             const std::string& policy) {
+  configs::RunConfig config;
   config.cfg = request.model;
   config.synthetic_input = true;
   config.image_height = config.image_width = request.image_size;
@@ -103,15 +106,16 @@ RunConfig config_of(const Request& request, const std::string& policy) {
 }
 
 // "lean 0-4 recompute 5-9", over keep.
-std::vector<ActivationPolicy> policies_of(const std::string& text,
-                                          size_t num_rows) {
-  std::vector<ActivationPolicy> policies(num_rows, ActivationPolicy::kKeep);
+std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
+                                                size_t num_rows) {
+  std::vector<plan::ActivationPolicy> policies(num_rows,
+                                               plan::ActivationPolicy::kKeep);
   std::istringstream words(text);
   std::string name;
   size_t begin = 0, last = 0;
   char dash = 0;
   while (words >> name >> begin >> dash >> last) {
-    const auto policy = parse_activation_policy(name);
+    const auto policy = plan::parse_activation_policy(name);
     HEADROOM_CHECK(policy && begin <= last && last < num_rows, text);
     for (size_t row = begin; row <= last; ++row) policies[row] = *policy;
   }
@@ -121,9 +125,10 @@ std::vector<ActivationPolicy> policies_of(const std::string& text,
 
 void run_step(Contender& contender, bool counts) {
   using Clock = std::chrono::steady_clock;
-  CountingAllocator& memory = CountingAllocator::instance();
+  activations::CountingAllocator& memory =
+      activations::CountingAllocator::instance();
   KeptBytes kept;
-  MemoryTimeline timeline(contender.is_traced ? kTracedEvents : 0);
+  activations::MemoryTimeline timeline(contender.is_traced ? kTracedEvents : 0);
   observe_step_phases(&kept);
   if (contender.is_traced) {
     timeline.resume(memory.live_by_category());
@@ -132,7 +137,7 @@ void run_step(Contender& contender, bool counts) {
   const int64_t between = memory.live_bytes();
   const Clock::time_point start = Clock::now();
   const std::clock_t start_ticks = std::clock();
-  const StepResult result = contender.training->step();
+  const step::StepResult result = contender.training->step();
   const std::clock_t ticks = std::clock() - start_ticks;
   const std::chrono::duration<double> wall_seconds = Clock::now() - start;
   observe_step_phases(nullptr);
@@ -171,13 +176,14 @@ class Benchmark {
   explicit Benchmark(const Request& request) : request_(request) {}
 
   bool run() {
-    const ModelTable table = load_model_table(request_.model);
-    head_bytes_ = std::llround(row_costs(table).back().kept_elements_per_pixel *
-                               static_cast<double>(request_.image_size *
-                                                   request_.image_size *
-                                                   request_.images)) *
-                  static_cast<int64_t>(sizeof(float));
-    plain_bytes_ = plain_autograd_bytes(table, kSyntheticClasses,
+    const layers::ModelTable table = layers::load_model_table(request_.model);
+    head_bytes_ =
+        std::llround(
+            layers::row_costs(table).back().kept_elements_per_pixel *
+            static_cast<double>(request_.image_size * request_.image_size *
+                                request_.images)) *
+        static_cast<int64_t>(sizeof(float));
+    plain_bytes_ = plain_autograd_bytes(table, loader::kSyntheticClasses,
                                         request_.images, request_.image_size,
                                         request_.image_size, at::kFloat);
     add("keep", kNoBound, 0.71);
@@ -215,15 +221,16 @@ class Benchmark {
 
   // Of one training: state and input batch.
   int64_t bytes_between_steps() {
-    const int64_t before = CountingAllocator::instance().live_bytes();
+    const int64_t before =
+        activations::CountingAllocator::instance().live_bytes();
     const Contender& keep = contenders_.front();
     const RankTraining training(config_of(request_, "keep"), keep.plan,
                                 *alone_);
-    return CountingAllocator::instance().live_bytes() - before;
+    return activations::CountingAllocator::instance().live_bytes() - before;
   }
 
   void add_mixture(double part, int64_t between) {
-    RunConfig config = config_of(request_, "auto");
+    configs::RunConfig config = config_of(request_, "auto");
     config.memory_limit =
         between +
         static_cast<int64_t>(
@@ -281,7 +288,7 @@ class Benchmark {
           bytes_ratio(contender), 1e3 * median(contender.seconds), time,
           ratio_to(contender.wall_seconds, contenders_.front().wall_seconds),
           fine ? "" : " MISSED",
-          activations_text(contender.plan.activation_policies).c_str());
+          plan::activations_text(contender.plan.activation_policies).c_str());
     }
     return all_kept;
   }
@@ -292,24 +299,25 @@ class Benchmark {
       std::snprintf(digits, sizeof digits, "%.2f", value);
       return std::string(digits);
     };
-    PointChart chart;
+    chart::PointChart chart;
     chart.title = request_.model + ", " + std::to_string(request_.image_size) +
                   " px: a training step over keep's";
     chart.x = {"bytes", 1.15, text};
     chart.y = {"time", 1, text};
     for (const Contender& contender : contenders_) {
-      PointChart::Point point{bytes_ratio(contender), time_ratio(contender),
-                              contender.name};
+      chart::PointChart::Point point{bytes_ratio(contender),
+                                     time_ratio(contender), contender.name};
       point.colour = contender.name.starts_with("planned") ? 2 : 1;
       chart.y.end = std::max(chart.y.end, 1.1 * point.y);
       chart.points.push_back(point);
     }
     chart.joined = false;
-    write_png(draw_point_chart(chart), request_.plot);
+    codecs::write_png(chart::draw_point_chart(chart), request_.plot);
   }
 
   const Request& request_;
-  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  const std::unique_ptr<collectives::Communicator> alone_ =
+      collectives::make_single_communicator();
   int64_t plain_bytes_ = 0;
   int64_t head_bytes_ = 0;  // gone when backward begins
   std::vector<Contender> contenders_;
@@ -319,9 +327,9 @@ class Benchmark {
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::keep_freed_memory();
-  headroom::CountingAllocator::install();
-  headroom::install_saved_tensor_policies();
+  headroom::kernels::keep_freed_memory();
+  headroom::activations::CountingAllocator::install();
+  headroom::activations::install_saved_tensor_policies();
   at::set_num_threads(1);
   headroom::Request request;
   CLI::App app("activation policies: bytes against time");

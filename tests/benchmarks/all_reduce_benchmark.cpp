@@ -36,12 +36,12 @@ int number(const char* variable) {
 
 struct Way {
   const char* name;
-  Communicator* ranks;
+  collectives::Communicator* ranks;
   at::Tensor tensor;
   std::vector<double> seconds = {};
 };
 
-double time_of(Communicator& start, const Way& way) {
+double time_of(collectives::Communicator& start, const Way& way) {
   start.barrier();
   const auto begin = std::chrono::steady_clock::now();
   way.ranks->all_reduce(way.tensor);
@@ -59,15 +59,17 @@ int run(int rounds) {
                  "benchmark_all_reduce\n");
     return 2;
   }
-  const std::unique_ptr<Communicator> mpi =
-      make_communicator(Backend::kMpi, nullptr, "", rank, size);
+  const std::unique_ptr<collectives::Communicator> mpi =
+      collectives::make_communicator(plan::Backend::kMpi, nullptr, "", rank,
+                                     size);
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
       ("all_reduce." + std::to_string(getppid()));
   std::filesystem::create_directories(folder);
-  const std::unique_ptr<Communicator> shared =
-      make_communicator(Backend::kGloo, std::make_shared<FolderStore>(folder),
-                        "ranks", rank, size);
+  const std::unique_ptr<collectives::Communicator> shared =
+      collectives::make_communicator(plan::Backend::kGloo,
+                                     std::make_shared<FolderStore>(folder),
+                                     "ranks", rank, size);
   for (const int64_t bytes : {int64_t{7'500'000}, int64_t{28'900'000}}) {
     const int64_t count = bytes / 4;
     std::array<Way, 3> ways{

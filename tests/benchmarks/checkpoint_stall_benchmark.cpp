@@ -28,7 +28,7 @@
 #include "parallel/collectives/mesh.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
-#include "worker/checkpoint_saver.h"
+#include "worker/checkpoint/checkpoint_saver.h"
 
 namespace headroom {
 namespace {
@@ -48,8 +48,8 @@ struct Saving {
   int64_t begun = 0, skipped = 0, written = 0, bytes = 0;
   std::string failure;
 
-  void note(CheckpointSaver& saver) {
-    for (const CheckpointOutcome& outcome : saver.take_outcomes()) {
+  void note(checkpoint::CheckpointSaver& saver) {
+    for (const checkpoint::CheckpointOutcome& outcome : saver.take_outcomes()) {
       if (!outcome.failure.empty()) failure = outcome.failure;
       ++written;
       bytes += outcome.bytes;
@@ -58,21 +58,23 @@ struct Saving {
 };
 
 // Of the slower process; the same on both.
-double seconds_of_step(RankTraining& training, CheckpointSaver* saver,
-                       Saving& saving, Communicator& world) {
+double seconds_of_step(RankTraining& training,
+                       checkpoint::CheckpointSaver* saver, Saving& saving,
+                       collectives::Communicator& world) {
   using Clock = std::chrono::steady_clock;
   world.barrier();
   const Clock::time_point start = Clock::now();
   training.step();
   if (saver != nullptr) {
-    const bool is_begun = saver->begin({}) == CheckpointSaver::Answer::kBegun;
+    const bool is_begun =
+        saver->begin({}) == checkpoint::CheckpointSaver::Answer::kBegun;
     ++(is_begun ? saving.begun : saving.skipped);
     saving.note(*saver);
   }
   const at::Tensor seconds =
       at::full({1}, std::chrono::duration<double>(Clock::now() - start).count(),
                at::kDouble);
-  world.all_reduce(seconds, ReduceOp::kMax);
+  world.all_reduce(seconds, collectives::ReduceOp::kMax);
   return *seconds.const_data_ptr<double>();
 }
 
@@ -82,19 +84,19 @@ double median(std::vector<double> values) {
 }
 
 bool run(const Request& request, const std::filesystem::path& folder,
-         Communicator& world) {
-  RunConfig config;
+         collectives::Communicator& world) {
+  configs::RunConfig config;
   config.cfg = request.model;
   config.synthetic_input = true;
   config.image_height = config.image_width = request.image_size;
   config.global_batch_size = request.images;
   config.batch_norm_group_size = request.images / kProcesses;
   config.layout = "data=" + std::to_string(kProcesses);
-  const Plan plan = plan_of_synthetic_run(config);
+  const plan::Plan plan = plan_of_synthetic_run(config);
   RankTraining training(config, plan, world);
-  Mesh mesh(world, plan.layout);
-  CheckpointSaver saver({folder / "checkpoints", "{}", 2, true},
-                        training.state(), mesh);
+  collectives::Mesh mesh(world, plan.layout);
+  checkpoint::CheckpointSaver saver({folder / "checkpoints", "{}", 2, true},
+                                    training.state(), mesh);
   Saving saving;
   std::vector<double> with, without, ratios;
   // The first pair of blocks warms up.
@@ -152,7 +154,8 @@ int main(int argc, char** argv) {
   const auto folder = std::filesystem::current_path() /
                       ("headroom-stall-" + std::to_string(getpid()));
   return headroom::run_forked_ranks(
-      headroom::kProcesses, folder, [&](headroom::Communicator& world) {
+      headroom::kProcesses, folder,
+      [&](headroom::collectives::Communicator& world) {
         return headroom::run(request, folder, world) ? 0 : 1;
       });
 }

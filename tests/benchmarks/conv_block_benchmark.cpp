@@ -12,24 +12,24 @@
 #include <chrono>
 #include <vector>
 
+#include "worker/kernels/cpu/heap.h"
 #include "worker/model/conv_block.h"
-#include "worker/model/kernels/heap.h"
 
 namespace headroom {
 namespace {
 
 constexpr int64_t kSamples = 16;
 
-at::Tensor with_operators(const ConvBlockArguments& a) {
+at::Tensor with_operators(const model::ConvBlockArguments& a) {
   at::Tensor y = at::conv2d(a.x, a.weight, {}, a.stride, a.padding);
   y = at::batch_norm(y, a.norm_weight, a.norm_bias, a.running_mean,
-                     a.running_var, true, kBatchNormMomentum, kBatchNormEpsilon,
-                     false);
+                     a.running_var, true, model::kBatchNormMomentum,
+                     model::kBatchNormEpsilon, false);
   return at::silu_(y);
 }
 
 template <typename Forward>
-double seconds_of_step(const ConvBlockArguments& arguments,
+double seconds_of_step(const model::ConvBlockArguments& arguments,
                        const at::Tensor& dout, const Forward& forward) {
   const auto start = std::chrono::steady_clock::now();
   forward(arguments).backward(dout);
@@ -54,7 +54,7 @@ void conv_block_step(benchmark::State& state) {
                 extent = state.range(4);
   const auto channels_last = at::MemoryFormat::ChannelsLast;
   at::manual_seed(0);
-  ConvBlockArguments arguments;
+  model::ConvBlockArguments arguments;
   arguments.stride = stride;
   arguments.padding = kernel == 6 ? 2 : kernel / 2;
   arguments.x =
@@ -71,11 +71,11 @@ void conv_block_step(benchmark::State& state) {
   arguments.running_var = at::ones({channels_out});
   const at::Tensor dout = at::randn({kSamples, channels_out, extent, extent})
                               .contiguous(channels_last);
-  StepContext context;
+  model::StepContext context;
   context.training = true;
   context.groups = {{0, kSamples, kSamples, true}};
-  const auto block = [&](const ConvBlockArguments& a) {
-    return conv_block(a, context);
+  const auto block = [&](const model::ConvBlockArguments& a) {
+    return model::conv_block(a, context);
   };
 
   std::vector<double> ratios;
@@ -119,7 +119,7 @@ BENCHMARK(conv_block_step)
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::keep_freed_memory();
+  headroom::kernels::keep_freed_memory();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -24,21 +24,21 @@
 #include <vector>
 
 #include "configs/knobs.h"
-#include "configs/memory/memory_request.h"
-#include "configs/model_table.h"
-#include "configs/row_cost.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/collectives/placed_communicator.h"
+#include "parallel/predict/memory_request.h"
 #include "tests/support/rank_training.h"
-#include "worker/choose_device.h"
-#include "worker/model/kernels/heap.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/run/choose_device.h"
 
 namespace headroom {
 namespace {
 
 struct Request {
-  RunConfig config;
+  configs::RunConfig config;
   std::string precision = "bf16";
   bool from_host = false;
   bool cudnn_benchmark = false;
@@ -53,10 +53,11 @@ class Benchmark {
  public:
   explicit Benchmark(const Request& request)
       : request_(request),
-        rows_(row_costs(load_model_table(request.config.cfg))),
+        rows_(layers::row_costs(layers::load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
-        device_(choose_device(request.config, 0, 1).device),
-        alone_(make_placed_communicator(make_single_communicator(), nullptr)),
+        device_(run::choose_device(request.config, 0, 1).device),
+        alone_(collectives::make_placed_communicator(
+            collectives::make_single_communicator(), nullptr)),
         training_(request.config, plan_, *alone_,
                   /*more_boxes_per_image=*/4, device_) {
     at::globalContext().setBenchmarkCuDNN(request.cudnn_benchmark);
@@ -85,11 +86,11 @@ class Benchmark {
     using Clock = std::chrono::steady_clock;
     synchronize();
     const Clock::time_point start = Clock::now();
-    StepResult result;
+    step::StepResult result;
     for (int step = 0; step < request_.steps; ++step) result = training_.step();
     synchronize();
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    const RunConfig& config = request_.config;
+    const configs::RunConfig& config = request_.config;
     const double images = static_cast<double>(config.global_batch_size) *
                           static_cast<double>(request_.steps);
     return {{"cfg", config.cfg},
@@ -109,7 +110,7 @@ class Benchmark {
   // Convolutions, forward and backward: each is three products of one size.
   double flops_per_image() const {
     double multiply_adds = 0;
-    for (const RowCost& row : rows_)
+    for (const layers::RowCost& row : rows_)
       multiply_adds += row.multiply_adds_per_pixel;
     const double pixels = static_cast<double>(request_.config.image_height) *
                           static_cast<double>(request_.config.image_width);
@@ -117,23 +118,25 @@ class Benchmark {
   }
 
   int64_t predicted_bytes() const {
-    MemoryRequest request = memory_request(request_.config, plan_, rows_);
+    predict::MemoryRequest request =
+        predict::memory_request(request_.config, plan_, rows_);
     request.step = training_.shape();
-    return estimate_rank_memory(request, coordinates_of(plan_.layout, 0))
+    return predict::estimate_rank_memory(request,
+                                         plan::coordinates_of(plan_.layout, 0))
         .total();
   }
 
   const Request& request_;
-  const std::vector<RowCost> rows_;
-  const Plan plan_;
-  const ComputeDevice device_;
-  const std::unique_ptr<Communicator> alone_;
+  const std::vector<layers::RowCost> rows_;
+  const plan::Plan plan_;
+  const devices::ComputeDevice device_;
+  const std::unique_ptr<collectives::Communicator> alone_;
   RankTraining training_;
 };
 
 int benchmark(int argc, char** argv) {
   Request request;
-  RunConfig& config = request.config;
+  configs::RunConfig& config = request.config;
   config.cfg = "yolov5s";
   config.device = "0";
   config.synthetic_input = true;
@@ -160,7 +163,8 @@ int benchmark(int argc, char** argv) {
   try {
     config.threads = request.threads;
     at::set_num_threads(request.threads);
-    set_from_text(config, *find_knob("precision"), request.precision);
+    configs::set_from_text(config, *configs::find_knob("precision"),
+                           request.precision);
     Benchmark(request).run();
     return 0;
   } catch (const std::exception& error) {
@@ -173,8 +177,8 @@ int benchmark(int argc, char** argv) {
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::keep_freed_memory();
-  headroom::CountingAllocator::install();
-  headroom::install_saved_tensor_policies();
+  headroom::kernels::keep_freed_memory();
+  headroom::activations::CountingAllocator::install();
+  headroom::activations::install_saved_tensor_policies();
   return headroom::benchmark(argc, argv);
 }

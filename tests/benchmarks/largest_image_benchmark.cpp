@@ -29,17 +29,17 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
-#include "configs/row_cost.h"
-#include "coordinator/plan_memory.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/activation_policies.h"
+#include "parallel/planner/plan_memory.h"
 #include "tests/support/plain_training.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
-#include "worker/model/kernels/heap.h"
+#include "worker/kernels/cpu/heap.h"
 
 namespace headroom {
 namespace {
@@ -78,8 +78,8 @@ struct Contender {
   std::function<Attempt(int64_t side, int64_t limit)> attempt;
 };
 
-RunConfig config_of(const Request& request, int64_t side) {
-  RunConfig config;
+configs::RunConfig config_of(const Request& request, int64_t side) {
+  configs::RunConfig config;
   config.cfg = request.model;
   config.synthetic_input = true;
   config.image_height = config.image_width = side;
@@ -89,7 +89,8 @@ RunConfig config_of(const Request& request, int64_t side) {
 }
 
 Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
-  CountingAllocator& memory = CountingAllocator::instance();
+  activations::CountingAllocator& memory =
+      activations::CountingAllocator::instance();
   Attempt attempt;
   try {
     PlainTraining training(config_of(request, side));
@@ -101,33 +102,34 @@ Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
     attempt.peak_bytes = memory.peak_bytes();
   } catch (const c10::OutOfMemoryError&) {
   }
-  memory.set_limit(CountingAllocator::kNoLimit);
+  memory.set_limit(activations::CountingAllocator::kNoLimit);
   return attempt;
 }
 
 // Ranks are threads, each with the limit for itself. What needs another
 // attempt, with leaner rows, does not fit.
-Attempt attempt_ranks(const RunConfig& config, int64_t limit) {
+Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
   Attempt attempt;
   std::vector<Attempt> ranks;
   try {
-    const Plan plan = plan_of_synthetic_run(config);
-    attempt.plan = activations_text(plan.activation_policies);
+    const plan::Plan plan = plan_of_synthetic_run(config);
+    attempt.plan = plan::activations_text(plan.activation_policies);
     ranks.resize(static_cast<size_t>(plan.layout.world_size()));
     RankOptions options;
     options.operation_timeout = std::chrono::minutes(5);
     options.time_limit = std::chrono::minutes(10);
     run_ranks(
         plan.layout.world_size(),
-        [&](int rank, Communicator& world) {
-          CountingAllocator& memory = CountingAllocator::instance();
+        [&](int rank, collectives::Communicator& world) {
+          activations::CountingAllocator& memory =
+              activations::CountingAllocator::instance();
           Attempt& mine = ranks[static_cast<size_t>(rank)];
           RankTraining training(config, plan, world);
           mine.between_bytes = memory.live_bytes();
           memory.set_limit(limit);
           mine.fits = true;
           for (int step = 0; step < kSteps; ++step) {
-            const StepResult result = training.step();
+            const step::StepResult result = training.step();
             mine.fits = mine.fits && result.attempt == 1;
             mine.peak_bytes =
                 std::max(mine.peak_bytes,
@@ -156,20 +158,22 @@ std::vector<Contender> contenders(const Request& request) {
                  }});
   for (const std::string policy : {"keep", "lean", "recompute"}) {
     all.push_back({policy, [=](int64_t side, int64_t limit) {
-                     RunConfig config = config_of(request, side);
+                     configs::RunConfig config = config_of(request, side);
                      config.activations = policy;
                      return attempt_ranks(config, limit);
                    }});
   }
   all.push_back({"planned for the limit", [=](int64_t side, int64_t limit) {
-                   RunConfig config = config_of(request, side);
+                   configs::RunConfig config = config_of(request, side);
                    config.memory_limit =
-                       limit == CountingAllocator::kNoLimit ? 0 : limit;
+                       limit == activations::CountingAllocator::kNoLimit
+                           ? 0
+                           : limit;
                    return attempt_ranks(config, limit);
                  }});
   for (const std::string policy : {"keep", "recompute"}) {
     all.push_back({"spatial 2, " + policy, [=](int64_t side, int64_t limit) {
-                     RunConfig config = config_of(request, side);
+                     configs::RunConfig config = config_of(request, side);
                      config.layout = "spatial=2";
                      config.activations = policy;
                      return attempt_ranks(config, limit);
@@ -187,7 +191,7 @@ struct Largest {
 // halves to the side that fits beside the next one that does not.
 Largest find_largest(const Contender& contender, int64_t limit) {
   const Attempt first =
-      contender.attempt(kFirstSide, CountingAllocator::kNoLimit);
+      contender.attempt(kFirstSide, activations::CountingAllocator::kNoLimit);
   HEADROOM_CHECK(first.fits, contender.name + " without a limit");
   const double per_pixel =
       static_cast<double>(first.peak_bytes - first.between_bytes) /
@@ -219,13 +223,13 @@ Largest find_largest(const Contender& contender, int64_t limit) {
 }
 
 // The largest side that is predicted to fit; the fullest rank counts.
-int64_t predicted_side(const RunConfig& base, int64_t limit) {
-  const auto rows = row_costs(load_model_table(base.cfg));
+int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
+  const auto rows = layers::row_costs(layers::load_model_table(base.cfg));
   const auto fits = [&](int64_t blocks) {
-    RunConfig config = base;
+    configs::RunConfig config = base;
     config.image_height = config.image_width = blocks * kStride;
-    const Plan plan = plan_of_synthetic_run(config);
-    return fullest_rank_bytes(plan) <= limit;
+    const plan::Plan plan = plan_of_synthetic_run(config);
+    return planner::fullest_rank_bytes(plan) <= limit;
   };
   int64_t most = 1, too_many = 1;
   while (fits(too_many)) too_many *= 2;
@@ -261,7 +265,7 @@ int64_t probed_bytes(const Request& request, int64_t side) {
 // Up from what is predicted, by what was measured last; down only if that was
 // too much.
 Largest find_in_processes(const Request& request) {
-  RunConfig config = config_of(request, kFirstSide);
+  configs::RunConfig config = config_of(request, kFirstSide);
   config.layout = "spatial=2";
   config.activations = "recompute";
   int64_t side = predicted_side(config, request.limit);
@@ -334,9 +338,9 @@ int run(const Request& request) {
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::keep_freed_memory();
-  headroom::CountingAllocator::install();
-  headroom::install_saved_tensor_policies();
+  headroom::kernels::keep_freed_memory();
+  headroom::activations::CountingAllocator::install();
+  headroom::activations::install_saved_tensor_policies();
   at::set_num_threads(1);
   headroom::Request request;
   CLI::App app("the largest image that fits");

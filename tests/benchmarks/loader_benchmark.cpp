@@ -12,9 +12,9 @@
 #include <string>
 
 #include "configs/data_config.h"
-#include "worker/data/dataset.h"
-#include "worker/data/loader.h"
-#include "worker/model/kernels/heap.h"
+#include "worker/data/labels/dataset.h"
+#include "worker/data/loader/loader.h"
+#include "worker/kernels/cpu/heap.h"
 
 namespace headroom {
 namespace {
@@ -27,15 +27,16 @@ struct Options {
 };
 
 int run(const Options& options) {
-  const DataConfig config = load_data_config(options.data);
-  const IndexedDataset indexed = index_dataset(config, Split::kTrain);
-  LoaderOptions loading;
+  const configs::DataConfig config = configs::load_data_config(options.data);
+  const labels::IndexedDataset indexed =
+      labels::index_dataset(config, labels::Split::kTrain);
+  loader::LoaderOptions loading;
   loading.dataset = &indexed.dataset;
   loading.image_height = loading.image_width = options.image_size;
   loading.global_batch_size = loading.micro_batch_size = 8;
   loading.batch_norm_group_size = 8;
   loading.host_memory_limit_bytes = options.host_memory_mib << 20;
-  Loader loader(loading);
+  loader::Loader loader(loading);
   for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) loader.next();
   const auto begin = std::chrono::steady_clock::now();
   int64_t made = 0;
@@ -58,6 +59,6 @@ int main(int argc, char** argv) {
   app.add_option("--samples", options.samples);
   app.add_option("--host-memory-mib", options.host_memory_mib);
   CLI11_PARSE(app, argc, argv);
-  headroom::keep_freed_memory();  // as the worker
+  headroom::kernels::keep_freed_memory();  // as the worker
   return headroom::run(options);
 }

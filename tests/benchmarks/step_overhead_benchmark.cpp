@@ -40,8 +40,8 @@ struct Request {
   std::string model = "yolov5n";
 };
 
-RunConfig config_of(const Request& request, int processes) {
-  RunConfig config;
+configs::RunConfig config_of(const Request& request, int processes) {
+  configs::RunConfig config;
   config.cfg = request.model;
   config.synthetic_input = true;
   config.image_height = config.image_width = request.image_size;
@@ -53,7 +53,8 @@ RunConfig config_of(const Request& request, int processes) {
 }
 
 // Of the slower process; the same on both.
-double seconds_of_step(RankTraining& training, Communicator& world) {
+double seconds_of_step(RankTraining& training,
+                       collectives::Communicator& world) {
   using Clock = std::chrono::steady_clock;
   world.barrier();
   const Clock::time_point start = Clock::now();
@@ -61,7 +62,7 @@ double seconds_of_step(RankTraining& training, Communicator& world) {
   const at::Tensor seconds =
       at::full({1}, std::chrono::duration<double>(Clock::now() - start).count(),
                at::kDouble);
-  world.all_reduce(seconds, ReduceOp::kMax);
+  world.all_reduce(seconds, collectives::ReduceOp::kMax);
   return *seconds.const_data_ptr<double>();
 }
 
@@ -69,8 +70,8 @@ struct Pairs {
   std::vector<double> first, second;  // seconds
 };
 
-Pairs alternate(RankTraining& first, RankTraining& second, Communicator& world,
-                int pairs) {
+Pairs alternate(RankTraining& first, RankTraining& second,
+                collectives::Communicator& world, int pairs) {
   Pairs result;
   for (int pair = -kWarmUpPairs; pair < pairs; ++pair) {
     double a = 0, b = 0;
@@ -107,13 +108,14 @@ bool report(const std::string& name, const Pairs& pairs, double bound) {
   return median <= bound;
 }
 
-bool run(const Request& request, Communicator& world) {
-  const std::unique_ptr<Communicator> alone = make_single_communicator();
-  const RunConfig shared = config_of(request, kProcesses);
-  const RunConfig single = config_of(request, 1);
-  RunConfig lean = single;
+bool run(const Request& request, collectives::Communicator& world) {
+  const std::unique_ptr<collectives::Communicator> alone =
+      collectives::make_single_communicator();
+  const configs::RunConfig shared = config_of(request, kProcesses);
+  const configs::RunConfig single = config_of(request, 1);
+  configs::RunConfig lean = single;
   lean.activations = "recompute";
-  const auto plan = [](const RunConfig& config) {
+  const auto plan = [](const configs::RunConfig& config) {
     return plan_of_synthetic_run(config);
   };
   RankTraining without(single, plan(single), *alone);
@@ -148,7 +150,8 @@ int main(int argc, char** argv) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("headroom-overhead-" + std::to_string(getpid()));
   return headroom::run_forked_ranks(
-      headroom::kProcesses, folder, [&](headroom::Communicator& world) {
+      headroom::kProcesses, folder,
+      [&](headroom::collectives::Communicator& world) {
         return headroom::run(request, world) ? 0 : 1;
       });
 }

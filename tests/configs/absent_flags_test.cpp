@@ -7,7 +7,7 @@
 #include "configs/flags.h"
 #include "tests/configs/refusal.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 std::string refusal(const std::string& command, const std::string& spelling) {
@@ -77,4 +77,4 @@ TEST(AbsentFlags, Answers) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

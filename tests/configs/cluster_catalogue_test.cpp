@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 using ::testing::AllOf;
@@ -57,4 +57,4 @@ TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -8,7 +8,7 @@
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -255,4 +255,4 @@ TEST(DataConfigShared, BloodCells) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 TEST(Fault, IsReadAsItIsWritten) {
@@ -106,4 +106,4 @@ TEST(Fault, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -10,7 +10,7 @@
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 // Frozen: a spelling may be added here, never changed or removed.
@@ -261,4 +261,4 @@ TEST(Flags, WrongValuesNameTheFlag) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

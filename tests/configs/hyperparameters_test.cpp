@@ -6,11 +6,11 @@
 
 #include "configs/knobs.h"
 #include "configs/run_config.h"
-#include "configs/shipped_files.h"
+#include "configs/yaml/shipped_files.h"
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 TEST(Hyperparameters, DefaultsAreScratchLow) {
@@ -62,7 +62,7 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
   if (!file) GTEST_SKIP() << "no " << path;
   std::cout << "parity file used: hyperparameters.json\n";
   const nlohmann::json sets = nlohmann::json::parse(file)["sets"];
-  EXPECT_EQ(sets.size(), shipped_names("hyp").size());
+  EXPECT_EQ(sets.size(), yaml::shipped_names("hyp").size());
   for (const auto& [name, values] : sets.items()) {
     RunConfig config;
     load_hyperparameters(config, "hyp." + name + ".yaml");
@@ -77,4 +77,4 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

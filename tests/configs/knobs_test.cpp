@@ -9,7 +9,7 @@
 
 #include "tests/configs/refusal.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 TEST(Knobs, KeysAreUniqueWordsAndEachIsExplained) {
@@ -103,4 +103,4 @@ TEST(Knobs, ByteSizesOnlyWhereTheyAreMeant) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

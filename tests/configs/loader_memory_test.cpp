@@ -4,7 +4,7 @@
 
 #include "configs/augment_place.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 LoaderShape small_shape() {
@@ -113,4 +113,4 @@ TEST(LoaderMemory, ALimitIsKept) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 std::vector<int64_t> sides(int64_t side, int64_t stride) {
@@ -56,4 +56,4 @@ TEST(MultiScale, TimeCountsOnTheMean) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

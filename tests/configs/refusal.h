@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::configs {
 
 // The text of the Error that `act` throws; its exit code must be 2.
 template <typename Act>
@@ -21,4 +21,4 @@ std::string refusal_of(const Act& act) {
   return "nothing was refused";
 }
 
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -6,7 +6,7 @@
 #include "configs/run_config.h"
 #include "tests/configs/refusal.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 RunConfig good_config() {
@@ -351,4 +351,4 @@ TEST(RunConfigCheck, BatchesOfOneShapeHaveNoMultiScale) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -5,7 +5,7 @@
 #include "configs/knobs.h"
 #include "tests/configs/refusal.h"
 
-namespace headroom {
+namespace headroom::configs {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -171,4 +171,4 @@ TEST(RunConfig, SetRefuses) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::configs

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace headroom {
+namespace headroom::configs {
 
 class TemporaryFolder {
  public:
@@ -46,4 +46,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::configs

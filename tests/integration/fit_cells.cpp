@@ -5,14 +5,14 @@
 #include <mutex>
 
 #include "configs/knobs.h"
-#include "configs/model_table.h"
-#include "coordinator/plan_memory.h"
-#include "coordinator/planner.h"
+#include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/placed_communicator.h"
-#include "parallel/plan/phase_memory.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+#include "parallel/predict/phase_memory.h"
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
@@ -26,12 +26,13 @@ const std::array<std::string, 5> kPolicyNames = {"keep", "lean", "recompute",
 const std::array<std::string, 5> kLayouts = {"one", "data", "zero3", "pipeline",
                                              "spatial"};
 
-std::vector<RowCost> rows_of(const FitCell& cell) {
-  return row_costs(load_model_table(cell.model));
+std::vector<layers::RowCost> rows_of(const FitCell& cell) {
+  return layers::row_costs(layers::load_model_table(cell.model));
 }
 
-MemoryRequest request_of(const FitCell& cell, const Plan& plan) {
-  MemoryRequest request = memory_request(cell.config(), plan, rows_of(cell));
+predict::MemoryRequest request_of(const FitCell& cell, const plan::Plan& plan) {
+  predict::MemoryRequest request =
+      predict::memory_request(cell.config(), plan, rows_of(cell));
   request.fetches_ahead = cell.between_hosts;
   return request;
 }
@@ -46,18 +47,19 @@ RankOptions options_of(const FitCell& cell) {
 
 // Where a rank of the cell computes, and what it exchanges tensors with.
 struct Place {
-  Place(const FitCell& cell, int rank, Communicator& world) {
+  Place(const FitCell& cell, int rank, collectives::Communicator& world) {
     if (!cell.on_device) {
       communicator = &world;
       return;
     }
     device = test_compute_device(rank);
-    placed = make_placed_communicator(world.split(0, rank), nullptr);
+    placed =
+        collectives::make_placed_communicator(world.split(0, rank), nullptr);
     communicator = placed.get();
   }
-  ComputeDevice device;
-  std::unique_ptr<Communicator> placed;
-  Communicator* communicator = nullptr;
+  devices::ComputeDevice device;
+  std::unique_ptr<collectives::Communicator> placed;
+  collectives::Communicator* communicator = nullptr;
 };
 
 }  // namespace
@@ -73,8 +75,8 @@ std::string FitCell::name() const {
          (on_device ? " on device" : "") + (cuda_graphs ? " graphs" : "");
 }
 
-RunConfig FitCell::config() const {
-  RunConfig config;
+configs::RunConfig FitCell::config() const {
+  configs::RunConfig config;
   config.cfg = model;
   config.image_height = config.image_width = image_size;
   config.micro_batch_size = micro_batch;
@@ -85,7 +87,7 @@ RunConfig FitCell::config() const {
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
   config.teacher = config.teacher_model = teacher;
-  set_from_text(config, *find_knob("precision"), precision);
+  configs::set_from_text(config, *configs::find_knob("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
     config.layout = (layout == "zero3" ? "data" : layout) + "=2";
@@ -95,12 +97,13 @@ RunConfig FitCell::config() const {
   return config;
 }
 
-Plan plan_of(const FitCell& cell) {
-  Plan plan = plan_or_throw(cell.config(), cell.world_size(), rows_of(cell));
+plan::Plan plan_of(const FitCell& cell) {
+  plan::Plan plan =
+      planner::plan_or_throw(cell.config(), cell.world_size(), rows_of(cell));
   if (cell.policy != "mixed") return plan;
   constexpr std::array kInTurn = {
-      ActivationPolicy::kKeep, ActivationPolicy::kLean,
-      ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
+      plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
+      plan::ActivationPolicy::kRecompute, plan::ActivationPolicy::kOffload};
   for (size_t row = 0; row < rows_of(cell).size(); ++row)
     plan.activation_policies.push_back(kInTurn[row % kInTurn.size()]);
   return plan;
@@ -109,34 +112,35 @@ Plan plan_of(const FitCell& cell) {
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell) {
   int64_t sum = 0;
   for (const int64_t bytes :
-       predicted_peak_bytes(request_of(cell, plan_of(cell))))
+       planner::predicted_peak_bytes(request_of(cell, plan_of(cell))))
     sum += bytes;
   return sum;
 }
 
 std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
-  const Plan plan = plan_of(cell);
-  const MemoryRequest known = request_of(cell, plan);
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
+  const plan::Plan plan = plan_of(cell);
+  const predict::MemoryRequest known = request_of(cell, plan);
   std::mutex mutex;
   std::vector<FitMeasurement> all;
   run_ranks(
       cell.world_size(),
-      [&](int rank, Communicator& world) {
+      [&](int rank, collectives::Communicator& world) {
         const Place place(cell, rank, world);
-        MemoryMeter& memory = place.device.memory();
+        activations::MemoryMeter& memory = place.device.memory();
         RankTraining training(cell.config(), plan, *place.communicator,
                               cell.more_boxes, place.device);
         for (int step = 1; step <= steps; ++step) {
           memory.reset_peak();
           training.step();
           const int64_t measured = memory.peak_bytes();
-          MemoryRequest request = known;
+          predict::MemoryRequest request = known;
           request.step = training.shape();
           request.workspaces = &convolution_workspaces();
-          const MemoryEstimate estimate =
-              estimate_rank_memory(request, coordinates_of(plan.layout, rank));
+          const predict::MemoryEstimate estimate =
+              predict::estimate_rank_memory(
+                  request, plan::coordinates_of(plan.layout, rank));
           const std::scoped_lock lock(mutex);
           all.push_back({rank, step, estimate.total(), measured});
         }
@@ -148,30 +152,31 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
 std::vector<PhaseMeasurement> measure_phases(
     const FitCell& cell, int64_t validation_images,
     const std::filesystem::path& folder) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
-  Plan plan = plan_of(cell);
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
+  plan::Plan plan = plan_of(cell);
   plan.validation_images = validation_images;
-  const MemoryRequest request = request_of(cell, plan);
-  const Dataset images =
+  const predict::MemoryRequest request = request_of(cell, plan);
+  const labels::Dataset images =
       gray_images(folder, 2 * cell.config().global_batch_size, cell.image_size,
-                  8 + cell.more_boxes, kSyntheticClasses);
+                  8 + cell.more_boxes, loader::kSyntheticClasses);
   std::mutex mutex;
   std::vector<PhaseMeasurement> all;
   run_ranks(
       cell.world_size(),
-      [&](int rank, Communicator& world) {
-        const auto note = [&](const MemoryComparison& one) {
+      [&](int rank, collectives::Communicator& world) {
+        const auto note = [&](const memory::MemoryComparison& one) {
           const std::scoped_lock lock(mutex);
           all.push_back(
               {{rank, 0, one.predicted.total(), one.measured}, one.phase});
         };
-        const MeshCoordinates here = coordinates_of(plan.layout, rank);
+        const plan::MeshCoordinates here =
+            plan::coordinates_of(plan.layout, rank);
         const Place place(cell, rank, world);
-        const PhaseWatch start_up("start-up", place.device.memory());
+        const memory::PhaseWatch start_up("start-up", place.device.memory());
         RankTraining training(cell.config(), plan, *place.communicator,
                               cell.more_boxes, place.device);
-        note(start_up.compare(estimate_start_up(request, here)));
+        note(start_up.compare(predict::estimate_start_up(request, here)));
         training.step();
         note(training.validate(request, images).memory);
         note(training.save(request, folder / "checkpoints"));

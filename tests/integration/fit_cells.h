@@ -27,12 +27,12 @@ struct FitCell {
   bool cuda_graphs = false;  // there
 
   std::string name() const;
-  RunConfig config() const;
+  configs::RunConfig config() const;
   int world_size() const { return layout == "one" ? 1 : 2; }
 };
 
 // The plan that train would use; "mixed" rows changed.
-Plan plan_of(const FitCell& cell);
+plan::Plan plan_of(const FitCell& cell);
 
 // Of the whole run, before anything is allocated: the sum over its ranks.
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell);

@@ -16,11 +16,11 @@
 #include <sstream>
 #include <thread>
 
-#include "coordinator/certificates.h"
+#include "coordinator/service/certificates.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
-#include "tests/coordinator/raw_connection.h"
+#include "tests/coordinator/service/raw_connection.h"
 #include "tests/integration/run_comparison.h"
 
 namespace headroom::testing {
@@ -66,13 +66,14 @@ class HostileRun : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fresh_folder();
-    make_certificates(folder_ / "ours", {});
-    make_certificates(folder_ / "foreign", {});
+    coordinator::make_certificates(folder_ / "ours", {});
+    coordinator::make_certificates(folder_ / "foreign", {});
     ours_ = client_of("ours");
   }
 
-  ChannelSecurity client_of(const std::string& name) const {
-    return read_channel_security(folder_ / name, "", ChannelSide::kClient);
+  wire::ChannelSecurity client_of(const std::string& name) const {
+    return wire::read_channel_security(folder_ / name, "",
+                                       wire::ChannelSide::kClient);
   }
 
   // Loses a worker early, so that there is an old generation to replay.
@@ -108,14 +109,14 @@ class HostileRun : public ::testing::Test {
   }
 
   std::unique_ptr<wire::Coordinator::Stub> stub_as(
-      const ChannelSecurity& security) const {
-    return wire::Coordinator::NewStub(make_channel(address_, security));
+      const wire::ChannelSecurity& security) const {
+    return wire::Coordinator::NewStub(wire::make_channel(address_, security));
   }
 
-  grpc::StatusCode registers_as(const ChannelSecurity& security,
+  grpc::StatusCode registers_as(const wire::ChannelSecurity& security,
                                 size_t bytes = 0) const {
     wire::RegisterRequest request;
-    request.set_version(kVersion);
+    request.set_version(wire::kVersion);
     request.set_node_id("stranger");
     request.set_hostname(std::string(bytes, 'x'));
     wire::RegisterResponse response;
@@ -139,7 +140,8 @@ class HostileRun : public ::testing::Test {
 
   // headroom_refused_calls_total{reason="..."}, as Prometheus reads it.
   double refused(const std::string& reason) const {
-    const RawConnection connection("127.0.0.1:" + std::to_string(metrics_));
+    const coordinator::RawConnection connection("127.0.0.1:" +
+                                                std::to_string(metrics_));
     connection.send_bytes(
         "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
     const std::string text = connection.receive_all();
@@ -157,7 +159,7 @@ class HostileRun : public ::testing::Test {
 
   // --- who knocks -----------------------------------------------------------
   void knock_with_a_wrong_token() const {
-    ChannelSecurity wrong = ours_;
+    wire::ChannelSecurity wrong = ours_;
     wrong.token = std::string(64, 'a');
     EXPECT_EQ(registers_as(wrong), grpc::StatusCode::UNAUTHENTICATED);
     wrong.token.clear();
@@ -166,14 +168,14 @@ class HostileRun : public ::testing::Test {
   }
 
   void knock_without_our_certificate() const {
-    ChannelSecurity none = ours_;
+    wire::ChannelSecurity none = ours_;
     none.certificate.clear();
     none.key.clear();
     EXPECT_EQ(registers_as(none), grpc::StatusCode::UNAVAILABLE);
     expect_refused("no certificate", 1);
     EXPECT_EQ(registers_as({}), grpc::StatusCode::UNAVAILABLE);
     expect_refused("no TLS", 1);
-    ChannelSecurity forged = client_of("foreign");
+    wire::ChannelSecurity forged = client_of("foreign");
     forged.ca = ours_.ca;
     forged.token = ours_.token;
     EXPECT_EQ(registers_as(forged), grpc::StatusCode::UNAVAILABLE);
@@ -234,7 +236,7 @@ class HostileRun : public ::testing::Test {
   void throw_random_bytes() const {
     std::mt19937 random(1);
     for (int i = 0; i < 100; ++i) {
-      const RawConnection connection(address_);
+      const coordinator::RawConnection connection(address_);
       ASSERT_TRUE(connection.connected());
       std::string bytes(1 + random() % 4096, '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
@@ -246,18 +248,19 @@ class HostileRun : public ::testing::Test {
   }
 
   // They say nothing.
-  std::vector<std::unique_ptr<RawConnection>> idle_connections(
+  std::vector<std::unique_ptr<coordinator::RawConnection>> idle_connections(
       int count) const {
-    std::vector<std::unique_ptr<RawConnection>> idle;
+    std::vector<std::unique_ptr<coordinator::RawConnection>> idle;
     for (int i = 0; i < count; ++i) {
-      idle.push_back(std::make_unique<RawConnection>(address_));
+      idle.push_back(std::make_unique<coordinator::RawConnection>(address_));
       EXPECT_TRUE(idle.back()->connected()) << i;
     }
     return idle;
   }
 
   void expect_closed(
-      const std::vector<std::unique_ptr<RawConnection>>& idle) const {
+      const std::vector<std::unique_ptr<coordinator::RawConnection>>& idle)
+      const {
     EXPECT_TRUE(eventually(30, [&] {
       return std::all_of(idle.begin(), idle.end(), [](const auto& connection) {
         return connection->is_closed_by_peer();
@@ -331,7 +334,7 @@ class HostileRun : public ::testing::Test {
   }
 
   fs::path folder_;
-  ChannelSecurity ours_;
+  wire::ChannelSecurity ours_;
   std::string address_;
   int metrics_ = 0;
 };

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <utility>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/units.h"
 #include "tests/support/layout_run.h"
 
@@ -38,7 +38,7 @@ struct Row {
     options.batch_norm_group_size = group;
     options.freeze = freeze;
     if (many_modules)
-      options.table = load_model_table(
+      options.table = layers::load_model_table(
           HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml");
     options.teacher = teacher;
     return options;
@@ -48,8 +48,7 @@ struct Row {
 const LayoutRun& one_process(const Row& row) {
   static std::map<std::tuple<int64_t, int64_t, bool, std::string>, LayoutRun>
       runs;
-  LayoutRun& run =
-      runs[{row.group, row.freeze, row.many_modules, row.teacher}];
+  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules, row.teacher}];
   if (run.loss.empty()) {
     run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
@@ -118,7 +117,7 @@ TEST_P(Layouts, EqualOneProcess) {
   EXPECT_LT(largest.loss, 1e-6);
   EXPECT_LT(largest.norm, 1e-4);
 
-  const Plan& plan = row.layout.plan;
+  const plan::Plan& plan = row.layout.plan;
   for (size_t rank = 0; rank < run.bytes.size(); ++rank) {
     const LayoutRun::Bytes& bytes = run.bytes[rank];
     EXPECT_EQ(bytes.pipeline > 0, plan.layout.pipeline_parallel_size > 1);
@@ -157,33 +156,34 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_group8", "data=2,spatial=2", 0), 8);
   add(layout_case("pipeline2_spatial2", "pipeline=2,spatial=2", 2));
   add(layout_case("data2_zero3_recompute", "data=2", 2, 3,
-                  ActivationPolicy::kRecompute));
+                  plan::ActivationPolicy::kRecompute));
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
-                  ActivationPolicy::kRecompute));
+                  plan::ActivationPolicy::kRecompute));
   // The first stage's last rows learn; none of its rows does, and the second's
   // first does not.
   add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),
       2, 5);
   add(layout_case("data2_pipeline2_zero3_freeze10_recompute",
-                  "data=2,pipeline=2", 2, 3, ActivationPolicy::kRecompute),
+                  "data=2,pipeline=2", 2, 3,
+                  plan::ActivationPolicy::kRecompute),
       2, 10);
   // Every module of the table that yolov5n does not have.
   for (const LayoutCase& layout :
        {layout_case("modules_data2", "data=2", 0),
         layout_case("modules_zero3_recompute", "data=2", 2, 3,
-                    ActivationPolicy::kRecompute),
+                    plan::ActivationPolicy::kRecompute),
         layout_case("modules_pipeline2_lean", "pipeline=2", 2, 0,
-                    ActivationPolicy::kLean),
+                    plan::ActivationPolicy::kLean),
         layout_case("modules_spatial2", "spatial=2", 0),
         layout_case("modules_pipeline2_spatial3_recompute",
                     "pipeline=2,spatial=3", 2, 0,
-                    ActivationPolicy::kRecompute)})
+                    plan::ActivationPolicy::kRecompute)})
     all.push_back({layout, 2, 0, true});
   add(layout_case("teacher_data2", "data=2", 0), 2, 0, "yolov5s");
   add(layout_case("teacher_micro2", "data=1", 2), 2, 0, "yolov5s");
   add(layout_case("teacher_data2_zero3_recompute", "data=2", 2, 3,
-                  ActivationPolicy::kRecompute),
+                  plan::ActivationPolicy::kRecompute),
       2, 0, "yolov5s");
   for (const int64_t group : {1, 2, 4}) {
     for (const int64_t micro : {1, 2, 4}) {

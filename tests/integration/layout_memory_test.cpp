@@ -28,8 +28,9 @@ struct Request {
   int64_t micro_batch = 1;
 };
 
-RunConfig config_of(const Request& request, const std::string& layout) {
-  RunConfig config;
+configs::RunConfig config_of(const Request& request,
+                             const std::string& layout) {
+  configs::RunConfig config;
   config.cfg = request.model;
   config.image_height = config.image_width = request.image_size;
   config.global_batch_size = request.batch;
@@ -91,7 +92,7 @@ void check_pipeline(const Request& request, double peak) {
 
 void check_zero(const std::string& model, double resident, double peak) {
   const Request request{model, 64, 4, 4};
-  RunConfig config = config_of(request, "data=1");
+  configs::RunConfig config = config_of(request, "data=1");
   const LayoutMemory one = measure_memory(config, kSteps);
   config.layout = "data=4";
   config.zero_stage = 3;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/integration/run_comparison.h"
-#include "worker/model/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 namespace headroom::testing {
 namespace {
@@ -48,8 +48,8 @@ fs::path two_epochs(const fs::path& folder,
 }
 
 void expect_same_weights(const fs::path& one, const fs::path& other) {
-  const Safetensors expected = read_safetensors(one);
-  const Safetensors actual = read_safetensors(other);
+  const weights::Safetensors expected = weights::read_safetensors(one);
+  const weights::Safetensors actual = weights::read_safetensors(other);
   EXPECT_EQ(expected.metadata, actual.metadata);
   ASSERT_EQ(expected.tensors.size(), actual.tensors.size());
   for (const auto& [name, tensor] : expected.tensors) {

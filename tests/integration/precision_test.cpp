@@ -27,7 +27,7 @@
 namespace headroom {
 namespace {
 
-LayoutRunOptions options_of(Precision precision, int steps) {
+LayoutRunOptions options_of(configs::Precision precision, int steps) {
   LayoutRunOptions options;
   options.precision = precision;
   options.steps = steps;
@@ -45,7 +45,7 @@ double largest_difference(const std::vector<double>& a,
 }
 
 struct Case {
-  Precision precision;
+  configs::Precision precision;
   const char* name;
   double tolerance;   // of steps 1-3 under another layout
   double to_float32;  // over 20 steps
@@ -74,9 +74,9 @@ void expect_same_bits(const LayoutRun& a, const LayoutRun& b) {
 }
 
 TEST_P(MixedPrecision, RepeatsBitForBitUnderEveryActivationPolicy) {
-  for (const ActivationPolicy policy :
-       {ActivationPolicy::kKeep, ActivationPolicy::kLean,
-        ActivationPolicy::kRecompute, ActivationPolicy::kOffload}) {
+  for (const plan::ActivationPolicy policy :
+       {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
+        plan::ActivationPolicy::kRecompute, plan::ActivationPolicy::kOffload}) {
     SCOPED_TRACE(static_cast<int>(policy));
     expect_same_bits(one_process(),
                      run_layout(layout_case("policy", "data=1", 0, 0, policy),
@@ -94,7 +94,7 @@ TEST_P(MixedPrecision, LayoutsAgreeWithinItsRounding) {
       layout_case("pipeline2", "pipeline=2", 2),
       layout_case("spatial2", "spatial=2", 0),
       layout_case("zero3_pipeline2_recompute", "data=2,pipeline=2", 2, 3,
-                  ActivationPolicy::kRecompute)};
+                  plan::ActivationPolicy::kRecompute)};
   for (const LayoutCase& layout : layouts) {
     const LayoutRun run =
         run_layout(layout, options_of(GetParam().precision, kSteps));
@@ -116,7 +116,7 @@ TEST_P(MixedPrecision, StaysWithFloat32) {
   options.calm = true;
   const LayoutCase one = layout_case("one", "data=1", 0);
   const LayoutRun rounded = run_layout(one, options);
-  options.precision = Precision::kFp32;
+  options.precision = configs::Precision::kFp32;
   const LayoutRun exact = run_layout(one, options);
   const double loss = largest_difference(exact.loss, rounded.loss, 20);
   std::printf("| %s | from float32 | %.1e |\n", GetParam().name, loss);
@@ -128,39 +128,39 @@ TEST_P(MixedPrecision, StaysWithFloat32) {
 // A gradient beyond float16's range: the step counts, nothing but the scale
 // changes; the next ones halve it until the gradient fits.
 TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
   at::set_num_threads(1);
-  RunConfig config;
+  configs::RunConfig config;
   config.cfg = "yolov5n";
   config.synthetic_input = true;
   config.image_height = config.image_width = 96;
   config.global_batch_size = 2;
-  config.precision = Precision::kFp16;
+  config.precision = configs::Precision::kFp16;
   config.layout = "data=1";
-  const auto alone = make_single_communicator();
+  const auto alone = collectives::make_single_communicator();
   RankTraining training(config, plan_of_synthetic_run(config), *alone);
-  TrainingState& state = training.state();
+  step::TrainingState& state = training.state();
   constexpr double kTooLarge = 0x1p40;
   state.counters.loss_scale = {kTooLarge, 1999};
   std::vector<at::Tensor> before;
-  for (const TrainingState::Buffer& buffer : state.buffers())
+  for (const step::TrainingState::Buffer& buffer : state.buffers())
     before.push_back(buffer.flat->clone());
 
-  const StepResult skipped = training.step();
+  const step::StepResult skipped = training.step();
   EXPECT_TRUE(skipped.lowered_scale);
   EXPECT_FALSE(skipped.optimizer_stepped);
-  EXPECT_EQ(skipped.verdict.outcome, Outcome::kNonFinite);
+  EXPECT_EQ(skipped.verdict.outcome, data_parallel::Outcome::kNonFinite);
   EXPECT_EQ(skipped.loss_scale, kTooLarge);
   EXPECT_TRUE(std::isfinite(skipped.loss));
   EXPECT_FALSE(std::isfinite(skipped.gradient_norm));
   EXPECT_EQ(state.counters.committed_steps, 1);
-  EXPECT_EQ(state.counters.loss_scale, (LossScale{kTooLarge / 2, 0}));
+  EXPECT_EQ(state.counters.loss_scale, (optim::LossScale{kTooLarge / 2, 0}));
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_TRUE(at::equal(before[i], *state.buffers()[i].flat)) << i;
 
   int64_t steps = 1;
-  StepResult result;
+  step::StepResult result;
   do {
     result = training.step();
     ++steps;
@@ -169,24 +169,24 @@ TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_TRUE(result.optimizer_stepped);
   EXPECT_TRUE(std::isfinite(result.gradient_norm));
   EXPECT_EQ(state.counters.loss_scale,
-            (LossScale{kTooLarge / std::exp2(steps - 1), 1}));
+            (optim::LossScale{kTooLarge / std::exp2(steps - 1), 1}));
   EXPECT_EQ(state.counters.committed_steps, steps);
 }
 
 // A power of two leaves no trace in gradients that stay in range.
 TEST(LossScaling, TheGradientNormIsTheUnscaledOne) {
-  LayoutRunOptions options = options_of(Precision::kFp16, 1);
+  LayoutRunOptions options = options_of(configs::Precision::kFp16, 1);
   const LayoutCase one = layout_case("one", "data=1", 0);
   const LayoutRun scaled = run_layout(one, options);
-  options.precision = Precision::kFp32;
+  options.precision = configs::Precision::kFp32;
   const LayoutRun exact = run_layout(one, options);
   EXPECT_NEAR(scaled.gradient_norm[0] / exact.gradient_norm[0], 1, 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Types, MixedPrecision,
-    testing::Values(Case{Precision::kBf16, "bf16", 0.01, 0.03},
-                    Case{Precision::kFp16, "fp16", 0.002, 0.01}),
+    testing::Values(Case{configs::Precision::kBf16, "bf16", 0.01, 0.03},
+                    Case{configs::Precision::kFp16, "fp16", 0.002, 0.01}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -12,13 +12,13 @@
 #include <tuple>
 #include <vector>
 
-#include "configs/row_cost.h"
-#include "coordinator/planner.h"
+#include "configs/layers/row_cost.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/planner/planner.h"
 #include "parallel/zero/shard_map.h"
 #include "tests/support/layout_run.h"
 #include "tests/worker/model/tiny_table.h"
-#include "worker/data/random.h"
+#include "worker/data/sampling/random.h"
 
 namespace headroom {
 namespace {
@@ -28,13 +28,13 @@ constexpr int kMaxRanks = 6;
 constexpr int64_t kStride = 16, kWidth = 48;
 
 struct Draw {
-  RunConfig config;
-  ParallelLayout layout;
+  configs::RunConfig config;
+  plan::ParallelLayout layout;
   int64_t height = 0;      // in whole blocks
   int64_t short_size = 0;  // samples of the second step
 
   std::string name() const {
-    return to_string(layout) + " batch " +
+    return plan::to_string(layout) + " batch " +
            std::to_string(config.global_batch_size) + " then " +
            std::to_string(short_size) + " micro " +
            std::to_string(config.micro_batch_size) + " group " +
@@ -44,7 +44,7 @@ struct Draw {
   }
 };
 
-Draw draw_layout(RandomStream& draws) {
+Draw draw_layout(sampling::RandomStream& draws) {
   Draw draw;
   do {
     draw.layout.data_parallel_size = static_cast<int>(1 + draws.below(4));
@@ -52,8 +52,8 @@ Draw draw_layout(RandomStream& draws) {
     draw.layout.spatial_parallel_size = static_cast<int>(1 + draws.below(3));
   } while (draw.layout.world_size() > kMaxRanks);
   draw.height = kStride * (2 + draws.below(4));
-  RunConfig& config = draw.config;
-  config.layout = to_string(draw.layout);
+  configs::RunConfig& config = draw.config;
+  config.layout = plan::to_string(draw.layout);
   config.image_height = draw.height;
   config.image_width = kWidth;
   config.global_batch_size = 1 + draws.below(9);
@@ -67,7 +67,7 @@ Draw draw_layout(RandomStream& draws) {
 
 // The rules, written once more.
 bool is_admissible(const Draw& draw) {
-  const RunConfig& config = draw.config;
+  const configs::RunConfig& config = draw.config;
   const int64_t batch = config.global_batch_size;
   const int data = draw.layout.data_parallel_size;
   if (batch < data || config.batch_norm_group_size > batch) return false;
@@ -81,8 +81,8 @@ bool is_admissible(const Draw& draw) {
 }
 
 // Every row begins a stage somewhere; every stage keeps a row with parameters.
-std::vector<int64_t> draw_stages(RandomStream& draws, int stages,
-                                 const std::vector<RowCost>& rows) {
+std::vector<int64_t> draw_stages(sampling::RandomStream& draws, int stages,
+                                 const std::vector<layers::RowCost>& rows) {
   const auto num_rows = static_cast<int64_t>(rows.size());
   for (;;) {
     std::vector<int64_t> begins = {0};
@@ -106,18 +106,19 @@ std::vector<int64_t> draw_stages(RandomStream& draws, int stages,
 
 // Every sample is on one rank and in one micro-batch; all ranks have equally
 // many micro-batches.
-void expect_samples_covered_once(const Draw& draw, const Plan& plan,
+void expect_samples_covered_once(const Draw& draw, const plan::Plan& plan,
                                  int64_t count) {
   const int data = plan.layout.data_parallel_size;
-  const BatchCut cut = {draw.config.global_batch_size, data,
-                        plan.micro_batch_size, plan.batch_norm_group_size};
+  const plan::BatchCut cut = {draw.config.global_batch_size, data,
+                              plan.micro_batch_size,
+                              plan.batch_norm_group_size};
   const int64_t elements = draw.height / kStride * (kWidth / kStride);
   int64_t next = 0;
   size_t micro_batches = 0;
   for (int rank = 0; rank < data; ++rank) {
-    const BatchPart part = part_of(cut, count, elements, rank);
+    const plan::BatchPart part = plan::part_of(cut, count, elements, rank);
     ASSERT_EQ(part.local.begin, next);
-    for (const SampleRange& micro_batch : part.micro_batches) {
+    for (const plan::SampleRange& micro_batch : part.micro_batches) {
       ASSERT_EQ(micro_batch.begin, next);
       next = micro_batch.end;
     }
@@ -129,12 +130,12 @@ void expect_samples_covered_once(const Draw& draw, const Plan& plan,
 }
 
 // Every element of every row of a stage has one owner.
-void expect_shards_cover_once(const Plan& plan,
-                              const std::vector<RowCost>& rows) {
+void expect_shards_cover_once(const plan::Plan& plan,
+                              const std::vector<layers::RowCost>& rows) {
   std::vector<int64_t> sizes;
-  for (const RowCost& row : rows) sizes.push_back(row.parameters);
+  for (const layers::RowCost& row : rows) sizes.push_back(row.parameters);
   const int ranks = plan.layout.data_parallel_size;
-  const ShardMap map(sizes, ranks, 8);
+  const zero::ShardMap map(sizes, ranks, 8);
   for (int64_t row = 0; row < map.num_rows(); ++row) {
     ASSERT_EQ(map.slice_size(row) * ranks, map.padded_row_size(row));
     ASSERT_GE(map.padded_row_size(row), map.row_size(row));
@@ -143,7 +144,7 @@ void expect_shards_cover_once(const Plan& plan,
   }
 }
 
-LayoutRunOptions options_of(const Draw& draw, const Plan& plan) {
+LayoutRunOptions options_of(const Draw& draw, const plan::Plan& plan) {
   LayoutRunOptions options;
   options.height = draw.height;
   options.width = kWidth;
@@ -152,14 +153,14 @@ LayoutRunOptions options_of(const Draw& draw, const Plan& plan) {
   options.short_size = draw.short_size;
   options.short_every = 2;
   options.steps = 2;
-  options.table = tiny_table();
+  options.table = model::tiny_table();
   return options;
 }
 
 // By what the mathematics depends on.
 using Definition = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-const LayoutRun& one_process(const Draw& draw, const Plan& plan) {
+const LayoutRun& one_process(const Draw& draw, const plan::Plan& plan) {
   static std::map<Definition, LayoutRun> runs;
   LayoutRun& run =
       runs[{draw.config.global_batch_size, plan.batch_norm_group_size,
@@ -171,15 +172,17 @@ const LayoutRun& one_process(const Draw& draw, const Plan& plan) {
 }
 
 TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
-  const std::vector<RowCost> rows = row_costs(tiny_table());
-  RandomStream draws(2026, 11, 21, RandomPurpose::kPermutation);
+  const std::vector<layers::RowCost> rows =
+      layers::row_costs(model::tiny_table());
+  sampling::RandomStream draws(2026, 11, 21,
+                               sampling::RandomPurpose::kPermutation);
   int trained = 0, refused = 0;
   double worst = 0;
   for (int i = 0; i < kLayouts; ++i) {
     const Draw draw = draw_layout(draws);
     SCOPED_TRACE(std::to_string(i) + ": " + draw.name());
-    PlanDecision decision =
-        choose_plan(draw.config, draw.layout.world_size(), rows);
+    planner::PlanDecision decision =
+        planner::choose_plan(draw.config, draw.layout.world_size(), rows);
     ASSERT_EQ(decision.plan.has_value(), is_admissible(draw))
         << decision.reason;
     if (!decision.plan) {
@@ -189,7 +192,7 @@ TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
       ++refused;
       continue;
     }
-    Plan plan = *decision.plan;
+    plan::Plan plan = *decision.plan;
     ASSERT_EQ(plan.stage_begins.size(),
               static_cast<size_t>(draw.layout.pipeline_parallel_size));
     if (draws.below(2) == 0) {

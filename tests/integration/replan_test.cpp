@@ -163,7 +163,7 @@ TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
 // Memory runs out where no step can be tried again: its peer does not wait for
 // the rank until an operation's time limit, but saves the committed state.
 TEST(Slow, ARankWithoutMemoryOutsideAStepEndsTheRunOfAll) {
-  constexpr double kOperationTimeout = 120;  // worker/generation_loop.cpp
+  constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();
   const int64_t limit = 2 * measured_peaks(calm).at(1);
   const int64_t live = calm.back().at("memory").at(1).at("live_bytes");

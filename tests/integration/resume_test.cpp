@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
-#include "configs/model_table_text.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/model_table_text.h"
 #include "tests/integration/headroom_run.h"
 
 namespace headroom::testing {
@@ -156,7 +156,8 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   const fs::path folder = fresh_folder();
   fs::create_directories(folder);
   const fs::path cfg = folder / "my.yaml";
-  const std::string table = model_table_text(load_model_table("yolov5n"));
+  const std::string table =
+      layers::model_table_text(layers::load_model_table("yolov5n"));
   std::ofstream(cfg) << table;
   ASSERT_EQ(train(folder, {"--cfg", cfg, "--max-steps", "2"}).exit_code, 0);
   EXPECT_EQ(text_of(folder / kRun / "model.yaml"), table);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "coordinator/certificates.h"
+#include "coordinator/service/certificates.h"
 #include "tests/integration/run_comparison.h"
 #include "tests/integration/two_nodes.h"
 
@@ -35,7 +35,7 @@ class TwoNodesRun : public ::testing::Test {
       GTEST_SKIP() << why;
     }
     nodes_.emplace(folder_);
-    make_certificates(folder_ / "certs", {TwoNodes::address(0)});
+    coordinator::make_certificates(folder_ / "certs", {TwoNodes::address(0)});
   }
 
   // The coordinator and an agent on node 0, an agent on node 1; the run's

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 using grpc::Status;
@@ -47,4 +47,4 @@ TEST(Channel, ARefusedRequestExitsWith2AndEverythingElseWith5) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::wire

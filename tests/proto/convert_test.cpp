@@ -6,26 +6,26 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-Plan example_plan() {
-  Plan plan;
+plan::Plan example_plan() {
+  plan::Plan plan;
   plan.layout = {.pipeline_parallel_size = 2,
                  .data_parallel_size = 3,
                  .spatial_parallel_size = 4};
-  plan.backend = Backend::kMpi;
+  plan.backend = plan::Backend::kMpi;
   plan.micro_batch_size = 5;
   plan.batch_norm_group_size = 10;
   plan.reason = "because";
   plan.zero_stage = 3;
   plan.stage_begins = {0, 9};
-  plan.activation_policies = {ActivationPolicy::kRecompute,
-                              ActivationPolicy::kKeep, ActivationPolicy::kLean,
-                              ActivationPolicy::kOffload};
+  plan.activation_policies = {
+      plan::ActivationPolicy::kRecompute, plan::ActivationPolicy::kKeep,
+      plan::ActivationPolicy::kLean, plan::ActivationPolicy::kOffload};
   return plan;
 }
 
@@ -111,8 +111,8 @@ TEST(Convert, AZeroStageAPolicyOrStagesThatAreNoneAreRefused) {
 }
 
 TEST(Convert, AnUndecidedBackendIsAProgrammersError) {
-  Plan plan = example_plan();
-  plan.backend = Backend::kAuto;
+  plan::Plan plan = example_plan();
+  plan.backend = plan::Backend::kAuto;
   EXPECT_THROW(to_wire(plan), CheckFailure);
 }
 
@@ -160,4 +160,4 @@ TEST(Convert, EveryDisagreementInAnAssignmentIsNamedWithBothNumbers) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::wire

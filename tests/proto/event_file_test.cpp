@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST_F(EventFileTest, LinesWaitUntilTheFileCanBeWritten) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::wire

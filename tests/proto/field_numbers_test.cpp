@@ -7,7 +7,7 @@
 
 #include "proto/coordinator.pb.h"
 
-namespace headroom {
+namespace headroom::wire {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -77,4 +77,4 @@ TEST(FieldNumbers, EveryRequestOfAGenerationCarriesItsStamp) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::wire

@@ -5,12 +5,12 @@
 #include <filesystem>
 
 #include "configs/flags.h"
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
-#include "configs/strict_yaml.h"
-#include "coordinator/model_rows.h"
-#include "coordinator/planner.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/plan/layout.h"
+#include "parallel/planner/model_rows.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom {
 namespace {
@@ -31,7 +31,7 @@ TEST(ConfigFilesParse, Models) {
   const auto files = yaml_files("model");
   EXPECT_GE(files.size(), 10u);
   for (const fs::path& file : files) {
-    EXPECT_GE(load_model_table(file).rows.size(), 24u) << file;
+    EXPECT_GE(layers::load_model_table(file).rows.size(), 24u) << file;
   }
 }
 
@@ -39,8 +39,8 @@ TEST(ConfigFilesParse, Hyperparameters) {
   const auto files = yaml_files("hyp");
   EXPECT_GE(files.size(), 6u);
   for (const fs::path& file : files) {
-    RunConfig config;
-    load_hyperparameters(config, file);
+    configs::RunConfig config;
+    configs::load_hyperparameters(config, file);
     EXPECT_EQ(config.hyp_file, file);
   }
 }
@@ -49,24 +49,25 @@ TEST(ConfigFilesParse, Runs) {
   const auto files = yaml_files("run");
   EXPECT_GE(files.size(), 6u);
   for (const fs::path& file : files) {
-    std::vector<FlagUse> uses = {{"--config", {file}}};
-    RunConfig config = run_config_from_flags("train", uses);
-    EXPECT_NE(config, RunConfig()) << file;
+    std::vector<configs::FlagUse> uses = {{"--config", {file}}};
+    configs::RunConfig config = configs::run_config_from_flags("train", uses);
+    EXPECT_NE(config, configs::RunConfig()) << file;
     if (!config.synthetic_input) config.data = "data.yaml";
-    EXPECT_NO_THROW(check_run_config(config)) << file;
-    EXPECT_NO_THROW(check_run_sources(config)) << file;
+    EXPECT_NO_THROW(configs::check_run_config(config)) << file;
+    EXPECT_NO_THROW(configs::check_run_sources(config)) << file;
     const int world_size = config.layout.empty()
                                ? std::max(1, static_cast<int>(config.processes))
-                               : parse_layout(config.layout).world_size();
-    EXPECT_NO_THROW(plan_or_throw(config, world_size, model_rows(config)))
+                               : plan::parse_layout(config.layout).world_size();
+    EXPECT_NO_THROW(
+        planner::plan_or_throw(config, world_size, planner::model_rows(config)))
         << file;
   }
 }
 
 TEST(ConfigFilesParse, DataSets) {
   for (const fs::path& file : yaml_files("data")) {
-    const YamlValue root =
-        parse_yaml(read_config_file(file, "data"), file.string());
+    const yaml::YamlValue root =
+        yaml::parse_yaml(yaml::read_config_file(file, "data"), file.string());
     EXPECT_NE(root.find("names"), nullptr) << file;
   }
 }

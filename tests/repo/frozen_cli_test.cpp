@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "configs/flags.h"
-#include "deploy/launch/command_line.h"
-#include "deploy/launch/command_summaries.h"
-#include "deploy/launch/help_text.h"
-#include "deploy/launch/launch_flags.h"
+#include "deploy/cli/args/command_line.h"
+#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/help_text.h"
+#include "deploy/cli/args/launch_flags.h"
 
 namespace headroom {
 namespace {
@@ -20,10 +20,10 @@ namespace {
 // "train --img --imgsz --img-size HEIGHT [WIDTH]", one line per flag.
 std::vector<std::string> program_flags() {
   std::vector<std::string> lines;
-  for (const CommandSummary& command : command_summaries()) {
+  for (const cli::CommandSummary& command : cli::command_summaries()) {
     if (command.takes_run_flags) {
-      for (const Flag& flag : flags()) {
-        if (!is_run_flag_of(flag, command.name)) continue;
+      for (const configs::Flag& flag : configs::flags()) {
+        if (!cli::is_run_flag_of(flag, command.name)) continue;
         std::string line = command.name;
         for (const std::string& spelling : flag.spellings) {
           line += " " + spelling;
@@ -32,8 +32,9 @@ std::vector<std::string> program_flags() {
         lines.push_back(line);
       }
     }
-    for (const LaunchFlag& flag : launch_flags()) {
-      if (!belongs_to(flag, command.name) || flag.description.empty()) continue;
+    for (const cli::LaunchFlag& flag : cli::launch_flags()) {
+      if (!cli::belongs_to(flag, command.name) || flag.description.empty())
+        continue;
       std::string line = command.name + " " + flag.spelling;
       if (!flag.value_name.empty()) line += " " + flag.value_name;
       lines.push_back(line);
@@ -79,7 +80,8 @@ TEST(FrozenCommandLine, TheHelpShowsEveryFlag) {
     const size_t begin = line.find("--");
     const std::string spelling =
         line.substr(begin, line.find(' ', begin) - begin);
-    EXPECT_THAT(command_help(command), ::testing::HasSubstr("\n  " + spelling))
+    EXPECT_THAT(cli::command_help(command),
+                ::testing::HasSubstr("\n  " + spelling))
         << line;
   }
 }

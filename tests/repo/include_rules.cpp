@@ -13,119 +13,259 @@ struct Rule {
   std::vector<std::string> libraries;  // beside std
 };
 
-const std::vector<std::string> kDetectorParts = {
-    "configs",     "parallel/base",  "worker/model", "worker/loss",
-    "worker/data", "worker/metrics", "worker/optim", "worker/pytorch_file"};
+// One row per room. Groups keep the rows short; who is in which group is the
+// drawing of the house.
+const std::vector<std::string> kConfigs = {"configs", "configs/layers",
+                                           "configs/yaml", "parallel/base"};
+// What a detector is made of; knows no ranks.
+const std::vector<std::string> kDetector = {
+    "worker/kernels", "worker/kernels/cpu", "worker/model",
+    "worker/weights", "worker/loss",        "worker/optim",
+    "worker/metrics", "worker/pytorch_file"};
+const std::vector<std::string> kData = {
+    "worker/data/codecs",  "worker/data/labels", "worker/data/sampling",
+    "worker/data/augment", "worker/data/tiles",  "worker/data/loader"};
+// How work is split, beside what a plan is.
+const std::vector<std::string> kMechanisms = {
+    "parallel/collectives", "parallel/data_parallel", "parallel/zero",
+    "parallel/pipeline",    "parallel/spatial",       "parallel/activations",
+    "parallel/devices"};
 
-std::vector<std::string> with(std::vector<std::string> folders,
-                              const std::vector<std::string>& more) {
-  folders.insert(folders.end(), more.begin(), more.end());
-  return folders;
+std::vector<std::string> rooms(
+    std::initializer_list<std::vector<std::string>> groups) {
+  std::vector<std::string> all;
+  for (const std::vector<std::string>& group : groups) {
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  return all;
 }
 
+using List = std::vector<std::string>;
+
 const std::vector<Rule>& rules() {
-  static const std::vector<std::string> mechanisms = {
-      "parallel/base", "parallel/plan", "parallel/collectives"};
+  static const List exchange = {"parallel/base", "parallel/plan",
+                                "parallel/collectives"};
+  static const List plans = {"parallel/plan", "parallel/predict"};
   static const std::vector<Rule> all = {
-      {"configs", {"parallel/base"}, {}},
-      {"configs/memory", {"configs", "parallel/base", "parallel/plan"}, {}},
+      // What a run may say.
+      {"configs/yaml", {"parallel/base"}, {}},
+      {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
+      {"configs", kConfigs, {}},
+      // What a plan is, what it costs, and which one a run gets.
       {"parallel", {}, {"torch"}},  // the precompiled header
-      {"parallel/base", {}, {}},
-      {"parallel/plan", {"parallel/base"}, {}},
+      {"parallel/base", {}, {"xxhash", "system"}},
+      {"parallel/plan", {"parallel/base"}, {"json"}},
+      {"parallel/predict", rooms({kConfigs, {"parallel/plan"}}), {}},
+      {"parallel/planner",
+       rooms({kConfigs, plans, {"worker/pytorch_file"}}),
+       {"json", "xxhash"}},
+      // How work is split and exchanged; knows no detectors.
       {"parallel/collectives",
        {"parallel/base", "parallel/plan"},
        {"torch", "gloo", "system"}},
-      {"parallel/data_parallel", mechanisms, {"torch"}},
-      {"parallel/spatial", mechanisms, {"torch"}},
-      {"parallel/activations", mechanisms, {"torch", "system"}},
-      {"parallel/pipeline", mechanisms, {"torch"}},
+      {"parallel/data_parallel", exchange, {"torch"}},
+      {"parallel/spatial", exchange, {"torch"}},
+      {"parallel/activations", exchange, {"torch", "system"}},
+      {"parallel/pipeline", exchange, {"torch"}},
+      {"parallel/zero", exchange, {"torch"}},
       // No LibTorch: launchers ask too.
       {"parallel/nvml", {"parallel/base"}, {"system"}},
       {"parallel/devices",
-       with(mechanisms, {"parallel/activations"}),
+       rooms({exchange, {"parallel/activations", "worker/kernels"}}),
        {"torch", "system"}},
       // The plugin: everything of CUDA, and nothing that needs it.
+      {"parallel/cuda/kernels",
+       {"parallel/base", "parallel/devices", "worker/kernels"},
+       {"torch", "cuda"}},
       {"parallel/cuda",
-       with(mechanisms,
-            {"parallel/activations", "parallel/devices", "parallel/nvml"}),
+       rooms({exchange,
+              {"parallel/activations", "parallel/cuda/kernels",
+               "parallel/devices", "parallel/nvml", "worker/kernels"}}),
        {"torch", "cuda", "system"}},
-      {"parallel/zero", mechanisms, {"torch"}},
       {"proto", {"parallel/base", "parallel/plan"}, {"grpc", "json"}},
+      // Who takes part and in which shape.
+      {"coordinator/run",
+       rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
+       {"json"}},
+      {"coordinator/log",
+       {"coordinator/run", "parallel/base", "proto"},
+       {"grpc", "system"}},
+      {"coordinator/service",
+       {"configs", "coordinator/run", "coordinator/log", "parallel/base",
+        "parallel/planner", "proto"},
+       {"grpc", "xxhash", "system"}},
+      // What a detector is made of.
+      {"worker/kernels", {"configs/layers"}, {}},
+      {"worker/kernels/cpu",
+       {"configs/layers", "parallel/base", "worker/kernels"},
+       {"torch", "system", "vector"}},
       {"worker/model",
-       kDetectorParts,
-       {"torch", "json", "xxhash", "system", "vector"}},
+       {"configs/layers", "parallel/base", "worker/kernels",
+        "worker/kernels/cpu"},
+       {"torch"}},
       // PyTorch's files without LibTorch.
       {"worker/pytorch_file", {"parallel/base"}, {}},
-      {"worker/export", kDetectorParts, {"torch"}},
-      {"worker/detect",
-       with(kDetectorParts, {"worker/chart", "worker/video"}),
-       {"torch", "images", "json", "system"}},
+      {"worker/weights",
+       {"configs/layers", "parallel/base", "worker/model",
+        "worker/pytorch_file"},
+       {"torch", "json", "system"}},
+      {"worker/loss", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
+      {"worker/optim", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
+      {"worker/metrics", {"parallel/base", "worker/kernels"}, {"torch"}},
+      // Data: files to pixels and boxes, samples, batches.
+      {"worker/data/codecs", {"parallel/base"}, {"images", "system"}},
+      {"worker/data/sampling", {"parallel/base", "parallel/plan"}, {}},
+      {"worker/data/labels",
+       rooms({kConfigs, {"worker/data/codecs"}}),
+       {"images", "json", "xxhash", "system"}},
+      {"worker/data/augment",
+       rooms({kConfigs,
+              {"worker/data/codecs", "worker/data/labels",
+               "worker/data/sampling", "worker/kernels"}}),
+       {"images", "vector"}},
+      {"worker/data/tiles",
+       rooms({kConfigs,
+              {"worker/data/codecs", "worker/data/labels",
+               "worker/data/sampling", "worker/data/augment"}}),
+       {"images", "json", "xxhash", "system"}},
+      {"worker/data/loader",
+       rooms({kConfigs, kData, {"parallel/plan", "worker/loss"}}),
+       {"torch", "images", "xxhash", "system"}},
+      {"worker/anchors",
+       rooms({kConfigs,
+              {"worker/data/codecs", "worker/data/labels",
+               "worker/data/sampling"}}),
+       {}},
+      // What comes out.
+      {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
       // The plugin and its interface: everything of FFmpeg, and nothing that
       // needs it.
       {"worker/video", {}, {"ffmpeg", "system"}},
-      {"worker/loss", kDetectorParts, {"torch"}},
+      {"worker/detect",
+       rooms({kData,
+              {"parallel/base", "worker/chart", "worker/metrics",
+               "worker/model", "worker/video"}}),
+       {"torch", "images", "json", "system"}},
       {"worker/pictures",
-       with(kDetectorParts, {"worker/chart", "worker/detect"}),
+       rooms({kData,
+              {"parallel/base", "worker/chart", "worker/detect",
+               "worker/metrics"}}),
        {"images"}},
-      // Tiles are written by the writers of pictures, which know nothing of
-      // data.
-      {"worker/data",
-       with(kDetectorParts, {"worker/chart"}),
-       {"torch", "images", "json", "xxhash", "system", "vector"}},
-      {"worker/chart", {"parallel/base"}, {"images"}},
-      {"worker/anchors", {"configs", "parallel/base", "worker/data"}, {}},
-      {"worker/metrics", kDetectorParts, {"torch"}},
-      {"worker/optim", kDetectorParts, {"torch"}},
+      {"worker/export",
+       {"configs/layers", "parallel/base", "worker/model", "worker/weights"},
+       {"torch"}},
+      // One training step, and the run around it.
+      {"worker/control",
+       {"parallel/base", "parallel/plan", "proto"},
+       {"system"}},
+      {"worker/memory",
+       rooms({plans,
+              {"parallel/base", "parallel/activations", "parallel/collectives",
+               "parallel/devices", "worker/chart", "worker/data/loader",
+               "worker/kernels/cpu", "worker/model"}}),
+       {"torch", "json", "system"}},
+      {"worker/step",
+       rooms(
+           {kConfigs, plans, kMechanisms, kDetector, kData, {"worker/memory"}}),
+       {"torch", "json", "system"}},
+      {"worker/checkpoint",
+       rooms({kConfigs,
+              plans,
+              kMechanisms,
+              kDetector,
+              {"worker/memory", "worker/step"}}),
+       {"torch", "json", "system"}},
+      {"worker/validation",
+       rooms({kConfigs,
+              plans,
+              kMechanisms,
+              kDetector,
+              kData,
+              {"worker/memory", "worker/step", "worker/detect",
+               "worker/pictures"}}),
+       {"torch", "json", "system"}},
+      {"worker/run",
+       rooms(
+           {kConfigs,
+            plans,
+            kMechanisms,
+            kDetector,
+            kData,
+            {"parallel/planner", "proto", "worker/anchors", "worker/checkpoint",
+             "worker/chart", "worker/control", "worker/memory",
+             "worker/pictures", "worker/step", "worker/validation"}}),
+       {"torch", "json", "system"}},
+      {"worker/tools",
+       rooms({kConfigs,
+              plans,
+              kMechanisms,
+              kDetector,
+              kData,
+              {"worker/anchors", "worker/chart", "worker/control",
+               "worker/detect", "worker/export", "worker/run", "worker/step",
+               "worker/validation", "worker/video"}}),
+       {"torch", "json", "system", "cli"}},
+      // Main alone sees runs and tools.
       {"worker",
-       with(kDetectorParts,
-            {"parallel/plan", "parallel/collectives", "parallel/data_parallel",
-             "parallel/spatial", "parallel/pipeline", "parallel/zero",
-             "parallel/activations", "parallel/devices", "proto",
-             "worker/anchors", "worker/chart", "worker/detect", "worker/export",
-             "worker/pictures", "worker/video", "configs/memory"}),
-       {"torch", "json", "xxhash", "system", "cli"}},
-      {"coordinator",
-       {"configs", "configs/memory", "parallel/base", "parallel/plan", "proto",
-        "worker/pytorch_file"},
-       {"grpc", "json", "xxhash", "system"}},
-      {"deploy/launch",
-       {"configs", "configs/memory", "parallel/base", "parallel/plan",
-        "parallel/nvml", "proto", "coordinator"},
-       {"grpc", "json", "system", "cli"}},
+       {"parallel/activations", "parallel/base", "proto", "worker/control",
+        "worker/kernels/cpu", "worker/run", "worker/tools"},
+       {"cli", "system"}},
+      // The program `headroom`.
+      {"deploy/cli/args",
+       rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
+       {"cli", "system"}},
+      {"deploy/cli/process",
+       rooms({kConfigs,
+              plans,
+              {"coordinator/run", "coordinator/service", "parallel/planner",
+               "proto"}}),
+       {"json", "system"}},
+      {"deploy/cli/show",
+       rooms({kConfigs,
+              {"coordinator/run", "deploy/cli/process", "parallel/plan",
+               // Which samples a step should have used.
+               "worker/data/sampling"}}),
+       {"json", "system"}},
+      {"deploy/cli/plan",
+       rooms(
+           {kConfigs,
+            plans,
+            {"deploy/cli", "deploy/cli/args", "deploy/cli/process",
+             "deploy/cli/show", "parallel/nvml", "parallel/planner", "proto"}}),
+       {"json", "system"}},
+      {"deploy/cli",
+       rooms({kConfigs,
+              plans,
+              {"coordinator/run", "coordinator/service", "deploy/cli/args",
+               "deploy/cli/process", "deploy/cli/show", "parallel/nvml",
+               "parallel/planner", "proto"}}),
+       {"json", "system", "grpc"}},
       {"deploy/local",
-       {"parallel/base", "worker/chart"},
+       {"parallel/base", "worker/data/codecs"},
        {"images", "system", "cli"}},
   };
   return all;
 }
 
-// What one file may do beyond its folder's row, and why.
+// What one file may do beyond its room's row, and why.
 const std::multimap<std::string, std::string>& exceptions() {
   static const std::multimap<std::string, std::string> all = {
       // Pure: the drawing that headroom plan shows.
-      {"deploy/launch/plan_report.cpp", "parallel/pipeline/schedule.h"},
-      // Pure: which samples a step should have used.
-      {"deploy/launch/ledger.cpp", "worker/data/sampler.h"},
-      {"deploy/launch/ledger.cpp", "worker/data/weighted_sampler.h"},
-      {"coordinator/certificates.cpp", "ssl"},
+      {"deploy/cli/plan/plan_report.cpp", "parallel/pipeline/schedule.h"},
+      {"coordinator/service/certificates.cpp", "ssl"},
+      {"coordinator/service/metrics.cpp", "prometheus"},
       {"proto/channel_security.cpp", "system"},  // who may read a key
-      {"coordinator/metrics.cpp", "prometheus"},
-      {"configs/yaml_tree.cpp", "yaml-cpp"},
+      {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
-      {"worker/data/voc_labels.cpp", "xml"},
-      // Which samples of a batch are whose: pure, and the sampler's subject.
-      {"worker/data/batch.h", "parallel/plan/batch_split.h"},
-      {"worker/data/loader_options.h", "parallel/plan/batch_split.h"},
-      {"worker/data/sampler.h", "parallel/plan/batch_split.h"},
-      {"worker/data/synthetic.cpp", "parallel/plan/batch_split.h"},
+      {"worker/data/labels/voc_labels.cpp", "xml"},
       {"parallel/base/log.cpp", "spdlog"},
       {"parallel/collectives/mpi_communicator.cpp", "mpi"},
       // gRPC ends here; TensorBoard's files are protobuf messages.
-      {"worker/coordinator_call.h", "grpc"},
-      {"worker/coordinator_client.cpp", "grpc"},
-      {"worker/rendezvous_client.h", "grpc"},
-      {"worker/report_queue.h", "grpc"},
-      {"worker/tensorboard.cpp", "grpc"},
+      {"worker/control/coordinator_call.h", "grpc"},
+      {"worker/control/coordinator_client.cpp", "grpc"},
+      {"worker/control/rendezvous_client.h", "grpc"},
+      {"worker/control/report_queue.h", "grpc"},
+      {"worker/run/tensorboard.cpp", "grpc"},
       // Slopes and class names, as text.
       {"worker/export/torchscript_network.cpp", "json"},
       // ONNX's files are protobuf messages too.

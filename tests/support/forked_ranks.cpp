@@ -18,15 +18,16 @@
 namespace headroom {
 namespace {
 
-int rank_main(int rank, int num_ranks, const std::filesystem::path& folder,
-              const std::function<int(Communicator& world)>& main) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
+int rank_main(
+    int rank, int num_ranks, const std::filesystem::path& folder,
+    const std::function<int(collectives::Communicator& world)>& main) {
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
   at::set_num_threads(1);
   try {
     const auto store = std::make_shared<FolderStore>(folder);
-    const auto world = make_communicator(Backend::kGloo, store, "forked_ranks",
-                                         rank, num_ranks);
+    const auto world = collectives::make_communicator(
+        plan::Backend::kGloo, store, "forked_ranks", rank, num_ranks);
     return main(*world);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -36,8 +37,9 @@ int rank_main(int rank, int num_ranks, const std::filesystem::path& folder,
 
 }  // namespace
 
-int run_forked_ranks(int num_ranks, const std::filesystem::path& folder,
-                     const std::function<int(Communicator& world)>& main) {
+int run_forked_ranks(
+    int num_ranks, const std::filesystem::path& folder,
+    const std::function<int(collectives::Communicator& world)>& main) {
   std::filesystem::create_directories(folder);
   std::vector<pid_t> children;
   for (int rank = 0; rank < num_ranks; ++rank) {

@@ -13,7 +13,8 @@ namespace headroom {
 // and waits for them; the worst of their exit codes. `folder`, where they meet,
 // is there meanwhile. What `main` throws is printed and counts as 1.
 // REQUIRES: LibTorch has not started a thread yet.
-int run_forked_ranks(int num_ranks, const std::filesystem::path& folder,
-                     const std::function<int(Communicator& world)>& main);
+int run_forked_ranks(
+    int num_ranks, const std::filesystem::path& folder,
+    const std::function<int(collectives::Communicator& world)>& main);
 
 }  // namespace headroom

@@ -34,8 +34,8 @@ std::string bmp(int64_t side) {
 
 }  // namespace
 
-Dataset gray_images(const std::filesystem::path& folder, int64_t count,
-                    int64_t side, int64_t boxes, int64_t num_classes) {
+labels::Dataset gray_images(const std::filesystem::path& folder, int64_t count,
+                            int64_t side, int64_t boxes, int64_t num_classes) {
   std::filesystem::create_directories(folder / "images");
   std::filesystem::create_directories(folder / "labels");
   const std::string picture = bmp(side);
@@ -52,12 +52,12 @@ Dataset gray_images(const std::filesystem::path& folder, int64_t count,
              << " 0.05 0.07\n";
     }
   }
-  DataConfig config;
+  configs::DataConfig config;
   config.file = folder / "data.yaml";
   config.val = {folder / "images"};
   for (int64_t i = 0; i < num_classes; ++i)
     config.names.push_back("class" + std::to_string(i));
-  return index_dataset(config, Split::kVal).dataset;
+  return labels::index_dataset(config, labels::Split::kVal).dataset;
 }
 
 }  // namespace headroom

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "worker/data/dataset.h"
+#include "worker/data/labels/dataset.h"
 
 namespace headroom {
 
 // `folder` is made; the files must stay while the data set is used. Of
 // `num_classes` classes; `boxes` in each image.
-Dataset gray_images(const std::filesystem::path& folder, int64_t count,
-                    int64_t side, int64_t boxes, int64_t num_classes);
+labels::Dataset gray_images(const std::filesystem::path& folder, int64_t count,
+                            int64_t side, int64_t boxes, int64_t num_classes);
 
 }  // namespace headroom

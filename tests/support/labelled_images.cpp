@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/image_tensor.h"
-#include "worker/data/micro_batch_targets.h"
-#include "worker/data/random.h"
+#include "worker/data/loader/image_tensor.h"
+#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/sampling/random.h"
 
 namespace headroom {
 namespace {
@@ -17,37 +17,39 @@ constexpr std::array<int64_t, 5> kBoxes = {4, 0, 40, 1, 9};
 
 }  // namespace
 
-LabelledImages::LabelledImages(LoaderOptions options, int64_t num_classes,
-                               int64_t short_size, int64_t short_every)
+LabelledImages::LabelledImages(loader::LoaderOptions options,
+                               int64_t num_classes, int64_t short_size,
+                               int64_t short_every)
     : options_(std::move(options)),
       num_classes_(num_classes),
       short_size_(short_size),
       short_every_(short_every) {}
 
-Batch LabelledImages::next() {
+loader::Batch LabelledImages::next() {
   const int64_t height = options_.image_height, width = options_.image_width;
-  Batch batch;
+  loader::Batch batch;
   batch.step = step_;
   batch.global_size = step_ % short_every_ == short_every_ - 1
                           ? short_size_
                           : options_.global_batch_size;
   batch.image_height = height;
   batch.image_width = width;
-  const BatchPart part = part_of(options_.cut(), batch.global_size,
-                                 options_.smallest_map_elements(height, width),
-                                 options_.data_parallel_rank);
+  const plan::BatchPart part =
+      plan::part_of(options_.cut(), batch.global_size,
+                    options_.smallest_map_elements(height, width),
+                    options_.data_parallel_rank);
   batch.local_begin = part.local.begin;
   batch.micro_batches = part.micro_batches;
-  const SampleRange rows = options_.rows_of(height);
-  batch.images =
-      make_image_tensor(part.local.size(), rows.size(), width, options_.bands);
+  const plan::SampleRange rows = options_.rows_of(height);
+  batch.images = loader::make_image_tensor(part.local.size(), rows.size(),
+                                           width, options_.bands);
   std::vector<uint8_t> image(
       static_cast<size_t>(height * width * options_.bands));
   for (int64_t i = 0; i < part.local.size(); ++i) {
     const int64_t sample = part.local.begin + i;
-    RandomStream draws(7, static_cast<uint64_t>(step_),
-                       static_cast<uint64_t>(sample),
-                       RandomPurpose::kSyntheticImage);
+    sampling::RandomStream draws(7, static_cast<uint64_t>(step_),
+                                 static_cast<uint64_t>(sample),
+                                 sampling::RandomPurpose::kSyntheticImage);
     for (uint8_t& value : image) value = static_cast<uint8_t>(draws.below(256));
     const int64_t row_bytes = width * options_.bands;
     std::memcpy(batch.images.data_ptr<uint8_t>() + i * rows.size() * row_bytes,
@@ -66,7 +68,7 @@ Batch LabelledImages::next() {
   for (int64_t sample = 0; sample < batch.global_size; ++sample) {
     batch.global_samples.push_back(sample);
   }
-  assign_micro_batches(batch, options_.assign);
+  loader::assign_micro_batches(batch, options_.assign);
   ++step_;
   return batch;
 }

@@ -8,23 +8,23 @@
 
 #include <cstdint>
 
-#include "worker/data/batch_source.h"
-#include "worker/data/loader_options.h"
+#include "worker/data/loader/batch_source.h"
+#include "worker/data/loader/loader_options.h"
 
 namespace headroom {
 
-class LabelledImages final : public BatchSource {
+class LabelledImages final : public loader::BatchSource {
  public:
   // Of the options, those of the layout, the image size and `assign` count.
   // `short_size`: samples of every `short_every`-th batch.
-  LabelledImages(LoaderOptions options, int64_t num_classes, int64_t short_size,
-                 int64_t short_every);
+  LabelledImages(loader::LoaderOptions options, int64_t num_classes,
+                 int64_t short_size, int64_t short_every);
 
-  Batch next() override;
+  loader::Batch next() override;
   int64_t batches_per_epoch() const override { return 1 << 20; }
 
  private:
-  LoaderOptions options_;
+  loader::LoaderOptions options_;
   int64_t num_classes_;
   int64_t short_size_, short_every_;
   int64_t step_ = 0;

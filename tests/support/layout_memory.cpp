@@ -30,9 +30,9 @@ int64_t LayoutMemory::state() const {
   return largest(ranks, [](const RankMemory& rank) { return rank.state; });
 }
 
-LayoutMemory measure_memory(RunConfig config, int steps) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
+LayoutMemory measure_memory(configs::RunConfig config, int steps) {
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
   config.synthetic_input = true;
   LayoutMemory result;
   result.plan = plan_of_synthetic_run(config);
@@ -43,15 +43,16 @@ LayoutMemory measure_memory(RunConfig config, int steps) {
   options.time_limit = std::chrono::seconds(900);
   run_ranks(
       world_size,
-      [&](int rank, Communicator& world) {
-        CountingAllocator& allocator = CountingAllocator::instance();
+      [&](int rank, collectives::Communicator& world) {
+        activations::CountingAllocator& allocator =
+            activations::CountingAllocator::instance();
         RankTraining training(config, result.plan, world);
         RankMemory& mine = result.ranks[static_cast<size_t>(rank)];
         mine.state = training.state().resident_bytes();
         mine.rest = allocator.live_bytes();
         for (int step = 0; step < steps; ++step) {
           allocator.reset_peak();
-          const StepResult done = training.step();
+          const step::StepResult done = training.step();
           mine.peak = std::max(mine.peak, allocator.peak_bytes());
           if (rank == 0) result.loss.push_back(done.loss);
         }

@@ -23,7 +23,7 @@ struct RankMemory {
 };
 
 struct LayoutMemory {
-  Plan plan;
+  plan::Plan plan;
   std::vector<RankMemory> ranks;
   std::vector<double> loss;  // per step
 
@@ -34,6 +34,6 @@ struct LayoutMemory {
 };
 
 // `config` names model, layout, batch, sizes; `steps` steps.
-LayoutMemory measure_memory(RunConfig config, int steps);
+LayoutMemory measure_memory(configs::RunConfig config, int steps);
 
 }  // namespace headroom

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -13,11 +13,11 @@
 #include "parallel/plan/batch_split.h"
 #include "tests/support/labelled_images.h"
 #include "tests/support/run_ranks.h"
-#include "worker/parallelize.h"
-#include "worker/rank_context.h"
-#include "worker/run_inputs.h"
-#include "worker/state_stream.h"
-#include "worker/trainer.h"
+#include "worker/checkpoint/state_stream.h"
+#include "worker/step/parallelize.h"
+#include "worker/step/rank_context.h"
+#include "worker/step/run_inputs.h"
+#include "worker/step/trainer.h"
 
 namespace headroom {
 namespace {
@@ -42,10 +42,10 @@ std::vector<int64_t> stage_begins(int stages) {
   return {};
 }
 
-std::map<std::string, at::Tensor> collect_state(TrainingState& state,
-                                                Mesh& mesh) {
-  StateStream stream(&mesh);
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
+std::map<std::string, at::Tensor> collect_state(step::TrainingState& state,
+                                                collectives::Mesh& mesh) {
+  checkpoint::StateStream stream(&mesh);
+  for (const step::TrainingState::Buffer& buffer : state.buffers()) {
     if (buffer.name == "accumulated_gradients") continue;
     stream.add(buffer, buffer.name + ".");
   }
@@ -63,24 +63,24 @@ std::map<std::string, at::Tensor> collect_state(TrainingState& state,
 
 LayoutCase layout_case(const std::string& name, const std::string& layout,
                        int64_t micro_batch_size, int zero_stage,
-                       ActivationPolicy policy) {
+                       plan::ActivationPolicy policy) {
   LayoutCase result;
   result.name = name;
-  result.plan.layout = parse_layout(layout);
+  result.plan.layout = plan::parse_layout(layout);
   result.plan.micro_batch_size = micro_batch_size;
   result.plan.zero_stage = zero_stage;
   result.plan.stage_begins =
       stage_begins(result.plan.layout.pipeline_parallel_size);
-  if (policy != ActivationPolicy::kKeep)
+  if (policy != plan::ActivationPolicy::kKeep)
     result.plan.activation_policies.assign(kRows, policy);
   return result;
 }
 
 LayoutRun run_layout(const LayoutCase& layout,
                      const LayoutRunOptions& options) {
-  CountingAllocator::install();
-  install_saved_tensor_policies();
-  RunConfig config;
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
+  configs::RunConfig config;
   config.synthetic_input = true;
   config.image_height = options.height;
   config.image_width = options.width;
@@ -92,15 +92,16 @@ LayoutRun run_layout(const LayoutCase& layout,
     config.hyp.lrf = 1;
     config.hyp.warmup_epochs = 0;
   }
-  Plan plan = layout.plan;
-  const ModelTable table =
-      options.table ? *options.table : load_model_table("yolov5n");
+  plan::Plan plan = layout.plan;
+  const layers::ModelTable table =
+      options.table ? *options.table : layers::load_model_table("yolov5n");
   if (!plan.activation_policies.empty())
     plan.activation_policies.resize(table.rows.size(),
                                     plan.activation_policies.front());
   const int data = plan.layout.data_parallel_size;
   if (plan.micro_batch_size == 0) {
-    plan.micro_batch_size = share_of(options.global_batch_size, data, 0).size();
+    plan.micro_batch_size =
+        plan::share_of(options.global_batch_size, data, 0).size();
   }
   plan.batch_norm_group_size = options.batch_norm_group_size;
 
@@ -114,53 +115,56 @@ LayoutRun run_layout(const LayoutCase& layout,
   rank_options.time_limit = std::chrono::seconds(600);
   run_ranks(
       ranks,
-      [&](int rank, Communicator& world) {
-        Mesh mesh(world, plan.layout);
-        TrainingStateOptions state_options;
+      [&](int rank, collectives::Communicator& world) {
+        collectives::Mesh mesh(world, plan.layout);
+        step::TrainingStateOptions state_options;
         state_options.num_classes = kClasses;
-        state_options.scalar_type = scalar_type_of(options.precision);
-        state_options.map_type = map_type_of(options.precision);
+        state_options.scalar_type = step::scalar_type_of(options.precision);
+        state_options.map_type = step::map_type_of(options.precision);
         state_options.freeze = options.freeze;
-        state_options.optimizer = parse_optimizer(layout.optimizer);
+        state_options.optimizer = optim::parse_optimizer(layout.optimizer);
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
         state_options.rows =
-            rows_of_stage(plan, mesh.here.pipeline_stage,
-                          static_cast<int64_t>(table.rows.size()));
-        TrainingState state(table, state_options);
+            step::rows_of_stage(plan, mesh.here.pipeline_stage,
+                                static_cast<int64_t>(table.rows.size()));
+        step::TrainingState state(table, state_options);
 
-        LoaderOptions loading = loader_options(config, state.model());
+        loader::LoaderOptions loading =
+            step::loader_options(config, state.model());
         loading.global_batch_size = options.global_batch_size;
         loading.data_parallel_size = data;
         loading.data_parallel_rank = mesh.here.data_parallel_rank;
         loading.micro_batch_size = plan.micro_batch_size;
         loading.batch_norm_group_size = plan.batch_norm_group_size;
-        loading.own_rows = own_rows(mesh, state.model().max_stride());
+        loading.own_rows = step::own_rows(mesh, state.model().max_stride());
         LabelledImages source(loading, kClasses, options.short_size,
                               options.short_every);
 
-        Trainer::Options training;
+        step::Trainer::Options training;
         training.schedule = {config.hyp, 10, 100, options.global_batch_size,
                              false};
-        training.gains = scale_gains(
+        training.gains = loss::scale_gains(
             config.hyp, static_cast<int64_t>(state.model().levels().size()),
             kClasses, std::max(options.height, options.width), 0);
         training.plan = plan;
         if (mesh.replicas->size() > 1) {
-          training.pass_lists = record_pass_lists(
+          training.pass_lists = step::record_pass_lists(
               table, kClasses, state.scalar_type(), state.model().kept_rows(),
               options.freeze, mesh.spatial->size() > 1);
         }
-        std::unique_ptr<Teacher> teacher;
+        std::unique_ptr<step::Teacher> teacher;
         if (!options.teacher.empty()) {
-          teacher = std::make_unique<Teacher>(std::make_unique<LayerGraph>(
-              load_model_table(options.teacher), kClasses, state.scalar_type(),
-              /*seed=*/77));
+          teacher = std::make_unique<step::Teacher>(
+              std::make_unique<model::LayerGraph>(
+                  layers::load_model_table(options.teacher), kClasses,
+                  state.scalar_type(),
+                  /*seed=*/77));
           training.teacher = teacher.get();
         }
-        Trainer trainer(training, state, mesh);
+        step::Trainer trainer(training, state, mesh);
         for (int step = 0; step < options.steps; ++step) {
-          const StepResult result = trainer.train_step(source.next(), {});
+          const step::StepResult result = trainer.train_step(source.next(), {});
           HEADROOM_CHECK(result.committed, "step " + std::to_string(step));
           const std::lock_guard lock(mutex);
           auto& peak = run.peak_bytes[static_cast<size_t>(rank)];

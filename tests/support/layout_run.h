@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
@@ -18,15 +18,16 @@ namespace headroom {
 
 struct LayoutCase {
   std::string name;
-  Plan plan;
+  plan::Plan plan;
   std::string optimizer = "SGD";
 };
 
 // A case from a layout as on the command line ("data=2,pipeline=2").
 // Micro-batch 0: a rank's whole share.
-LayoutCase layout_case(const std::string& name, const std::string& layout,
-                       int64_t micro_batch_size, int zero_stage = 0,
-                       ActivationPolicy policy = ActivationPolicy::kKeep);
+LayoutCase layout_case(
+    const std::string& name, const std::string& layout,
+    int64_t micro_batch_size, int zero_stage = 0,
+    plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep);
 
 struct LayoutRunOptions {
   int64_t height = 96, width = 128;
@@ -37,8 +38,8 @@ struct LayoutRunOptions {
   int steps = 20;
   int64_t freeze = 0;  // rows that do not learn
   bool calm = false;   // no warm-up, a constant and tiny learning rate
-  std::optional<ModelTable> table;  // none: yolov5n
-  Precision precision = Precision::kFp64;
+  std::optional<layers::ModelTable> table;  // none: yolov5n
+  configs::Precision precision = configs::Precision::kFp64;
   std::string teacher;  // a shipped model, with fresh weights; "": none
 };
 

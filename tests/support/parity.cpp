@@ -31,7 +31,8 @@ std::string without_nan(std::string text) {
   return text;
 }
 
-at::Tensor filled_values(const NamedTensor& entry, int64_t fields_per_anchor) {
+at::Tensor filled_values(const model::NamedTensor& entry,
+                         int64_t fields_per_anchor) {
   const at::Tensor& tensor = *entry.tensor;
   at::Tensor u = rule_values(entry.name, tensor.sizes());
   if (tensor.dim() == 4) {
@@ -73,8 +74,8 @@ nlohmann::json load_parity_json(const std::string& name) {
   return nlohmann::json::parse(without_nan(text));
 }
 
-Safetensors load_parity_tensors(const std::string& name) {
-  return read_safetensors(parity_path(name));
+weights::Safetensors load_parity_tensors(const std::string& name) {
+  return weights::read_safetensors(parity_path(name));
 }
 
 uint64_t fnv1a64(std::string_view tag) {
@@ -106,13 +107,13 @@ at::Tensor rule_values(std::string_view tag, at::IntArrayRef sizes) {
   return values;
 }
 
-void fill_model(const NamedTensors& state) {
+void fill_model(const model::NamedTensors& state) {
   const at::NoGradGuard no_grad;
   int64_t anchors_per_level = 0;
-  for (const NamedTensor& entry : state)
+  for (const model::NamedTensor& entry : state)
     if (ends_with(entry.name, ".anchors"))
       anchors_per_level = entry.tensor->size(1);
-  for (const NamedTensor& entry : state) {
+  for (const model::NamedTensor& entry : state) {
     if (ends_with(entry.name, ".anchors")) continue;
     if (ends_with(entry.name, ".num_batches_tracked")) {
       entry.tensor->zero_();

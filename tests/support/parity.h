@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "worker/model/named_tensor.h"
-#include "worker/model/safetensors.h"
+#include "worker/weights/safetensors.h"
 
 namespace headroom {
 
@@ -34,7 +34,7 @@ std::filesystem::path parity_path(const std::string& name);
 
 // A bare NaN is read as null.
 nlohmann::json load_parity_json(const std::string& name);
-Safetensors load_parity_tensors(const std::string& name);
+weights::Safetensors load_parity_tensors(const std::string& name);
 
 uint64_t fnv1a64(std::string_view tag);
 uint64_t rule_bits(uint64_t hash, uint64_t index);  // z(index)
@@ -43,7 +43,7 @@ at::Tensor rule_values(std::string_view tag, at::IntArrayRef sizes);
 
 // Fills parameters and statistics by their names; anchors stay as they are.
 // Any memory layout, float32 or float64 (the same values).
-void fill_model(const NamedTensors& state);
+void fill_model(const model::NamedTensors& state);
 
 // [n, 3, height, width] uint8, row-major.
 at::Tensor rule_image(std::string_view tag, int64_t n, int64_t height,

@@ -16,9 +16,10 @@
 #include "parallel/base/check.h"
 
 namespace headroom {
-PlainNetwork::PlainNetwork(const ModelTable& table, LayerGraph& model)
+PlainNetwork::PlainNetwork(const layers::ModelTable& table,
+                           model::LayerGraph& model)
     : table_(table), edges_(model.inputs()) {
-  for (const NamedTensor& entry : model.state()) {
+  for (const model::NamedTensor& entry : model.state()) {
     if (entry.is_parameter()) entry.tensor->requires_grad_();
     tensors_[entry.name] = *entry.tensor;
   }
@@ -106,12 +107,14 @@ std::vector<at::Tensor> PlainNetwork::detect(
   return heads;
 }
 
-int64_t plain_autograd_bytes(const ModelTable& table, int64_t num_classes,
-                             int64_t images, int64_t height, int64_t width,
+int64_t plain_autograd_bytes(const layers::ModelTable& table,
+                             int64_t num_classes, int64_t images,
+                             int64_t height, int64_t width,
                              at::ScalarType type) {
-  CountingAllocator::install();
-  const CountingAllocator& memory = CountingAllocator::instance();
-  LayerGraph model(table, num_classes, type, 0);
+  activations::CountingAllocator::install();
+  const activations::CountingAllocator& memory =
+      activations::CountingAllocator::instance();
+  model::LayerGraph model(table, num_classes, type, 0);
   const PlainNetwork network(table, model);
   const int64_t before = memory.live_bytes();
   const std::vector<at::Tensor> heads = network.forward(

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom {
@@ -20,7 +20,7 @@ namespace headroom {
 // Runs a table's rows with a LayerGraph's tensors, which it borrows.
 class PlainNetwork {
  public:
-  PlainNetwork(const ModelTable& table, LayerGraph& model);
+  PlainNetwork(const layers::ModelTable& table, model::LayerGraph& model);
 
   // [n, 3, H, W] -> per level [n, outputs, H / s, W / s].
   std::vector<at::Tensor> forward(const at::Tensor& images) const;
@@ -35,15 +35,16 @@ class PlainNetwork {
   std::vector<at::Tensor> detect(const std::string& prefix,
                                  const std::vector<at::Tensor>& inputs) const;
 
-  const ModelTable& table_;
+  const layers::ModelTable& table_;
   const std::vector<std::vector<int>>& edges_;
   std::map<std::string, at::Tensor> tensors_;
 };
 
 // Bytes that are live after a forward of training beyond the weights, heads
 // included, loss excluded; counted by the counting allocator.
-int64_t plain_autograd_bytes(const ModelTable& table, int64_t num_classes,
-                             int64_t images, int64_t height, int64_t width,
+int64_t plain_autograd_bytes(const layers::ModelTable& table,
+                             int64_t num_classes, int64_t images,
+                             int64_t height, int64_t width,
                              at::ScalarType type);
 
 }  // namespace headroom

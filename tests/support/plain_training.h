@@ -8,31 +8,31 @@
 #include <memory>
 #include <optional>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "tests/support/plain_autograd.h"
-#include "worker/data/synthetic.h"
+#include "worker/data/loader/synthetic.h"
 #include "worker/loss/detection_loss.h"
-#include "worker/training_state.h"
+#include "worker/step/training_state.h"
 
 namespace headroom {
 
 class PlainTraining {
  public:
   // Before the first: CountingAllocator::install().
-  explicit PlainTraining(const RunConfig& config);
+  explicit PlainTraining(const configs::RunConfig& config);
 
   // Forward, backward and commit; returns the loss. Throws
   // c10::OutOfMemoryError.
   double step();
 
  private:
-  const ModelTable table_;
-  TrainingState state_;
+  const layers::ModelTable table_;
+  step::TrainingState state_;
   PlainNetwork network_;
-  std::optional<SyntheticInput> source_;
-  LossGains gains_;
-  ScheduleOptions schedule_;
+  std::optional<loader::SyntheticInput> source_;
+  loss::LossGains gains_;
+  optim::ScheduleOptions schedule_;
 };
 
 }  // namespace headroom

@@ -4,75 +4,85 @@
 #include <utility>
 #include <vector>
 
-#include "configs/model_table.h"
-#include "configs/row_cost.h"
-#include "coordinator/planner.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/row_cost.h"
 #include "parallel/base/check.h"
-#include "parallel/plan/phase_memory.h"
-#include "worker/checkpoint.h"
-#include "worker/data/micro_batch_targets.h"
-#include "worker/parallelize.h"
-#include "worker/pass_lists.h"
-#include "worker/rank_context.h"
-#include "worker/run_inputs.h"
+#include "parallel/planner/planner.h"
+#include "parallel/predict/phase_memory.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/step/parallelize.h"
+#include "worker/step/pass_lists.h"
+#include "worker/step/rank_context.h"
+#include "worker/step/run_inputs.h"
 
 namespace headroom {
 namespace {
 
-LoaderOptions input_options(const RunConfig& config, const Plan& plan,
-                            const Mesh& mesh, const LayerGraph& model) {
-  LoaderOptions options = loader_options(config, model);
+loader::LoaderOptions input_options(const configs::RunConfig& config,
+                                    const plan::Plan& plan,
+                                    const collectives::Mesh& mesh,
+                                    const model::LayerGraph& model) {
+  loader::LoaderOptions options = step::loader_options(config, model);
   options.global_batch_size = config.global_batch_size;
   options.data_parallel_size = plan.layout.data_parallel_size;
   options.data_parallel_rank = mesh.here.data_parallel_rank;
   options.micro_batch_size = plan.micro_batch_size;
   options.batch_norm_group_size = plan.batch_norm_group_size;
-  options.own_rows = own_rows(mesh, options.stride);
+  options.own_rows = step::own_rows(mesh, options.stride);
   return options;
 }
 
 }  // namespace
 
-Plan plan_of_synthetic_run(const RunConfig& config) {
-  return plan_or_throw(config, parse_layout(config.layout).world_size(),
-                       row_costs(load_model_table(config.cfg)));
+plan::Plan plan_of_synthetic_run(const configs::RunConfig& config) {
+  return planner::plan_or_throw(
+      config, plan::parse_layout(config.layout).world_size(),
+      layers::row_costs(layers::load_model_table(config.cfg)));
 }
 
-RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
-                           Communicator& world, int64_t more_boxes_per_image,
-                           const ComputeDevice& device)
+RankTraining::RankTraining(const configs::RunConfig& config,
+                           const plan::Plan& plan,
+                           collectives::Communicator& world,
+                           int64_t more_boxes_per_image,
+                           const devices::ComputeDevice& device)
     : config_(config),
       more_boxes_per_image_(more_boxes_per_image),
       mesh_(world, plan.layout) {
-  const ModelTable table = load_model_table(config.cfg);
+  const layers::ModelTable table = layers::load_model_table(config.cfg);
   if (!config.teacher_model.empty()) {
-    teacher_ = std::make_unique<Teacher>(std::make_unique<LayerGraph>(
-        load_model_table(config.teacher_model), kSyntheticClasses,
-        scalar_type_of(config.precision), /*seed=*/77));
+    teacher_ =
+        std::make_unique<step::Teacher>(std::make_unique<model::LayerGraph>(
+            layers::load_model_table(config.teacher_model),
+            loader::kSyntheticClasses, step::scalar_type_of(config.precision),
+            /*seed=*/77));
   }
-  TrainingStateOptions options;
-  options.num_classes = kSyntheticClasses;
-  options.scalar_type = scalar_type_of(config.precision);
-  options.map_type = map_type_of(config.precision);
+  step::TrainingStateOptions options;
+  options.num_classes = loader::kSyntheticClasses;
+  options.scalar_type = step::scalar_type_of(config.precision);
+  options.map_type = step::map_type_of(config.precision);
   options.freeze = config.freeze;
-  options.optimizer = parse_optimizer(config.optimizer);
+  options.optimizer = optim::parse_optimizer(config.optimizer);
   options.zero_stage = plan.zero_stage;
   options.device = device;
   options.mesh = &mesh_;
-  options.rows = rows_of_stage(plan, mesh_.here.pipeline_stage,
-                               static_cast<int64_t>(table.rows.size()));
-  state_ = std::make_unique<TrainingState>(table, options);
-  LoaderOptions input = input_options(config, plan, mesh_, state_->model());
-  input.allocate_images = page_locked_images(device);
+  options.rows = step::rows_of_stage(plan, mesh_.here.pipeline_stage,
+                                     static_cast<int64_t>(table.rows.size()));
+  state_ = std::make_unique<step::TrainingState>(table, options);
+  loader::LoaderOptions input =
+      input_options(config, plan, mesh_, state_->model());
+  input.allocate_images = step::page_locked_images(device);
   assign_ = input.assign;
-  source_ = std::make_unique<SyntheticInput>(input);
+  source_ = std::make_unique<loader::SyntheticInput>(input);
 
-  Trainer::Options training;
-  training.schedule = {config.hyp, config.epochs, kSyntheticStepsPerEpoch,
+  step::Trainer::Options training;
+  training.schedule = {config.hyp, config.epochs,
+                       loader::kSyntheticStepsPerEpoch,
                        config.global_batch_size, config.cos_lr};
-  gains_ = scale_gains(
+  gains_ = loss::scale_gains(
       config.hyp, static_cast<int64_t>(state_->model().levels().size()),
-      kSyntheticClasses, std::max(config.image_height, config.image_width),
+      loader::kSyntheticClasses,
+      std::max(config.image_height, config.image_width),
       config.label_smoothing);
   training.gains = gains_;
   training.plan = plan;
@@ -80,25 +90,25 @@ RankTraining::RankTraining(const RunConfig& config, const Plan& plan,
   training.captures_rows = config.cuda_graphs && !device.is_cpu();
   training.following = [this] { return source_->made_ahead(); };
   if (mesh_.replicas->size() > 1) {
-    pass_lists_ = record_pass_lists(
-        table, kSyntheticClasses, state_->scalar_type(),
+    pass_lists_ = step::record_pass_lists(
+        table, loader::kSyntheticClasses, state_->scalar_type(),
         state_->model().kept_rows(), config.freeze, mesh_.spatial->size() > 1);
     training.pass_lists = pass_lists_;
   }
-  trainer_ = std::make_unique<Trainer>(training, *state_, mesh_);
+  trainer_ = std::make_unique<step::Trainer>(training, *state_, mesh_);
 }
 
 // On a grid over the image.
-void RankTraining::add_boxes(Batch& batch) const {
+void RankTraining::add_boxes(loader::Batch& batch) const {
   constexpr int64_t kColumns = 23;
-  std::vector<LabelRow> labels;
+  std::vector<loss::LabelRow> labels;
   for (int64_t image = 0; image < batch.images.size(0); ++image) {
-    for (const LabelRow& row : batch.labels)
+    for (const loss::LabelRow& row : batch.labels)
       if (row.image == image) labels.push_back(row);
     for (int64_t box = 0; box < more_boxes_per_image_; ++box) {
-      LabelRow row;
+      loss::LabelRow row;
       row.image = image;
-      row.class_index = box % kSyntheticClasses;
+      row.class_index = box % loader::kSyntheticClasses;
       row.w = 0.03 + 0.002 * static_cast<double>(box % 40);
       row.h = 0.11 - row.w / 2;
       row.cx = 0.1 + 0.8 * static_cast<double>(box % kColumns) / kColumns;
@@ -107,11 +117,11 @@ void RankTraining::add_boxes(Batch& batch) const {
     }
   }
   batch.labels = std::move(labels);
-  assign_micro_batches(batch, assign_);
+  loader::assign_micro_batches(batch, assign_);
 }
 
-StepResult RankTraining::step() {
-  Batch batch = source_->next();
+step::StepResult RankTraining::step() {
+  loader::Batch batch = source_->next();
   if (keeps_batch_on_device_) {
     if (!images_on_device_.defined()) {
       images_on_device_ = state_->device().upload(batch.images);
@@ -119,32 +129,34 @@ StepResult RankTraining::step() {
     batch.images = images_on_device_;
   }
   if (more_boxes_per_image_ > 0) add_boxes(batch);
-  shape_ = step_shape(batch, mesh_, state_->model());
-  StepResult result = trainer_->train_step(batch, {});
+  shape_ = step::step_shape(batch, mesh_, state_->model());
+  step::StepResult result = trainer_->train_step(batch, {});
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
   return result;
 }
 
-ValidatedAverage RankTraining::validate(const MemoryRequest& memory,
-                                        const Dataset& dataset) {
-  RunConfig config = config_;
+validation::ValidatedAverage RankTraining::validate(
+    const predict::MemoryRequest& memory, const labels::Dataset& dataset) {
+  configs::RunConfig config = config_;
   config.synthetic_input = false;
-  return validate_average({config,
-                           memory,
-                           dataset,
-                           dataset.class_names(),
-                           gains_,
-                           pass_lists_,
-                           *state_,
-                           mesh_,
-                           {}});
+  return validation::validate_average({config,
+                                       memory,
+                                       dataset,
+                                       dataset.class_names(),
+                                       gains_,
+                                       pass_lists_,
+                                       *state_,
+                                       mesh_,
+                                       {}});
 }
 
-MemoryComparison RankTraining::save(const MemoryRequest& memory,
-                                    const std::filesystem::path& checkpoints) {
-  const PhaseWatch watch("checkpoint", state_->device().memory());
-  save_checkpoint(checkpoints, *state_, &mesh_, "{}", /*keep=*/1, {});
-  return watch.compare(estimate_checkpoint(memory, mesh_.here));
+memory::MemoryComparison RankTraining::save(
+    const predict::MemoryRequest& memory,
+    const std::filesystem::path& checkpoints) {
+  const memory::PhaseWatch watch("checkpoint", state_->device().memory());
+  checkpoint::save_checkpoint(checkpoints, *state_, &mesh_, "{}", /*keep=*/1,
+                              {});
+  return watch.compare(predict::estimate_checkpoint(memory, mesh_.here));
 }
 
 }  // namespace headroom

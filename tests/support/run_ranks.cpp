@@ -22,22 +22,25 @@
 namespace headroom {
 namespace {
 
-using Factory = std::function<std::unique_ptr<Communicator>(int rank)>;
+using Factory =
+    std::function<std::unique_ptr<collectives::Communicator>(int rank)>;
 
 Factory make_factory(int size, const RankOptions& options) {
   if (options.backend == RankBackend::kLocal) {
-    using Communicators = std::vector<std::unique_ptr<Communicator>>;
+    using Communicators =
+        std::vector<std::unique_ptr<collectives::Communicator>>;
     const auto all = std::make_shared<Communicators>(
-        make_local_communicators(size, options.operation_timeout));
+        collectives::make_local_communicators(size, options.operation_timeout));
     return [all](int rank) { return std::move(all->at(rank)); };
   }
   const auto store = std::make_shared<InMemoryStore>();
-  GlooOptions gloo;
+  collectives::GlooOptions gloo;
   gloo.timeout = options.operation_timeout;
   const bool shares = options.backend == RankBackend::kSharedMemory;
   return [store, size, gloo, shares](int rank) {
-    auto network = make_gloo_communicator(store, "run_ranks", rank, size, gloo);
-    return shares ? share_memory(std::move(network), gloo.timeout)
+    auto network = collectives::make_gloo_communicator(store, "run_ranks", rank,
+                                                       size, gloo);
+    return shares ? collectives::share_memory(std::move(network), gloo.timeout)
                   : std::move(network);
   };
 }
@@ -73,9 +76,10 @@ std::string to_string(RankBackend backend) {
   return "";
 }
 
-void run_ranks(int size,
-               const std::function<void(int rank, Communicator&)>& body,
-               const RankOptions& options) {
+void run_ranks(
+    int size,
+    const std::function<void(int rank, collectives::Communicator&)>& body,
+    const RankOptions& options) {
   const Factory factory = make_factory(size, options);
   std::vector<std::exception_ptr> errors(size);
   std::mutex mutex;
@@ -86,9 +90,10 @@ void run_ranks(int size,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
-      CountingAllocator::count_separately();
+      activations::CountingAllocator::count_separately();
       try {
-        const std::unique_ptr<Communicator> communicator = factory(rank);
+        const std::unique_ptr<collectives::Communicator> communicator =
+            factory(rank);
         body(rank, *communicator);
       } catch (...) {
         errors[rank] = std::current_exception();

@@ -28,8 +28,9 @@ struct RankOptions {
   std::chrono::milliseconds time_limit = std::chrono::seconds(90);
 };
 
-void run_ranks(int size,
-               const std::function<void(int rank, Communicator&)>& body,
-               const RankOptions& options = {});
+void run_ranks(
+    int size,
+    const std::function<void(int rank, collectives::Communicator&)>& body,
+    const RankOptions& options = {});
 
 }  // namespace headroom

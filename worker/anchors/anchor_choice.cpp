@@ -6,10 +6,10 @@
 #include "parallel/base/check.h"
 #include "worker/anchors/anchor_search.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
-std::vector<Anchor> all_of(const AnchorList& levels) {
+std::vector<Anchor> all_of(const layers::AnchorList& levels) {
   std::vector<Anchor> all;
   for (const auto& level : levels) {
     all.insert(all.end(), level.begin(), level.end());
@@ -17,8 +17,9 @@ std::vector<Anchor> all_of(const AnchorList& levels) {
   return all;
 }
 
-AnchorList in_levels(const std::vector<Anchor>& anchors, size_t per_level) {
-  AnchorList levels;
+layers::AnchorList in_levels(const std::vector<Anchor>& anchors,
+                             size_t per_level) {
+  layers::AnchorList levels;
   for (size_t i = 0; i < anchors.size(); i += per_level) {
     const auto begin = anchors.begin() + static_cast<std::ptrdiff_t>(i);
     levels.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(per_level));
@@ -86,8 +87,8 @@ AnchorChoice choose_anchors(const AnchorQuestion& question) {
   choice.recall = recall;
   choice.reason = judged + "; replaced by " + count +
                   " found from the boxes, which answer for " +
-                  share_text(recall) + ": " + to_text(choice.anchors);
+                  share_text(recall) + ": " + layers::to_text(choice.anchors);
   return choice;
 }
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "configs/anchor_list.h"
+#include "configs/layers/anchor_list.h"
 #include "worker/anchors/box_fit.h"
 
-namespace headroom {
+namespace headroom::anchors {
 
 inline constexpr double kEnoughRecall = 0.98;
 
 struct AnchorQuestion {
-  AnchorList current;           // the model's
+  layers::AnchorList current;   // the model's
   std::vector<BoxSize> boxes;   // found from these
   std::vector<BoxSize> varied;  // judged by these: each image enlarged or
                                 //   reduced a little, as training does
@@ -32,7 +32,8 @@ struct AnchorQuestion {
 };
 
 struct AnchorChoice {
-  AnchorList anchors;  // those to train with; like the question's, in levels
+  layers::AnchorList
+      anchors;         // those to train with; like the question's, in levels
   bool found = false;  // they are not the question's
   double recall_before = 0, recall = 0;
   std::string reason;  // one sentence
@@ -41,4 +42,4 @@ struct AnchorChoice {
 // REQUIRES: question.current has a level.
 AnchorChoice choose_anchors(const AnchorQuestion& question);
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -5,9 +5,9 @@
 #include <numbers>
 
 #include "worker/anchors/k_means.h"
-#include "worker/data/random.h"
+#include "worker/data/sampling/random.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 constexpr int64_t kClusterRounds = 30;
@@ -19,12 +19,12 @@ constexpr double kLeastFactor = 0.3, kLargestFactor = 3;
 constexpr uint64_t kClusterDraws = 0, kMutationDraws = 1;
 
 // Box, Muller, "A note on the generation of random normal deviates", 1958.
-double normal(RandomStream& random) {
+double normal(sampling::RandomStream& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   return radius * std::cos(2 * std::numbers::pi * random.uniform());
 }
 
-double mutated(double side, RandomStream& random) {
+double mutated(double side, sampling::RandomStream& random) {
   // Both are drawn whether they count or not: draws keep their places.
   const bool mutates = random.uniform() < kMutationProbability;
   const double drawn = 1 + kMutationSize * normal(random);
@@ -51,7 +51,8 @@ std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
                                  int64_t num_anchors, double threshold,
                                  uint64_t seed, int64_t num_threads) {
   const std::vector<BoxSize> searched = searched_boxes(boxes);
-  RandomStream cluster_draws(seed, 0, kClusterDraws, RandomPurpose::kAnchors);
+  sampling::RandomStream cluster_draws(seed, 0, kClusterDraws,
+                                       sampling::RandomPurpose::kAnchors);
   std::vector<Anchor> best = k_means(searched, num_anchors, kClusterRounds,
                                      cluster_draws, num_threads);
   if (static_cast<int64_t>(best.size()) < num_anchors) return {};
@@ -63,7 +64,8 @@ std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
     return fit_of(anchors, searched, threshold, num_threads).fitness;
   };
   double best_fitness = fitness(best);
-  RandomStream draws(seed, 0, kMutationDraws, RandomPurpose::kAnchors);
+  sampling::RandomStream draws(seed, 0, kMutationDraws,
+                               sampling::RandomPurpose::kAnchors);
   for (int64_t i = 0; i < kMutations; ++i) {
     std::vector<Anchor> candidate = best;
     for (auto& [width, height] : candidate) {
@@ -85,4 +87,4 @@ std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
   return best;
 }
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -15,7 +15,7 @@
 
 #include "worker/anchors/box_fit.h"
 
-namespace headroom {
+namespace headroom::anchors {
 
 inline constexpr float kLeastSearchedSide = 2;  // pixels
 
@@ -28,4 +28,4 @@ std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
                                  int64_t num_anchors, double threshold,
                                  uint64_t seed, int64_t num_threads);
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "worker/anchors/chunks.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 struct Sums {
@@ -48,8 +48,9 @@ Sums sums_of(const std::vector<Anchor>& anchors, std::span<const BoxSize> boxes,
 
 }  // namespace
 
-BoxSize size_in_input(const BoxLabel& label, const ImageSize& image,
-                      int64_t input_height, int64_t input_width, double scale) {
+BoxSize size_in_input(const labels::BoxLabel& label,
+                      const codecs::ImageSize& image, int64_t input_height,
+                      int64_t input_width, double scale) {
   const double by_width = static_cast<double>(input_width) / image.width;
   const double by_height = static_cast<double>(input_height) / image.height;
   const double gain = std::min(by_width, by_height) * scale;
@@ -87,4 +88,4 @@ AnchorFit fit_of(const std::vector<Anchor>& anchors,
   return fit;
 }
 
-}  // namespace headroom
+}  // namespace headroom::anchors

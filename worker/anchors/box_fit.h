@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/image.h"
-#include "worker/data/label_file.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/label_file.h"
 
-namespace headroom {
+namespace headroom::anchors {
 
 struct BoxSize {
   float width = 0, height = 0;  // pixels of the network's input
@@ -34,8 +34,9 @@ bool is_tiny(const BoxSize& box);
 using Anchor = std::pair<double, double>;  // pixels (w, h)
 
 // A label's size where its image fits the input, times `scale`.
-BoxSize size_in_input(const BoxLabel& label, const ImageSize& image,
-                      int64_t input_height, int64_t input_width, double scale);
+BoxSize size_in_input(const labels::BoxLabel& label,
+                      const codecs::ImageSize& image, int64_t input_height,
+                      int64_t input_width, double scale);
 
 struct AnchorFit {
   double best_possible_recall = 0;
@@ -48,4 +49,4 @@ AnchorFit fit_of(const std::vector<Anchor>& anchors,
                  const std::vector<BoxSize>& boxes, double threshold,
                  int64_t num_threads);
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "worker/data/parallel_for.h"
+#include "parallel/base/parallel_for.h"
 
-namespace headroom {
+namespace headroom::anchors {
 
 inline constexpr size_t kChunkSize = 4096;
 
@@ -25,4 +25,4 @@ void for_each_chunk(size_t count, int64_t num_threads, const Body& body) {
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -6,7 +6,7 @@
 
 #include "worker/anchors/chunks.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 struct Point {
@@ -49,7 +49,7 @@ class Clusters {
 
   // The next centre is a box, drawn by its squared distance from those there
   // are. False when every box is one already.
-  bool add(RandomStream& random) {
+  bool add(sampling::RandomStream& random) {
     double total = 0;
     for (const double distance : distances_) total += distance;
     size_t chosen = 0;
@@ -147,7 +147,8 @@ class Clusters {
 
 std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
                             int64_t num_clusters, int64_t num_iterations,
-                            RandomStream& random, int64_t num_threads) {
+                            sampling::RandomStream& random,
+                            int64_t num_threads) {
   if (boxes.empty()) return {};
   Clusters clusters(boxes, num_threads);
   while (static_cast<int64_t>(clusters.size()) < num_clusters &&
@@ -158,4 +159,4 @@ std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
   return clusters.centres();
 }
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -13,14 +13,15 @@
 #include <vector>
 
 #include "worker/anchors/box_fit.h"
-#include "worker/data/random.h"
+#include "worker/data/sampling/random.h"
 
-namespace headroom {
+namespace headroom::anchors {
 
 // `num_clusters` centres after at most `num_iterations` rounds; fewer where
 // there are fewer different sizes. REQUIRES: num_clusters > 0.
 std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
                             int64_t num_clusters, int64_t num_iterations,
-                            RandomStream& random, int64_t num_threads);
+                            sampling::RandomStream& random,
+                            int64_t num_threads);
 
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -6,7 +6,7 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 constexpr int kWidth = 1280, kPanelHeight = 380, kHead = 60;  // pixels
@@ -106,4 +106,4 @@ cv::Mat draw_area_chart(const AreaChart& chart) {
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::chart

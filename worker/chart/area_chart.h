@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::chart {
 
 struct AreaPanel {
   // From `time` on until the next; times rise.
@@ -38,4 +38,4 @@ struct AreaChart {
 // RGB.
 cv::Mat draw_area_chart(const AreaChart& chart);
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 const cv::Scalar kGrid(225, 225, 225);
@@ -108,4 +108,4 @@ void ChartFrame::draw_axes() {
   draw_text(picture_, y_.title, {inside_.x - 78, inside_.y - 12});
 }
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::chart {
 
 struct ChartAxis {
   std::string title;
@@ -52,4 +52,4 @@ class ChartFrame {
   const cv::Rect inside_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <opencv2/imgproc.hpp>
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
-constexpr int kHead = 34, kLegendWidth = 250, kLegendStep = 20;  // pixels
+constexpr int kLineHead = 34, kLegendWidth = 250,
+              kLineLegendStep = 20;  // pixels
 constexpr size_t kLegendLetters = 26;
 
 bool is_drawn(const std::pair<double, double>& point) {
@@ -37,12 +38,12 @@ void draw_legend(cv::Mat& picture, const LineChart& chart, cv::Rect place) {
   int y = place.y + 20;
   for (const LineChart::Line& line : chart.lines) {
     if (line.name.empty()) continue;
-    if (y + kLegendStep > place.y + place.height) return;
+    if (y + kLineLegendStep > place.y + place.height) return;
     cv::line(picture, {place.x, y - 4}, {place.x + 22, y - 4}, line.colour,
              std::max(line.width, 2), cv::LINE_AA);
     draw_text(picture, shortened(line.name, kLegendLetters), {place.x + 30, y},
               0.42);
-    y += kLegendStep;
+    y += kLineLegendStep;
   }
 }
 
@@ -55,8 +56,8 @@ void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place) {
       std::any_of(chart.lines.begin(), chart.lines.end(),
                   [](const auto& line) { return !line.name.empty(); });
   cv::Rect axes = place;
-  axes.y += kHead;
-  axes.height -= kHead;
+  axes.y += kLineHead;
+  axes.height -= kLineHead;
   if (has_legend) axes.width -= kLegendWidth;
   ChartFrame frame(picture, axes, chart.x, chart.y);
   frame.draw_grid();
@@ -77,4 +78,4 @@ cv::Mat draw_line_chart(const LineChart& chart, cv::Size size) {
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -10,7 +10,7 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::chart {
 
 struct LineChart {
   struct Line {
@@ -32,4 +32,4 @@ void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place);
 // A picture of its own, RGB.
 cv::Mat draw_line_chart(const LineChart& chart, cv::Size size);
 
-}  // namespace headroom
+}  // namespace headroom::chart

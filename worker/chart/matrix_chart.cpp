@@ -8,11 +8,12 @@
 #include "parallel/base/check.h"
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
-constexpr int kLeft = 190, kTop = 50, kBottom = 190, kRight = 110;  // pixels
-constexpr int kSide = 900;                                          // at least
+constexpr int kMatrixLeft = 190, kMatrixTop = 50, kMatrixBottom = 190,
+              kMatrixRight = 110;  // pixels
+constexpr int kSide = 900;         // at least
 constexpr int kLeastCellForNames = 9, kLeastCellForNumbers = 27;
 constexpr size_t kNameLetters = 18;
 
@@ -92,9 +93,10 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
                  "a matrix without names");
   // Never less than a pixel for a value.
   const int cell = std::max(1, kSide / count);
-  const cv::Rect inside(kLeft, kTop, cell * count, cell * count);
-  cv::Mat picture(kTop + inside.height + kBottom, kLeft + inside.width + kRight,
-                  CV_8UC3, cv::Scalar(255, 255, 255));
+  const cv::Rect inside(kMatrixLeft, kMatrixTop, cell * count, cell * count);
+  cv::Mat picture(kMatrixTop + inside.height + kMatrixBottom,
+                  kMatrixLeft + inside.width + kMatrixRight, CV_8UC3,
+                  cv::Scalar(255, 255, 255));
   for (int r = 0; r < count; ++r) {
     const auto& row = chart.values[static_cast<size_t>(r)];
     HEADROOM_CHECK(static_cast<int>(row.size()) == count, "a square");
@@ -123,4 +125,4 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::chart {
 
 struct MatrixChart {
   std::string title, row_title, column_title;
@@ -19,4 +19,4 @@ struct MatrixChart {
 // RGB. Names and numbers as far as there is room for them.
 cv::Mat draw_matrix_chart(const MatrixChart& chart);
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -2,7 +2,7 @@
 
 #include <opencv2/imgproc.hpp>
 
-namespace headroom {
+namespace headroom::chart {
 
 cv::Mat draw_point_chart(const PointChart& chart) {
   constexpr int kWidth = 900, kHeight = 620, kHead = 40;  // pixels
@@ -26,4 +26,4 @@ cv::Mat draw_point_chart(const PointChart& chart) {
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::chart

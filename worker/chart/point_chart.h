@@ -9,7 +9,7 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::chart {
 
 struct PointChart {
   struct Point {
@@ -26,4 +26,4 @@ struct PointChart {
 // RGB.
 cv::Mat draw_point_chart(const PointChart& chart);
 
-}  // namespace headroom
+}  // namespace headroom::chart

@@ -7,12 +7,12 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
 
-std::string label_of(const Detection& detection,
+std::string label_of(const metrics::Detection& detection,
                      const std::vector<std::string>& class_names,
                      bool with_confidence) {
   std::string text = class_names.at(static_cast<size_t>(detection.class_index));
@@ -45,7 +45,8 @@ void draw_label(cv::Mat& pixels, const std::string& text, cv::Point corner,
 
 }  // namespace
 
-void annotate(cv::Mat& pixels, const std::vector<Detection>& detections,
+void annotate(cv::Mat& pixels,
+              const std::vector<metrics::Detection>& detections,
               const std::vector<std::string>& class_names,
               const AnnotateOptions& options) {
   const int width =
@@ -56,7 +57,7 @@ void annotate(cv::Mat& pixels, const std::vector<Detection>& detections,
   // The most certain is drawn last, on top.
   for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
     const cv::Scalar colour =
-        chart_colour(static_cast<size_t>(one->class_index) + 1);
+        chart::chart_colour(static_cast<size_t>(one->class_index) + 1);
     const auto at = [](float x, float y) {
       return cv::Point(static_cast<int>(x), static_cast<int>(y));
     };
@@ -70,4 +71,4 @@ void annotate(cv::Mat& pixels, const std::vector<Detection>& detections,
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::detect

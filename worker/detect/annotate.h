@@ -9,7 +9,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct AnnotateOptions {
   int line_width = 0;  // pixels; 0: by the picture's size
@@ -18,8 +18,9 @@ struct AnnotateOptions {
 };
 
 // pixels: CV_8UC3, RGB.
-void annotate(cv::Mat& pixels, const std::vector<Detection>& detections,
+void annotate(cv::Mat& pixels,
+              const std::vector<metrics::Detection>& detections,
               const std::vector<std::string>& class_names,
               const AnnotateOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 // RFC 4180: quoted where it holds a comma, a quote or a line's end.
@@ -43,7 +43,7 @@ std::string yolo_text(const ImageDetections& found, bool with_confidence) {
   std::string text;
   const auto width = static_cast<double>(found.width);
   const auto height = static_cast<double>(found.height);
-  for (const Detection& d : found.detections) {
+  for (const metrics::Detection& d : found.detections) {
     text += std::to_string(d.class_index);
     for (const double value :
          {(d.box.x1 + d.box.x2) / 2 / width, (d.box.y1 + d.box.y2) / 2 / height,
@@ -61,7 +61,7 @@ std::string csv_header() { return "image,class,name,confidence,x1,y1,x2,y2\n"; }
 std::string csv_lines(const ImageDetections& found,
                       const std::vector<std::string>& class_names) {
   std::string text;
-  for (const Detection& d : found.detections) {
+  for (const metrics::Detection& d : found.detections) {
     text += csv_field(found.image.string()) + "," +
             std::to_string(d.class_index) + "," +
             csv_field(class_names.at(static_cast<size_t>(d.class_index))) +
@@ -86,7 +86,7 @@ std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
   };
   const nlohmann::json id = image_id_of(found.image, ids);
   std::string text;
-  for (const Detection& d : found.detections) {
+  for (const metrics::Detection& d : found.detections) {
     const nlohmann::ordered_json record = {
         {"image_id", id},
         {"category_id", category_of(d.class_index)},
@@ -114,7 +114,7 @@ std::string coco_json(const std::vector<ImageDetections>& all,
 std::string counts_text(const ImageDetections& found,
                         const std::vector<std::string>& class_names) {
   std::map<int32_t, int64_t> counts;
-  for (const Detection& d : found.detections) ++counts[d.class_index];
+  for (const metrics::Detection& d : found.detections) ++counts[d.class_index];
   std::string text;
   for (const auto& [index, count] : counts) {
     text += (text.empty() ? "" : ", ") + std::to_string(count) + " " +
@@ -123,4 +123,4 @@ std::string counts_text(const ImageDetections& found,
   return text.empty() ? "nothing" : text;
 }
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -17,12 +17,12 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
-  std::vector<Detection> detections;  // in its pixels
+  std::vector<metrics::Detection> detections;  // in its pixels
 };
 
 std::string yolo_text(const ImageDetections& found, bool with_confidence);
@@ -45,4 +45,4 @@ std::string coco_json(const std::vector<ImageDetections>& all,
 std::string counts_text(const ImageDetections& found,
                         const std::vector<std::string>& class_names);
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -5,14 +5,14 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_fault.h"
 #include "parallel/base/numbered_folder.h"
-#include "worker/chart/jpeg_file.h"
-#include "worker/chart/png_bytes.h"
-#include "worker/model/atomic_file.h"
+#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/png_bytes.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ std::string folder_name(std::string name) {
   return name.empty() || name == "." || name == ".." ? "_" : name;
 }
 
-cv::Rect pixels_of(const Corners& box, const cv::Mat& picture) {
+cv::Rect pixels_of(const metrics::Corners& box, const cv::Mat& picture) {
   const cv::Rect whole(0, 0, picture.cols, picture.rows);
   const cv::Point first(static_cast<int>(std::floor(box.x1)),
                         static_cast<int>(std::floor(box.y1)));
@@ -117,14 +117,15 @@ void DetectionFolder::write_picture(const fs::path& stem,
                                     const cv::Mat& pixels) {
   const bool fits = std::max(pixels.rows, pixels.cols) <= kLongestJpegSide;
   write(stem.string() + (fits ? ".jpg" : ".png"),
-        fits ? encode_jpeg(pixels, kQuality) : encode_png_bytes(pixels));
+        fits ? codecs::encode_jpeg(pixels, kQuality)
+             : codecs::encode_png_bytes(pixels));
 }
 
 void DetectionFolder::write_crops(const ImageDetections& found,
                                   const cv::Mat& pixels,
                                   const std::string& name) {
   for (size_t i = 0; i < found.detections.size(); ++i) {
-    const Detection& one = found.detections[i];
+    const metrics::Detection& one = found.detections[i];
     const cv::Rect place = pixels_of(one.box, pixels);
     if (place.empty()) continue;
     write_picture(
@@ -185,4 +186,4 @@ void DetectionFolder::finish() {
   if (json_) json_->commit();
 }
 
-}  // namespace headroom
+}  // namespace headroom::detect

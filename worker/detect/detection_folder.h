@@ -22,11 +22,11 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/atomic_file.h"
 #include "worker/detect/annotate.h"
 #include "worker/detect/detection_files.h"
-#include "worker/model/atomic_file.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct FolderOptions {
   bool pictures = true;
@@ -86,4 +86,4 @@ class DetectionFolder {
   bool json_has_records_ = false;
 };
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -21,7 +21,7 @@
 #include "worker/metrics/nms.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct TileOptions {
   int64_t height = 640, width = 640;  // pixels of the picture
@@ -30,14 +30,14 @@ struct TileOptions {
 
 struct DetectorOptions {
   int64_t height = 640, width = 640;  // of the network's input
-  NmsOptions nms;                     // max_detections: of the whole picture
+  metrics::NmsOptions nms;            // max_detections: of the whole picture
   std::optional<TileOptions> tiles;   // none: the picture as a whole
 };
 
 // A picture as the network sees it alone.
 struct NetworkImage {
   at::Tensor images;  // [1, C, H, W] float32, 0..1, channels last
-  SourceMapping mapping;
+  metrics::SourceMapping mapping;
 };
 
 // `pixels` (RGB uint8, or bands) letterboxed into height x width, padded to the
@@ -49,18 +49,18 @@ std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
 class Detector {
  public:
   // REQUIRES: height and width are multiples of the model's largest stride.
-  Detector(LayerGraph& model, DetectorOptions options);
+  Detector(model::LayerGraph& model, DetectorOptions options);
 
   // pixels: uint8, not empty, with what the model looks at
   // (data/image_bands.h). Boxes in its pixels, in descending
   // confidence.
-  std::vector<Detection> detect(const cv::Mat& pixels);
+  std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
  private:
-  std::vector<Detection> look_at(const cv::Mat& pixels);
+  std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
 
-  LayerGraph& model_;
+  model::LayerGraph& model_;
   const DetectorOptions options_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -6,10 +6,10 @@
 #include <array>
 
 #include "parallel/base/check.h"
-#include "worker/data/data_report.h"
-#include "worker/data/file_list.h"
+#include "worker/data/labels/data_report.h"
+#include "worker/data/labels/file_list.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +28,8 @@ constexpr std::array kPlaylists = {".m3u",  ".m3u8",     ".mpd",     ".pls",
 
 template <typename Suffixes>
 bool is_one_of(const Suffixes& suffixes, const fs::path& file) {
-  return std::ranges::find(suffixes, lower_suffix(file)) != suffixes.end();
+  return std::ranges::find(suffixes, labels::lower_suffix(file)) !=
+         suffixes.end();
 }
 
 bool is_video(const fs::path& file) { return is_one_of(kVideos, file); }
@@ -104,10 +105,11 @@ ImageSources find_images(const std::string& source) {
     if (is_folder) add_videos_of(file, videos);
     (is_video(file) && !is_folder ? videos : wanted).push_back(file);
   }
-  DataReport report;
-  sources.images = list_images(wanted, report);
-  for (const DataFault& fault : report.faults) {
-    if (!is_video(fault.where)) sources.left_out.push_back(to_string(fault));
+  labels::DataReport report;
+  sources.images = labels::list_images(wanted, report);
+  for (const labels::DataFault& fault : report.faults) {
+    if (!is_video(fault.where))
+      sources.left_out.push_back(labels::to_string(fault));
   }
   for (const fs::path& video : videos) {
     sources.videos.push_back(fs::absolute(video).lexically_normal());
@@ -122,4 +124,4 @@ ImageSources find_images(const std::string& source) {
   return sources;
 }
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::detect {
 
 struct ImageSources {
   // Absolute, sorted, each once.
@@ -20,4 +20,4 @@ struct ImageSources {
 
 ImageSources find_images(const std::string& source);
 
-}  // namespace headroom
+}  // namespace headroom::detect

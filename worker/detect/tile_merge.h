@@ -18,19 +18,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/data/tile_grid.h"
+#include "worker/data/tiles/tile_grid.h"
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct TileDetection {
-  Detection detection;  // in pixels of the image
+  metrics::Detection detection;  // in pixels of the image
   bool is_cut = false;
 };
 
 // Does the box, in pixels of the image, touch an inner border of its tile?
-bool is_cut(const Corners& box, const TileRect& tile, int64_t image_height,
-            int64_t image_width);
+bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
+            int64_t image_height, int64_t image_width);
 
 struct MergeOptions {
   double iou_threshold = 0.45;
@@ -39,7 +39,7 @@ struct MergeOptions {
 };
 
 // In descending confidence; equal ones keep their order.
-std::vector<Detection> merge_tiles(std::vector<TileDetection> all,
-                                   const MergeOptions& options);
+std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
+                                            const MergeOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,7 +17,8 @@ using Clock = std::chrono::steady_clock;
 // NAME.mp4, which appears when it is whole.
 class AnnotatedVideo {
  public:
-  AnnotatedVideo(VideoApi& api, fs::path path, const VideoFormat& format)
+  AnnotatedVideo(video::VideoApi& api, fs::path path,
+                 const video::VideoFormat& format)
       : path_(std::move(path)), partial_(path_.string() + ".partial") {
     std::string reason;
     writer_ = api.create(partial_.string(), format, reason);
@@ -55,7 +56,7 @@ class AnnotatedVideo {
   }
 
   const fs::path path_, partial_;
-  std::unique_ptr<VideoWriter> writer_;  // null: finished
+  std::unique_ptr<video::VideoWriter> writer_;  // null: finished
 };
 
 cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
@@ -68,8 +69,9 @@ cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
 }
 
 // That lasts as long, with every `stride`th picture.
-VideoFormat annotated_format(const VideoFormat& from, int64_t stride) {
-  VideoFormat format = from;
+video::VideoFormat annotated_format(const video::VideoFormat& from,
+                                    int64_t stride) {
+  video::VideoFormat format = from;
   if (from.quarter_turns % 2 == 1) std::swap(format.width, format.height);
   format.rate_denominator *= static_cast<int>(stride);
   return format;
@@ -77,14 +79,14 @@ VideoFormat annotated_format(const VideoFormat& from, int64_t stride) {
 
 }  // namespace
 
-VideoOutcome detect_in_video(VideoApi& api, const fs::path& video,
+VideoOutcome detect_in_video(video::VideoApi& api, const fs::path& video,
                              Detector& detector, DetectionFolder& folder,
                              const VideoOptions& options) {
   VideoOutcome outcome;
   const auto reader =
       api.open(video.string(), options.max_pixels, outcome.fault);
   if (!reader) return outcome;
-  const VideoFormat& format = reader->format();
+  const video::VideoFormat& format = reader->format();
   std::unique_ptr<AnnotatedVideo> annotated;
   std::string name;
   cv::Mat stored(format.height, format.width, CV_8UC3);
@@ -115,4 +117,4 @@ VideoOutcome detect_in_video(VideoApi& api, const fs::path& video,
   return outcome;
 }
 
-}  // namespace headroom
+}  // namespace headroom::detect

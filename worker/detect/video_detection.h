@@ -17,7 +17,7 @@
 #include "worker/detect/detector.h"
 #include "worker/video/video_api.h"
 
-namespace headroom {
+namespace headroom::detect {
 
 struct VideoPicture {
   int64_t number = 1;
@@ -41,8 +41,9 @@ struct VideoOutcome {
 // The annotated video is NAME.mp4 of `folder`, with as many pictures as were
 // looked at, and as long as the video; a run that is stopped leaves what it
 // has.
-VideoOutcome detect_in_video(VideoApi& api, const std::filesystem::path& video,
+VideoOutcome detect_in_video(video::VideoApi& api,
+                             const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,
                              const VideoOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::detect

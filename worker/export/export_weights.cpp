@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_fault.h"
 #include "parallel/base/units.h"
@@ -13,11 +14,10 @@
 #include "worker/export/quantised_network.h"
 #include "worker/export/torchscript_network.h"
 #include "worker/export/value_ranges.h"
-#include "worker/model/atomic_file.h"
-#include "worker/model/open_weights.h"
-#include "worker/model/weights.h"
+#include "worker/weights/open_weights.h"
+#include "worker/weights/weights.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 namespace fs = std::filesystem;
@@ -109,8 +109,9 @@ std::string size_text(size_t bytes, size_t bytes_of_float) {
   return text;
 }
 
-std::string write_onnx(const ExportRequest& request, const ModelTable& table,
-                       LayerGraph& model,
+std::string write_onnx(const ExportRequest& request,
+                       const layers::ModelTable& table,
+                       model::LayerGraph& model,
                        const std::map<std::string, std::string>& metadata,
                        const fs::path& path) {
   OnnxHeadOptions options;
@@ -150,7 +151,8 @@ std::string write_onnx(const ExportRequest& request, const ModelTable& table,
 }
 
 std::string write_torchscript(
-    const ExportRequest& request, const ModelTable& table, LayerGraph& model,
+    const ExportRequest& request, const layers::ModelTable& table,
+    model::LayerGraph& model,
     const std::map<std::string, std::string>& metadata, const fs::path& path) {
   const std::string bytes =
       make_torchscript_network(table, model,
@@ -171,8 +173,9 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
     refuse("--int8 needs images to see which numbers 8 bits have to cover",
            "give the data set: --data my/data.yaml");
   }
-  const OpenedWeights opened = open_weights(request.weights, request.cfg);
-  LayerGraph& model = *opened.model;
+  const weights::OpenedWeights opened =
+      weights::open_weights(request.weights, request.cfg);
+  model::LayerGraph& model = *opened.model;
   std::map<std::string, std::string> metadata = opened.metadata;
   fs::path stem = request.output.empty() ? fs::path(request.weights)
                                          : fs::path(request.output);
@@ -193,7 +196,7 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
           write_torchscript(request, opened.table, model, metadata, path));
     } else {
       metadata["format"] = "headroom-weights";
-      save_weights(path, model.state(), metadata);
+      weights::save_weights(path, model.state(), metadata);
       lines.push_back(path.string() + ": safetensors, " +
                       std::to_string(model.state().size()) + " tensors");
     }
@@ -201,4 +204,4 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
   return lines;
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -19,7 +19,7 @@
 
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 // Hands images [N, C, H, W], 0..1, sides in multiples of `stride`, to its last
 // argument; the same at every call.
@@ -41,8 +41,8 @@ struct ExportRequest {
   bool int8 = false;
   CalibrationImages calibration_images = nullptr;  // int8 needs them
   // Is told of the network in 8 bits, simulated in float32; may be none.
-  std::function<void(LayerGraph& model, const HeadsOfImages&)> after_int8 =
-      nullptr;
+  std::function<void(model::LayerGraph& model, const HeadsOfImages&)>
+      after_int8 = nullptr;
   double confidence_threshold = 0.25, iou_threshold = 0.45;
   int64_t most_per_class = 100;
 };
@@ -53,4 +53,4 @@ void check_export(const ExportRequest& request);
 // "images 1x3x640x640 -> output0 1x25200x85", one line per file written.
 std::vector<std::string> export_weights(const ExportRequest& request);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -2,7 +2,7 @@
 
 #include "worker/model/conv_block.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
                          const std::string& prefix) {
@@ -11,9 +11,9 @@ FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
   };
   const at::Tensor scale =
       exact("bn.weight")
-          .div(exact("bn.running_var").add(kBatchNormEpsilon).sqrt());
+          .div(exact("bn.running_var").add(model::kBatchNormEpsilon).sqrt());
   return {exact("conv.weight").mul(scale.view({-1, 1, 1, 1})),
           exact("bn.bias").sub(exact("bn.running_mean").mul(scale))};
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-namespace headroom {
+namespace headroom::exporter {
 
 struct FoldedBlock {
   at::Tensor weight, bias;  // float64
@@ -21,4 +21,4 @@ struct FoldedBlock {
 FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
                          const std::string& prefix);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

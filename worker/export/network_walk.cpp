@@ -2,27 +2,27 @@
 
 #include <map>
 
-#include "configs/row_modules.h"
+#include "configs/layers/row_modules.h"
 #include "parallel/base/check.h"
 #include "worker/export/folded_block.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 using Value = NetworkEmitter::Value;
 
 class Walk {
  public:
-  Walk(LayerGraph& model, NetworkEmitter& emitter) : emitter_(emitter) {
-    for (const NamedTensor& entry : model.state()) {
+  Walk(model::LayerGraph& model, NetworkEmitter& emitter) : emitter_(emitter) {
+    for (const model::NamedTensor& entry : model.state()) {
       state_[entry.name] = *entry.tensor;
     }
   }
 
   // `prefix`: the row's name in the state, "model.4.".
-  Value run(const RowProgram& program, const std::string& prefix,
+  Value run(const layers::RowProgram& program, const std::string& prefix,
             std::vector<Value> values) {
-    for (const RowProgram::Step& step : program.steps) {
+    for (const layers::RowProgram::Step& step : program.steps) {
       std::vector<Value> operands;
       for (const int input : step.inputs) {
         operands.push_back(values[static_cast<size_t>(input)]);
@@ -42,15 +42,16 @@ class Walk {
   }
 
  private:
-  Value add_step(const RowProgram& program, const RowProgram::Step& step,
+  Value add_step(const layers::RowProgram& program,
+                 const layers::RowProgram::Step& step,
                  const std::string& prefix, const std::vector<Value>& inputs) {
-    using Operation = RowProgram::Operation;
+    using Operation = layers::RowProgram::Operation;
     const Value& x = inputs.front();
     switch (step.operation) {
       case Operation::kBlock:
         return block(x, prefix, program.blocks[step.block]);
       case Operation::kGrow: {
-        RowProgram::Block shape = program.blocks[step.block];
+        layers::RowProgram::Block shape = program.blocks[step.block];
         shape.padding = 0;
         return plain_convolution(x, prefix + shape.name, shape);
       }
@@ -76,7 +77,7 @@ class Walk {
   }
 
   Value block(const Value& x, const std::string& prefix,
-              const RowProgram::Block& shape) {
+              const layers::RowProgram::Block& shape) {
     const std::string name = prefix + shape.name;
     const FoldedBlock folded = folded_block(state_, name);
     return emitter_.activation(
@@ -87,14 +88,14 @@ class Walk {
 
   // With a bias of its own.
   Value plain_convolution(const Value& x, const std::string& name,
-                          const RowProgram::Block& shape) {
+                          const layers::RowProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),
                                 state_.at(name + "bias"), shape);
   }
 
   Value excite(const Value& x, const std::string& name) {
     const Value squeezed = emitter_.activation(
-        plain_convolution(emitter_.mean(x), name + "fc1.", {}), kRelu);
+        plain_convolution(emitter_.mean(x), name + "fc1.", {}), layers::kRelu);
     return emitter_.scale(x, emitter_.hard_sigmoid(plain_convolution(
                                  squeezed, name + "fc2.", {})));
   }
@@ -123,29 +124,29 @@ class Walk {
 
 }  // namespace
 
-void walk_network(const ModelTable& table, LayerGraph& model,
+void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
                   const Value& images, NetworkEmitter& emitter) {
   Walk walk(model, emitter);
   std::vector<Value> outputs;
   for (size_t row = 0; row < table.rows.size(); ++row) {
     const std::string prefix = "model." + std::to_string(row) + ".";
     std::vector<Value> inputs;
-    std::vector<MapShape> shapes;
+    std::vector<layers::MapShape> shapes;
     for (const int from : model.inputs()[row]) {
       const auto at = static_cast<size_t>(from);
       inputs.push_back(from < 0 ? images : outputs[at]);
-      shapes.push_back(from < 0 ? MapShape{table.input_channels, 1}
+      shapes.push_back(from < 0 ? layers::MapShape{table.input_channels, 1}
                                 : model.map_shapes()[at]);
     }
-    if (table.rows[row].module == kDetectModule) {
+    if (table.rows[row].module == layers::kDetectModule) {
       walk.detect(prefix, inputs);
       outputs.push_back({});
     } else {
       outputs.push_back(
-          walk.run(row_program(table, row, shapes, model.num_classes()), prefix,
-                   std::move(inputs)));
+          walk.run(layers::row_program(table, row, shapes, model.num_classes()),
+                   prefix, std::move(inputs)));
     }
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
-#include "parallel/base/row_program.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/row_program.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 class NetworkEmitter {
  public:
@@ -32,9 +32,9 @@ class NetworkEmitter {
   // grows: a transposed convolution, without padding.
   virtual Value convolution(const Value& x, const std::string& name,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const RowProgram::Block& shape) = 0;
+                            const layers::RowProgram::Block& shape) = 0;
   virtual Value activation(const Value& x,
-                           const ActivationFunction& function) = 0;
+                           const layers::ActivationFunction& function) = 0;
   virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
   virtual Value add(const Value& a, const Value& b) = 0;
   // Per channel: over all cells; of such values; times such values.
@@ -52,7 +52,7 @@ class NetworkEmitter {
 };
 
 // `images`: the value that the first row reads. `model` was built from `table`.
-void walk_network(const ModelTable& table, LayerGraph& model,
+void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
                   const NetworkEmitter::Value& images, NetworkEmitter& emitter);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -4,7 +4,7 @@
 #include "proto/version.h"
 #include "worker/export/onnx_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 constexpr int64_t kIrVersion = 8;  // the one that came with opset 17
@@ -51,7 +51,7 @@ std::string serialise_onnx(const OnnxGraph& graph) {
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
   model.set_producer_name("headroom");
-  model.set_producer_version(kVersion);
+  model.set_producer_version(wire::kVersion);
   model.add_opset_import()->set_version(kOpset);
   for (const auto& [key, value] : graph.metadata) {
     auto& entry = *model.add_metadata_props();
@@ -91,4 +91,4 @@ std::string serialise_onnx(const OnnxGraph& graph) {
   return model.SerializeAsString();
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 template <class T>
@@ -64,4 +64,4 @@ std::string OnnxGraph::integer(int64_t value) {
   return tensors.back().name;
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-namespace headroom {
+namespace headroom::exporter {
 
 enum class OnnxType : int32_t {
   kFloat = 1,
@@ -73,4 +73,4 @@ struct OnnxGraph {
 // The bytes of an .onnx file.
 std::string serialise_onnx(const OnnxGraph& graph);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -1,6 +1,6 @@
 #include "worker/export/onnx_head.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 using Attributes = std::vector<std::pair<std::string, OnnxNode::Attribute>>;
@@ -199,4 +199,4 @@ void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

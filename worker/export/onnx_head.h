@@ -21,7 +21,7 @@
 
 #include "worker/export/onnx_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 enum class OnnxOutput { kRaw, kDecoded, kDetections };
 
@@ -46,4 +46,4 @@ struct OnnxLevel {
 void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
               const OnnxHeadOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

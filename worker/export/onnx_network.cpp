@@ -10,17 +10,17 @@
 #include "parallel/base/check.h"
 #include "worker/export/network_walk.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 class OnnxEmitter final : public NetworkEmitter {
  public:
-  OnnxEmitter(OnnxBody& body, const LayerGraph& model, bool is_half)
+  OnnxEmitter(OnnxBody& body, const model::LayerGraph& model, bool is_half)
       : body_(body), graph_(body.graph), model_(model), is_half_(is_half) {}
 
   Value convolution(const Value& x, const std::string& name,
                     const at::Tensor& weight, const at::Tensor& bias,
-                    const RowProgram::Block& shape) override {
+                    const layers::RowProgram::Block& shape) override {
     const int64_t kernel_h = weight.size(2), kernel_w = weight.size(3);
     return graph_.add(
         shape.grows ? "ConvTranspose" : "Conv",
@@ -32,18 +32,18 @@ class OnnxEmitter final : public NetworkEmitter {
   }
 
   Value activation(const Value& y,
-                   const ActivationFunction& function) override {
+                   const layers::ActivationFunction& function) override {
     switch (function.kind) {
-      case ActivationKind::kSilu:
+      case layers::ActivationKind::kSilu:
         break;
-      case ActivationKind::kLeaky:
-        if (function == kIdentity) return y;
-        if (function == kRelu) return graph_.add("Relu", {y});
+      case layers::ActivationKind::kLeaky:
+        if (function == layers::kIdentity) return y;
+        if (function == layers::kRelu) return graph_.add("Relu", {y});
         return graph_.add("LeakyRelu", {y},
                           {{"alpha", static_cast<float>(function.slope)}});
-      case ActivationKind::kHardswish:
+      case layers::ActivationKind::kHardswish:
         return graph_.add("HardSwish", {y});
-      case ActivationKind::kMish:
+      case layers::ActivationKind::kMish:
         return graph_.add(
             "Mul", {y, graph_.add("Tanh", {graph_.add("Softplus", {y})})});
     }
@@ -109,7 +109,7 @@ class OnnxEmitter final : public NetworkEmitter {
   }
 
   void head(size_t level, const Value& map) override {
-    const LayerGraph::Level& made = model_.levels()[level];
+    const model::LayerGraph::Level& made = model_.levels()[level];
     body_.levels.push_back({map, made.stride, made.anchors});
   }
 
@@ -129,7 +129,7 @@ class OnnxEmitter final : public NetworkEmitter {
 
   OnnxBody& body_;
   OnnxGraph& graph_;
-  const LayerGraph& model_;
+  const model::LayerGraph& model_;
   const bool is_half_;
 };
 
@@ -144,7 +144,8 @@ void check_size(int64_t size, int64_t stride) {
 
 }  // namespace
 
-OnnxBody make_onnx_body(const ModelTable& table, LayerGraph& model,
+OnnxBody make_onnx_body(const layers::ModelTable& table,
+                        model::LayerGraph& model,
                         const OnnxHeadOptions& options,
                         const std::map<std::string, std::string>& metadata) {
   const at::NoGradGuard no_grad;
@@ -170,11 +171,11 @@ OnnxBody make_onnx_body(const ModelTable& table, LayerGraph& model,
   return body;
 }
 
-OnnxGraph with_head(OnnxBody body, const LayerGraph& model,
+OnnxGraph with_head(OnnxBody body, const model::LayerGraph& model,
                     OnnxHeadOptions options) {
   options.num_classes = model.num_classes();
   add_head(body.graph, body.levels, options);
   return std::move(body.graph);
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "worker/export/onnx_graph.h"
 #include "worker/export/onnx_head.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 // The network up to the maps of its last convolutions.
 struct OnnxBody {
@@ -27,12 +27,13 @@ struct OnnxBody {
 };
 
 // `model` was built from `table`. Of `options` it is the input that counts.
-OnnxBody make_onnx_body(const ModelTable& table, LayerGraph& model,
+OnnxBody make_onnx_body(const layers::ModelTable& table,
+                        model::LayerGraph& model,
                         const OnnxHeadOptions& options,
                         const std::map<std::string, std::string>& metadata);
 
 // With its head. Of `options`, num_classes is taken from the model.
-OnnxGraph with_head(OnnxBody body, const LayerGraph& model,
+OnnxGraph with_head(OnnxBody body, const model::LayerGraph& model,
                     OnnxHeadOptions options);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

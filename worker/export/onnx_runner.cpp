@@ -26,7 +26,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 at::ScalarType stored_type(OnnxType type) {
@@ -243,4 +243,4 @@ simulated_heads(const OnnxBody& body) {
   };
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

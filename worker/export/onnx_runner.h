@@ -22,7 +22,7 @@
 #include "worker/export/onnx_graph.h"
 #include "worker/export/onnx_network.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 class OnnxRunner {
  public:
@@ -53,4 +53,4 @@ class OnnxRunner {
 std::function<std::vector<at::Tensor>(const at::Tensor& images)>
 simulated_heads(const OnnxBody& body);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

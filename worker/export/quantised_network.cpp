@@ -9,7 +9,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
@@ -237,4 +237,4 @@ OnnxBody quantised(const OnnxBody& body,
   return Quantiser(body, ranges).run();
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -23,10 +23,10 @@
 #include "worker/export/onnx_network.h"
 #include "worker/export/value_ranges.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 // `ranges` of every value of `body` but its heads.
 OnnxBody quantised(const OnnxBody& body,
                    const std::map<std::string, ValueRange>& ranges);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -13,7 +13,7 @@
 #include "parallel/base/check.h"
 #include "worker/export/network_walk.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 std::string list(const std::vector<std::string>& values) {
@@ -31,7 +31,7 @@ std::string pair(int64_t value) {
 // The module's source, a statement per operation, and its buffers.
 class Source final : public NetworkEmitter {
  public:
-  Source(torch::jit::Module& module, const LayerGraph& model,
+  Source(torch::jit::Module& module, const model::LayerGraph& model,
          at::ScalarType type)
       : module_(module), model_(model), type_(type) {}
 
@@ -44,7 +44,7 @@ class Source final : public NetworkEmitter {
 
   Value convolution(const Value& x, const std::string& /*name*/,
                     const at::Tensor& weight, const at::Tensor& bias,
-                    const RowProgram::Block& shape) override {
+                    const layers::RowProgram::Block& shape) override {
     const std::string tensors =
         "(" + x + ", " + buffer(weight) + ", " + buffer(bias) + ", ";
     const std::string groups = std::to_string(shape.groups);
@@ -56,18 +56,18 @@ class Source final : public NetworkEmitter {
   }
 
   Value activation(const Value& y,
-                   const ActivationFunction& function) override {
+                   const layers::ActivationFunction& function) override {
     switch (function.kind) {
-      case ActivationKind::kSilu:
+      case layers::ActivationKind::kSilu:
         break;
-      case ActivationKind::kLeaky:
-        if (function == kIdentity) return y;
-        if (function == kRelu) return value("torch.relu(" + y + ")");
+      case layers::ActivationKind::kLeaky:
+        if (function == layers::kIdentity) return y;
+        if (function == layers::kRelu) return value("torch.relu(" + y + ")");
         return value("torch.leaky_relu(" + y + ", " +
                      nlohmann::json(function.slope).dump() + ")");
-      case ActivationKind::kHardswish:
+      case layers::ActivationKind::kHardswish:
         return value("torch.hardswish(" + y + ")");
-      case ActivationKind::kMish:
+      case layers::ActivationKind::kMish:
         return value("torch.mish(" + y + ")");
     }
     return value("torch.silu(" + y + ")");
@@ -120,7 +120,7 @@ class Source final : public NetworkEmitter {
   // Decoded: [N, rows, 5 + classes], rows by anchor, y, x.
   void head(size_t level, const Value& convolved) override {
     const std::string fields = std::to_string(5 + model_.num_classes());
-    const LayerGraph::Level& made = model_.levels()[level];
+    const model::LayerGraph::Level& made = model_.levels()[level];
     const std::string anchors = std::to_string(made.anchors.size());
     const Value map = value(convolved + (type_ == at::kHalf ? ".float()" : ""));
     const std::string size = map + ".size(0), " + anchors + ", " + map +
@@ -148,7 +148,7 @@ class Source final : public NetworkEmitter {
   }
 
  private:
-  std::string anchor_buffer(const LayerGraph::Level& level) {
+  std::string anchor_buffer(const model::LayerGraph::Level& level) {
     std::vector<double> sizes;
     for (const auto& [width, height] : level.anchors) {
       sizes.insert(sizes.end(), {width, height});
@@ -175,7 +175,7 @@ class Source final : public NetworkEmitter {
   }
 
   torch::jit::Module& module_;
-  const LayerGraph& model_;
+  const model::LayerGraph& model_;
   const at::ScalarType type_;
   std::vector<Value> boxes_;  // by level
   std::string text_;
@@ -203,7 +203,7 @@ std::string config_text(const TorchscriptOptions& options, int64_t channels,
 }  // namespace
 
 std::string make_torchscript_network(
-    const ModelTable& table, LayerGraph& model,
+    const layers::ModelTable& table, model::LayerGraph& model,
     const TorchscriptOptions& options,
     const std::map<std::string, std::string>& metadata) {
   const at::NoGradGuard no_grad;
@@ -219,4 +219,4 @@ std::string make_torchscript_network(
   return std::move(archive).str();
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -19,10 +19,10 @@
 #include <map>
 #include <string>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::exporter {
 
 struct TorchscriptOptions {
   at::ScalarType type =
@@ -33,8 +33,8 @@ struct TorchscriptOptions {
 // The archive's bytes. `model` was built from `table`; `metadata` has "names",
 // a list as JSON.
 std::string make_torchscript_network(
-    const ModelTable& table, LayerGraph& model,
+    const layers::ModelTable& table, model::LayerGraph& model,
     const TorchscriptOptions& options,
     const std::map<std::string, std::string>& metadata);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

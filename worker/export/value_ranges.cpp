@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 constexpr int64_t kBins = 2048;
@@ -82,4 +82,4 @@ std::map<std::string, ValueRange> ValueRanges::ranges() const {
   return all;
 }
 
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::exporter {
 
 struct ValueRange {
   double low = 0, high = 0;  // 0 lies within
@@ -42,4 +42,4 @@ class ValueRanges {
 ValueRange least_error_range(double low, double high,
                              const std::vector<double>& bins);
 
-}  // namespace headroom
+}  // namespace headroom::exporter

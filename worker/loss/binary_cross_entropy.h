@@ -14,20 +14,20 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "parallel/base/entropy.h"
+#include "worker/kernels/entropy.h"
 
-namespace headroom {
+namespace headroom::loss {
 
 // Sum of L over a tensor of logits that all have `target`; in double, so that
 // it depends little on how a batch is cut.
 double entropy_sum(const at::Tensor& logits, double target,
-                   const EntropyRule& rule);
+                   const kernels::EntropyRule& rule);
 // The same where the logits are, without waiting for it: 0-dim double.
 at::Tensor entropy_total(const at::Tensor& logits, double target,
-                         const EntropyRule& rule);
+                         const kernels::EntropyRule& rule);
 
 // dL/dx of the same, elementwise.
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
-                              const EntropyRule& rule);
+                              const kernels::EntropyRule& rule);
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -9,7 +9,7 @@
 #include "parallel/base/memory_category.h"
 #include "worker/loss/level_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
@@ -93,4 +93,4 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
   return loss;
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

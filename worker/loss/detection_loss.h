@@ -20,7 +20,7 @@
 #include "configs/run_config.h"
 #include "worker/loss/target_assignment.h"
 
-namespace headroom {
+namespace headroom::loss {
 
 // Constants of a run.
 struct LossGains {
@@ -36,7 +36,7 @@ struct LossGains {
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
 // 3/levels; balance [4, 1, .4] for 3 levels, else [4, 1, .25, .06, .02].
-LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
+LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing);
 
@@ -68,4 +68,4 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
                     const GlobalCounts& counts, const LossGains& gains,
                     const std::vector<at::Tensor>& teacher = {});
 
-}  // namespace headroom
+}  // namespace headroom::loss

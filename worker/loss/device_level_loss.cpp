@@ -19,17 +19,15 @@
 #include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kIndexFields = 5;
-
 struct Registration {
   c10::DeviceType type = c10::DeviceType::CUDA;
-  LossKernels* kernels = nullptr;
+  kernels::LossKernels* kernels = nullptr;
 };
 
 Registration& registration() {
@@ -46,7 +44,7 @@ struct Matches {
   at::Tensor boxes, anchors;
 };
 
-Matches beside_head(LossKernels& kernels, const LevelTargets& targets,
+Matches beside_head(kernels::LossKernels& kernels, const LevelTargets& targets,
                     const at::Tensor& head) {
   const int64_t num_rows = targets.size();
   const int64_t* index = targets.index.const_data_ptr<int64_t>();
@@ -101,8 +99,8 @@ at::TensorOptions doubles(const at::Tensor& head) {
 // Values and derivatives of entries with targets of their own.
 struct Entropies {
   at::Tensor value, derivative;
-  Entropies(LossKernels& kernels, const at::Tensor& logits,
-            const at::Tensor& targets, const EntropyRule& rule)
+  Entropies(kernels::LossKernels& kernels, const at::Tensor& logits,
+            const at::Tensor& targets, const kernels::EntropyRule& rule)
       : value(at::empty(targets.sizes(), targets.options())),
         derivative(at::empty(targets.sizes(), targets.options())) {
     kernels.entropies(logits, targets, rule, value, derivative);
@@ -112,7 +110,7 @@ struct Entropies {
 class DeviceLevel : public torch::autograd::Function<DeviceLevel> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& head,
-                               LossKernels* kernels,
+                               kernels::LossKernels* kernels,
                                const LevelTargets& targets,
                                const LevelScales& scales) {
     const Matches match = beside_head(*kernels, targets, head);
@@ -185,7 +183,7 @@ class DeviceLevel : public torch::autograd::Function<DeviceLevel> {
                      &obj_derivative = saved[8];
     const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
     const std::vector<double> s = ctx->saved_data["scales"].toDoubleVector();
-    const EntropyRule obj_rule{s[4], s[5]}, cls_rule{s[6], s[7]};
+    const kernels::EntropyRule obj_rule{s[4], s[5]}, cls_rule{s[6], s[7]};
     const at::Tensor box_scale = outputs[0] * s[0];
     const at::Tensor obj_scale = outputs[0] * s[1];
     const at::Tensor cls_scale = outputs[0] * s[2];
@@ -220,11 +218,11 @@ class DeviceLevel : public torch::autograd::Function<DeviceLevel> {
 
 }  // namespace
 
-void set_loss_kernels(c10::DeviceType type, LossKernels* kernels) {
+void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels) {
   registration() = {type, kernels};
 }
 
-LossKernels* loss_kernels_for(const at::Tensor& head) {
+kernels::LossKernels* loss_kernels_for(const at::Tensor& head) {
   const Registration& registered = registration();
   if (registered.kernels != nullptr &&
       head.device().type() == registered.type) {
@@ -237,11 +235,11 @@ LossKernels* loss_kernels_for(const at::Tensor& head) {
               "use --device cpu");
 }
 
-LevelLoss device_level_loss(LossKernels& kernels, const at::Tensor& head,
-                            const LevelTargets& targets,
+LevelLoss device_level_loss(kernels::LossKernels& kernels,
+                            const at::Tensor& head, const LevelTargets& targets,
                             const LevelScales& scales) {
   variable_list outputs = DeviceLevel::apply(head, &kernels, targets, scales);
   return {outputs[0], outputs[1]};
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

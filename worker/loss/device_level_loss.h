@@ -11,22 +11,22 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "parallel/base/loss_kernels.h"
+#include "worker/kernels/loss_kernels.h"
 #include "worker/loss/level_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 
 // From now on heads of this device type go through `kernels`; null: none do.
 // Borrowed.
-void set_loss_kernels(c10::DeviceType type, LossKernels* kernels);
+void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels);
 
 // Null: the CPU's own loops. Error for a head elsewhere that has none.
-LossKernels* loss_kernels_for(const at::Tensor& head);
+kernels::LossKernels* loss_kernels_for(const at::Tensor& head);
 
 // REQUIRES: a head whose cells [n, H, W, anchors] are rows of fields in that
 // order, as Detect makes it; targets on the CPU.
-LevelLoss device_level_loss(LossKernels& kernels, const at::Tensor& head,
-                            const LevelTargets& targets,
+LevelLoss device_level_loss(kernels::LossKernels& kernels,
+                            const at::Tensor& head, const LevelTargets& targets,
                             const LevelScales& scales);
 
-}  // namespace headroom
+}  // namespace headroom::loss

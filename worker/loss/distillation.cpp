@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/entropy.h"
 #include "parallel/base/head_fields.h"
+#include "worker/kernels/entropy.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 constexpr double kSpeaks = 1e-3;
@@ -20,9 +20,10 @@ constexpr double kSpeaks = 1e-3;
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // KL of what two logits say, and its derivative by the student's.
-EntropyTerm divergence(double student, double teacher) {
+kernels::EntropyTerm divergence(double student, double teacher) {
   const double t = sigmoid(teacher);
-  return {softplus(student) - softplus(teacher) - t * (student - teacher),
+  return {kernels::softplus(student) - kernels::softplus(teacher) -
+              t * (student - teacher),
           sigmoid(student) - t};
 }
 
@@ -61,7 +62,8 @@ class Image {
       gradient[f * gradient_strides_[4]] = static_cast<T>(value);
     };
 
-    const EntropyTerm obj = divergence(own(kObjectness), its(kObjectness));
+    const kernels::EntropyTerm obj =
+        divergence(own(kObjectness), its(kObjectness));
     obj_ += obj.value;
     set(kObjectness, rule_.obj * obj.derivative);
     const double seen = sigmoid(its(kObjectness));
@@ -81,7 +83,7 @@ class Image {
         set(f, 0);
         continue;
       }
-      const EntropyTerm cls = divergence(own(f), its(f));
+      const kernels::EntropyTerm cls = divergence(own(f), its(f));
       cls_ += weight * cls.value;
       set(f, rule_.cls * weight * cls.derivative);
     }
@@ -121,4 +123,4 @@ DistilledLevel distil_level(const at::Tensor& head,
   return level;
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

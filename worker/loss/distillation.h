@@ -23,7 +23,7 @@
 
 #include <array>
 
-namespace headroom {
+namespace headroom::loss {
 
 // The teacher's head and what each sum is multiplied by; undefined: no teacher.
 struct Distillation {
@@ -41,4 +41,4 @@ struct DistilledLevel {
 DistilledLevel distil_level(const at::Tensor& head,
                             const Distillation& distillation);
 
-}  // namespace headroom
+}  // namespace headroom::loss

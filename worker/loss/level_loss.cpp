@@ -14,19 +14,17 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/box_iou.h"
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
+#include "worker/kernels/box_iou.h"
 #include "worker/loss/device_level_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kIndexFields = 5;
 
 // Where the rows of a level lie in its head.
 class RowPlaces {
@@ -90,7 +88,7 @@ void fit_rows(const T* head, const RowPlaces& places,
         wanted[i] = boxes[row * 4 + i];
       }
       const double anchor[2] = {anchors[row * 2], anchors[row * 2 + 1]};
-      const RowFit fit = fit_row(raw, anchor, wanted);
+      const kernels::RowFit fit = kernels::fit_row(raw, anchor, wanted);
       ciou[row] = fit.ciou;
       std::copy_n(fit.gradient, 4, gradient + row * 4);
     }
@@ -131,10 +129,11 @@ at::Tensor gather_classes(const at::Tensor& head, const RowPlaces& places,
 
 // What the entries with another target add to a sum taken with `common`.
 struct Correction {
-  EntropyRule rule;
+  kernels::EntropyRule rule;
   double common;
   double operator()(double x, double target) const {
-    return entropy(x, target, rule).value - entropy(x, common, rule).value;
+    return kernels::entropy(x, target, rule).value -
+           kernels::entropy(x, common, rule).value;
   }
 };
 
@@ -252,12 +251,14 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
         if (target[row] > 0) {
           const double x = obj_logits[places.in_map(row)];
           const double all =
-              scales.obj * entropy(x, target[row], scales.obj_rule).derivative;
+              scales.obj *
+              kernels::entropy(x, target[row], scales.obj_rule).derivative;
           scalar_t& field = fields[kObjectness * stride];
           field = static_cast<scalar_t>(
               has_teacher
                   ? field + all -
-                        scales.obj * entropy(x, 0, scales.obj_rule).derivative
+                        scales.obj *
+                            kernels::entropy(x, 0, scales.obj_rule).derivative
                   : all);
         }
         if (!classes.defined()) continue;
@@ -267,7 +268,8 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
         scalar_t* by_logits = by_classes.mutable_data_ptr<scalar_t>() + first;
         by_logits[own] = static_cast<scalar_t>(
             scales.cls *
-            entropy(x, scales.positive_target, scales.cls_rule).derivative);
+            kernels::entropy(x, scales.positive_target, scales.cls_rule)
+                .derivative);
         for (int64_t c = 0; c < classes.size(1); ++c)
           fields[(kFirstClass + c) * stride] += by_logits[c];
       }
@@ -304,7 +306,7 @@ LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
   HEADROOM_CHECK(targets.index.defined() &&
                      targets.box.scalar_type() == head.scalar_type(),
                  "targets must be assigned in the heads' type");
-  if (LossKernels* kernels = loss_kernels_for(head)) {
+  if (kernels::LossKernels* kernels = loss_kernels_for(head)) {
     HEADROOM_CHECK(!distillation.teacher.defined(),
                    "a teacher's heads are on the CPU");
     return device_level_loss(*kernels, head, targets, scales);
@@ -314,4 +316,4 @@ LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
   return {outputs[0], outputs[1]};
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -19,7 +19,7 @@
 #include "worker/loss/distillation.h"
 #include "worker/loss/target_assignment.h"
 
-namespace headroom {
+namespace headroom::loss {
 
 // What each sum is multiplied by, and the rules of the two entropies.
 struct LevelScales {
@@ -29,8 +29,8 @@ struct LevelScales {
   double images = 0;  // the factor between the items and the loss
   double positive_target = 1;
   double negative_target = 0;
-  EntropyRule obj_rule;
-  EntropyRule cls_rule;
+  kernels::EntropyRule obj_rule;
+  kernels::EntropyRule cls_rule;
 };
 
 struct LevelLoss {
@@ -45,4 +45,4 @@ LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
                      const LevelScales& scales,
                      const Distillation& distillation = {});
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -3,9 +3,9 @@
 #include "parallel/base/check.h"
 #include "worker/loss/detection_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 
-LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
+LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing) {
   const std::vector<double> three_levels = {4, 1, 0.4};
@@ -39,4 +39,4 @@ LossGains scale_gains(const Hyperparameters& hyp, int64_t num_levels,
   return gains;
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -12,7 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 constexpr int64_t kCellRow = 2;  // column of LevelTargets::index
@@ -178,4 +178,4 @@ LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
   return owned;
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

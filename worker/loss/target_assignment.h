@@ -16,7 +16,10 @@
 #include <utility>
 #include <vector>
 
-namespace headroom {
+namespace headroom::loss {
+
+// Fields of a match: image, anchor, row, column, class.
+inline constexpr int64_t kIndexFields = 5;
 
 // A box of a label, normalised to the image the network sees.
 struct LabelRow {
@@ -53,4 +56,4 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
 LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
                              int64_t rows);
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -5,7 +5,7 @@
 
 #include "worker/metrics/precision_curve.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 constexpr size_t kNumConfidences = kNumCurvePoints;
@@ -127,4 +127,4 @@ AveragePrecision compute_average_precision(
   return result;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -26,7 +26,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 inline constexpr size_t kNumIouThresholds = 10;
 
@@ -92,4 +92,4 @@ AveragePrecision compute_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 float map(float position, double pad, double ratio, int64_t size) {
@@ -31,4 +31,4 @@ Corners to_source(const Corners& box, const SourceMapping& mapping) {
           map(box.y2, mapping.pad_y, ratio, mapping.height)};
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

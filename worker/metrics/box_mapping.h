@@ -7,7 +7,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 // How a source image lies in the network's input: input = source*ratio + pad.
 struct SourceMapping {
@@ -26,4 +26,4 @@ Corners label_corners(double cx, double cy, double w, double h, int64_t height,
 // Input pixels to source pixels, clipped to the image.
 Corners to_source(const Corners& box, const SourceMapping& mapping);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -6,7 +6,7 @@
 
 #include "worker/metrics/precision_curve.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 constexpr size_t kNumRecalls = 101;
@@ -111,4 +111,4 @@ CocoAveragePrecision compute_coco_average_precision(
   return result;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

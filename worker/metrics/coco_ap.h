@@ -16,7 +16,7 @@
 
 #include "worker/metrics/average_precision.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 struct PrecisionCurve;
 
@@ -51,4 +51,4 @@ CocoAveragePrecision compute_coco_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -10,7 +10,7 @@
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/precision_curve.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 using Flags = std::array<bool, kNumIouThresholds>;
@@ -216,4 +216,4 @@ CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
   return result;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

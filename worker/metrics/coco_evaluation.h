@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace headroom {
+namespace headroom::metrics {
 
 // Pixels; `area` is the object's own (of its outline), not the box's.
 struct CocoObject {
@@ -66,4 +66,4 @@ struct CocoEvaluation {
 CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
                              int64_t num_classes, int64_t max_detections = 100);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

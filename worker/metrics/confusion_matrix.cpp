@@ -4,11 +4,11 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 constexpr float kIou = 0.45f;
-constexpr float kEpsilon = 1e-7f;
+constexpr float kIouEpsilon = 1e-7f;
 
 // What an object takes so far.
 struct Taken {
@@ -24,7 +24,8 @@ std::vector<Taken> take(std::span<const Detection> detections,
     size_t best = labels.size();
     float best_iou = kIou;
     for (size_t l = 0; l < labels.size(); ++l) {
-      const float iou = corner_iou(labels[l].box, detections[d].box, kEpsilon);
+      const float iou =
+          corner_iou(labels[l].box, detections[d].box, kIouEpsilon);
       if (iou <= best_iou) continue;
       best_iou = iou;
       best = l;
@@ -84,4 +85,4 @@ std::vector<std::vector<int64_t>> confusion_matrix(
   return matrix;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -16,7 +16,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 inline constexpr float kConfusionConfidence = 0.25f;
 
@@ -35,4 +35,4 @@ std::vector<ConfusionCount> count_confusions(
 std::vector<std::vector<int64_t>> confusion_matrix(
     std::span<const ConfusionCount> counts, int64_t num_classes);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::metrics {
 
 // Corners in pixels; which image's pixels is the function's business.
 struct Corners {
@@ -41,4 +41,4 @@ inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
   return shared / (area_a + area_b - shared + epsilon);
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

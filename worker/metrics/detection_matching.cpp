@@ -2,7 +2,7 @@
 
 #include "worker/metrics/average_precision.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 const std::array<float, kNumIouThresholds>& iou_thresholds() {
   // Built from both ends, as a float32 linspace rounds it.
@@ -58,4 +58,4 @@ std::vector<DetectionRecord> match_records(
   return records;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

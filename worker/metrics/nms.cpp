@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 Corners to_corners(const float* row) {
@@ -106,4 +106,4 @@ std::vector<std::vector<Detection>> non_maximum_suppression(
   return images;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -21,7 +21,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 struct NmsOptions {
   double confidence_threshold = 0.001;
@@ -39,4 +39,4 @@ struct NmsOptions {
 std::vector<std::vector<Detection>> non_maximum_suppression(
     const at::Tensor& decoded, const NmsOptions& options);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

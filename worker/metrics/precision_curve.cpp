@@ -6,10 +6,10 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
-constexpr size_t kNumRecalls = 101;
+constexpr size_t kRecallPoints = 101;
 
 }  // namespace
 
@@ -80,13 +80,13 @@ double area_under(const PrecisionCurve& curve) {
   const PrecisionCurve envelope = envelope_of(curve);
   double area = 0;
   double last = interpolate(envelope.recall, envelope.precision, 0);
-  for (size_t i = 1; i < kNumRecalls; ++i) {
-    const double at = static_cast<double>(i) / (kNumRecalls - 1);
+  for (size_t i = 1; i < kRecallPoints; ++i) {
+    const double at = static_cast<double>(i) / (kRecallPoints - 1);
     const double value = interpolate(envelope.recall, envelope.precision, at);
-    area += (value + last) / 2 / (kNumRecalls - 1);
+    area += (value + last) / 2 / (kRecallPoints - 1);
     last = value;
   }
   return area;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

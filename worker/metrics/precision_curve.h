@@ -11,7 +11,7 @@
 
 #include "worker/metrics/average_precision.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 // For each class the positions of its records in descending confidence; equal
 // confidences keep their order.
@@ -46,4 +46,4 @@ double area_under(const PrecisionCurve& curve);
 // Replaces each value by the largest from there on.
 void make_envelope(std::vector<double>& precision);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::model {
 
 // `ready`: the copy; undefined: none. Not differentiable.
 inline at::Tensor compute_weight(const at::Tensor& x, const at::Tensor& weight,
@@ -17,4 +17,4 @@ inline at::Tensor compute_weight(const at::Tensor& x, const at::Tensor& weight,
   return weight.detach().to(x.scalar_type());
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "worker/kernels/cpu/convolution.h"
+#include "worker/kernels/cpu/grouped_batch_norm.h"
 #include "worker/model/compute_weight.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
-#include "worker/model/kernels/convolution.h"
-#include "worker/model/kernels/grouped_batch_norm.h"
 #include "worker/model/row_tape.h"
 
-namespace headroom {
+namespace headroom::model {
 
 namespace {
 
@@ -25,8 +25,8 @@ using torch::autograd::variable_list;
 // What backward needs besides tensors. The groups are copied: StepContext's may
 // be replaced by the next micro-batch's before this one's backward.
 struct BlockPlan : torch::CustomClassHolder {
-  ConvolutionShape convolution;
-  GroupedBatchNorm norm;
+  kernels::ConvolutionShape convolution;
+  kernels::GroupedBatchNorm norm;
   HaloReach reach;               // empty: x has all rows that the kernel needs
   HaloExchange* halo = nullptr;  // null where the reach is empty
   at::Tensor ready;              // the weight's copy, if there is one
@@ -84,8 +84,8 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
             " are here");
   }
   const auto compute = [&] {
-    return batch_statistics(y, plan.norm, kBatchNormEpsilon,
-                            sums_slice(arguments, context));
+    return kernels::batch_statistics(y, plan.norm, kBatchNormEpsilon,
+                                     sums_slice(arguments, context));
   };
   return context.tape != nullptr ? context.tape->once(compute) : compute();
 }
@@ -104,8 +104,8 @@ void note_derivation(const at::Tensor& out, const at::Tensor& y,
       [plan, weight = norm_weight.detach().clone(),
        bias =
            norm_bias.detach().clone()](const std::vector<at::Tensor>& sources) {
-        return normalise_and_activate(sources[0], sources[1], weight, bias,
-                                      plan->norm);
+        return kernels::normalise_and_activate(sources[0], sources[1], weight,
+                                               bias, plan->norm);
       });
 }
 
@@ -122,17 +122,18 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     variable_list received;
     if (plan->halo != nullptr)
       received.push_back(fetch_halo(input, plan->reach, 0, *context));
-    const at::Tensor y = convolution(
+    const at::Tensor y = kernels::convolution(
         received.empty() ? input
                          : join_halo(input, received.front(), plan->reach),
         compute_weight(input, weight, plan->ready), plan->convolution);
     const at::Tensor statistics =
         plan->norm.fixed_statistics
-            ? running_statistics(arguments->running_mean,
-                                 arguments->running_var, kBatchNormEpsilon)
+            ? kernels::running_statistics(arguments->running_mean,
+                                          arguments->running_var,
+                                          kBatchNormEpsilon)
             : step_statistics(y, *plan, *arguments, *context);
-    at::Tensor out = normalise_and_activate(y, statistics, norm_weight,
-                                            norm_bias, plan->norm);
+    at::Tensor out = kernels::normalise_and_activate(y, statistics, norm_weight,
+                                                     norm_bias, plan->norm);
     note_derivation(out, y, statistics, norm_weight, norm_bias, plan, *context);
     variable_list saved = {input,     weight, norm_weight,
                            norm_bias, y,      statistics};
@@ -155,9 +156,11 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     const auto plan = c10::static_intrusive_pointer_cast<BlockPlan>(
         ctx->saved_data["plan"].toCapsule());
 
-    const GroupedBatchNormGradients norm = grouped_batch_norm_gradients(
-        std::move(grads[0]), y, statistics, norm_weight, norm_bias, plan->norm);
-    ConvolutionGradients convolution = convolution_gradients(
+    const kernels::GroupedBatchNormGradients norm =
+        kernels::grouped_batch_norm_gradients(std::move(grads[0]), y,
+                                              statistics, norm_weight,
+                                              norm_bias, plan->norm);
+    kernels::ConvolutionGradients convolution = kernels::convolution_gradients(
         norm.dy,
         plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
         compute_weight(x, weight, plan->ready), plan->convolution,
@@ -180,4 +183,4 @@ at::Tensor conv_block(const ConvBlockArguments& arguments,
                                   &arguments, &context);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

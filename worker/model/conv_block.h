@@ -29,10 +29,10 @@
 
 #include <cstdint>
 
-#include "parallel/base/activation_function.h"
+#include "configs/layers/activation_function.h"
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 inline constexpr double kBatchNormEpsilon = 1e-3;
 inline constexpr double kBatchNormMomentum = 0.03;
@@ -49,11 +49,11 @@ struct ConvBlockArguments {
   int64_t stride = 1;
   int64_t padding = 0;
   int64_t groups = 1;
-  ActivationFunction activation = {};
+  layers::ActivationFunction activation = {};
   int64_t sums_offset = 0;  // this layer's slice of batch_norm_sums
 };
 
 at::Tensor conv_block(const ConvBlockArguments& arguments,
                       const StepContext& context);
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -8,7 +8,7 @@
 #include "worker/model/grow.h"
 #include "worker/model/initialisation.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
@@ -21,7 +21,7 @@ void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
 }  // namespace
 
 Conv::Conv(ModelState& state, const std::string& prefix,
-           const RowProgram::Block& block)
+           const layers::RowProgram::Block& block)
     : block_(block) {
   const int64_t channels = block.channels;
   state.add_convolution_weight(prefix + "conv.weight", &weight_,
@@ -59,7 +59,7 @@ at::Tensor Conv::apply(const at::Tensor& x, const StepContext& context) {
 }
 
 Grow::Grow(ModelState& state, const std::string& prefix,
-           const RowProgram::Block& block) {
+           const layers::RowProgram::Block& block) {
   state.add_convolution_weight(prefix + "weight", &weight_, &compute_weight_,
                                block.in_channels, block.channels, block.kernel);
   add_bias(state, prefix, &bias_, block.channels,
@@ -71,7 +71,7 @@ at::Tensor Grow::apply(const at::Tensor& x, const StepContext&) {
 }
 
 Excite::Excite(ModelState& state, const std::string& prefix,
-               const RowProgram::Block& block) {
+               const layers::RowProgram::Block& block) {
   const auto add = [&](const std::string& name, at::Tensor* weight,
                        at::Tensor* bias, int64_t out, int64_t in) {
     state.add_convolution_weight(prefix + name + "weight", weight,
@@ -88,4 +88,4 @@ at::Tensor Excite::apply(const at::Tensor& x, const StepContext& context) {
   return excite(x, parameters_, context);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

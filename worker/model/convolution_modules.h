@@ -19,12 +19,12 @@
 #include <cstdint>
 #include <string>
 
-#include "parallel/base/row_program.h"
+#include "configs/layers/row_program.h"
 #include "worker/model/excite.h"
 #include "worker/model/model_state.h"
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class ConvolutionModule {
  public:
@@ -39,11 +39,11 @@ class ConvolutionModule {
 class Conv final : public ConvolutionModule {
  public:
   Conv(ModelState& state, const std::string& prefix,
-       const RowProgram::Block& block);
+       const layers::RowProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
-  const RowProgram::Block block_;
+  const layers::RowProgram::Block block_;
   at::Tensor weight_;
   at::Tensor compute_weight_;  // as NamedTensor::compute
   at::Tensor norm_weight_, norm_bias_;
@@ -54,7 +54,7 @@ class Conv final : public ConvolutionModule {
 class Grow final : public ConvolutionModule {
  public:
   Grow(ModelState& state, const std::string& prefix,
-       const RowProgram::Block& block);
+       const layers::RowProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
@@ -65,11 +65,11 @@ class Grow final : public ConvolutionModule {
 class Excite final : public ConvolutionModule {
  public:
   Excite(ModelState& state, const std::string& prefix,
-         const RowProgram::Block& block);
+         const layers::RowProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
   ExciteParameters parameters_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

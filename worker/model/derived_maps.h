@@ -14,7 +14,7 @@
 
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class DerivedMaps {
  public:
@@ -51,4 +51,4 @@ at::Tensor derived_map(const std::vector<at::Tensor>& sources,
   return map;
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -13,7 +13,7 @@
 #include "worker/model/head_convolution.h"
 #include "worker/model/initialisation.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using Anchors = std::vector<std::vector<std::pair<double, double>>>;
@@ -40,14 +40,15 @@ double total_area(const std::vector<std::pair<double, double>>& anchors) {
   return area;
 }
 
-void order_like_strides(const std::vector<MapShape>& inputs, Anchors& anchors) {
+void order_like_strides(const std::vector<layers::MapShape>& inputs,
+                        Anchors& anchors) {
   const double rise = total_area(anchors.back()) - total_area(anchors.front());
   const int64_t stride_rise = inputs.back().stride - inputs.front().stride;
   if ((rise > 0 && stride_rise < 0) || (rise < 0 && stride_rise > 0))
     std::reverse(anchors.begin(), anchors.end());
 }
 
-at::Tensor anchors_in_cells(const std::vector<MapShape>& inputs,
+at::Tensor anchors_in_cells(const std::vector<layers::MapShape>& inputs,
                             const Anchors& anchors) {
   const auto num_levels = static_cast<int64_t>(inputs.size());
   const auto num_anchors = static_cast<int64_t>(anchors.front().size());
@@ -65,7 +66,7 @@ at::Tensor anchors_in_cells(const std::vector<MapShape>& inputs,
 }  // namespace
 
 Detect::Detect(ModelState& state, const std::string& prefix,
-               const std::vector<MapShape>& inputs, Anchors anchors,
+               const std::vector<layers::MapShape>& inputs, Anchors anchors,
                int64_t num_classes)
     : num_anchors_(static_cast<int64_t>(anchors.front().size())),
       num_fields_(5 + num_classes),
@@ -168,4 +169,4 @@ std::vector<LayerGraph::Level> Detect::levels() const {
   return levels;
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

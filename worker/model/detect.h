@@ -20,7 +20,7 @@
 #include "worker/model/model_state.h"
 #include "worker/model/row.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class Detect final : public Row {
  public:
@@ -28,13 +28,15 @@ class Detect final : public Row {
   // when their areas fall while strides rise, the levels of `anchors` are
   // turned round.
   Detect(ModelState& state, const std::string& prefix,
-         const std::vector<MapShape>& inputs,
+         const std::vector<layers::MapShape>& inputs,
          std::vector<std::vector<std::pair<double, double>>> anchors,
          int64_t num_classes);
 
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
-  RowInside inside() const override { return RowInside::kNothing; }
+  layers::RowInside inside() const override {
+    return layers::RowInside::kNothing;
+  }
 
   // [N, rows, 5 + num_classes] in pixels; no gradient. first_rows[level]: the
   // place of the head's first row in the whole level; empty: heads are whole.
@@ -62,4 +64,4 @@ class Detect final : public Row {
   std::vector<Head> heads_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

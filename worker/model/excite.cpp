@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "parallel/base/halo_exchange.h"
+#include "worker/kernels/cpu/cell_sums.h"
 #include "worker/model/derived_maps.h"
-#include "worker/model/kernels/cell_sums.h"
 #include "worker/model/row_tape.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -46,7 +46,7 @@ class ExciteFunction : public torch::autograd::Function<ExciteFunction> {
                             const StepContext* context) {
     const at::Tensor input = x.contiguous(at::MemoryFormat::ChannelsLast);
     const auto sum = [&] {
-      at::Tensor sums = cell_sums(input);
+      at::Tensor sums = kernels::cell_sums(input);
       sum_over_images(context->halo, sums);
       return sums;
     };
@@ -80,7 +80,7 @@ class ExciteFunction : public torch::autograd::Function<ExciteFunction> {
     const at::Tensor& means = saved[3];
     const at::Tensor& hidden = saved[4];
     const at::Tensor& gate = saved[5];
-    const at::Tensor dz = cell_sums(grads[0], x)
+    const at::Tensor dz = kernels::cell_sums(grads[0], x)
                               .to(gate.scalar_type())
                               .mul_(gate.gt(0).logical_and_(gate.lt(1)))
                               .mul_(kSlope);
@@ -112,4 +112,4 @@ at::Tensor excite(const at::Tensor& x, const ExciteParameters& parameters,
                                parameters.weight2, parameters.bias2, &context);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -22,7 +22,7 @@
 
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 struct ExciteParameters {
   at::Tensor weight1, bias1, weight2, bias2;
@@ -31,4 +31,4 @@ struct ExciteParameters {
 at::Tensor excite(const at::Tensor& x, const ExciteParameters& parameters,
                   const StepContext& context);
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -2,10 +2,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "worker/kernels/cpu/convolution.h"
 #include "worker/model/compute_weight.h"
-#include "worker/model/kernels/convolution.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -46,7 +46,7 @@ class GrowFunction : public torch::autograd::Function<GrowFunction> {
     const at::Tensor input = x.contiguous(at::MemoryFormat::ChannelsLast);
     ctx->save_for_backward({input, weight});
     ctx->saved_data["ready"] = *ready;
-    const at::Tensor cells = convolution(
+    const at::Tensor cells = kernels::convolution(
         input, as_one_by_one(compute_weight(input, weight, *ready)), {});
     return spread(cells, weight.size(2))
         .add_(bias.to(cells.scalar_type()).view({1, -1, 1, 1}));
@@ -60,7 +60,7 @@ class GrowFunction : public torch::autograd::Function<GrowFunction> {
     at::Tensor dbias;
     if (ctx->needs_input_grad(2))
       dbias = grads[0].sum({0, 2, 3}, false, weight.scalar_type());
-    ConvolutionGradients gradients = convolution_gradients(
+    kernels::ConvolutionGradients gradients = kernels::convolution_gradients(
         gathered(grads[0], k), x,
         as_one_by_one(
             compute_weight(x, weight, ctx->saved_data["ready"].toTensor())),
@@ -81,4 +81,4 @@ at::Tensor grow(const at::Tensor& x, const at::Tensor& weight,
   return GrowFunction::apply(x, weight, bias, &ready);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

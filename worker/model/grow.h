@@ -10,9 +10,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::model {
 
 at::Tensor grow(const at::Tensor& x, const at::Tensor& weight,
                 const at::Tensor& bias, const at::Tensor& ready);
 
-}  // namespace headroom
+}  // namespace headroom::model

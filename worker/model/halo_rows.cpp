@@ -10,7 +10,7 @@
 #include "parallel/base/check.h"
 #include "worker/model/row_tape.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -101,4 +101,4 @@ at::Tensor with_halo(const at::Tensor& x, const HaloReach& reach,
   return WithHaloFunction::apply(x, reach, beyond_edge, &context);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -16,7 +16,7 @@
 #include "parallel/base/halo_exchange.h"
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 // Rows wanted above and below a rank's own.
 struct HaloReach {
@@ -49,4 +49,4 @@ at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
 at::Tensor with_halo(const at::Tensor& x, const HaloReach& reach,
                      double beyond_edge, const StepContext& context);
 
-}  // namespace headroom
+}  // namespace headroom::model

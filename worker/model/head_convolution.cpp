@@ -2,10 +2,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "worker/kernels/cpu/convolution.h"
 #include "worker/model/compute_weight.h"
-#include "worker/model/kernels/convolution.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -20,7 +20,7 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
     ctx->save_for_backward({input, weight});
     ctx->saved_data["ready"] = *ready;
     const at::Tensor y =
-        convolution(input, compute_weight(input, weight, *ready), {});
+        kernels::convolution(input, compute_weight(input, weight, *ready), {});
     return y.to(bias.scalar_type()).add_(bias.view({1, -1, 1, 1}));
   }
 
@@ -30,10 +30,13 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
     const at::Tensor& weight = saved[1];
     at::Tensor dbias;
     if (ctx->needs_input_grad(2)) dbias = grads[0].sum({0, 2, 3});
-    const ConvolutionGradients gradients = convolution_gradients(
-        grads[0].to(x.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast),
-        x, compute_weight(x, weight, ctx->saved_data["ready"].toTensor()), {},
-        ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    const kernels::ConvolutionGradients gradients =
+        kernels::convolution_gradients(
+            grads[0]
+                .to(x.scalar_type())
+                .contiguous(at::MemoryFormat::ChannelsLast),
+            x, compute_weight(x, weight, ctx->saved_data["ready"].toTensor()),
+            {}, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
     return {gradients.dx,
             gradients.dweight.defined()
                 ? gradients.dweight.to(weight.scalar_type())
@@ -50,4 +53,4 @@ at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,
   return HeadFunction::apply(x, weight, bias, &compute_weight);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

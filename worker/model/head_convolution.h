@@ -14,10 +14,10 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::model {
 
 at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias,
                             const at::Tensor& compute_weight);
 
-}  // namespace headroom
+}  // namespace headroom::model

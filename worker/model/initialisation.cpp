@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace headroom {
+namespace headroom::model {
 
 at::Tensor uniform_values(const InitialisationKey& key, at::IntArrayRef sizes,
                           double bound, at::ScalarType scalar_type) {
@@ -28,4 +28,4 @@ double kaiming_bound(int64_t fan_in) {
   return 1 / std::sqrt(static_cast<double>(fan_in));
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-namespace headroom {
+namespace headroom::model {
 
 // What a tensor's values follow from.
 struct InitialisationKey {
@@ -30,4 +30,4 @@ at::Tensor uniform_values(const InitialisationKey& key, at::IntArrayRef sizes,
 // fan_in)), for weights and biases alike. He et al., arXiv:1502.01852.
 double kaiming_bound(int64_t fan_in);
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/table_row.h"
+#include "configs/layers/table_row.h"
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
 #include "worker/model/model_state.h"
@@ -14,10 +14,10 @@
 #include "worker/model/row_factory.h"
 #include "worker/model/row_runner.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
-constexpr int kImages = kImageEdge;
+constexpr int kImages = layers::kImageEdge;
 constexpr int64_t kMaxClasses = 10000;
 constexpr int64_t kMaxInputChannels = 1024;
 
@@ -31,7 +31,7 @@ at::Tensor gray(const at::Tensor& images) {
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-void check_table(const ModelTable& table, int64_t num_classes) {
+void check_table(const layers::ModelTable& table, int64_t num_classes) {
   const auto fail = [&table](const std::string& what,
                              const std::string& remedy) {
     throw Error("model", table.name + ": " + what, remedy);
@@ -49,8 +49,8 @@ void check_table(const ModelTable& table, int64_t num_classes) {
   const std::size_t last = table.rows.size() - 1;
   for (std::size_t i = 0; i <= last; ++i)
     if ((table.rows[i].module == "Detect") != (i == last))
-      fail_row(table, i, "the last row, and no other, is Detect",
-               "move Detect to the end");
+      layers::fail_row(table, i, "the last row, and no other, is Detect",
+                       "move Detect to the end");
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ struct LayerGraph::Implementation {
   ModelState state;
   std::vector<std::unique_ptr<Row>> rows;  // null where dropped
   std::vector<std::vector<int>> inputs;    // absolute rows, or kImages
-  std::vector<MapShape> map_shapes;
+  std::vector<layers::MapShape> map_shapes;
   RowRange kept;
   Detect* detect = nullptr;  // null where dropped
   int64_t input_channels = 3;
@@ -96,7 +96,7 @@ struct LayerGraph::Implementation {
   }
 };
 
-LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
+LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
                        at::ScalarType scalar_type, uint64_t seed)
     : implementation_(std::make_unique<Implementation>(scalar_type, seed)) {
   HEADROOM_CHECK(scalar_type == at::kFloat || scalar_type == at::kDouble,
@@ -106,11 +106,11 @@ LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
   graph.input_channels = table.input_channels;
   graph.num_classes = num_classes;
 
-  const MapShape images{table.input_channels, 1};
+  const layers::MapShape images{table.input_channels, 1};
   std::vector<bool> is_read(table.rows.size(), false);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    graph.inputs.push_back(edges_of(table, i));
-    std::vector<MapShape> shapes;
+    graph.inputs.push_back(layers::edges_of(table, i));
+    std::vector<layers::MapShape> shapes;
     for (const int input : graph.inputs.back()) {
       const auto from = static_cast<std::size_t>(input);
       shapes.push_back(input == kImages ? images : graph.map_shapes[from]);
@@ -120,7 +120,7 @@ LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
     BuiltRow built = build_row(table, i, shapes, num_classes, graph.state);
     if (built.detect != nullptr) {
       graph.detect = built.detect;
-      for (const MapShape& level : shapes)
+      for (const layers::MapShape& level : shapes)
         graph.max_stride = std::max(graph.max_stride, level.stride);
     }
     graph.map_shapes.push_back(built.output);
@@ -130,8 +130,8 @@ LayerGraph::LayerGraph(const ModelTable& table, int64_t num_classes,
   // A row without a reader would never get a gradient.
   for (std::size_t i = 0; i + 1 < table.rows.size(); ++i)
     if (!is_read[i])
-      fail_row(table, i, "no later row reads its output",
-               "remove the row or connect it");
+      layers::fail_row(table, i, "no later row reads its output",
+                       "remove the row or connect it");
 }
 
 LayerGraph::~LayerGraph() = default;
@@ -263,7 +263,7 @@ const std::vector<std::vector<int>>& LayerGraph::inputs() const {
   return implementation_->inputs;
 }
 
-const std::vector<MapShape>& LayerGraph::map_shapes() const {
+const std::vector<layers::MapShape>& LayerGraph::map_shapes() const {
   return implementation_->map_shapes;
 }
 
@@ -278,4 +278,4 @@ void LayerGraph::freeze(int64_t num_rows_frozen) {
       entry.tensor->set_requires_grad(entry.row >= num_rows_frozen);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

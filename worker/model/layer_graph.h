@@ -25,12 +25,12 @@
 #include <utility>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "worker/model/named_tensor.h"
 #include "worker/model/row.h"
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class LayerGraph {
  public:
@@ -40,7 +40,7 @@ class LayerGraph {
   // YOLOv5 model holds them (its stride probe has touched them).
   // Throws Error with the table's file:line:column for an unknown module, wrong
   // arguments or a wrong edge.
-  LayerGraph(const ModelTable& table, int64_t num_classes,
+  LayerGraph(const layers::ModelTable& table, int64_t num_classes,
              at::ScalarType scalar_type, uint64_t seed);
   ~LayerGraph();
   LayerGraph(const LayerGraph&) = delete;
@@ -112,7 +112,7 @@ class LayerGraph {
   // What each row of the table reads: earlier rows, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
   // Each row's output, kept or not; the head's is unset.
-  const std::vector<MapShape>& map_shapes() const;
+  const std::vector<layers::MapShape>& map_shapes() const;
 
   // The state entries of rows [0, num_rows_frozen) stop learning.
   void freeze(int64_t num_rows_frozen);
@@ -122,4 +122,4 @@ class LayerGraph {
   std::unique_ptr<Implementation> implementation_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -6,7 +6,7 @@
 
 #include "worker/model/initialisation.h"
 
-namespace headroom {
+namespace headroom::model {
 
 ModelState::ModelState(at::ScalarType scalar_type, uint64_t seed)
     : scalar_type_(scalar_type), seed_(seed) {}
@@ -64,4 +64,4 @@ void ModelState::keep_rows(int64_t begin, int64_t end) {
   sums_offsets_ = std::move(kept_offsets);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -18,7 +18,7 @@
 #include "worker/model/layer_graph.h"
 #include "worker/model/named_tensor.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class ModelState {
  public:
@@ -64,4 +64,4 @@ class ModelState {
   int64_t batch_norm_sums_size_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::model {
 
 enum class TensorRole {
   kConvolutionWeight,  // decayed
@@ -37,4 +37,4 @@ struct NamedTensor {
 
 using NamedTensors = std::vector<NamedTensor>;
 
-}  // namespace headroom
+}  // namespace headroom::model

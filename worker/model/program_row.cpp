@@ -5,12 +5,12 @@
 #include "parallel/base/check.h"
 #include "worker/model/resampling.h"
 
-namespace headroom {
+namespace headroom::model {
 
 ProgramRow::ProgramRow(ModelState& state, const std::string& prefix,
-                       RowProgram program)
+                       layers::RowProgram program)
     : program_(std::move(program)), released_(program_.released()) {
-  for (const RowProgram::Block& block : program_.blocks) {
+  for (const layers::RowProgram::Block& block : program_.blocks) {
     const std::string name = prefix + block.name;
     if (block.squeezed > 0) {
       modules_.push_back(std::make_unique<Excite>(state, name, block));
@@ -29,7 +29,7 @@ std::vector<at::Tensor> ProgramRow::forward(
                      std::to_string(program_.inputs.size()));
   std::vector<at::Tensor> values = inputs;
   for (size_t i = 0; i < program_.steps.size(); ++i) {
-    const RowProgram::Step& step = program_.steps[i];
+    const layers::RowProgram::Step& step = program_.steps[i];
     std::vector<at::Tensor> operands;
     for (const int input : step.inputs)
       operands.push_back(values[static_cast<size_t>(input)]);
@@ -40,10 +40,10 @@ std::vector<at::Tensor> ProgramRow::forward(
   return {std::move(values.back())};
 }
 
-at::Tensor ProgramRow::run(const RowProgram::Step& step,
+at::Tensor ProgramRow::run(const layers::RowProgram::Step& step,
                            const std::vector<at::Tensor>& inputs,
                            const StepContext& context) {
-  using Operation = RowProgram::Operation;
+  using Operation = layers::RowProgram::Operation;
   const at::Tensor& x = inputs.front();
   switch (step.operation) {
     case Operation::kBlock:
@@ -68,4 +68,4 @@ at::Tensor ProgramRow::run(const RowProgram::Step& step,
   HEADROOM_CHECK(false, "a step of no operation");
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

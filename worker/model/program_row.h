@@ -8,29 +8,30 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/row_program.h"
+#include "configs/layers/row_program.h"
 #include "worker/model/convolution_modules.h"
 #include "worker/model/row.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class ProgramRow final : public Row {
  public:
   // `prefix`: the row's name in the state, "model.4.".
-  ProgramRow(ModelState& state, const std::string& prefix, RowProgram program);
+  ProgramRow(ModelState& state, const std::string& prefix,
+             layers::RowProgram program);
 
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
-  RowInside inside() const override { return program_.inside(); }
+  layers::RowInside inside() const override { return program_.inside(); }
 
  private:
-  at::Tensor run(const RowProgram::Step& step,
+  at::Tensor run(const layers::RowProgram::Step& step,
                  const std::vector<at::Tensor>& inputs,
                  const StepContext& context);
 
-  const RowProgram program_;
+  const layers::RowProgram program_;
   const std::vector<std::vector<int>> released_;
   std::vector<std::unique_ptr<ConvolutionModule>> modules_;  // as its blocks
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

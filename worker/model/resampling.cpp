@@ -13,7 +13,7 @@
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 // On the view [N, H, W, C] each map is one block per cell and the result is
@@ -152,4 +152,4 @@ at::Tensor chained_pools(const at::Tensor& x,
              : piece(x, context);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -18,7 +18,7 @@
 
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 at::Tensor added_maps(const at::Tensor& a, const at::Tensor& b,
                       const StepContext& context);
@@ -45,4 +45,4 @@ at::Tensor chained_pools(const at::Tensor& x,
                          const std::vector<int64_t>& windows,
                          const StepContext& context);
 
-}  // namespace headroom
+}  // namespace headroom::model

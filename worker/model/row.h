@@ -12,10 +12,10 @@
 
 #include <vector>
 
-#include "parallel/base/row_program.h"
+#include "configs/layers/row_program.h"
 #include "worker/model/step_context.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class Row {
  public:
@@ -26,7 +26,9 @@ class Row {
 
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                           const StepContext& context) = 0;
-  virtual RowInside inside() const { return RowInside::kSeveralMaps; }
+  virtual layers::RowInside inside() const {
+    return layers::RowInside::kSeveralMaps;
+  }
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -1,5 +1,5 @@
 // row_factory: one line of the model table to a Row. What a module consists of
-// is configs/row_modules.h's business.
+// is configs/layers/row_modules.h's business.
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.
@@ -9,22 +9,22 @@
 #include <memory>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "worker/model/detect.h"
 #include "worker/model/model_state.h"
 #include "worker/model/row.h"
 
-namespace headroom {
+namespace headroom::model {
 
 struct BuiltRow {
   std::unique_ptr<Row> row;
-  MapShape output;           // unset for the head
+  layers::MapShape output;   // unset for the head
   Detect* detect = nullptr;  // the row itself, where it is the head
 };
 
 // Builds table.rows[index] for inputs of these shapes.
-BuiltRow build_row(const ModelTable& table, std::size_t index,
-                   const std::vector<MapShape>& inputs, int64_t num_classes,
-                   ModelState& state);
+BuiltRow build_row(const layers::ModelTable& table, std::size_t index,
+                   const std::vector<layers::MapShape>& inputs,
+                   int64_t num_classes, ModelState& state);
 
-}  // namespace headroom
+}  // namespace headroom::model

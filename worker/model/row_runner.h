@@ -15,7 +15,7 @@
 
 #include "worker/model/row.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class RowRunner {
  public:
@@ -28,4 +28,4 @@ class RowRunner {
                                       const StepContext& context) = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

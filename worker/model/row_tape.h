@@ -17,7 +17,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::model {
 
 class RowTape {
  public:
@@ -47,4 +47,4 @@ class RowTape {
   bool replaying_ = false;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

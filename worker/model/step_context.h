@@ -16,23 +16,14 @@
 #include "parallel/base/statistics_exchange.h"
 
 namespace headroom {
-
-class DerivedMaps;   // worker/model/derived_maps.h
 class HaloExchange;  // parallel/base/halo_exchange.h
-class RowRunner;     // worker/model/row_runner.h
-class RowTape;       // worker/model/row_tape.h
+}
 
-// One batch-norm group as a micro-batch sees it. Groups are listed in global
-// order, and every rank lists the same groups whenever an exchange is set.
-struct BatchNormGroup {
-  // Samples [local_begin, local_end) of this micro-batch; may be empty.
-  int64_t local_begin = 0;
-  int64_t local_end = 0;
-  // Samples of the whole group, over all ranks.
-  int64_t global_samples = 0;
-  // One rank per group counts its statistics towards the running ones.
-  bool counts_here = true;
-};
+namespace headroom::model {
+
+class DerivedMaps;  // worker/model/derived_maps.h
+class RowRunner;    // worker/model/row_runner.h
+class RowTape;      // worker/model/row_tape.h
 
 struct StepContext {
   // Batch statistics (training) or running ones (evaluation).
@@ -50,4 +41,4 @@ struct StepContext {
   at::Tensor batch_norm_sums;
 };
 
-}  // namespace headroom
+}  // namespace headroom::model

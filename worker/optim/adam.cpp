@@ -7,16 +7,16 @@
 #include "worker/optim/flat_check.h"
 #include "worker/optim/flat_kernels.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr double kBeta2 = 0.999, kEpsilon = 1e-8;
 
 template <typename T>
-AdamCoefficients<T> coefficients_of(const GroupSettings& group,
-                                    const AdamSettings& settings) {
+kernels::AdamCoefficients<T> coefficients_of(const GroupSettings& group,
+                                             const AdamSettings& settings) {
   const auto step = static_cast<double>(settings.step);
-  AdamCoefficients<T> result;
+  kernels::AdamCoefficients<T> result;
   result.step_size =
       static_cast<T>(group.lr / (1 - std::pow(settings.beta1, step)));
   result.root_of_correction =
@@ -36,8 +36,8 @@ AdamCoefficients<T> coefficients_of(const GroupSettings& group,
 
 }  // namespace
 
-AdamCoefficients<double> adam_coefficients(const GroupSettings& group,
-                                           const AdamSettings& settings) {
+kernels::AdamCoefficients<double> adam_coefficients(
+    const GroupSettings& group, const AdamSettings& settings) {
   return coefficients_of<double>(group, settings);
 }
 
@@ -64,4 +64,4 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -18,10 +18,10 @@
 #include <cstdint>
 #include <span>
 
-#include "parallel/base/element_math.h"
+#include "worker/kernels/element_math.h"
 #include "worker/optim/segments.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 struct AdamSettings {
   double beta1 = 0.9;
@@ -39,7 +39,7 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
                const AllGroupSettings& groups, const AdamSettings& settings);
 
 // Of one group, before rounding to the parameters' type.
-AdamCoefficients<double> adam_coefficients(const GroupSettings& group,
-                                           const AdamSettings& settings);
+kernels::AdamCoefficients<double> adam_coefficients(
+    const GroupSettings& group, const AdamSettings& settings);
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -4,7 +4,7 @@
 
 #include "worker/optim/flat_check.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 double ema_decay(int64_t updates) {
   return 0.9999 * (1 - std::exp(-static_cast<double>(updates) / 2000));
@@ -17,4 +17,4 @@ void ema_update(const at::Tensor& average, const at::Tensor& value,
   average.lerp_(value, 1 - ema_decay(updates));
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

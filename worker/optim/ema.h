@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::optim {
 
 double ema_decay(int64_t updates);
 
@@ -22,4 +22,4 @@ double ema_decay(int64_t updates);
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates);
 
-}  // namespace headroom
+}  // namespace headroom::optim

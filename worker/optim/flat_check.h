@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 inline void check_flat_pair(const char* name_a, const at::Tensor& a,
                             const char* name_b, const at::Tensor& b) {
@@ -20,4 +20,4 @@ inline void check_flat_pair(const char* name_a, const at::Tensor& a,
                             " must be flat, of one size and one type");
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 // Independent partial sums: without them a compiler may not reorder the
@@ -32,27 +32,28 @@ double sum_of_lanes(int64_t size, const Element& element) {
 template <typename T>
 void sgd_range(T* __restrict parameters, const T* __restrict gradients,
                T* __restrict buffer, int64_t size,
-               const SgdCoefficients<T>& coefficients) {
+               const kernels::SgdCoefficients<T>& coefficients) {
   // A copy, which the arrays cannot overlap; a loop for each case.
-  SgdCoefficients<T> c = coefficients;
+  kernels::SgdCoefficients<T> c = coefficients;
   if (c.first_step) {
     for (int64_t i = 0; i < size; ++i)
-      sgd_element(parameters[i], gradients[i], buffer[i], c);
+      kernels::sgd_element(parameters[i], gradients[i], buffer[i], c);
     return;
   }
   c.first_step = false;
   for (int64_t i = 0; i < size; ++i)
-    sgd_element(parameters[i], gradients[i], buffer[i], c);
+    kernels::sgd_element(parameters[i], gradients[i], buffer[i], c);
 }
 
 template <typename T>
 void adam_range(T* __restrict parameters, const T* __restrict gradients,
                 T* __restrict first_moment, T* __restrict second_moment,
-                int64_t size, const AdamCoefficients<T>& coefficients) {
+                int64_t size,
+                const kernels::AdamCoefficients<T>& coefficients) {
   const auto c = coefficients;
   for (int64_t i = 0; i < size; ++i) {
-    adam_element(parameters[i], gradients[i], first_moment[i], second_moment[i],
-                 c);
+    kernels::adam_element(parameters[i], gradients[i], first_moment[i],
+                          second_moment[i], c);
   }
 }
 
@@ -68,14 +69,15 @@ double sum_of_squares(const T* __restrict a, const T* __restrict b,
 }
 
 template void sgd_range<float>(float*, const float*, float*, int64_t,
-                               const SgdCoefficients<float>&);
+                               const kernels::SgdCoefficients<float>&);
 template void sgd_range<double>(double*, const double*, double*, int64_t,
-                                const SgdCoefficients<double>&);
+                                const kernels::SgdCoefficients<double>&);
 template void adam_range<float>(float*, const float*, float*, float*, int64_t,
-                                const AdamCoefficients<float>&);
+                                const kernels::AdamCoefficients<float>&);
 template void adam_range<double>(double*, const double*, double*, double*,
-                                 int64_t, const AdamCoefficients<double>&);
+                                 int64_t,
+                                 const kernels::AdamCoefficients<double>&);
 template double sum_of_squares<float>(const float*, const float*, int64_t);
 template double sum_of_squares<double>(const double*, const double*, int64_t);
 
-}  // namespace headroom
+}  // namespace headroom::optim

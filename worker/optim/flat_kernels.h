@@ -10,23 +10,23 @@
 
 #include <cstdint>
 
-#include "parallel/base/element_math.h"
+#include "worker/kernels/element_math.h"
 
-namespace headroom {
+namespace headroom::optim {
 
-// sgd_element (parallel/base/element_math.h) over a range.
+// sgd_element (worker/kernels/element_math.h) over a range.
 template <typename T>
 void sgd_range(T* parameters, const T* gradients, T* buffer, int64_t size,
-               const SgdCoefficients<T>& coefficients);
+               const kernels::SgdCoefficients<T>& coefficients);
 
 // adam_element over a range.
 template <typename T>
 void adam_range(T* parameters, const T* gradients, T* first_moment,
                 T* second_moment, int64_t size,
-                const AdamCoefficients<T>& coefficients);
+                const kernels::AdamCoefficients<T>& coefficients);
 
 // Sum of a[i]^2, or of (a[i] + b[i])^2 when b is not null, in double.
 template <typename T>
 double sum_of_squares(const T* a, const T* b, int64_t size);
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -9,7 +9,7 @@
 #include "worker/optim/flat_check.h"
 #include "worker/optim/flat_kernels.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr int64_t kMinChunk = 1 << 14;
@@ -50,4 +50,4 @@ double clip_coefficient(double norm, double max_norm) {
   return std::min(1.0, max_norm / (norm + 1e-6));
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

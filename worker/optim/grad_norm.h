@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace headroom {
+namespace headroom::optim {
 
 // ||a + b||^2; ||a||^2 where b is undefined.
 // REQUIRES: flat tensors of one size, both float or both double.
@@ -23,4 +23,4 @@ void add_in_place(const at::Tensor& a, const at::Tensor& b);
 // `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch clips.
 double clip_coefficient(double norm, double max_norm = 10);
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::optim {
 
 struct LossScale {
   static constexpr double kFirst = 65536;
@@ -39,4 +39,4 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-}  // namespace headroom
+}  // namespace headroom::optim

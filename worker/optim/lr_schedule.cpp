@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 // Python's round(): half to even.
@@ -61,7 +61,7 @@ StepSettings settings_at(const ScheduleOptions& options, int64_t step,
   HEADROOM_CHECK(
       step >= 0 && epoch >= 0,
       "step " + std::to_string(step) + " of epoch " + std::to_string(epoch));
-  const Hyperparameters& hyp = options.hyp;
+  const configs::Hyperparameters& hyp = options.hyp;
   const double lr = hyp.lr0 * lr_factor(options, epoch);
   StepSettings settings;
   settings.lr = {lr, lr, lr};
@@ -95,4 +95,4 @@ bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,
   return step - last_optimizer_step >= accumulate;
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -23,7 +23,7 @@
 
 #include "configs/run_config.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 // Order of StepSettings::lr and of the settings of sgd_step.
 enum ParameterGroup : int {
@@ -34,7 +34,7 @@ enum ParameterGroup : int {
 inline constexpr int kNumParameterGroups = 3;
 
 struct ScheduleOptions {
-  Hyperparameters hyp;
+  configs::Hyperparameters hyp;
   int64_t epochs = 1;
   int64_t steps_per_epoch = 1;
   int64_t global_batch_size = 1;
@@ -71,4 +71,4 @@ double weight_decay(const ScheduleOptions& options);
 bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,
                        int64_t accumulate);
 
-}  // namespace headroom
+}  // namespace headroom::optim

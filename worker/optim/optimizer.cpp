@@ -4,7 +4,7 @@
 #include "worker/optim/adam.h"
 #include "worker/optim/sgd.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 OptimizerKind parse_optimizer(const std::string& name) {
   if (name == "SGD") return OptimizerKind::kSgd;
@@ -36,4 +36,4 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
              kind == OptimizerKind::kAdamW});
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -15,7 +15,7 @@
 
 #include "worker/optim/segments.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 enum class OptimizerKind { kSgd, kAdam, kAdamW };
 
@@ -40,4 +40,4 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
                     std::span<const at::Tensor> moments,
                     std::span<const Segment> segments);
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements; three arrays of it fit in L2
@@ -46,4 +46,4 @@ void for_each_range(
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

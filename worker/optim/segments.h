@@ -11,7 +11,7 @@
 
 #include "worker/optim/lr_schedule.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 // A range that belongs to one parameter group.
 struct Segment {
@@ -33,4 +33,4 @@ void for_each_range(
     const AllGroupSettings& groups,
     const std::function<void(int64_t, int64_t, const GroupSettings&)>& update);
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -5,7 +5,7 @@
 #include "worker/optim/flat_check.h"
 #include "worker/optim/flat_kernels.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
               const at::Tensor& momentum_buffer,
@@ -20,7 +20,7 @@ void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
     scalar_t* buffer = momentum_buffer.mutable_data_ptr<scalar_t>();
     for_each_range(segments, parameters.numel(), groups,
                    [&](int64_t from, int64_t to, const GroupSettings& group) {
-                     const SgdCoefficients<scalar_t> coefficients{
+                     const kernels::SgdCoefficients<scalar_t> coefficients{
                          static_cast<scalar_t>(group.lr),
                          static_cast<scalar_t>(group.weight_decay),
                          static_cast<scalar_t>(momentum),
@@ -31,4 +31,4 @@ void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -16,7 +16,7 @@
 
 #include "worker/optim/segments.h"
 
-namespace headroom {
+namespace headroom::optim {
 
 // Elements outside all segments (padding, frozen rows) are left as they are.
 // `first_step`: the momentum buffer takes the gradient instead of averaging it
@@ -28,4 +28,4 @@ void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
               std::span<const Segment> segments, const AllGroupSettings& groups,
               double momentum, double clip_coefficient, bool first_step);
 
-}  // namespace headroom
+}  // namespace headroom::optim

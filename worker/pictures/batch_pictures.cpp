@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "worker/data/augment.h"
+#include "worker/data/augment/augment.h"
 #include "worker/pictures/small_crops.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 // One rank that makes whole batches of whole images.
-LoaderOptions of_one_rank(LoaderOptions options) {
+loader::LoaderOptions of_one_rank(loader::LoaderOptions options) {
   options.data_parallel_size = 1;
   options.data_parallel_rank = 0;
   options.micro_batch_size = options.global_batch_size;
@@ -20,7 +20,8 @@ LoaderOptions of_one_rank(LoaderOptions options) {
   return options;
 }
 
-Detection labelled(const NormalizedBox& box, double width, double height) {
+metrics::Detection labelled(const labels::NormalizedBox& box, double width,
+                            double height) {
   const auto at = [](double centre, double size, double side) {
     return static_cast<float>((centre + size / 2) * side);
   };
@@ -30,11 +31,12 @@ Detection labelled(const NormalizedBox& box, double width, double height) {
           box.class_index};
 }
 
-Detection placed(Detection detection, const NetworkSample& sample) {
+metrics::Detection placed(metrics::Detection detection,
+                          const augment::NetworkSample& sample) {
   const auto at = [&](float position, double pad) {
     return static_cast<float>(position * sample.ratio + pad);
   };
-  Corners& box = detection.box;
+  metrics::Corners& box = detection.box;
   box = {at(box.x1, sample.pad_x), at(box.y1, sample.pad_y),
          at(box.x2, sample.pad_x), at(box.y2, sample.pad_y)};
   return detection;
@@ -42,7 +44,7 @@ Detection placed(Detection detection, const NetworkSample& sample) {
 
 }  // namespace
 
-std::set<int64_t> pictured_samples(const LoaderOptions& options) {
+std::set<int64_t> pictured_samples(const loader::LoaderOptions& options) {
   std::set<int64_t> samples;
   for (int64_t i = 0; i < kPicturedBatches; ++i) {
     const BatchPicture picture(options, i);
@@ -51,10 +53,10 @@ std::set<int64_t> pictured_samples(const LoaderOptions& options) {
   return samples;
 }
 
-BatchPicture::BatchPicture(const LoaderOptions& options, int64_t index)
+BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
     : options_(of_one_rank(options)) {
-  const LoaderPlan plan(options_);
-  if (options_.mode == LoaderMode::kValidation &&
+  const loader::LoaderPlan plan(options_);
+  if (options_.mode == loader::LoaderMode::kValidation &&
       index >= plan.batches_per_epoch()) {
     return;
   }
@@ -72,41 +74,44 @@ BatchPicture::BatchPicture(const LoaderOptions& options, int64_t index)
 
 bool BatchPicture::advance() { return add_next(nullptr); }
 
-bool BatchPicture::advance(const std::vector<Detection>& found) {
+bool BatchPicture::advance(const std::vector<metrics::Detection>& found) {
   return add_next(&found);
 }
 
-bool BatchPicture::add_next(const std::vector<Detection>* found) {
+bool BatchPicture::add_next(const std::vector<metrics::Detection>* found) {
   if (next_ == samples().size()) return false;
-  const SampleId id =
+  const augment::SampleId id =
       batch_.id_of(options_.seed, static_cast<int64_t>(next_++));
   const int64_t height = grid_->cell_height(), width = grid_->cell_width();
-  const PixelRows rows{0, height};
+  const codecs::PixelRows rows{0, height};
   SmallCrops crops(options_, *images_, id, height, width);
-  ImageSource& images =
-      options_.random_crop ? static_cast<ImageSource&>(crops) : *images_;
-  NetworkSample sample;
-  switch (mode_in(options_, id.epoch)) {
-    case LoaderMode::kTrainMosaic:
-      sample = make_mosaic_sample(id, options_.dataset->size(), height, width,
-                                  rows, options_.hyp, images);
+  augment::ImageSource& images = options_.random_crop
+                                     ? static_cast<augment::ImageSource&>(crops)
+                                     : *images_;
+  augment::NetworkSample sample;
+  switch (loader::mode_in(options_, id.epoch)) {
+    case loader::LoaderMode::kTrainMosaic:
+      sample = augment::make_mosaic_sample(id, options_.dataset->size(), height,
+                                           width, rows, options_.hyp, images);
       break;
-    case LoaderMode::kTrainRect:
-      sample = make_rect_sample(id, height, width, rows, options_.hyp, images);
+    case loader::LoaderMode::kTrainRect:
+      sample = augment::make_rect_sample(id, height, width, rows, options_.hyp,
+                                         images);
       break;
-    case LoaderMode::kValidation:
-      sample = make_validation_sample(id.sample, height, width, rows, *images_);
+    case loader::LoaderMode::kValidation:
+      sample = augment::make_validation_sample(id.sample, height, width, rows,
+                                               *images_);
       break;
   }
   PictureGrid::Boxes boxes;
   if (found == nullptr) {
-    for (const NormalizedBox& box : sample.boxes) {
+    for (const labels::NormalizedBox& box : sample.boxes) {
       boxes.boxes.push_back(labelled(box, static_cast<double>(width),
                                      static_cast<double>(height)));
     }
   } else {
     boxes.confidences = true;
-    for (const Detection& detection : *found) {
+    for (const metrics::Detection& detection : *found) {
       boxes.boxes.push_back(placed(detection, sample));
     }
   }
@@ -116,4 +121,4 @@ bool BatchPicture::add_next(const std::vector<Detection>* found) {
   return next_ < samples().size();
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

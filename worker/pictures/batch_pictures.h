@@ -15,25 +15,25 @@
 #include <string>
 #include <vector>
 
-#include "worker/data/loader_options.h"
-#include "worker/data/loader_plan.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/data/loader/loader_plan.h"
 #include "worker/metrics/detection.h"
 #include "worker/pictures/picture_grid.h"
 #include "worker/pictures/small_images.h"
 
-namespace headroom {
+namespace headroom::pictures {
 
 inline constexpr int64_t kPicturedBatches = 3;
 
 // The samples in the pictures of the first batches.
-std::set<int64_t> pictured_samples(const LoaderOptions& options);
+std::set<int64_t> pictured_samples(const loader::LoaderOptions& options);
 
 // The first images of one batch, to be drawn one after another.
 class BatchPicture {
  public:
   // Batch `index` of a loader with these options, of all data ranks; nothing to
   // draw where there is none. Boxes are the labels.
-  BatchPicture(const LoaderOptions& options, int64_t index);
+  BatchPicture(const loader::LoaderOptions& options, int64_t index);
 
   // Indices into the data set.
   const std::vector<int64_t>& samples() const { return batch_.samples; }
@@ -41,19 +41,19 @@ class BatchPicture {
   // Adds the next sample; false: it was the last, or there is none.
   bool advance();
   // The same with boxes in the source's pixels. REQUIRES: validation.
-  bool advance(const std::vector<Detection>& found);
+  bool advance(const std::vector<metrics::Detection>& found);
 
   // REQUIRES: samples() is not empty.
   const cv::Mat& picture() const { return grid_->picture(); }
 
  private:
-  bool add_next(const std::vector<Detection>* found);
+  bool add_next(const std::vector<metrics::Detection>* found);
 
-  LoaderOptions options_;
-  BatchPlan batch_;
+  loader::LoaderOptions options_;
+  loader::BatchPlan batch_;
   size_t next_ = 0;
   std::optional<PictureGrid> grid_;
   std::optional<SmallImages> images_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pictures

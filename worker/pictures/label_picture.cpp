@@ -9,7 +9,7 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 constexpr int kPanel = 720, kHead = 40;  // pixels
@@ -24,16 +24,17 @@ std::string short_number(double value) {
 }
 
 template <typename Use>
-void for_each_label(const Dataset& dataset, const Use& use) {
+void for_each_label(const labels::Dataset& dataset, const Use& use) {
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    for (const BoxLabel& label : dataset.labels(i)) use(label);
+    for (const labels::BoxLabel& label : dataset.labels(i)) use(label);
   }
 }
 
-void draw_class_bars(cv::Mat& picture, cv::Rect place, const Dataset& dataset) {
+void draw_class_bars(cv::Mat& picture, cv::Rect place,
+                     const labels::Dataset& dataset) {
   const std::vector<std::string>& names = dataset.class_names();
   std::vector<int64_t> counts(names.size());
-  for_each_label(dataset, [&](const BoxLabel& label) {
+  for_each_label(dataset, [&](const labels::BoxLabel& label) {
     ++counts[static_cast<size_t>(label.class_index)];
   });
   const double most = static_cast<double>(std::max<int64_t>(
@@ -41,7 +42,7 @@ void draw_class_bars(cv::Mat& picture, cv::Rect place, const Dataset& dataset) {
   const auto num_classes =
       static_cast<double>(std::max<size_t>(1, names.size()));
   const bool is_named = names.size() <= kMostNamedBars;
-  ChartFrame frame(
+  chart::ChartFrame frame(
       picture, place,
       {is_named ? "" : "class", num_classes,
        [&](double tick) { return is_named ? "" : short_number(tick); }},
@@ -52,55 +53,59 @@ void draw_class_bars(cv::Mat& picture, cv::Rect place, const Dataset& dataset) {
     const cv::Point top = frame.at(left + 0.1, static_cast<double>(counts[c]));
     const cv::Point foot = frame.at(left + 0.9, 0);
     cv::rectangle(picture, top, {std::max(top.x, foot.x), foot.y},
-                  chart_colour(c + 1), cv::FILLED);
+                  chart::chart_colour(c + 1), cv::FILLED);
     if (!is_named) continue;
     const double scale = names.size() > 12 ? 0.35 : 0.42;
     const std::string name =
-        shortened(names[c], std::max<size_t>(4, 90 / names.size()));
-    const cv::Size size = text_size(name, scale);
-    draw_text(picture, name,
-              {(top.x + foot.x - size.width) / 2,
-               foot.y + (c % 2 == 0 || names.size() <= 8 ? 18 : 34)},
-              scale);
+        chart::shortened(names[c], std::max<size_t>(4, 90 / names.size()));
+    const cv::Size size = chart::text_size(name, scale);
+    chart::draw_text(picture, name,
+                     {(top.x + foot.x - size.width) / 2,
+                      foot.y + (c % 2 == 0 || names.size() <= 8 ? 18 : 34)},
+                     scale);
     const std::string count = std::to_string(counts[c]);
-    draw_text(picture, count,
-              {(top.x + foot.x - text_size(count, scale).width) / 2, top.y - 5},
-              scale);
+    chart::draw_text(
+        picture, count,
+        {(top.x + foot.x - chart::text_size(count, scale).width) / 2,
+         top.y - 5},
+        scale);
   }
   frame.draw_axes();
 }
 
 // All about one centre, spread evenly over the labels where there are many.
-void draw_outlines(cv::Mat& picture, cv::Rect place, const Dataset& dataset) {
-  draw_text(picture, "box shapes, in fractions of the image",
-            {place.x + 90, place.y + 18});
+void draw_outlines(cv::Mat& picture, cv::Rect place,
+                   const labels::Dataset& dataset) {
+  chart::draw_text(picture, "box shapes, in fractions of the image",
+                   {place.x + 90, place.y + 18});
   const cv::Rect inside(place.x + 90, place.y + 30, place.width - 110,
                         place.height - 75);
-  cv::rectangle(picture, inside, kInk);
+  cv::rectangle(picture, inside, chart::kInk);
   const int64_t every = std::max<int64_t>(
       1, (dataset.num_labels() + kMostOutlines - 1) / kMostOutlines);
   int64_t seen = 0;
-  for_each_label(dataset, [&](const BoxLabel& label) {
+  for_each_label(dataset, [&](const labels::BoxLabel& label) {
     if (seen++ % every != 0) return;
     const int w = static_cast<int>(label.w * static_cast<float>(inside.width));
     const int h = static_cast<int>(label.h * static_cast<float>(inside.height));
-    cv::rectangle(picture,
-                  {inside.x + (inside.width - w) / 2,
-                   inside.y + (inside.height - h) / 2, w, h},
-                  chart_colour(static_cast<size_t>(label.class_index) + 1), 1,
-                  cv::LINE_AA);
+    cv::rectangle(
+        picture,
+        {inside.x + (inside.width - w) / 2, inside.y + (inside.height - h) / 2,
+         w, h},
+        chart::chart_colour(static_cast<size_t>(label.class_index) + 1), 1,
+        cv::LINE_AA);
   });
 }
 
 struct Density {
   std::string x_title, y_title;
-  std::function<std::pair<float, float>(const BoxLabel&)> point;
+  std::function<std::pair<float, float>(const labels::BoxLabel&)> point;
   bool is_upside_down = false;  // y grows downwards, as in an image
 };
 
 // Darker: more boxes, by the square root of their number.
 void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
-                  const Dataset& dataset) {
+                  const labels::Dataset& dataset) {
   const auto text = [](double value) {
     char number[16];
     std::snprintf(number, sizeof number, "%.1f", value);
@@ -109,14 +114,14 @@ void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
   const auto y_text = [&](double value) {
     return text(density.is_upside_down ? 1 - value : value);
   };
-  ChartFrame frame(picture, place, {density.x_title, 1, text},
-                   {density.y_title, 1, y_text});
+  chart::ChartFrame frame(picture, place, {density.x_title, 1, text},
+                          {density.y_title, 1, y_text});
   cv::Mat counts = cv::Mat::zeros(kBins, kBins, CV_32SC1);
   const auto bin_of = [](float value) {
     return std::clamp(static_cast<int>(value * kBins), 0, kBins - 1);
   };
   int most = 1;
-  for_each_label(dataset, [&](const BoxLabel& label) {
+  for_each_label(dataset, [&](const labels::BoxLabel& label) {
     const auto [x, y] = density.point(label);
     int& count = counts.at<int>(bin_of(y), bin_of(x));
     most = std::max(most, ++count);
@@ -141,13 +146,13 @@ void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
 
 }  // namespace
 
-cv::Mat draw_labels(const Dataset& dataset) {
+cv::Mat draw_labels(const labels::Dataset& dataset) {
   cv::Mat picture(kHead + 2 * kPanel, 2 * kPanel, CV_8UC3,
                   cv::Scalar(255, 255, 255));
-  draw_text(picture,
-            std::to_string(dataset.num_labels()) + " boxes in " +
-                std::to_string(dataset.size()) + " images",
-            {12, 26}, 0.6);
+  chart::draw_text(picture,
+                   std::to_string(dataset.num_labels()) + " boxes in " +
+                       std::to_string(dataset.size()) + " images",
+                   {12, 26}, 0.6);
   const auto panel = [](int column, int row) {
     return cv::Rect(column * kPanel, kHead + row * kPanel, kPanel, kPanel);
   };
@@ -156,14 +161,16 @@ cv::Mat draw_labels(const Dataset& dataset) {
   draw_density(
       picture, panel(0, 1),
       {"x of the centre", "y of the centre",
-       [](const BoxLabel& box) { return std::pair(box.cx, box.cy); }, true},
+       [](const labels::BoxLabel& box) { return std::pair(box.cx, box.cy); },
+       true},
       dataset);
   draw_density(
       picture, panel(1, 1),
       {"width", "height",
-       [](const BoxLabel& box) { return std::pair(box.w, box.h); }, false},
+       [](const labels::BoxLabel& box) { return std::pair(box.w, box.h); },
+       false},
       dataset);
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

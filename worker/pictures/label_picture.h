@@ -6,11 +6,11 @@
 
 #include <opencv2/core/mat.hpp>
 
-#include "worker/data/dataset.h"
+#include "worker/data/labels/dataset.h"
 
-namespace headroom {
+namespace headroom::pictures {
 
 // RGB. Without labels the panels stay empty.
-cv::Mat draw_labels(const Dataset& dataset);
+cv::Mat draw_labels(const labels::Dataset& dataset);
 
-}  // namespace headroom
+}  // namespace headroom::pictures

@@ -8,7 +8,7 @@
 #include "worker/chart/line_chart.h"
 #include "worker/chart/matrix_chart.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 constexpr size_t kMostNamedClasses = 20;
@@ -31,9 +31,9 @@ using Curve = std::vector<double>;
 
 struct CurveKind {
   std::string file, title, x_title, y_title;
-  std::function<Curve(const ClassCurves&)> of;
+  std::function<Curve(const metrics::ClassCurves&)> of;
   // Beside a class's name; none: its name alone.
-  std::function<std::string(const ClassPrecision&)> remark;
+  std::function<std::string(const metrics::ClassPrecision&)> remark;
   std::function<std::string(const Curve& mean)> remark_of_mean;
 };
 
@@ -60,24 +60,24 @@ Curve mean_of(const std::vector<Curve>& curves) {
 
 cv::Mat draw_curve(const CurveKind& kind, const MetricFigures& figures,
                    const std::string& subject) {
-  const AveragePrecision& precision = figures.precision;
+  const metrics::AveragePrecision& precision = figures.precision;
   const bool is_named = precision.classes.size() <= kMostNamedClasses;
-  LineChart chart;
+  chart::LineChart chart;
   chart.title = kind.title + (subject.empty() ? "" : ", " + subject);
   chart.x = {kind.x_title, 1, tick};
   chart.y = {kind.y_title, 1.02, tick};
   std::vector<Curve> curves;
   for (size_t i = 0; i < precision.classes.size(); ++i) {
-    const ClassPrecision& one = precision.classes[i];
+    const metrics::ClassPrecision& one = precision.classes[i];
     curves.push_back(kind.of(precision.curves[i]));
-    LineChart::Line line;
+    chart::LineChart::Line line;
     line.width = 1;
     line.colour = kFaint;
     if (is_named) {
       const auto c = static_cast<size_t>(one.class_index);
-      line.name = shortened(figures.class_names.at(c), 18);
+      line.name = chart::shortened(figures.class_names.at(c), 18);
       if (kind.remark) line.name += " " + kind.remark(one);
-      line.colour = chart_colour(c + 1);
+      line.colour = chart::chart_colour(c + 1);
     }
     line.points = points_of(curves.back());
     chart.lines.push_back(std::move(line));
@@ -85,7 +85,7 @@ cv::Mat draw_curve(const CurveKind& kind, const MetricFigures& figures,
   const Curve mean = mean_of(curves);
   chart.lines.push_back({"all " + kind.remark_of_mean(mean), kMeanColour, 3,
                          false, points_of(mean)});
-  return draw_line_chart(chart, kCurveSize);
+  return chart::draw_line_chart(chart, kCurveSize);
 }
 
 // "0.71 at 0.334": the highest, and the confidence it has there.
@@ -97,20 +97,24 @@ std::string highest(const Curve& mean) {
 }
 
 std::vector<CurveKind> kinds(const MetricFigures& figures) {
-  const auto none = [](const ClassPrecision&) { return std::string(); };
+  const auto none = [](const metrics::ClassPrecision&) {
+    return std::string();
+  };
   return {
       {"PR_curve.png", "Precision over recall at IoU 0.5", "recall",
-       "precision", [](const ClassCurves& c) { return c.precision_by_recall; },
-       [](const ClassPrecision& one) { return number(one.ap50()); },
+       "precision",
+       [](const metrics::ClassCurves& c) { return c.precision_by_recall; },
+       [](const metrics::ClassPrecision& one) { return number(one.ap50()); },
        [&](const Curve&) {
          return number(figures.precision.map50) + " mAP@0.5";
        }},
       {"P_curve.png", "Precision over confidence", "confidence", "precision",
-       [](const ClassCurves& c) { return c.precision; }, none, highest},
+       [](const metrics::ClassCurves& c) { return c.precision; }, none,
+       highest},
       {"R_curve.png", "Recall over confidence", "confidence", "recall",
-       [](const ClassCurves& c) { return c.recall; }, none, highest},
+       [](const metrics::ClassCurves& c) { return c.recall; }, none, highest},
       {"F1_curve.png", "F1 over confidence", "confidence", "F1",
-       [](const ClassCurves& c) { return c.f1(); }, none, highest}};
+       [](const metrics::ClassCurves& c) { return c.f1(); }, none, highest}};
 }
 
 }  // namespace
@@ -129,9 +133,9 @@ cv::Mat draw_confusion_matrix(const MetricFigures& figures,
                               const std::string& subject) {
   HEADROOM_CHECK(figures.class_names.size() <= kMostMatrixClasses,
                  "too many classes for a picture");
-  const auto counts = confusion_matrix(
+  const auto counts = metrics::confusion_matrix(
       figures.confusions, static_cast<int64_t>(figures.class_names.size()));
-  MatrixChart chart;
+  chart::MatrixChart chart;
   chart.title = "Confusion matrix at confidence 0.25 and IoU 0.45" +
                 (subject.empty() ? "" : ", " + subject);
   chart.row_title = "predicted";
@@ -148,7 +152,7 @@ cv::Mat draw_confusion_matrix(const MetricFigures& figures,
           static_cast<double>(counts[row][column]) / static_cast<double>(sum);
     }
   }
-  return draw_matrix_chart(chart);
+  return chart::draw_matrix_chart(chart);
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

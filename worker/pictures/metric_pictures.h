@@ -16,12 +16,12 @@
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/confusion_matrix.h"
 
-namespace headroom {
+namespace headroom::pictures {
 
 struct MetricFigures {
   std::vector<std::string> class_names;  // all of the data set's
-  AveragePrecision precision;
-  std::vector<ConfusionCount> confusions;
+  metrics::AveragePrecision precision;
+  std::vector<metrics::ConfusionCount> confusions;
 };
 
 struct NamedPicture {
@@ -40,4 +40,4 @@ inline constexpr size_t kMostMatrixClasses = 1000;
 cv::Mat draw_confusion_matrix(const MetricFigures& figures,
                               const std::string& subject);
 
-}  // namespace headroom
+}  // namespace headroom::pictures

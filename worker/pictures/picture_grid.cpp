@@ -8,7 +8,7 @@
 #include "worker/chart/chart_frame.h"
 #include "worker/detect/annotate.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 constexpr double kLongestSide = 1920;                      // pixels
@@ -50,16 +50,16 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   ++next_;
   cv::Mat cell = picture_(place);
   pixels.copyTo(cell);
-  AnnotateOptions options;
+  detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
   options.line_width = 1;  // and small letters: boxes may be many
-  annotate(cell, boxes.boxes, class_names, options);
-  const std::string shown = shortened(text, kTextLetters);
-  const cv::Size size = text_size(shown, 0.4);
+  detect::annotate(cell, boxes.boxes, class_names, options);
+  const std::string shown = chart::shortened(text, kTextLetters);
+  const cv::Size size = chart::text_size(shown, 0.4);
   cv::rectangle(cell, {0, 0, size.width + 10, size.height + 10},
                 cv::Scalar(255, 255, 255), cv::FILLED);
-  draw_text(cell, shown, {5, size.height + 5}, 0.4);
+  chart::draw_text(cell, shown, {5, size.height + 5}, 0.4);
   cv::rectangle(picture_, place, cv::Scalar(255, 255, 255), 2);
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

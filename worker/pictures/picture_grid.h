@@ -11,7 +11,7 @@
 
 #include "worker/metrics/detection.h"
 
-namespace headroom {
+namespace headroom::pictures {
 
 inline constexpr int64_t kMostPictured = 16;
 
@@ -26,8 +26,8 @@ class PictureGrid {
   int64_t cell_width() const { return cell_.width; }
 
   struct Boxes {
-    std::vector<Detection> boxes;  // in pixels of the cell
-    bool confidences = false;      // are written beside the names
+    std::vector<metrics::Detection> boxes;  // in pixels of the cell
+    bool confidences = false;               // are written beside the names
   };
   // The next one. REQUIRES: of the cell's size; fewer than `count` so far.
   void add(const cv::Mat& pixels, const std::string& text, const Boxes& boxes,
@@ -42,4 +42,4 @@ class PictureGrid {
   cv::Mat picture_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pictures

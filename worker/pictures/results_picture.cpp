@@ -13,7 +13,7 @@
 
 #include "worker/chart/line_chart.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 constexpr size_t kNumColumns = 10;  // of losses and metrics
@@ -80,16 +80,16 @@ Column smoothed(const Column& epochs, const Column& values) {
   return result;
 }
 
-LineChart::Line line_of(const Column& epochs, const Column& values,
-                        const cv::Scalar& colour, int width) {
-  LineChart::Line line{"", colour, width, false, {}};
+chart::LineChart::Line line_of(const Column& epochs, const Column& values,
+                               const cv::Scalar& colour, int width) {
+  chart::LineChart::Line line{"", colour, width, false, {}};
   for (size_t i = 0; i < values.size(); ++i) {
     line.points.emplace_back(epochs[i], values[i]);
   }
   return line;
 }
 
-std::string tick(double value) {
+std::string axis_number(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4g", value);
   return text.data();
@@ -102,10 +102,10 @@ void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
     if (std::isfinite(epochs[i])) last = std::max(last, epochs[i]);
     if (std::isfinite(values[i])) most = std::max(most, values[i]);
   }
-  LineChart chart;
+  chart::LineChart chart;
   chart.title = name;
-  chart.x = {"epoch", last, tick};
-  chart.y = {"", most > 0 ? 1.08 * most : 1, tick};
+  chart.x = {"epoch", last, axis_number};
+  chart.y = {"", most > 0 ? 1.08 * most : 1, axis_number};
   if (epochs.size() > 3) {
     chart.lines.push_back(
         line_of(epochs, smoothed(epochs, values), kSmoothColour, 3));
@@ -116,7 +116,7 @@ void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
     chart.lines.push_back(chart.lines.back());
     chart.lines.back().dotted = true;
   }
-  draw_line_chart(chart, picture, place);
+  chart::draw_line_chart(chart, picture, place);
 }
 
 }  // namespace
@@ -144,4 +144,4 @@ std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
   return picture;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

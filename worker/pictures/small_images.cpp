@@ -5,19 +5,19 @@
 #include <string>
 #include <utility>
 
-#include "worker/data/exif.h"
-#include "worker/data/image_bands.h"
-#include "worker/data/letterbox.h"
-#include "worker/data/row_reader.h"
+#include "worker/data/augment/letterbox.h"
+#include "worker/data/codecs/exif.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/row_reader.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 // Up to here a file is decoded whole: that takes 12 MiB.
 constexpr int64_t kMostDecoded = 3 << 22;  // bytes
 
 cv::Mat to_rgb(const cv::Mat& rows) {
-  const cv::Mat colours = shown_colours(rows);
+  const cv::Mat colours = codecs::shown_colours(rows);
   if (colours.depth() == CV_8U) return colours;
   cv::Mat bytes;
   colours.convertTo(bytes, CV_8U, 1.0 / 257);
@@ -25,8 +25,8 @@ cv::Mat to_rgb(const cv::Mat& rows) {
 }
 
 // Each row of the result is the mean of the file's rows that it covers.
-cv::Mat shrink(RowReader& reader, ImageSize size) {
-  const ImageHeader& header = reader.header();
+cv::Mat shrink(codecs::RowReader& reader, codecs::ImageSize size) {
+  const codecs::ImageHeader& header = reader.header();
   const auto first_of = [&](int row) {
     return header.height * row / size.height;
   };
@@ -48,41 +48,44 @@ struct SmallImage {
   std::string reason;  // why there are none
 };
 
-SmallImage read_small(const std::filesystem::path& file, ImageSize source,
-                      ImageSize wanted, int bands) {
+SmallImage read_small(const std::filesystem::path& file,
+                      codecs::ImageSize source, codecs::ImageSize wanted,
+                      int bands) {
   SmallImage image;
-  ImageLimits limits;
+  codecs::ImageLimits limits;
   limits.bands = bands;
   const int64_t bytes = int64_t{source.height} * source.width * bands;
   const bool is_smaller =
       wanted.height <= source.height && wanted.width <= source.width;
   if (bytes <= kMostDecoded || !is_smaller) {
-    const ImageResult decoded = decode_image(file, limits);
+    const codecs::ImageResult decoded = codecs::decode_image(file, limits);
     image.reason = decoded.reason;
     if (decoded.ok()) {
-      image.pixels =
-          resize_loaded(shown_colours(decoded.pixels), wanted, false);
+      image.pixels = augment::resize_loaded(
+          codecs::shown_colours(decoded.pixels), wanted, false);
     }
     return image;
   }
-  image.reason = read_image_rows(file, limits, [&](RowReader& reader) {
-    const int orientation = reader.header().orientation;
-    ImageSize stored = wanted;
-    if (swaps_axes(orientation)) std::swap(stored.height, stored.width);
-    image.pixels = upright(shrink(reader, stored), orientation);
-  });
+  image.reason =
+      codecs::read_image_rows(file, limits, [&](codecs::RowReader& reader) {
+        const int orientation = reader.header().orientation;
+        codecs::ImageSize stored = wanted;
+        if (codecs::swaps_axes(orientation))
+          std::swap(stored.height, stored.width);
+        image.pixels = codecs::upright(shrink(reader, stored), orientation);
+      });
   if (!image.reason.empty()) image.pixels.release();
   return image;
 }
 
 }  // namespace
 
-ImageSize SmallImages::loaded_size(int64_t sample) const {
-  return fit_size(dataset_.image_size(sample), height_, width_);
+codecs::ImageSize SmallImages::loaded_size(int64_t sample) const {
+  return augment::fit_size(dataset_.image_size(sample), height_, width_);
 }
 
-LoadedImage SmallImages::load(int64_t sample, PixelRows rows) {
-  const ImageSize size = loaded_size(sample);
+augment::LoadedImage SmallImages::load(int64_t sample, codecs::PixelRows rows) {
+  const codecs::ImageSize size = loaded_size(sample);
   const std::filesystem::path file = dataset_.path(sample);
   SmallImage small =
       read_small(file, dataset_.image_size(sample), size, bands_);
@@ -90,19 +93,19 @@ LoadedImage SmallImages::load(int64_t sample, PixelRows rows) {
       (small.pixels.rows != size.height || small.pixels.cols != size.width)) {
     small.reason = "another size than when the data set was indexed";
   }
-  LoadedImage image;
+  augment::LoadedImage image;
   image.source = dataset_.image_size(sample);
   if (small.reason.empty()) {
     image.labels = dataset_.labels(sample);
   } else {
     image.fault = file.string() + ": " + small.reason;
-    small.pixels =
-        cv::Mat(size.height, size.width, CV_8UC3, cv::Scalar::all(kFillGray));
+    small.pixels = cv::Mat(size.height, size.width, CV_8UC3,
+                           cv::Scalar::all(kernels::kFillGray));
   }
-  rows = clamp_rows(rows, size.height);
+  rows = codecs::clamp_rows(rows, size.height);
   image.pixels = small.pixels.rowRange(static_cast<int>(rows.begin),
                                        static_cast<int>(rows.end));
   return image;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pictures

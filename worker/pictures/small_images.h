@@ -2,36 +2,36 @@
 // them, whatever the size of their files.
 //
 // A large file is read from top to bottom and made smaller on the way, so that
-// a scene costs a band of its rows (worker/data/row_reader.h says which formats
-// cannot).
+// a scene costs a band of its rows (worker/data/codecs/row_reader.h says which
+// formats cannot).
 //
 // Ownership: borrows the data set. Threads: load() from any number of threads.
 #pragma once
 
 #include <cstdint>
 
-#include "worker/data/dataset.h"
-#include "worker/data/loaded_image.h"
+#include "worker/data/augment/loaded_image.h"
+#include "worker/data/labels/dataset.h"
 
-namespace headroom {
+namespace headroom::pictures {
 
-class SmallImages : public ImageSource {
+class SmallImages : public augment::ImageSource {
  public:
   // They fit into height x width. Of files with `bands` other than colours the
   // first three are shown, or the first as gray (data/image_bands.h).
-  SmallImages(const Dataset& dataset, int64_t height, int64_t width,
-              int bands = kColours)
+  SmallImages(const labels::Dataset& dataset, int64_t height, int64_t width,
+              int bands = codecs::kColours)
       : dataset_(dataset), height_(height), width_(width), bands_(bands) {}
 
-  bool has_colours() const override { return bands_ == kColours; }
-  ImageSize loaded_size(int64_t sample) const override;
+  bool has_colours() const override { return bands_ == codecs::kColours; }
+  codecs::ImageSize loaded_size(int64_t sample) const override;
   // A file that cannot be read is gray, without labels, and has a fault.
-  LoadedImage load(int64_t sample, PixelRows rows) override;
+  augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
  private:
-  const Dataset& dataset_;
+  const labels::Dataset& dataset_;
   const int64_t height_, width_;
   const int bands_;  // of the files
 };
 
-}  // namespace headroom
+}  // namespace headroom::pictures

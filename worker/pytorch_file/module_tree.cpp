@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -177,4 +177,4 @@ CheckpointContent read_checkpoint(const Pickle& pickle,
   return content;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

@@ -14,7 +14,7 @@
 
 #include "worker/pytorch_file/pickle.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 struct CheckpointContent {
   struct Tensor {
@@ -32,4 +32,4 @@ struct CheckpointContent {
 CheckpointContent read_checkpoint(const Pickle& pickle,
                                   const std::string& source);
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

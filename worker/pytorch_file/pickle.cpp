@@ -7,7 +7,7 @@
 #include "parallel/base/check.h"
 #include "worker/pytorch_file/pickle_calls.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 using Kind = PickleValue::Kind;
 
@@ -400,4 +400,4 @@ Pickle Pickle::parse(std::string_view bytes, const std::string& source) {
   return PickleMachine(bytes, source).run();
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

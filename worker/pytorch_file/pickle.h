@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 struct PickleValue {
   enum class Kind {
@@ -69,4 +69,4 @@ class Pickle {
   const PickleValue* root_ = nullptr;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

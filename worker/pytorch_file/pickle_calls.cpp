@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -146,4 +146,4 @@ std::string make_storage(const PickleValue& id, PickleValue& result) {
   return "";
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

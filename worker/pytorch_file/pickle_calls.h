@@ -12,7 +12,7 @@
 
 #include "worker/pytorch_file/pickle.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 // Turns `result`, fresh, into what `function(*arguments)` stands for. Returns
 // "" or why it is refused: the function is not in the list, or its arguments
@@ -23,4 +23,4 @@ std::string make_call(const std::string& function, const PickleValue& arguments,
 // The same for a persistent id, which is how PyTorch names a storage.
 std::string make_storage(const PickleValue& id, PickleValue& result);
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

@@ -10,7 +10,7 @@
 #include "worker/pytorch_file/module_tree.h"
 #include "worker/pytorch_file/pickle.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 using Type = PytorchFile::Type;
@@ -200,4 +200,4 @@ PytorchFile::PytorchFile(const std::filesystem::path& path)
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

@@ -5,7 +5,7 @@
 // checked to lie within its storage, and all of them together to be no more
 // than the file holds.
 //
-// No LibTorch here: worker/model/weights_file makes tensors of it.
+// No LibTorch here: worker/weights/weights_file makes tensors of it.
 //
 // Ownership: holds the open file. Memory: the pickle and its values; storages
 // as they are asked for.
@@ -20,7 +20,7 @@
 
 #include "worker/pytorch_file/zip_archive.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 class PytorchFile {
  public:
@@ -73,4 +73,4 @@ int64_t bytes_of(PytorchFile::Type type);
 // what is there and is no regular file.
 bool is_pytorch_file(const std::filesystem::path& path);
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

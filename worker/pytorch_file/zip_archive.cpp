@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 constexpr uint32_t kLocalHeader = 0x04034b50;
@@ -252,4 +252,4 @@ std::string ZipArchive::read(const std::string& name) {
   return bytes;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

@@ -19,7 +19,7 @@
 #include <map>
 #include <string>
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 class ZipArchive {
  public:
@@ -54,4 +54,4 @@ class ZipArchive {
   std::map<std::string, Entry> entries_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

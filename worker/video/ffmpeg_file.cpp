@@ -12,7 +12,7 @@ extern "C" {
 #include <libavutil/mem.h>
 }
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 constexpr int kBufferBytes = 64 << 10;
@@ -104,4 +104,4 @@ std::string ffmpeg_error(int code) {
   return text;
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -12,7 +12,7 @@ extern "C" {
 #include <libavformat/avformat.h>
 }
 
-namespace headroom {
+namespace headroom::video {
 
 struct CloseIo {
   void operator()(AVIOContext* io) const;
@@ -50,4 +50,4 @@ int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int,
 // FFmpeg's words for its negative numbers.
 std::string ffmpeg_error(int code);
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 constexpr size_t kBytesOfRgb = 3;
@@ -58,4 +58,4 @@ bool Scaler::convert(const AVFrame& from, AVFrame& to) {
                    to.linesize) == to.height;
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -13,7 +13,7 @@ extern "C" {
 #include <libswscale/swscale.h>
 }
 
-namespace headroom {
+namespace headroom::video {
 
 struct FreeFrame {
   void operator()(AVFrame* frame) const { av_frame_free(&frame); }
@@ -51,4 +51,4 @@ class Scaler {
   std::unique_ptr<SwsContext, FreeContext> context_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -6,7 +6,7 @@ extern "C" {
 #include <libavutil/log.h>
 }
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 class Ffmpeg final : public VideoApi {
@@ -23,11 +23,11 @@ class Ffmpeg final : public VideoApi {
 };
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::video
 
-extern "C" headroom::VideoApi* headroom_video_api(int version) {
-  static headroom::Ffmpeg api;
-  if (version != headroom::kVideoApiVersion) return nullptr;
+extern "C" headroom::video::VideoApi* headroom_video_api(int version) {
+  static headroom::video::Ffmpeg api;
+  if (version != headroom::video::kVideoApiVersion) return nullptr;
   av_log_set_level(AV_LOG_QUIET);  // faults are said in one line of ours
   return &api;
 }

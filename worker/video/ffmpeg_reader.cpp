@@ -14,7 +14,7 @@ extern "C" {
 #include <libavutil/mem.h>
 }
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 // MP4 and QuickTime, Matroska and WebM, AVI, MPEG streams, ASF, GIF. What lists
@@ -260,4 +260,4 @@ std::unique_ptr<VideoReader> open_video(const std::string& file,
   return reader;
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

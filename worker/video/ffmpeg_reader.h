@@ -11,10 +11,10 @@
 
 #include "worker/video/video_api.h"
 
-namespace headroom {
+namespace headroom::video {
 
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         int64_t max_pixels,
                                         std::string& reason);
 
-}  // namespace headroom
+}  // namespace headroom::video

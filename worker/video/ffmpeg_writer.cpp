@@ -3,7 +3,7 @@
 #include "worker/video/ffmpeg_file.h"
 #include "worker/video/ffmpeg_picture.h"
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 constexpr int kMostSide = 8191;  // MPEG-4 writes sides in 13 bits
@@ -129,4 +129,4 @@ std::unique_ptr<VideoWriter> create_video(const std::string& file,
   return writer;
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

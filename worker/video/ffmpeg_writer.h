@@ -8,10 +8,10 @@
 
 #include "worker/video/video_api.h"
 
-namespace headroom {
+namespace headroom::video {
 
 std::unique_ptr<VideoWriter> create_video(const std::string& file,
                                           const VideoFormat& format,
                                           std::string& reason);
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace headroom {
+namespace headroom::video {
 
 inline constexpr int kVideoApiVersion = 1;
 
@@ -63,4 +63,4 @@ class VideoApi {
 using VideoApiFactory = VideoApi* (*)(int version);
 inline constexpr const char* kVideoApiFactory = "headroom_video_api";
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 std::string plugin_path() {
@@ -51,4 +51,4 @@ VideoPlugin load_video_plugin() {
   return {api, ""};
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -7,7 +7,7 @@
 
 #include "worker/video/video_api.h"
 
-namespace headroom {
+namespace headroom::video {
 
 struct VideoPlugin {
   VideoApi* api = nullptr;  // lives until the process ends
@@ -18,4 +18,4 @@ struct VideoPlugin {
 // environment's HEADROOM_VIDEO_PLUGIN names.
 VideoPlugin load_video_plugin();
 
-}  // namespace headroom
+}  // namespace headroom::video

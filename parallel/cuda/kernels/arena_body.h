@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "parallel/base/device_commit.h"
-#include "parallel/base/element_math.h"
+#include "worker/kernels/element_math.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 inline constexpr int kArenaGroups = 3;
 
@@ -36,8 +36,8 @@ struct ArenaArrays {
 
 template <typename T>
 struct ArenaCoefficients {
-  SgdCoefficients<T> sgd[kArenaGroups] = {};
-  AdamCoefficients<T> adam[kArenaGroups] = {};
+  kernels::SgdCoefficients<T> sgd[kArenaGroups] = {};
+  kernels::AdamCoefficients<T> adam[kArenaGroups] = {};
   T average_weight = 0;
   // What the gradient is multiplied by, where only the device knows it: it
   // takes the place of `clip` above. Null: `clip` counts.
@@ -50,8 +50,8 @@ HEADROOM_HD void update_piece(const ArenaArrays<T>& arrays,
                               const ArenaCoefficients<T>& coefficients,
                               const ArenaPiece& piece, int first, int step) {
   const int group = piece.group < 0 ? 0 : piece.group;
-  SgdCoefficients<T> sgd = coefficients.sgd[group];
-  AdamCoefficients<T> adam = coefficients.adam[group];
+  kernels::SgdCoefficients<T> sgd = coefficients.sgd[group];
+  kernels::AdamCoefficients<T> adam = coefficients.adam[group];
   if (coefficients.clip != nullptr) sgd.clip = adam.clip = *coefficients.clip;
   for (int k = first; k < piece.size; k += step) {
     const int64_t i = piece.offset + k;
@@ -60,13 +60,13 @@ HEADROOM_HD void update_piece(const ArenaArrays<T>& arrays,
       if constexpr (kRule == ArenaRule::kSgd) {
         // What it held before the first step is not read.
         T buffer = sgd.first_step ? T(0) : arrays.first_moment[i];
-        sgd_element(parameter, arrays.gradients[i], buffer, sgd);
+        kernels::sgd_element(parameter, arrays.gradients[i], buffer, sgd);
         arrays.first_moment[i] = buffer;
       } else {
         T first_moment = arrays.first_moment[i];
         T second_moment = arrays.second_moment[i];
-        adam_element(parameter, arrays.gradients[i], first_moment,
-                     second_moment, adam);
+        kernels::adam_element(parameter, arrays.gradients[i], first_moment,
+                              second_moment, adam);
         arrays.first_moment[i] = first_moment;
         arrays.second_moment[i] = second_moment;
       }
@@ -74,10 +74,10 @@ HEADROOM_HD void update_piece(const ArenaArrays<T>& arrays,
     }
     if (arrays.average != nullptr) {
       T average = arrays.average[i];
-      average_element(average, parameter, coefficients.average_weight);
+      kernels::average_element(average, parameter, coefficients.average_weight);
       arrays.average[i] = average;
     }
   }
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -5,10 +5,10 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
-std::vector<ArenaPiece> arena_pieces(std::span<const ArenaRange> ranges,
-                                     int64_t size) {
+std::vector<ArenaPiece> arena_pieces(
+    std::span<const devices::ArenaRange> ranges, int64_t size) {
   std::vector<ArenaPiece> pieces;
   int64_t done = 0;
   const auto cut_to = [&](int64_t end, int group) {
@@ -19,7 +19,7 @@ std::vector<ArenaPiece> arena_pieces(std::span<const ArenaRange> ranges,
                         group});
     }
   };
-  for (const ArenaRange& range : ranges) {
+  for (const devices::ArenaRange& range : ranges) {
     HEADROOM_CHECK(range.offset >= done && range.size >= 0 &&
                        range.offset + range.size <= size,
                    "range [" + std::to_string(range.offset) + ", +" +
@@ -34,4 +34,4 @@ std::vector<ArenaPiece> arena_pieces(std::span<const ArenaRange> ranges,
   return pieces;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -8,11 +8,11 @@
 #include "parallel/cuda/kernels/arena_body.h"
 #include "parallel/devices/device_kernels.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Pieces that tile [0, size) in order, each in one range or in none.
 // REQUIRES: as DeviceKernels::make_optimizer (checked).
-std::vector<ArenaPiece> arena_pieces(std::span<const ArenaRange> ranges,
-                                     int64_t size);
+std::vector<ArenaPiece> arena_pieces(
+    std::span<const devices::ArenaRange> ranges, int64_t size);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

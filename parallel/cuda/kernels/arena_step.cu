@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -34,7 +34,7 @@ int launch(ArenaRule rule, const ArenaArrays<T>& arrays,
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda
 
 extern "C" {
 

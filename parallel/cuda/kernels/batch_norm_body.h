@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "parallel/base/element_math.h"
+#include "worker/kernels/element_math.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 inline constexpr int kPixelsPerThread = 32;
 inline constexpr int kMostGroups = 64;  // of one launch
@@ -50,7 +50,7 @@ struct BatchNormMap {
   PixelGroups groups;
   int64_t channels;
   int64_t chunks;  // of the largest group
-  ActivationFunction activation;
+  layers::ActivationFunction activation;
 };
 
 struct ThreadPlace {
@@ -98,12 +98,12 @@ HEADROOM_HD void for_own_pixels(const BatchNormMap<T>& map,
 template <typename T, int V>
 HEADROOM_HD void read_norm(const BatchNormMap<T>& map, int group,
                            int64_t channel,
-                           NormCoefficients<Accumulator<T>>* norm) {
+                           kernels::NormCoefficients<Accumulator<T>>* norm) {
   const double* mean = map.statistics + group * 2 * map.channels + channel;
   for (int v = 0; v < V; ++v) {
-    norm[v] = norm_coefficients<Accumulator<T>>(mean[v], mean[map.channels + v],
-                                                map.weight[channel + v],
-                                                map.bias[channel + v]);
+    norm[v] = kernels::norm_coefficients<Accumulator<T>>(
+        mean[v], mean[map.channels + v], map.weight[channel + v],
+        map.bias[channel + v]);
   }
 }
 
@@ -140,15 +140,15 @@ HEADROOM_HD void normalise(const BatchNormMap<T>& map,
   using A = Accumulator<T>;
   const int64_t channel = channel_of<V>(place);
   if (channel >= map.channels) return;
-  NormCoefficients<A> norm[V];
+  kernels::NormCoefficients<A> norm[V];
   read_norm<T, V>(map, place.group, channel, norm);
   for_own_pixels(map, place, [&](int64_t pixel) {
     const int64_t at = pixel * map.channels + channel;
     const auto y = load_pack<V>(map.y + at);
     Pack<T, V> out;
     for (int v = 0; v < V; ++v) {
-      out.at[v] = static_cast<T>(
-          norm_activation(static_cast<A>(y.at[v]), norm[v], map.activation));
+      out.at[v] = static_cast<T>(kernels::norm_activation(
+          static_cast<A>(y.at[v]), norm[v], map.activation));
     }
     *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;
   });
@@ -163,7 +163,7 @@ HEADROOM_HD ColumnSums<Accumulator<T>, V> sum_gradients(
   ColumnSums<A, V> sums;
   const int64_t channel = channel_of<V>(place);
   if (channel >= map.channels) return sums;
-  NormCoefficients<A> norm[V];
+  kernels::NormCoefficients<A> norm[V];
   read_norm<T, V>(map, place.group, channel, norm);
   for_own_pixels(map, place, [&](int64_t pixel) {
     const auto y = load_pack<V>(map.y + pixel * map.channels + channel);
@@ -171,8 +171,8 @@ HEADROOM_HD ColumnSums<Accumulator<T>, V> sum_gradients(
         load_pack<V>(map.gradient + pixel * map.gradient_stride + channel);
     for (int v = 0; v < V; ++v) {
       const A value = static_cast<A>(y.at[v]);
-      const A dz = norm_activation_gradient(value, static_cast<A>(d.at[v]),
-                                            norm[v], map.activation);
+      const A dz = kernels::norm_activation_gradient(
+          value, static_cast<A>(d.at[v]), norm[v], map.activation);
       sums.first[v] += dz;
       sums.second[v] += dz * (value - norm[v].mean);
     }
@@ -188,14 +188,14 @@ HEADROOM_HD void normalise_backward(const BatchNormMap<T>& map,
   using A = Accumulator<T>;
   const int64_t channel = channel_of<V>(place);
   if (channel >= map.channels) return;
-  NormCoefficients<A> norm[V];
+  kernels::NormCoefficients<A> norm[V];
   read_norm<T, V>(map, place.group, channel, norm);
-  NormGradientCoefficients<A> taken[V];
+  kernels::NormGradientCoefficients<A> taken[V];
   const int64_t at_group = place.group * 2 * map.channels + channel;
   const double* mean = map.statistics + at_group;
   const double* mean_dz = map.means + at_group;
   for (int v = 0; v < V; ++v) {
-    taken[v] = norm_gradient_coefficients<A>(
+    taken[v] = kernels::norm_gradient_coefficients<A>(
         mean[v], mean[map.channels + v], map.weight[channel + v], mean_dz[v],
         mean_dz[map.channels + v]);
   }
@@ -207,9 +207,10 @@ HEADROOM_HD void normalise_backward(const BatchNormMap<T>& map,
     Pack<T, V> out;
     for (int v = 0; v < V; ++v) {
       const A value = static_cast<A>(y.at[v]);
-      const A dz = norm_activation_gradient(value, static_cast<A>(d.at[v]),
-                                            norm[v], map.activation);
-      out.at[v] = static_cast<T>(norm_gradient(value, dz, norm[v], taken[v]));
+      const A dz = kernels::norm_activation_gradient(
+          value, static_cast<A>(d.at[v]), norm[v], map.activation);
+      out.at[v] =
+          static_cast<T>(kernels::norm_gradient(value, dz, norm[v], taken[v]));
     }
     *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;
   });
@@ -297,4 +298,4 @@ HEADROOM_HD void finish_gradient_sums(const BatchNormMap<T>& map, int group,
   sums[1] = (sums[1] + (rounded - mean[0]) * sums[0]) * mean[map.channels];
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -9,7 +9,7 @@
 
 #include "parallel/cuda/kernels/launch.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 enum class Pass { kValueSums, kNormalise, kGradientSums, kNormGradient };
@@ -159,4 +159,4 @@ int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream) {
 }
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

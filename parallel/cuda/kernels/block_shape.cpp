@@ -3,7 +3,7 @@
 
 #include "parallel/cuda/kernels/launch.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -61,4 +61,4 @@ int64_t partial_elements(const BatchNormArguments& arguments) {
          arguments.channels;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -9,7 +9,7 @@
 
 #include "parallel/cuda/kernels/batch_norm_body.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 enum class ElementType { kFloat64, kFloat32, kBFloat16, kFloat16 };
 
@@ -28,7 +28,7 @@ struct BatchNormArguments {
   void* partial = nullptr;
   PixelGroups groups;
   int64_t channels = 0;
-  ActivationFunction activation;
+  layers::ActivationFunction activation;
 };
 
 // Elements of `partial` that the two summing passes need.
@@ -57,4 +57,4 @@ BlockShape block_shape(const BatchNormArguments& arguments);
 // Chunks of the largest group, at least 1.
 int64_t chunks_of(const PixelGroups& groups, const BlockShape& shape);
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -2,10 +2,10 @@
 // runs the same text on the CPU. One thread a row.
 #pragma once
 
-#include "parallel/base/box_iou.h"
 #include "parallel/cuda/kernels/loss_rows.h"
+#include "worker/kernels/box_iou.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 template <typename T>
 HEADROOM_HD void fit_one_row(const FitArguments& a, int64_t row) {
@@ -19,18 +19,18 @@ HEADROOM_HD void fit_one_row(const FitArguments& a, int64_t row) {
   }
   const double anchor[2] = {static_cast<double>(sizes[0]),
                             static_cast<double>(sizes[1])};
-  const RowFit fit = fit_row(raw, anchor, wanted);
+  const kernels::RowFit fit = kernels::fit_row(raw, anchor, wanted);
   a.ciou[row] = fit.ciou;
   for (int i = 0; i < 4; ++i) a.gradient[row * 4 + i] = fit.gradient[i];
 }
 
 template <typename T>
 HEADROOM_HD void one_entropy(const EntropyArguments& a, int64_t i) {
-  const EntropyTerm term =
-      entropy(static_cast<double>(static_cast<const T*>(a.logits)[i]),
-              a.targets[i], a.rule);
+  const kernels::EntropyTerm term =
+      kernels::entropy(static_cast<double>(static_cast<const T*>(a.logits)[i]),
+                       a.targets[i], a.rule);
   a.value[i] = term.value;
   a.derivative[i] = term.derivative;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

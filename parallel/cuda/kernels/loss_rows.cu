@@ -4,7 +4,7 @@
 
 #include "parallel/cuda/kernels/loss_body.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 128;
@@ -29,7 +29,7 @@ unsigned blocks_of(int64_t rows) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda
 
 extern "C" {
 

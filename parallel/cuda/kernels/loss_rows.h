@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "parallel/base/entropy.h"
+#include "worker/kernels/entropy.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Rows of float32 or float64; `stride` from one row's first field to the next.
 struct FitArguments {
@@ -23,7 +23,7 @@ struct EntropyArguments {
   bool is_double = false;
   const void* logits = nullptr;
   const double* targets = nullptr;
-  EntropyRule rule;
+  kernels::EntropyRule rule;
   double* value = nullptr;
   double* derivative = nullptr;
   int64_t count = 0;
@@ -34,4 +34,4 @@ int headroom_fit_rows(const FitArguments* arguments, void* stream);
 int headroom_entropies(const EntropyArguments* arguments, void* stream);
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -2,15 +2,15 @@
 // C++; a test runs the same text on the CPU. One thread a pixel.
 //
 // The arithmetic is that of the CPU's loops (pixel_math.h), so the bytes are
-// those of render_sample (worker/data/render_sample.h).
+// those of render_sample (worker/data/augment/render_sample.h).
 #pragma once
 
-#include "parallel/base/fill_gray.h"
-#include "parallel/base/packed_sample.h"
-#include "parallel/base/pixel_math.h"
 #include "parallel/cuda/kernels/render_samples.h"
+#include "worker/kernels/fill_gray.h"
+#include "worker/kernels/packed_sample.h"
+#include "worker/kernels/pixel_math.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // The four pixels that one is blended from; null: gray.
 struct FetchedPlace {
@@ -18,33 +18,34 @@ struct FetchedPlace {
   int along_x, along_y;
 };
 
-HEADROOM_PIXEL bool has_pixel(const PackedTile& tile, int x, int y) {
+HEADROOM_PIXEL bool has_pixel(const kernels::PackedTile& tile, int x, int y) {
   return x >= tile.left && x < tile.right && y >= tile.top && y < tile.bottom;
 }
 
 HEADROOM_PIXEL const uint8_t* pixel_of(const uint8_t* sample,
-                                       const PackedTile& tile, int x, int y,
-                                       int bands) {
+                                       const kernels::PackedTile& tile, int x,
+                                       int y, int bands) {
   const int64_t row = int64_t{y - tile.top} * (tile.right - tile.left);
   return sample + tile.pixels + (row + x - tile.left) * bands;
 }
 
 HEADROOM_PIXEL FetchedPlace fetched_place(const uint8_t* sample,
-                                          const PackedPicture& picture,
+                                          const kernels::PackedPicture& picture,
                                           int width, int column, int64_t row,
                                           int bands) {
-  const FetchPlace place = fetch_place(picture.warp, width, column, row);
-  const int x = place.x >> kPlaceBits;
-  const int y = place.y >> kPlaceBits;
+  const kernels::FetchPlace place =
+      kernels::fetch_place(picture.warp, width, column, row);
+  const int x = place.x >> kernels::kPlaceBits;
+  const int y = place.y >> kernels::kPlaceBits;
   FetchedPlace fetched = {{nullptr, nullptr, nullptr, nullptr},
-                          place.x & (kPlaces - 1),
-                          place.y & (kPlaces - 1)};
-  const auto* const tiles =
-      reinterpret_cast<const PackedTile*>(sample + sizeof(PackedSample)) +
-      picture.first_tile;
+                          place.x & (kernels::kPlaces - 1),
+                          place.y & (kernels::kPlaces - 1)};
+  const auto* const tiles = reinterpret_cast<const kernels::PackedTile*>(
+                                sample + sizeof(kernels::PackedSample)) +
+                            picture.first_tile;
   // Each neighbour may lie in another tile, at the seam of a mosaic.
   for (int i = 0; i < picture.num_tiles; ++i) {
-    const PackedTile& tile = tiles[i];
+    const kernels::PackedTile& tile = tiles[i];
     for (int k = 0; k < 4; ++k) {
       const int neighbour_x = x + k % 2;
       const int neighbour_y = y + k / 2;
@@ -60,17 +61,18 @@ HEADROOM_PIXEL FetchedPlace fetched_place(const uint8_t* sample,
 HEADROOM_PIXEL uint8_t fetched_level(const FetchedPlace& place, int band) {
   int level[4];
   for (int k = 0; k < 4; ++k) {
-    level[k] = place.around[k] != nullptr ? place.around[k][band] : kFillGray;
+    level[k] =
+        place.around[k] != nullptr ? place.around[k][band] : kernels::kFillGray;
   }
-  return blended(level[0], level[1], level[2], level[3], place.along_x,
-                 place.along_y);
+  return kernels::blended(level[0], level[1], level[2], level[3], place.along_x,
+                          place.along_y);
 }
 
 // Pixel (column, row) of image `index`.
 HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
                                  int column) {
   const uint8_t* const bytes = a.region + a.starts[index];
-  const auto& sample = *reinterpret_cast<const PackedSample*>(bytes);
+  const auto& sample = *reinterpret_cast<const kernels::PackedSample*>(bytes);
   const int from_column = sample.mirrored != 0 ? a.width - 1 - column : column;
   const int64_t from_row = int64_t{sample.first_row} +
                            (sample.upside_down != 0 ? a.rows - 1 - row : row);
@@ -84,7 +86,9 @@ HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
   }
   const auto level = [&](int band) -> uint8_t {
     const uint8_t own = fetched_level(first, band);
-    return mixes ? mixed(own, fetched_level(second, band), sample.ratio) : own;
+    return mixes
+               ? kernels::mixed(own, fetched_level(second, band), sample.ratio)
+               : own;
   };
   const int64_t pixel = (int64_t{index} * a.rows + row) * a.width + column;
   uint8_t* const target = a.images + pixel * a.bands;
@@ -92,11 +96,12 @@ HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
     for (int band = 0; band < a.bands; ++band) target[band] = level(band);
     return;
   }
-  const Levels<OneLane> colour =
-      jittered_colour<OneLane>({level(0), level(1), level(2)}, sample.factors);
+  const kernels::Levels<kernels::OneLane> colour =
+      kernels::jittered_colour<kernels::OneLane>({level(0), level(1), level(2)},
+                                                 sample.factors);
   target[0] = static_cast<uint8_t>(colour.first);
   target[1] = static_cast<uint8_t>(colour.second);
   target[2] = static_cast<uint8_t>(colour.third);
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

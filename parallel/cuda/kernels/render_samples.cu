@@ -6,7 +6,7 @@
 
 #include "parallel/cuda/kernels/render_body.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda
 
 extern "C" {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace headroom {
+namespace headroom::cuda {
 
 inline constexpr int kMostRendered = 64;  // samples of one launch
 
@@ -22,4 +22,4 @@ extern "C" {
 int headroom_render_samples(const RenderArguments* arguments, void* stream);
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

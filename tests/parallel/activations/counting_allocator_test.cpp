@@ -15,7 +15,7 @@ extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 class CountingAllocatorTest : public testing::Test {
@@ -255,4 +255,4 @@ TEST(CountingAllocatorThreads, ARankOfItsOwnCountsBoundsAndFailsAlone) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::activations

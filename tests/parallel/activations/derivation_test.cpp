@@ -15,7 +15,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 constexpr int64_t kSize = 1 << 12;
@@ -179,4 +179,4 @@ TEST_F(DerivationTest, ThePolicyChangesNoBitAndKeepsLess) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -9,7 +9,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 using Kind = MemoryTimeline::Kind;
@@ -150,4 +150,4 @@ TEST(MemoryTimeline, StopsWhenItIsFullAndSaysSo) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -18,7 +18,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 using testing::AllOf;
@@ -141,4 +141,4 @@ TEST(OffloadPolicy, WindowsIntoOneMemoryAreToldApart) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::activations

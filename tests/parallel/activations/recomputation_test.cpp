@@ -10,7 +10,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::activations {
 namespace {
 
 class Recomputation : public testing::Test {
@@ -81,4 +81,4 @@ TEST_F(Recomputation, APieceThatDoesSomethingElseIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::activations

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // Sizes that divide by no number of ranks, down to less than one per rank.
@@ -293,4 +293,4 @@ const std::vector<CollectiveCheck>& collective_checks() {
   return checks;
 }
 
-}  // namespace headroom
+}  // namespace headroom::collectives

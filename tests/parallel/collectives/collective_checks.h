@@ -9,7 +9,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::collectives {
 
 struct CollectiveCheck {
   std::string name;
@@ -18,4 +18,4 @@ struct CollectiveCheck {
 
 const std::vector<CollectiveCheck>& collective_checks();
 
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -9,7 +9,7 @@
 #include "tests/parallel/collectives/collective_checks.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using Case = std::tuple<RankBackend, int, size_t>;
@@ -43,8 +43,9 @@ INSTANTIATE_TEST_SUITE_P(
 class AllocationTest : public testing::TestWithParam<RankBackend> {};
 
 TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
-  CountingAllocator::install();
-  CountingAllocator& allocator = CountingAllocator::instance();
+  activations::CountingAllocator::install();
+  activations::CountingAllocator& allocator =
+      activations::CountingAllocator::instance();
   // Of this thread's account and of a backend's own threads.
   const int64_t before = allocator.allocations();
   RankOptions options;
@@ -78,4 +79,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, AllocationTest,
                          });
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

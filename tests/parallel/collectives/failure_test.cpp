@@ -18,7 +18,7 @@
 #include "tests/support/in_memory_store.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using std::chrono::milliseconds;
@@ -239,13 +239,14 @@ TEST(SharedMemoryCommunicatorTest, SumsInPlaceAreOfTheSamePlace) {
 }
 
 TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
-  CountingAllocator::install();
+  activations::CountingAllocator::install();
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
   run_ranks(
       2,
       [](int rank, Communicator& ranks) {
-        const CountingAllocator& allocator = CountingAllocator::instance();
+        const activations::CountingAllocator& allocator =
+            activations::CountingAllocator::instance();
         std::unique_ptr<Communicator> part = ranks.split(0, rank);
         const int64_t before = allocator.live_bytes();
         at::Tensor tensor = part->zeros(10000, at::kFloat);
@@ -263,17 +264,18 @@ TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
 
 // Who has no memory for it says so, and nobody waits.
 TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
-  CountingAllocator::install();
+  activations::CountingAllocator::install();
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
   run_ranks(
       2,
       [](int rank, Communicator& ranks) {
-        CountingAllocator& allocator = CountingAllocator::instance();
+        activations::CountingAllocator& allocator =
+            activations::CountingAllocator::instance();
         if (rank == 1) {
           allocator.set_limit(allocator.live_bytes() + 30000);
           EXPECT_THROW(ranks.zeros(10000, at::kFloat), c10::OutOfMemoryError);
-          allocator.set_limit(CountingAllocator::kNoLimit);
+          allocator.set_limit(activations::CountingAllocator::kNoLimit);
         } else {
           EXPECT_EQ(ranks.zeros(10000, at::kFloat).numel(), 10000);
         }
@@ -393,4 +395,4 @@ TEST(GlooCommunicatorTest, AnAddressOfAnotherMachineIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

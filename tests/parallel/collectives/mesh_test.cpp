@@ -11,11 +11,11 @@
 #include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 TEST(Mesh, GroupsTheRanksOfEachAxis) {
-  const ParallelLayout layout{2, 3, 2};
+  const plan::ParallelLayout layout{2, 3, 2};
   run_ranks(layout.world_size(), [&](int rank, Communicator& world) {
     Mesh mesh(world, layout);
     EXPECT_EQ(mesh.pipeline->size(), 2);
@@ -101,7 +101,7 @@ TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
     run_ranks(
         4,
         [](int rank, Communicator& world) {
-          ParallelLayout layout;
+          plan::ParallelLayout layout;
           layout.pipeline_parallel_size = 2;
           layout.data_parallel_size = 2;
           Mesh mesh(world, layout);
@@ -121,4 +121,4 @@ TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

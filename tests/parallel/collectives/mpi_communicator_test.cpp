@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 // Exit code and output of a command, ended after a minute.
@@ -66,4 +66,4 @@ TEST_F(MpiCommunicatorTest, MoreRanksThanProcessesAreRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

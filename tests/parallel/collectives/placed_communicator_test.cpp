@@ -9,7 +9,7 @@
 #include "tests/support/run_ranks.h"
 #include "tests/support/test_device/test_device_api.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 void on_two_ranks(
@@ -62,4 +62,4 @@ TEST(PlacedCommunicator, MessagesAndTensorsOfTheHostPass) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

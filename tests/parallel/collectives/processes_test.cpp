@@ -13,7 +13,7 @@
 
 extern char** environ;
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using std::chrono::seconds;
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -26,7 +26,7 @@
 #include "tests/parallel/collectives/collective_checks.h"
 #include "tests/support/folder_store.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using std::chrono::milliseconds;
@@ -69,7 +69,7 @@ void run(const std::vector<std::string>& arguments) {
     const int size = variable("OMPI_COMM_WORLD_SIZE");
     // Ranks that are not MPI's own.
     const int rank = size - 1 - variable("OMPI_COMM_WORLD_RANK");
-    const auto ranks = make_communicator(Backend::kMpi, nullptr, "", rank,
+    const auto ranks = make_communicator(plan::Backend::kMpi, nullptr, "", rank,
                                          size + (mode == "crowd" ? 1 : 0));
     if (ranks->rank() != rank) throw std::runtime_error("another rank");
     work(*ranks, mode);
@@ -84,17 +84,17 @@ void run(const std::vector<std::string>& arguments) {
   const auto ranks =
       arguments.at(0) == "gloo"
           ? make_gloo_communicator(store, "test", rank, size, options)
-          : make_communicator(Backend::kGloo, store, "test", rank, size,
+          : make_communicator(plan::Backend::kGloo, store, "test", rank, size,
                               options);
   work(*ranks, arguments.at(4));
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives
 
 int main(int argc, char** argv) {
   try {
-    headroom::run(std::vector<std::string>(argv + 1, argv + argc));
+    headroom::collectives::run(std::vector<std::string>(argv + 1, argv + argc));
     return 0;
   } catch (const headroom::CommunicationError& error) {
     std::fprintf(stderr, "%s\n", error.what());

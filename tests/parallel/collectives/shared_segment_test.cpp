@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 using testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(SharedSegment, OneThatIsNoMoreThereIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -4,7 +4,7 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 
-namespace headroom {
+namespace headroom::collectives {
 namespace {
 
 TEST(SingleCommunicatorTest, ReturnsItsInput) {
@@ -34,10 +34,11 @@ TEST(SingleCommunicatorTest, HasNobodyToTalkTo) {
 }
 
 TEST(BackendTest, AGroupOfOneNeedsNoStore) {
-  for (const Backend backend : {Backend::kAuto, Backend::kGloo}) {
+  for (const plan::Backend backend :
+       {plan::Backend::kAuto, plan::Backend::kGloo}) {
     EXPECT_EQ(make_communicator(backend, nullptr, "", 0, 1)->size(), 1);
   }
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::collectives

@@ -14,18 +14,18 @@
 #include "worker/optim/ema.h"
 #include "worker/optim/sgd.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 constexpr int64_t kSize = 21000;
-const std::vector<ArenaRange> kRanges = {
+const std::vector<devices::ArenaRange> kRanges = {
     {0, 5000, 1}, {5000, 40, 0}, {6000, 4096, 2}, {11000, 9000, 1}};
-const AllGroupSettings kGroups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
+const optim::AllGroupSettings kGroups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
 constexpr double kMomentum = 0.9, kClip = 0.7;
 
-std::vector<Segment> segments() {
-  std::vector<Segment> all;
-  for (const ArenaRange& range : kRanges) {
+std::vector<optim::Segment> segments() {
+  std::vector<optim::Segment> all;
+  for (const devices::ArenaRange& range : kRanges) {
     all.push_back({range.offset, range.size, range.group});
   }
   return all;
@@ -74,9 +74,9 @@ void expect_equal(const State& a, const State& b) {
 TEST(ArenaBody, SgdEqualsTheOptimizers) {
   State kernel(at::kFloat), optimizer(at::kFloat);
   for (int64_t update = 1; update <= 3; ++update) {
-    sgd_step(optimizer.parameters, optimizer.gradients, optimizer.first,
-             segments(), kGroups, kMomentum, kClip, update == 1);
-    ema_update(optimizer.average, optimizer.parameters, update);
+    optim::sgd_step(optimizer.parameters, optimizer.gradients, optimizer.first,
+                    segments(), kGroups, kMomentum, kClip, update == 1);
+    optim::ema_update(optimizer.average, optimizer.parameters, update);
 
     ArenaCoefficients<float> with;
     for (int g = 0; g < 3; ++g) {
@@ -85,7 +85,7 @@ TEST(ArenaBody, SgdEqualsTheOptimizers) {
                      static_cast<float>(kMomentum), static_cast<float>(kClip),
                      update == 1};
     }
-    with.average_weight = static_cast<float>(1 - ema_decay(update));
+    with.average_weight = static_cast<float>(1 - optim::ema_decay(update));
     run<ArenaRule::kSgd>(kernel.arrays<float>(), with);
     expect_equal(kernel, optimizer);
   }
@@ -94,16 +94,16 @@ TEST(ArenaBody, SgdEqualsTheOptimizers) {
 TEST(ArenaBody, AdamWEqualsTheOptimizers) {
   State kernel(at::kDouble), optimizer(at::kDouble);
   for (int64_t update = 1; update <= 3; ++update) {
-    adam_step(optimizer.parameters, optimizer.gradients, optimizer.first,
-              optimizer.second, segments(), kGroups,
-              {kMomentum, update, kClip, /*decoupled_decay=*/true});
-    ema_update(optimizer.average, optimizer.parameters, update);
+    optim::adam_step(optimizer.parameters, optimizer.gradients, optimizer.first,
+                     optimizer.second, segments(), kGroups,
+                     {kMomentum, update, kClip, /*decoupled_decay=*/true});
+    optim::ema_update(optimizer.average, optimizer.parameters, update);
 
     const double t = static_cast<double>(update);
     const double clip = kClip;  // as the device knows it
     ArenaCoefficients<double> with;
     for (int g = 0; g < 3; ++g) {
-      AdamCoefficients<double>& c = with.adam[g];
+      kernels::AdamCoefficients<double>& c = with.adam[g];
       c.step_size = kGroups[g].lr / (1 - std::pow(kMomentum, t));
       c.root_of_correction = std::sqrt(1 - std::pow(0.999, t));
       c.one_minus_beta1 = 1 - kMomentum;
@@ -114,7 +114,7 @@ TEST(ArenaBody, AdamWEqualsTheOptimizers) {
       c.shrink = 1 - kGroups[g].lr * kGroups[g].weight_decay;
     }
     with.clip = &clip;
-    with.average_weight = 1 - ema_decay(update);
+    with.average_weight = 1 - optim::ema_decay(update);
     run<ArenaRule::kAdam>(kernel.arrays<double>(), with);
     expect_equal(kernel, optimizer);
   }
@@ -138,7 +138,7 @@ TEST(ArenaPieces, TileTheArena) {
     EXPECT_GT(piece.size, 0);
     EXPECT_LE(piece.size, kMostPieceElements);
     int group = -1;
-    for (const ArenaRange& range : kRanges) {
+    for (const devices::ArenaRange& range : kRanges) {
       if (piece.offset >= range.offset &&
           piece.offset < range.offset + range.size) {
         group = range.group;
@@ -153,13 +153,13 @@ TEST(ArenaPieces, TileTheArena) {
 }
 
 TEST(ArenaPieces, RefusesRangesThatOverlap) {
-  const std::vector<ArenaRange> overlap = {{0, 10, 0}, {9, 2, 0}};
-  const std::vector<ArenaRange> beyond = {{0, 11, 0}};
-  const std::vector<ArenaRange> group = {{0, 10, 3}};
+  const std::vector<devices::ArenaRange> overlap = {{0, 10, 0}, {9, 2, 0}};
+  const std::vector<devices::ArenaRange> beyond = {{0, 11, 0}};
+  const std::vector<devices::ArenaRange> group = {{0, 10, 3}};
   for (const auto& ranges : {overlap, beyond, group}) {
     EXPECT_THROW(arena_pieces(ranges, 10), CheckFailure);
   }
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

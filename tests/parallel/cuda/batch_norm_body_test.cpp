@@ -13,9 +13,9 @@
 
 #include "parallel/cuda/kernels/launch.h"
 #include "tests/parallel/cuda/emulated_launch.h"
-#include "worker/model/kernels/batch_norm_passes.h"
+#include "worker/kernels/cpu/batch_norm_passes.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 template <typename T>
@@ -29,7 +29,7 @@ struct Case {
   int64_t channels;
   std::vector<int64_t> begins;  // pixels
   int64_t gradient_stride;
-  ActivationFunction activation = {};
+  layers::ActivationFunction activation = {};
 };
 
 // A map with groups whose channels have means far from 0, its gradient in a
@@ -150,25 +150,25 @@ class Launch {
       const double* of_group = statistics_.data() + g * 2 * channels;
       const double* means = means_.data() + g * 2 * channels;
       const auto n = static_cast<size_t>(channels);
-      const ChannelNorm norm = {{of_group, n},
-                                {of_group + channels, n},
-                                weight,
-                                bias,
-                                case_.activation};
+      const kernels::ChannelNorm norm = {{of_group, n},
+                                         {of_group + channels, n},
+                                         weight,
+                                         bias,
+                                         case_.activation};
       std::vector<double> first(n), second(n), out(y.size()), dz(y.size());
-      channel_sums<double>(y.data(), pixels, first, second);
+      kernels::channel_sums<double>(y.data(), pixels, first, second);
       append(all.value_sums, first);
       append(all.value_sums, second);
-      headroom::batch_norm_activation<double>(y.data(), out.data(), pixels,
-                                              norm);
+      headroom::kernels::batch_norm_activation<double>(y.data(), out.data(),
+                                                       pixels, norm);
       append(all.out, out);
-      batch_norm_activation_backward<double>(y.data(), dout.data(), channels,
-                                             dz.data(), pixels, norm, first,
-                                             second);
+      kernels::batch_norm_activation_backward<double>(
+          y.data(), dout.data(), channels, dz.data(), pixels, norm, first,
+          second);
       append(all.gradient_sums, first);
       append(all.gradient_sums, second);
-      batch_norm_backward<double>(y.data(), dz.data(), pixels, norm, {means, n},
-                                  {means + channels, n});
+      kernels::batch_norm_backward<double>(y.data(), dz.data(), pixels, norm,
+                                           {means, n}, {means + channels, n});
       append(all.dy, dz);
     }
     return all;
@@ -207,10 +207,10 @@ const std::vector<Case>& cases() {
       {24, {0, 63, 63, 500}, 40},  // an empty group, a wider gradient
       {20, {0, 1, 700}, 23},       // a gradient that is not aligned
       {520, {0, 300}, 520},        // several tiles
-      {24, {0, 500}, 40, kRelu},
-      {24, {0, 500}, 24, {ActivationKind::kLeaky, 0.1}},
-      {24, {0, 500}, 24, {ActivationKind::kHardswish}},
-      {24, {0, 500}, 24, {ActivationKind::kMish}},
+      {24, {0, 500}, 40, layers::kRelu},
+      {24, {0, 500}, 24, {layers::ActivationKind::kLeaky, 0.1}},
+      {24, {0, 500}, 24, {layers::ActivationKind::kHardswish}},
+      {24, {0, 500}, 24, {layers::ActivationKind::kMish}},
   };
   return all;
 }
@@ -266,4 +266,4 @@ TEST(BlockShape, FillsBlocksAndVectors) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

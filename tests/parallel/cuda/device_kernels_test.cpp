@@ -10,18 +10,18 @@
 #include "tests/parallel/cuda/packed_samples.h"
 #include "tests/parallel/cuda/plugin.h"
 #include "tests/worker/model/conv_block_fixture.h"
-#include "worker/model/kernels/device_batch_norm.h"
-#include "worker/model/kernels/grouped_batch_norm.h"
+#include "worker/kernels/cpu/device_batch_norm.h"
+#include "worker/kernels/cpu/grouped_batch_norm.h"
 #include "worker/optim/ema.h"
 #include "worker/optim/sgd.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 // A map and all that belongs to it, in double on the CPU.
 struct Block {
   at::Tensor y, dout, weight, bias;
-  GroupedBatchNorm norm;
+  kernels::GroupedBatchNorm norm;
   std::vector<int64_t> begins;
 
   Block(int64_t channels, int64_t side, std::vector<int64_t> group_sizes) {
@@ -57,18 +57,18 @@ class DeviceBatchNorm : public ::testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(DeviceBatchNorm, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
-  DeviceKernels& kernels = plugin().api->kernels();
+  devices::DeviceKernels& kernels = plugin().api->kernels();
   const at::ScalarType type = GetParam();
   const at::ScalarType weights = type == at::kDouble ? at::kDouble : at::kFloat;
   const double rounding = type == at::kDouble     ? 1e-12
                           : type == at::kFloat    ? 2e-6
                           : type == at::kBFloat16 ? 1e-2
                                                   : 2e-3;
-  const std::map<int64_t, ActivationFunction> activations = {
+  const std::map<int64_t, layers::ActivationFunction> activations = {
       {3, {}},
-      {16, {ActivationKind::kLeaky, 0.1}},
-      {80, {ActivationKind::kHardswish}},
-      {1024, {ActivationKind::kMish}}};
+      {16, {layers::ActivationKind::kLeaky, 0.1}},
+      {80, {layers::ActivationKind::kHardswish}},
+      {1024, {layers::ActivationKind::kMish}}};
   for (const auto& [channels, activation] : activations) {
     Block block(channels, 21, {2, 1, 4});
     block.norm.activation = activation;
@@ -86,7 +86,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 
     const at::Tensor running = at::zeros({2 * channels}, at::kDouble);
     const at::Tensor statistics_cpu =
-        batch_statistics(y_cpu, block.norm, 1e-3, running);
+        kernels::batch_statistics(y_cpu, block.norm, 1e-3, running);
     const at::Tensor statistics = statistics_cpu.to(at::kCUDA);
     const at::Tensor sums = at::empty(
         {groups, 2, channels}, at::TensorOptions(at::kCUDA).dtype(at::kDouble));
@@ -101,9 +101,9 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor out = at::empty_like(y);
     kernels.normalise_and_activate(y, block.begins, statistics, weight, bias,
                                    block.norm.activation, out);
-    EXPECT_LE(deviation(out, normalise_and_activate(y_cpu, statistics_cpu,
-                                                    block.weight, block.bias,
-                                                    block.norm)),
+    EXPECT_LE(deviation(out, kernels::normalise_and_activate(
+                                 y_cpu, statistics_cpu, block.weight,
+                                 block.bias, block.norm)),
               rounding);
 
     kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
@@ -115,9 +115,10 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor dy = at::empty_like(y);
     kernels.norm_gradient(y, dout, block.begins, statistics, weight, bias,
                           block.norm.activation, means, dy);
-    const GroupedBatchNormGradients gradients = grouped_batch_norm_gradients(
-        dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu, statistics_cpu,
-        block.weight, block.bias, block.norm);
+    const kernels::GroupedBatchNormGradients gradients =
+        kernels::grouped_batch_norm_gradients(
+            dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu,
+            statistics_cpu, block.weight, block.bias, block.norm);
     EXPECT_LE(deviation(dy, gradients.dy), rounding);
     EXPECT_LE(deviation(sums.sum(0)[1], gradients.dnorm_weight), rounding);
     EXPECT_LE(deviation(sums.sum(0)[0], gradients.dnorm_bias), rounding);
@@ -137,28 +138,28 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
 TEST(DeviceBlock, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-    const BlockCase block{8, 24, 3, 2, 1, 20, 16, {4, 1, 3}, type};
+    const model::BlockCase block{8, 24, 3, 2, 1, 20, 16, {4, 1, 3}, type};
     // TensorFloat-32 is not what is tested.
     at::globalContext().setAllowTF32CuDNN(false);
-    BlockTensors cpu = random_tensors(block, 7);
-    BlockTensors device = cpu;
+    model::BlockTensors cpu = model::random_tensors(block, 7);
+    model::BlockTensors device = cpu;
     for (at::Tensor* leaf_tensor :
          {&device.x, &device.weight, &device.norm_weight, &device.norm_bias}) {
-      *leaf_tensor = leaf(leaf_tensor->to(at::kCUDA));
+      *leaf_tensor = model::leaf(leaf_tensor->to(at::kCUDA));
     }
-    const at::Tensor out =
-        conv_block(arguments_of(block, cpu), training_context(block));
+    const at::Tensor out = model::conv_block(model::arguments_of(block, cpu),
+                                             model::training_context(block));
     out.backward(cpu.dout);
-    set_map_kernels(at::kCUDA, &plugin().api->kernels());
-    const at::Tensor device_out =
-        conv_block(arguments_of(block, device), training_context(block));
+    kernels::set_map_kernels(at::kCUDA, &plugin().api->kernels());
+    const at::Tensor device_out = model::conv_block(
+        model::arguments_of(block, device), model::training_context(block));
     device_out.backward(device.dout.to(at::kCUDA));
-    set_map_kernels(at::kCUDA, nullptr);
+    kernels::set_map_kernels(at::kCUDA, nullptr);
     const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
-    EXPECT_LE(relative_error(device_out.cpu(), out), tolerance);
+    EXPECT_LE(model::relative_error(device_out.cpu(), out), tolerance);
     for (size_t i = 0; i < cpu.leaves().size(); ++i) {
-      EXPECT_LE(relative_error(device.leaves()[i].grad().cpu(),
-                               cpu.leaves()[i].grad()),
+      EXPECT_LE(model::relative_error(device.leaves()[i].grad().cpu(),
+                                      cpu.leaves()[i].grad()),
                 tolerance)
           << "leaf " << i;
     }
@@ -169,7 +170,7 @@ TEST(DeviceRender, GivesTheCpusBytes) {
   HEADROOM_NEEDS_DEVICE();
   for (const double perspective : {0.0, 0.001}) {
     for (const int bands : {3, 1, 5}) {
-      Hyperparameters hyp = all_of_augmentation();
+      configs::Hyperparameters hyp = all_of_augmentation();
       hyp.perspective = perspective;
       const PackedBatch batch =
           packed_batch(hyp, bands, {0, ShapedImages::kHeight}, 40);
@@ -184,9 +185,11 @@ TEST(DeviceRender, GivesTheCpusBytes) {
 TEST(DeviceOptimizer, SgdEqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   constexpr int64_t kSize = 100000;
-  const std::vector<ArenaRange> ranges = {{0, 60001, 1}, {70000, 20000, 0}};
-  const std::vector<Segment> segments = {{0, 60001, 1}, {70000, 20000, 0}};
-  const AllGroupSettings groups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
+  const std::vector<devices::ArenaRange> ranges = {{0, 60001, 1},
+                                                   {70000, 20000, 0}};
+  const std::vector<optim::Segment> segments = {{0, 60001, 1},
+                                                {70000, 20000, 0}};
+  const optim::AllGroupSettings groups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
   at::manual_seed(9);
   const at::Tensor parameters = at::randn({kSize});
   const at::Tensor gradients = at::randn({kSize});
@@ -199,15 +202,15 @@ TEST(DeviceOptimizer, SgdEqualsTheCpus) {
   const auto optimizer =
       plugin().api->kernels().make_optimizer(0, ranges, kSize);
   for (int64_t update = 1; update <= 3; ++update) {
-    sgd_step(parameters, gradients, momentum, segments, groups, 0.9, 0.5,
-             update == 1);
-    ema_update(average, parameters, update);
-    DeviceOptimizerStep step;
+    optim::sgd_step(parameters, gradients, momentum, segments, groups, 0.9, 0.5,
+                    update == 1);
+    optim::ema_update(average, parameters, update);
+    devices::DeviceOptimizerStep step;
     for (size_t i = 0; i < groups.size(); ++i) {
       step.sgd[i] = {groups[i].lr, groups[i].weight_decay, 0.9, 0.5,
                      update == 1};
     }
-    step.average_weight = 1 - ema_decay(update);
+    step.average_weight = 1 - optim::ema_decay(update);
     optimizer->step(step, p, g, m, at::Tensor(), a);
   }
   EXPECT_TRUE(p.cpu().allclose(parameters, 1e-5, 1e-6));
@@ -216,4 +219,4 @@ TEST(DeviceOptimizer, SgdEqualsTheCpus) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

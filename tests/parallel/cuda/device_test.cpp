@@ -4,7 +4,7 @@
 
 #include "tests/parallel/cuda/plugin.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 at::Tensor bytes_on_device(int64_t bytes) {
@@ -13,7 +13,7 @@ at::Tensor bytes_on_device(int64_t bytes) {
 
 TEST(CudaDevice, IsDescribed) {
   HEADROOM_NEEDS_DEVICE();
-  const DeviceInfo info = plugin().api->describe(0);
+  const devices::DeviceInfo info = plugin().api->describe(0);
   EXPECT_EQ(info.uuid.size(), 40u) << info.uuid;
   EXPECT_TRUE(info.uuid.starts_with("GPU-")) << info.uuid;
   EXPECT_FALSE(info.name.empty());
@@ -24,7 +24,7 @@ TEST(CudaDevice, IsDescribed) {
 
 TEST(CudaDevice, CountsTensorsByCategory) {
   HEADROOM_NEEDS_DEVICE();
-  DeviceMemory& memory = plugin().api->memory(0);
+  devices::DeviceMemory& memory = plugin().api->memory(0);
   const int64_t before = memory.live_bytes();
   {
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
@@ -43,19 +43,19 @@ TEST(CudaDevice, CountsTensorsByCategory) {
 
 TEST(CudaDevice, LimitBoundsWhatIsReserved) {
   HEADROOM_NEEDS_DEVICE();
-  DeviceMemory& memory = plugin().api->memory(0);
+  devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.release_caches();
   memory.set_limit(int64_t{256} << 20);
   EXPECT_THROW(bytes_on_device(int64_t{300} << 20), c10::OutOfMemoryError);
   EXPECT_NO_THROW(bytes_on_device(int64_t{200} << 20));
   EXPECT_LE(memory.peak_reserved_bytes(), int64_t{256} << 20);
   memory.release_caches();
-  memory.set_limit(MemoryMeter::kNoLimit);
+  memory.set_limit(activations::MemoryMeter::kNoLimit);
 }
 
 TEST(CudaDevice, RefusesASegmentWhereItIsTold) {
   HEADROOM_NEEDS_DEVICE();
-  DeviceMemory& memory = plugin().api->memory(0);
+  devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.take_last_refusal();
   memory.fail_allocation(1);
   EXPECT_EQ(memory.pending_failure(), 1);
@@ -80,8 +80,8 @@ TEST(CudaDevice, TellsWhatThisProcessHolds) {
 
 TEST(CudaDevice, HistoryTellsAllocations) {
   HEADROOM_NEEDS_DEVICE();
-  using Event = DeviceMemory::HistoryEvent;
-  DeviceMemory& memory = plugin().api->memory(0);
+  using Event = devices::DeviceMemory::HistoryEvent;
+  devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.record_history(1000);
   bytes_on_device(5 << 20);
   int allocated = 0;
@@ -97,4 +97,4 @@ TEST(CudaDevice, HistoryTellsAllocations) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -9,7 +9,7 @@
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Every block of a launch, every thread of a block.
 template <typename Visit>
@@ -91,4 +91,4 @@ void writing_pass(const BlockShape& shape, const BatchNormMap<T>& map) {
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

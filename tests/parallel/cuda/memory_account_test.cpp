@@ -6,7 +6,7 @@
 
 #include "parallel/base/memory_category.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 TEST(MemoryAccount, CountsBlocksByCategoryAndAddress) {
@@ -19,7 +19,7 @@ TEST(MemoryAccount, CountsBlocksByCategoryAndAddress) {
   EXPECT_EQ(account.live_bytes(), 562);
   EXPECT_EQ(account.peak_bytes(), 612);
   EXPECT_EQ(account.allocations(), 3);
-  const CategoryBytes live = account.live_by_category();
+  const activations::CategoryBytes live = account.live_by_category();
   EXPECT_EQ(live[static_cast<size_t>(MemoryCategory::kActivations)], 512);
   EXPECT_EQ(live[static_cast<size_t>(MemoryCategory::kWorkspace)], 0);
   EXPECT_EQ(live[static_cast<size_t>(MemoryCategory::kLoss)], 50);
@@ -50,7 +50,7 @@ TEST(MemoryAccount, BlocksFromBeforeAreIgnored) {
 }
 
 TEST(MemoryAccount, TellsTheTimeline) {
-  MemoryTimeline timeline(10);
+  activations::MemoryTimeline timeline(10);
   MemoryAccount account;
   account.set_timeline(&timeline);
   account.take(0x1000, 512, MemoryCategory::kLoss);
@@ -58,8 +58,8 @@ TEST(MemoryAccount, TellsTheTimeline) {
   account.set_timeline(nullptr);
   account.take(0x1000, 512, MemoryCategory::kLoss);
   std::vector<int64_t> live;
-  for (const MemoryTimeline::Event& event : timeline.events()) {
-    if (event.kind == MemoryTimeline::Kind::kLive &&
+  for (const activations::MemoryTimeline::Event& event : timeline.events()) {
+    if (event.kind == activations::MemoryTimeline::Kind::kLive &&
         event.index == static_cast<int32_t>(MemoryCategory::kLoss)) {
       live.push_back(event.bytes);
     }
@@ -68,4 +68,4 @@ TEST(MemoryAccount, TellsTheTimeline) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -9,7 +9,7 @@
 
 #include "parallel/collectives/communicator.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 inline void require_equal(const at::Tensor& actual, const at::Tensor& expected,
                           const std::string& what) {
@@ -18,7 +18,7 @@ inline void require_equal(const at::Tensor& actual, const at::Tensor& expected,
   }
 }
 
-inline void check_nccl(Communicator& ranks) {
+inline void check_nccl(collectives::Communicator& ranks) {
   const int size = ranks.size();
   const int rank = ranks.rank();
   for (const at::DeviceType place : {at::kCUDA, at::kCPU}) {
@@ -37,7 +37,7 @@ inline void check_nccl(Communicator& ranks) {
         ranks.all_reduce(sum);
         require_equal(sum, numbers * size + size * (size - 1) / 2, "sum");
         const at::Tensor most = numbers + rank;
-        ranks.all_reduce(most, ReduceOp::kMax);
+        ranks.all_reduce(most, collectives::ReduceOp::kMax);
         require_equal(most, numbers + (size - 1), "max");
 
         const at::Tensor whole = at::zeros({size * count}, options);
@@ -69,4 +69,4 @@ inline void check_nccl(Communicator& ranks) {
   require_equal(ones, at::full({10}, static_cast<float>(size)), "split");
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -19,15 +19,15 @@
 #include "tests/parallel/cuda/nccl_checks.h"
 #include "tests/support/folder_store.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
-void run(DeviceApi& api, const std::vector<std::string>& words) {
+void run(devices::DeviceApi& api, const std::vector<std::string>& words) {
   const int rank = std::stoi(words.at(1));
   const int size = std::stoi(words.at(2));
   const std::string mode = words.at(4);
   FolderStore store(words.at(3));
-  DeviceCommunicatorOptions options;
+  devices::DeviceCommunicatorOptions options;
   options.may_share_devices = true;
   options.timeout = std::chrono::seconds(mode == "hang" ? 5 : 60);
   const auto ranks = api.make_communicator(store, "test", rank, size, options);
@@ -49,15 +49,15 @@ void run(DeviceApi& api, const std::vector<std::string>& words) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const headroom::DevicePlugin plugin =
-      headroom::load_device_plugin(words.at(0));
+  const headroom::devices::DevicePlugin plugin =
+      headroom::devices::load_device_plugin(words.at(0));
   try {
     if (plugin.api == nullptr) throw std::runtime_error(plugin.reason);
-    headroom::run(*plugin.api, words);
+    headroom::cuda::run(*plugin.api, words);
     return 0;
   } catch (const headroom::CommunicationError& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -18,7 +18,7 @@
 
 extern char** environ;
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 TEST(Nccl, OneRankDoesAll) {
@@ -38,7 +38,7 @@ TEST(Nccl, MessagesAreRefused) {
 TEST(Nccl, ADeviceThatIsNotThereIsRefused) {
   HEADROOM_NEEDS_PLUGIN();
   InMemoryStore store;
-  DeviceCommunicatorOptions options;
+  devices::DeviceCommunicatorOptions options;
   options.device = 99;
   EXPECT_THROW(plugin().api->make_communicator(store, "test", 0, 1, options),
                Error);
@@ -113,4 +113,4 @@ TEST(Nccl, AHangingRankIsGivenUpAfterTheTimeLimit) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

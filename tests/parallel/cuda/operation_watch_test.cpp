@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 using std::chrono::milliseconds;
@@ -54,4 +54,4 @@ TEST(OperationWatch, EachOperationHasItsOwnTime) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

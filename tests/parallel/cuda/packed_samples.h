@@ -13,11 +13,11 @@
 
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/made_images.h"
-#include "worker/data/augment.h"
-#include "worker/data/render_sample.h"
-#include "worker/data/sample_packing.h"
+#include "worker/data/augment/augment.h"
+#include "worker/data/augment/render_sample.h"
+#include "worker/data/augment/sample_packing.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Of several shapes: some fill the network's image, some are padded, and some
 // have to be resized by the letterbox; with an object to paste.
@@ -38,10 +38,10 @@ class ShapedImages : public MadeImages {
   static constexpr int64_t kHeight = 96, kWidth = 144;
 
  private:
-  LoadedImage image_of(int64_t sample) const {
-    static const std::vector<ImageSize> sizes{
+  augment::LoadedImage image_of(int64_t sample) const {
+    static const std::vector<codecs::ImageSize> sizes{
         {96, 144}, {64, 144}, {96, 70}, {48, 72}, {95, 144}, {31, 144}, {2, 1}};
-    LoadedImage image;
+    augment::LoadedImage image;
     image.source = sizes[static_cast<size_t>(sample)];
     const auto seed = static_cast<uint64_t>(sample);
     std::vector<cv::Mat> bands;
@@ -59,11 +59,11 @@ class ShapedImages : public MadeImages {
   }
 
   const int bands_;
-  const std::vector<BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
+  const std::vector<labels::BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
   const std::vector<uint64_t> ends_{3};
-  const std::vector<IndexedPoint> points_{
+  const std::vector<labels::IndexedPoint> points_{
       {0.2f, 0.2f}, {0.4f, 0.2f}, {0.3f, 0.4f}};
-  std::vector<LoadedImage> images_;
+  std::vector<augment::LoadedImage> images_;
 };
 
 // Packed behind one another, and what a device has to make of them.
@@ -72,12 +72,12 @@ struct PackedBatch {
   std::vector<int64_t> starts;
   std::vector<cv::Mat> expected;
 
-  void add(SampleRecipe recipe) {
-    const SamplePacking packing(recipe);
+  void add(augment::SampleRecipe recipe) {
+    const augment::SamplePacking packing(recipe);
     starts.push_back(static_cast<int64_t>(bytes.size()));
     bytes.resize(bytes.size() + static_cast<size_t>(packing.bytes()));
     packing.write(bytes.data() + starts.back());
-    expected.push_back(render_sample(std::move(recipe)));
+    expected.push_back(augment::render_sample(std::move(recipe)));
   }
 
   at::Tensor region() const {
@@ -108,8 +108,8 @@ struct PackedBatch {
 };
 
 // All that the device does, switched on.
-inline Hyperparameters all_of_augmentation() {
-  Hyperparameters hyp;
+inline configs::Hyperparameters all_of_augmentation() {
+  configs::Hyperparameters hyp;
   hyp.degrees = 10;
   hyp.shear = 3;
   hyp.flipud = hyp.mixup = hyp.mosaic9 = hyp.copy_paste = 0.5;
@@ -117,19 +117,20 @@ inline Hyperparameters all_of_augmentation() {
   return hyp;
 }
 
-inline PackedBatch packed_batch(const Hyperparameters& hyp, int bands,
-                                PixelRows rows, int64_t epochs) {
+inline PackedBatch packed_batch(const configs::Hyperparameters& hyp, int bands,
+                                codecs::PixelRows rows, int64_t epochs) {
   ShapedImages images(bands);
   PackedBatch batch;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     for (int64_t sample = 0; sample < ShapedImages::kSamples; ++sample) {
-      batch.add(plan_mosaic_sample({3, epoch, sample}, ShapedImages::kSamples,
-                                   ShapedImages::kHeight, ShapedImages::kWidth,
-                                   rows, hyp, images)
+      batch.add(augment::plan_mosaic_sample(
+                    {3, epoch, sample}, ShapedImages::kSamples,
+                    ShapedImages::kHeight, ShapedImages::kWidth, rows, hyp,
+                    images)
                     .recipe);
     }
   }
   return batch;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -8,23 +8,24 @@
 
 #include "parallel/devices/device_plugin.h"
 
-namespace headroom {
+namespace headroom::cuda {
 
 // Beside the test where the two were carried to another machine, else where the
 // build put it; "" where this build has none.
 inline std::string find_plugin() {
-  const std::string beside = device_plugin_path();
+  const std::string beside = devices::device_plugin_path();
   return std::filesystem::exists(beside) ? beside : HEADROOM_CUDA_PLUGIN;
 }
 inline const std::string kPluginFile = find_plugin();
 
 // Loaded once per process: before LibTorch is used.
-inline const DevicePlugin& plugin() {
-  static const DevicePlugin loaded = load_device_plugin(kPluginFile);
+inline const devices::DevicePlugin& plugin() {
+  static const devices::DevicePlugin loaded =
+      devices::load_device_plugin(kPluginFile);
   return loaded;
 }
 
-}  // namespace headroom
+}  // namespace headroom::cuda
 
 // Skips a test by name where it has nothing to look at.
 #define HEADROOM_NEEDS_PLUGIN_FILE()                                          \

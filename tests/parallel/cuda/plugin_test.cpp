@@ -16,7 +16,7 @@
 #include "parallel/base/check.h"
 #include "tests/parallel/cuda/plugin.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 std::string output_of(const std::string& command) {
@@ -56,7 +56,7 @@ TEST(CudaPlugin, ExportsItsFactoryAlone) {
       exported.insert(parts[3]);
     }
   }
-  EXPECT_EQ(exported, std::set<std::string>{kDeviceApiFactory});
+  EXPECT_EQ(exported, std::set<std::string>{devices::kDeviceApiFactory});
 }
 
 // Which GPUs' code is in the file: its fat binaries' entries say so, whatever
@@ -110,11 +110,11 @@ TEST(CudaPlugin, RefusesAnotherVersion) {
   void* const library =
       dlopen(kPluginFile.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   ASSERT_NE(library, nullptr);
-  const auto factory =
-      reinterpret_cast<DeviceApiFactory>(dlsym(library, kDeviceApiFactory));
-  EXPECT_EQ(factory(kDeviceApiVersion + 1, nullptr), nullptr);
+  const auto factory = reinterpret_cast<devices::DeviceApiFactory>(
+      dlsym(library, devices::kDeviceApiFactory));
+  EXPECT_EQ(factory(devices::kDeviceApiVersion + 1, nullptr), nullptr);
   dlclose(library);
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -12,10 +12,10 @@
 #include "tests/support/test_device/emulated_kernels.h"
 #include "tests/worker/data/colours.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
-constexpr PixelRows kWhole{0, ShapedImages::kHeight};
+constexpr codecs::PixelRows kWhole{0, ShapedImages::kHeight};
 
 void expect_same(const PackedBatch& batch) {
   const at::Tensor images = batch.images();
@@ -33,7 +33,7 @@ TEST_P(RenderBody, MosaicsMixupWarpsColoursAndFlips) {
 }
 
 TEST_P(RenderBody, Perspective) {
-  Hyperparameters hyp = all_of_augmentation();
+  configs::Hyperparameters hyp = all_of_augmentation();
   for (const double perspective : {0.0005, 0.001, 0.02}) {
     hyp.perspective = perspective;
     expect_same(packed_batch(hyp, GetParam(), kWhole, 15));
@@ -46,7 +46,7 @@ TEST_P(RenderBody, DefaultHyperparameters) {
 }
 
 TEST_P(RenderBody, Letterboxes) {
-  Hyperparameters hyp;
+  configs::Hyperparameters hyp;
   hyp.mosaic = hyp.scale = hyp.translate = 0;
   expect_same(packed_batch(hyp, GetParam(), kWhole, 4));
   expect_same(packed_batch(hyp, GetParam(), {64, 96}, 4));
@@ -59,15 +59,15 @@ INSTANTIATE_TEST_SUITE_P(Bands, RenderBody, testing::Values(3, 1, 5),
 // of it everywhere, or places that no int holds.
 TEST(RenderBodyAt, WarpsThatShowNothing) {
   PackedBatch batch;
-  Warp away, flat, beyond, small, edge;
+  augment::Warp away, flat, beyond, small, edge;
   away.matrix(1, 2) = 1e7;
   flat.matrix(0, 0) = flat.matrix(1, 1) = 0;
   beyond.matrix(0, 2) = -1e300;
   small.matrix(0, 0) = small.matrix(1, 1) = 1e-9;
   edge.matrix(2, 0) = 1. / 16;  // a column of it lies at infinity
   edge.matrix(2, 2) = -1;
-  for (const Warp& warp : {away, flat, beyond, small, edge}) {
-    SampleRecipe recipe = recipe_of(test_picture(40, 50, 1));
+  for (const augment::Warp& warp : {away, flat, beyond, small, edge}) {
+    augment::SampleRecipe recipe = augment::recipe_of(test_picture(40, 50, 1));
     recipe.picture.warp = warp;
     batch.add(recipe);
   }
@@ -76,17 +76,17 @@ TEST(RenderBodyAt, WarpsThatShowNothing) {
 
 TEST(RenderBodyAt, FinishedPixels) {
   PackedBatch batch;
-  batch.add(recipe_of(test_picture(40, 50, 1)));
+  batch.add(augment::recipe_of(test_picture(40, 50, 1)));
   expect_same(batch);
 }
 
 // Every colour, at factors that wrap hues and reach the ends.
 TEST(RenderBodyAt, AllColours) {
-  for (const HsvGains& gains :
-       {HsvGains{1.01, 0.6, 1.3}, HsvGains{1.9, 1.7, 0.4}}) {
+  for (const augment::HsvGains& gains :
+       {augment::HsvGains{1.01, 0.6, 1.3}, augment::HsvGains{1.9, 1.7, 0.4}}) {
     PackedBatch batch;
     for (int red = 0; red < 256; red += 5) {
-      SampleRecipe recipe = recipe_of(all_colours_with(red));
+      augment::SampleRecipe recipe = augment::recipe_of(all_colours_with(red));
       recipe.gains = gains;
       batch.add(recipe);
     }
@@ -96,34 +96,35 @@ TEST(RenderBodyAt, AllColours) {
 
 // Only what the warp reaches goes along: at a scale of two a quarter of it.
 TEST(SamplePacking, TakesWhatIsReached) {
-  SampleRecipe recipe = recipe_of(test_picture(200, 200, 1));
-  const int64_t whole = SamplePacking(recipe).bytes();
+  augment::SampleRecipe recipe = augment::recipe_of(test_picture(200, 200, 1));
+  const int64_t whole = augment::SamplePacking(recipe).bytes();
   EXPECT_LT(whole, 200 * 200 * 3 + 400);
   recipe.picture.warp.matrix(0, 0) = recipe.picture.warp.matrix(1, 1) = 2;
-  EXPECT_LT(SamplePacking(recipe).bytes(), whole * 27 / 100);
+  EXPECT_LT(augment::SamplePacking(recipe).bytes(), whole * 27 / 100);
   recipe.picture.warp.matrix(0, 2) = 1e6;
-  EXPECT_LT(SamplePacking(recipe).bytes(), 400);
+  EXPECT_LT(augment::SamplePacking(recipe).bytes(), 400);
 }
 
 TEST(SamplePacking, LeavesToTheCpuWhatNoDeviceDoes) {
-  SampleRecipe recipe = recipe_of(test_picture(20, 20, 1));
-  EXPECT_TRUE(can_be_packed(recipe));
+  augment::SampleRecipe recipe = augment::recipe_of(test_picture(20, 20, 1));
+  EXPECT_TRUE(augment::can_be_packed(recipe));
   recipe.changes.gray = true;
-  EXPECT_FALSE(can_be_packed(recipe));
-  EXPECT_THROW(SamplePacking{recipe}, CheckFailure);
+  EXPECT_FALSE(augment::can_be_packed(recipe));
+  EXPECT_THROW(augment::SamplePacking{recipe}, CheckFailure);
   recipe.has_colours = false;  // bands stay what they are
-  EXPECT_TRUE(can_be_packed(recipe));
-  for (const PixelChanges& changes :
-       {PixelChanges{3, 0, false, 0}, PixelChanges{0, 3, false, 0},
-        PixelChanges{0, 0, false, 2}}) {
+  EXPECT_TRUE(augment::can_be_packed(recipe));
+  for (const augment::PixelChanges& changes :
+       {augment::PixelChanges{3, 0, false, 0},
+        augment::PixelChanges{0, 3, false, 0},
+        augment::PixelChanges{0, 0, false, 2}}) {
     recipe.changes = changes;
-    EXPECT_FALSE(can_be_packed(recipe));
+    EXPECT_FALSE(augment::can_be_packed(recipe));
   }
 }
 
 TEST(RenderArguments, AreChecked) {
   PackedBatch batch;
-  batch.add(recipe_of(test_picture(4, 5, 1)));
+  batch.add(augment::recipe_of(test_picture(4, 5, 1)));
   const at::Tensor region = batch.region(), images = batch.images();
   const auto refused = [&](const at::Tensor& bytes,
                            const std::vector<int64_t>& starts,
@@ -140,4 +141,4 @@ TEST(RenderArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/in_memory_store.h"
 
-namespace headroom {
+namespace headroom::cuda {
 namespace {
 
 // What each rank says; "" where it goes on.
@@ -54,4 +54,4 @@ TEST(SharedDevices, ASilentRankIsALostPeer) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::cuda

@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 at::Tensor ramp(at::IntArrayRef sizes, at::ScalarType type) {
@@ -205,4 +205,4 @@ TEST(ArenaRefusalTest, MixedTypesAndHolesAreRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::data_parallel

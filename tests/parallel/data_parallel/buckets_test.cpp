@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 std::vector<Arena::Slot> slots_of(const std::vector<int64_t>& sizes) {
@@ -91,4 +91,4 @@ TEST(BucketsTest, NoSizeIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -6,7 +6,7 @@
 
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 TEST(CommunicatorExchangeTest, SumsOverRanks) {
@@ -15,7 +15,7 @@ TEST(CommunicatorExchangeTest, SumsOverRanks) {
     options.backend = backend;
     run_ranks(
         3,
-        [](int rank, Communicator& ranks) {
+        [](int rank, collectives::Communicator& ranks) {
           CommunicatorExchange exchange(ranks);
           for (const size_t size : {1u, 64u, 3u}) {
             std::vector<double> values(size + 1, rank + 0.5);
@@ -29,4 +29,4 @@ TEST(CommunicatorExchangeTest, SumsOverRanks) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -11,7 +11,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 constexpr int kLayers = 8;
@@ -25,7 +25,7 @@ struct Network {
   std::optional<Arena> arena;
 
   // With gradients in the memory of `ranks`, if given.
-  explicit Network(Communicator* ranks = nullptr) {
+  explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
           at::arange(kWidth * kWidth, at::kDouble) * (i + 1);
@@ -89,7 +89,7 @@ at::Tensor input_of(int rank, int micro_batch = 0) {
 }
 
 // What a plain all-reduce of every gradient after backward gives.
-at::Tensor plain_sum(Communicator& ranks, int micro_batches) {
+at::Tensor plain_sum(collectives::Communicator& ranks, int micro_batches) {
   Network network;
   for (int i = 0; i < micro_batches; ++i) {
     network.loss(input_of(ranks.rank(), i)).backward();
@@ -101,17 +101,19 @@ at::Tensor plain_sum(Communicator& ranks, int micro_batches) {
 
 class GradientReducerTest : public testing::TestWithParam<RankBackend> {
  protected:
-  void run(int size, const std::function<void(Communicator&)>& body) const {
+  void run(int size,
+           const std::function<void(collectives::Communicator&)>& body) const {
     RankOptions options;
     options.backend = GetParam();
     run_ranks(
-        size, [&body](int, Communicator& ranks) { body(ranks); }, options);
+        size, [&body](int, collectives::Communicator& ranks) { body(ranks); },
+        options);
   }
 };
 
 TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
   for (const int size : {2, 3}) {
-    run(size, [](Communicator& ranks) {
+    run(size, [](collectives::Communicator& ranks) {
       Network network(&ranks);
       GradientReducer reducer(*network.arena, ranks, kBucketBytes);
       EXPECT_GE(reducer.num_buckets(), 5);
@@ -135,7 +137,7 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
 }
 
 TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     int64_t started_half_way = -1;
@@ -151,7 +153,7 @@ TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
 }
 
 TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (int i = 0; i < 3; ++i) {
@@ -165,7 +167,7 @@ TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
 }
 
 TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (const int layer : {0, 3, kLayers - 1}) {
@@ -190,7 +192,7 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
 
 // A parameter that this rank's samples do not reach, and a rank without any.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
-  run(3, [](Communicator& ranks) {
+  run(3, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     if (ranks.rank() != 1) {
@@ -212,7 +214,7 @@ TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
 }
 
 TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     for (int step = 0; step < 2; ++step) {
@@ -232,7 +234,7 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
 // repeat the step with the right result.
 TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
   for (const int where : {1, 3, kLayers - 1}) {
-    run(3, [where](Communicator& ranks) {
+    run(3, [where](collectives::Communicator& ranks) {
       Network network(&ranks);
       GradientReducer reducer(*network.arena, ranks, kBucketBytes);
       const at::Tensor expected = plain_sum(ranks, 1);
@@ -265,7 +267,7 @@ TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
 // The failure came before the last micro-batch: nothing was started yet.
 TEST_P(GradientReducerTest,
        AFailureBeforeTheLastMicroBatchCompletesTheListToo) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     if (ranks.rank() == 0) {
@@ -286,7 +288,7 @@ TEST_P(GradientReducerTest,
 }
 
 TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     GradientReducer reducer(*network.arena, ranks, kBucketBytes);
     reducer.begin(true);
@@ -298,7 +300,7 @@ TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
 }
 
 TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
-  run(2, [](Communicator& ranks) {
+  run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     {
       GradientReducer first(*network.arena, ranks, kBucketBytes);
@@ -320,7 +322,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
   options.backend = GetParam();
   EXPECT_THROW(run_ranks(
                    2,
-                   [](int rank, Communicator& ranks) {
+                   [](int rank, collectives::Communicator& ranks) {
                      Network network(&ranks);
                      GradientReducer reducer(*network.arena, ranks,
                                              kBucketBytes);
@@ -347,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
                          });
 
 TEST(GradientReducerAloneTest, AGroupOfOneDoesNothing) {
-  const auto alone = make_single_communicator();
+  const auto alone = collectives::make_single_communicator();
   Network network;
   Network plain;
   plain.loss(input_of(0)).backward();
@@ -362,4 +364,4 @@ TEST(GradientReducerAloneTest, AGroupOfOneDoesNothing) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::data_parallel

@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::data_parallel {
 namespace {
 
 constexpr Outcome kOk = Outcome::kOk;
@@ -62,14 +62,14 @@ TEST(VoteTest, EveryRankLearnsTheSameVerdict) {
   for (const Row& row : table()) {
     if (row.ballots.size() < 2) continue;
     run_ranks(static_cast<int>(row.ballots.size()),
-              [&row](int rank, Communicator& ranks) {
+              [&row](int rank, collectives::Communicator& ranks) {
                 EXPECT_EQ(cast_vote(ranks, row.ballots[rank]), row.verdict);
               });
   }
 }
 
 TEST(VoteTest, OneRankDecidesAlone) {
-  const auto alone = make_single_communicator();
+  const auto alone = collectives::make_single_communicator();
   EXPECT_TRUE(cast_vote(*alone, {kOk, false, 0}).ok());
   EXPECT_EQ(cast_vote(*alone, {kOom, true, 0}), (Verdict{kOom, true, 0}));
 }
@@ -79,4 +79,4 @@ TEST(VoteTest, ANegativeRankIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::data_parallel

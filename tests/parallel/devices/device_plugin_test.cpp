@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::devices {
 namespace {
 
 using ::testing::EndsWith;
@@ -34,4 +34,4 @@ TEST(DevicePlugin, SaysWhyAFileCannotBeLoaded) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::devices

@@ -6,7 +6,7 @@
 #include "parallel/base/check.h"
 #include "parallel/nvml/card_use.h"
 
-namespace headroom {
+namespace headroom::nvml {
 namespace {
 
 using ::testing::HasSubstr;
@@ -120,4 +120,4 @@ TEST(CardUse, IsSaid) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::nvml

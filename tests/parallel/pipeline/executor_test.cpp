@@ -18,7 +18,7 @@
 #include "tests/parallel/pipeline/toy_stage.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -61,7 +61,7 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
   const std::string where = "seed " + std::to_string(seed);
   run_ranks(
       pipeline.num_stages(),
-      [&](int rank, Communicator& communicator) {
+      [&](int rank, collectives::Communicator& communicator) {
         ToyStage stage(pipeline, rank, batch, toy_weights(seed, num_rows));
         PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                                   at::kDouble);
@@ -115,7 +115,7 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
   const ToyBatch batch = toy_batch(1, 3, false);
   const std::vector<at::Tensor> wanted =
       undivided_gradients(pipeline, batch, toy_weights(1, 8));
-  run_ranks(3, [&](int rank, Communicator& communicator) {
+  run_ranks(3, [&](int rank, collectives::Communicator& communicator) {
     std::vector<at::Tensor> weights = toy_weights(1, 8);
     for (size_t row = 0; row < 3; ++row) weights[row].set_requires_grad(false);
     ToyStage stage(pipeline, rank, batch, weights);
@@ -151,7 +151,7 @@ TEST(Executor, ForwardOnly) {
     const ToyBatch batch = toy_batch(9, 6, true);
     RandomPipeline whole = pipeline;
     whole.stage_begins = {0};
-    const auto alone = make_single_communicator();
+    const auto alone = collectives::make_single_communicator();
     EvaluatingStage expected(whole, 0, batch, toy_weights(9, 8));
     PipelineExecutor(*alone, pipeline.kind, {}, at::kDouble).run(6, expected);
     ASSERT_EQ(expected.losses.size(), 6u);
@@ -160,7 +160,7 @@ TEST(Executor, ForwardOnly) {
     options.backend = backend;
     run_ranks(
         3,
-        [&](int rank, Communicator& communicator) {
+        [&](int rank, collectives::Communicator& communicator) {
           EvaluatingStage stage(pipeline, rank, batch, toy_weights(9, 8));
           PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                                     at::kDouble);
@@ -212,7 +212,7 @@ void expect_completion(const RandomPipeline& pipeline, int failing, size_t at,
   const auto list = schedule(pipeline.kind, num_stages, count, failing);
   run_ranks(
       num_stages,
-      [&](int rank, Communicator& communicator) {
+      [&](int rank, collectives::Communicator& communicator) {
         FailingStage stage(pipeline, rank, batch, toy_weights(2, num_rows));
         if (rank == failing) stage.failure = list[at];
         stage.is_of_host = at % 2 == 1;
@@ -271,25 +271,25 @@ TEST(Executor, AStageThatLeavesFreesTheOthers) {
   };
   std::mutex mutex;
   int num_freed = 0;
-  EXPECT_THROW(run_ranks(3,
-                         [&](int rank, Communicator& communicator) {
-                           const auto weights = toy_weights(2, 8);
-                           ToyStage whole(pipeline, rank, batch, weights);
-                           Leaving leaving(pipeline, rank, batch, weights);
-                           PipelineExecutor executor(
-                               communicator, pipeline.kind, whole.routes(),
-                               at::kDouble);
-                           try {
-                             if (rank == 1)
-                               executor.run(4, leaving);
-                             else
-                               executor.run(4, whole);
-                           } catch (const CommunicationError&) {
-                             const std::lock_guard<std::mutex> lock(mutex);
-                             ++num_freed;
-                           }
-                         }),
-               Error);
+  EXPECT_THROW(
+      run_ranks(3,
+                [&](int rank, collectives::Communicator& communicator) {
+                  const auto weights = toy_weights(2, 8);
+                  ToyStage whole(pipeline, rank, batch, weights);
+                  Leaving leaving(pipeline, rank, batch, weights);
+                  PipelineExecutor executor(communicator, pipeline.kind,
+                                            whole.routes(), at::kDouble);
+                  try {
+                    if (rank == 1)
+                      executor.run(4, leaving);
+                    else
+                      executor.run(4, whole);
+                  } catch (const CommunicationError&) {
+                    const std::lock_guard<std::mutex> lock(mutex);
+                    ++num_freed;
+                  }
+                }),
+      Error);
   EXPECT_EQ(num_freed, 2);
 }
 
@@ -304,7 +304,7 @@ class WrongStage final : public StageWork {
 };
 
 TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
-  const auto alone = make_single_communicator();
+  const auto alone = collectives::make_single_communicator();
   PipelineExecutor executor(*alone, PipelineSchedule::k1F1B, {}, at::kDouble);
   WrongStage stage;
   EXPECT_THROW(executor.run(1, stage), CheckFailure);
@@ -351,4 +351,4 @@ TEST(StageBoundary, ASentMapGivesItsGradientAway) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pipeline

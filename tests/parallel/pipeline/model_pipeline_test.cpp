@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/pipeline/executor.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/model/tiny_table.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 constexpr int64_t kSize = 64;
@@ -31,7 +31,7 @@ struct Batch {
   std::vector<std::vector<at::Tensor>> head_weights;
 };
 
-Batch make_batch(LayerGraph& graph, const std::vector<int64_t>& samples,
+Batch make_batch(model::LayerGraph& graph, const std::vector<int64_t>& samples,
                  int64_t size = kSize) {
   at::manual_seed(5);
   const at::ScalarType type = graph.state().front().tensor->scalar_type();
@@ -41,7 +41,7 @@ Batch make_batch(LayerGraph& graph, const std::vector<int64_t>& samples,
     const at::NoGradGuard no_grad;
     batch.head_weights.emplace_back();
     for (const at::Tensor& head :
-         graph.forward(batch.images.back(), StepContext{}))
+         graph.forward(batch.images.back(), model::StepContext{}))
       batch.head_weights.back().push_back(at::randn_like(head));
   }
   return batch;
@@ -55,8 +55,8 @@ at::Tensor loss_of(const std::vector<at::Tensor>& heads,
   return loss;
 }
 
-StepContext training(int64_t samples, const at::Tensor& sums) {
-  StepContext context;
+model::StepContext training(int64_t samples, const at::Tensor& sums) {
+  model::StepContext context;
   context.training = true;
   if (samples > 0) context.groups = {{0, samples, samples, true}};
   context.batch_norm_sums = sums;
@@ -65,7 +65,8 @@ StepContext training(int64_t samples, const at::Tensor& sums) {
 
 class ModelStage final : public StageWork {
  public:
-  ModelStage(LayerGraph& graph, const StageRoutes& routes, const Batch& batch)
+  ModelStage(model::LayerGraph& graph, const StageRoutes& routes,
+             const Batch& batch)
       : graph_(graph), routes_(routes), batch_(batch) {
     sums = at::zeros({graph.batch_norm_sums_size()}, at::kDouble);
     for (const SentMap& map : routes.sent) wanted_.push_back(map.row);
@@ -74,7 +75,7 @@ class ModelStage final : public StageWork {
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override {
     const auto index = static_cast<size_t>(micro_batch);
-    LayerGraph::RowMaps maps;
+    model::LayerGraph::RowMaps maps;
     for (size_t i = 0; i < received.size(); ++i)
       maps[routes_.received[i].row] = std::move(received[i]);
     const at::Tensor& images = batch_.images[index];
@@ -89,7 +90,8 @@ class ModelStage final : public StageWork {
 
   std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override {
     const at::Tensor& images = batch_.images[static_cast<size_t>(micro_batch)];
-    const MapShape& shape = graph_.map_shapes()[static_cast<size_t>(row)];
+    const layers::MapShape& shape =
+        graph_.map_shapes()[static_cast<size_t>(row)];
     return {images.size(0), shape.channels, images.size(2) / shape.stride,
             images.size(3) / shape.stride};
   }
@@ -101,7 +103,7 @@ class ModelStage final : public StageWork {
   at::Tensor sums;
 
  private:
-  LayerGraph& graph_;
+  model::LayerGraph& graph_;
   const StageRoutes& routes_;
   const Batch& batch_;
   std::vector<int> wanted_;
@@ -112,15 +114,16 @@ struct Result {
   std::map<std::string, at::Tensor> tensors;  // gradients, batch-norm sums
 };
 
-void add_result(LayerGraph& graph, const at::Tensor& sums, Result& result) {
-  for (const NamedTensor& entry : graph.state())
+void add_result(model::LayerGraph& graph, const at::Tensor& sums,
+                Result& result) {
+  for (const model::NamedTensor& entry : graph.state())
     if (entry.is_parameter()) result.tensors[entry.name] = entry.tensor->grad();
-  for (const LayerGraph::BatchNorm& norm : graph.batch_norms())
+  for (const model::LayerGraph::BatchNorm& norm : graph.batch_norms())
     result.tensors[norm.name + " sums"] =
         sums.narrow(0, norm.sums_offset, 2 * norm.channels);
 }
 
-Result undivided(LayerGraph& graph, const Batch& batch) {
+Result undivided(model::LayerGraph& graph, const Batch& batch) {
   Result result;
   const at::Tensor sums =
       at::zeros({graph.batch_norm_sums_size()}, at::kDouble);
@@ -135,13 +138,13 @@ Result undivided(LayerGraph& graph, const Batch& batch) {
   return result;
 }
 
-std::unique_ptr<LayerGraph> build(const ModelTable& table,
-                                  at::ScalarType type = at::kDouble) {
-  return std::make_unique<LayerGraph>(table, 2, type, 1);
+std::unique_ptr<model::LayerGraph> build(const layers::ModelTable& table,
+                                         at::ScalarType type = at::kDouble) {
+  return std::make_unique<model::LayerGraph>(table, 2, type, 1);
 }
 
-std::unique_ptr<LayerGraph> build_stage(
-    const ModelTable& table, const std::vector<int64_t>& stage_begins,
+std::unique_ptr<model::LayerGraph> build_stage(
+    const layers::ModelTable& table, const std::vector<int64_t>& stage_begins,
     int stage, at::ScalarType type = at::kDouble) {
   auto graph = build(table, type);
   const auto index = static_cast<size_t>(stage);
@@ -151,7 +154,7 @@ std::unique_ptr<LayerGraph> build_stage(
   return graph;
 }
 
-void expect_same(const ModelTable& table,
+void expect_same(const layers::ModelTable& table,
                  const std::vector<int64_t>& stage_begins,
                  const std::vector<int64_t>& samples) {
   const auto whole = build(table);
@@ -163,7 +166,7 @@ void expect_same(const ModelTable& table,
   Result split;
   std::mutex mutex;
   const int num_stages = static_cast<int>(stage_begins.size());
-  run_ranks(num_stages, [&](int rank, Communicator& communicator) {
+  run_ranks(num_stages, [&](int rank, collectives::Communicator& communicator) {
     const auto graph = build_stage(table, stage_begins, rank);
     const StageRoutes& mine = routes[static_cast<size_t>(rank)];
     ModelStage stage(*graph, mine, batch);
@@ -188,22 +191,22 @@ void expect_same(const ModelTable& table,
 
 TEST(ModelPipeline, TinyModelInTwoStagesAtEveryCut) {
   for (int64_t cut = 1; cut < 9; ++cut)
-    expect_same(tiny_table(), {0, cut}, {2, 3, 2});
+    expect_same(model::tiny_table(), {0, cut}, {2, 3, 2});
 }
 
 TEST(ModelPipeline, TinyModelInThreeAndFourStages) {
-  expect_same(tiny_table(), {0, 2, 5}, {2, 2, 2, 1});
-  expect_same(tiny_table(), {0, 1, 3, 7}, {1, 2, 3});
-  expect_same(tiny_table(), {0, 3, 4, 8}, {2});
+  expect_same(model::tiny_table(), {0, 2, 5}, {2, 2, 2, 1});
+  expect_same(model::tiny_table(), {0, 1, 3, 7}, {1, 2, 3});
+  expect_same(model::tiny_table(), {0, 3, 4, 8}, {2});
 }
 
 TEST(ModelPipeline, MicroBatchesWithoutSamples) {
-  expect_same(tiny_table(), {0, 2, 5}, {2, 0});
-  expect_same(tiny_table(), {0, 3}, {0, 2, 0});
+  expect_same(model::tiny_table(), {0, 2, 5}, {2, 0});
+  expect_same(model::tiny_table(), {0, 3}, {0, 2, 0});
 }
 
 TEST(ModelPipeline, Yolov5n) {
-  const ModelTable table = load_model_table("yolov5n");
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
   expect_same(table, {0, 5}, {1, 2});
   expect_same(table, {0, 3, 10}, {2, 1, 2});
   expect_same(table, {0, 2, 7, 17}, {1, 1, 2});
@@ -211,7 +214,8 @@ TEST(ModelPipeline, Yolov5n) {
 
 // Peak bytes of a step beyond what lives between steps.
 int64_t peak_of(const std::function<void()>& step) {
-  CountingAllocator& allocator = CountingAllocator::instance();
+  activations::CountingAllocator& allocator =
+      activations::CountingAllocator::instance();
   step();  // gradients exist from here on
   const int64_t before = allocator.live_bytes();
   allocator.reset_peak();
@@ -222,16 +226,16 @@ int64_t peak_of(const std::function<void()>& step) {
 // Two stages, four micro-batches, cut where both stages need about the same:
 // the first holds two micro-batches of its rows, the second one.
 TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
-  CountingAllocator::install();
-  const ModelTable table = load_model_table("yolov5n");
+  activations::CountingAllocator::install();
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
   const std::vector<int64_t> samples = {1, 1, 1, 1};
   const std::vector<int64_t> stage_begins = {0, 3};
-  std::unique_ptr<LayerGraph> whole;
+  std::unique_ptr<model::LayerGraph> whole;
   Batch batch;
   int64_t one_process = 0;
   // Ranks are threads of their own: each counts for itself.
-  run_ranks(1, [&](int, Communicator&) {
-    CountingAllocator::count_separately();
+  run_ranks(1, [&](int, collectives::Communicator&) {
+    activations::CountingAllocator::count_separately();
     whole = build(table, at::kFloat);
     batch = make_batch(*whole, samples, 3 * kSize);
     one_process = peak_of([&] { undivided(*whole, batch); });
@@ -239,8 +243,8 @@ TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   const std::vector<StageRoutes> routes =
       skip_routes(whole->inputs(), stage_begins);
   std::vector<int64_t> peaks(2, 0);
-  run_ranks(2, [&](int rank, Communicator& communicator) {
-    CountingAllocator::count_separately();
+  run_ranks(2, [&](int rank, collectives::Communicator& communicator) {
+    activations::CountingAllocator::count_separately();
     const auto graph = build_stage(table, stage_begins, rank, at::kFloat);
     const StageRoutes& mine = routes[static_cast<size_t>(rank)];
     ModelStage stage(*graph, mine, batch);
@@ -258,4 +262,4 @@ TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pipeline

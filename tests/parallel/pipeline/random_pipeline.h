@@ -9,7 +9,7 @@
 
 #include "parallel/pipeline/schedule.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 struct RandomPipeline {
   PipelineSchedule kind = PipelineSchedule::k1F1B;
@@ -59,4 +59,4 @@ inline RandomPipeline random_pipeline(uint32_t seed) {
   return pipeline;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

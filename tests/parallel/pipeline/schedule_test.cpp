@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
-#include "parallel/plan/memory/step.h"
+#include "parallel/predict/step.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -115,15 +115,15 @@ TEST(Schedule, IsTheOneOfTheMemoryModel) {
   for (int stages = 1; stages <= 6; ++stages)
     for (int64_t count = 1; count <= 9; ++count)
       for (int stage = 0; stage < stages; ++stage) {
-        std::vector<memory::StepInstruction> expected;
+        std::vector<predict::StepInstruction> expected;
         for (const Instruction& one :
              schedule(PipelineSchedule::k1F1B, stages, count, stage)) {
           expected.push_back({one.kind == Kind::kForward, one.micro_batch});
         }
-        EXPECT_EQ(memory::stage_instructions(stage, stages, count), expected)
+        EXPECT_EQ(predict::stage_instructions(stage, stages, count), expected)
             << "stage " << stage << " of " << stages << ", " << count;
       }
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "tests/parallel/pipeline/random_pipeline.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 TEST(SkipRoutes, TheExampleOfTheHeader) {
@@ -90,4 +90,4 @@ TEST(SkipRoutes, RandomRoutesCoverEveryCrossingEdgeOnce) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -9,7 +9,7 @@
 
 #include "tests/parallel/pipeline/random_pipeline.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -147,4 +147,4 @@ TEST(StepMessages, RandomPipelinesRunToTheirEnds) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace headroom {
+namespace headroom::pipeline {
 namespace {
 
 constexpr int64_t kChannels = 3, kHeight = 4, kWidth = 5;
@@ -130,4 +130,4 @@ int64_t ToyStage::num_alive() {
   });
 }
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

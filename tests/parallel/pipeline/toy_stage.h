@@ -16,7 +16,7 @@
 #include "parallel/pipeline/executor.h"
 #include "tests/parallel/pipeline/random_pipeline.h"
 
-namespace headroom {
+namespace headroom::pipeline {
 
 // Samples per micro-batch differ; some may have none.
 struct ToyBatch {
@@ -64,4 +64,4 @@ class ToyStage : public StageWork {
   std::map<int64_t, c10::weak_intrusive_ptr<c10::StorageImpl>> saved_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pipeline

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 using enum ActivationPolicy;
@@ -28,4 +28,4 @@ TEST(ActivationPolicies, ManyRowsAreTold) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::plan

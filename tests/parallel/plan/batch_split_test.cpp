@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 // Do `ranges` follow on each other without a gap from `begin` to `end`?
@@ -238,4 +238,4 @@ TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::plan

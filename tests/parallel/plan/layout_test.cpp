@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 ParallelLayout layout_of(int pipeline, int data, int spatial) {
@@ -106,4 +106,4 @@ TEST(Layout, Refusals) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::plan

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::plan {
 namespace {
 
 TEST(StageBegins, RisingFromRowZeroOnePerStage) {
@@ -24,4 +24,4 @@ TEST(StageBegins, AnythingElseIsSaidWithBothNumbers) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::plan

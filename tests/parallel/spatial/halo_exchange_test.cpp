@@ -18,7 +18,7 @@
 #include "parallel/collectives/counting_communicator.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
@@ -75,7 +75,7 @@ void check_exchange(const Case& c, RankBackend backend = RankBackend::kLocal) {
   options.backend = backend;
   run_ranks(
       c.ranks,
-      [&](int rank, Communicator& ranks) {
+      [&](int rank, collectives::Communicator& ranks) {
         CommunicatorHaloExchange exchange(ranks, partition);
         const RowRange rows = partition.rows_of(rank, c.rows_per_block);
         EXPECT_EQ(exchange.window(rows.size()),
@@ -136,8 +136,8 @@ TEST(HaloExchange, RandomShapes) {
 }
 
 TEST(HaloExchange, WithoutSamplesNothingIsSent) {
-  run_ranks(2, [](int, Communicator& ranks) {
-    CountingCommunicator counting(ranks.split(0, ranks.rank()));
+  run_ranks(2, [](int, collectives::Communicator& ranks) {
+    collectives::CountingCommunicator counting(ranks.split(0, ranks.rank()));
     CommunicatorHaloExchange exchange(counting, RowPartition(64, 32, 2));
     const at::Tensor x = at::empty({0, 3, 2, 5}, at::kDouble);
     const at::Tensor halo = exchange.receive(x, 1, 1, 0);
@@ -148,10 +148,10 @@ TEST(HaloExchange, WithoutSamplesNothingIsSent) {
 }
 
 TEST(HaloExchange, RanksAndPartsMustAgree) {
-  const auto alone = make_single_communicator();
+  const auto alone = collectives::make_single_communicator();
   EXPECT_THROW(CommunicatorHaloExchange(*alone, RowPartition(64, 32, 2)),
                CheckFailure);
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::spatial

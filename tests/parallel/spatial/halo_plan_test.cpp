@@ -9,7 +9,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 using Pieces = std::vector<HaloPiece>;
@@ -110,4 +110,4 @@ TEST(HaloPlan, EveryRowWantedComesFromItsOwnerOnce) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::spatial

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::spatial {
 namespace {
 
 TEST(RowPartition, TheExampleOfTheHeader) {
@@ -75,4 +75,4 @@ TEST(RowPartition, RunsAreConsecutiveAndNearlyEqual) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::spatial

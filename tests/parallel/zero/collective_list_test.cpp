@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 std::string text(const std::vector<RowCollective>& list) {
@@ -44,4 +44,4 @@ TEST(CollectiveCursorTest, RefusesEveryOtherOrder) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::zero

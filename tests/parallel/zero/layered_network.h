@@ -12,7 +12,7 @@
 #include "parallel/data_parallel/arena.h"
 #include "parallel/zero/sharded_rows.h"
 
-namespace headroom {
+namespace headroom::zero {
 
 inline constexpr int kLayers = 5;
 inline constexpr int64_t kWidth = 13;  // no multiple of anything
@@ -51,15 +51,17 @@ struct FailInBackward : torch::autograd::Function<FailInBackward> {
 
 struct LayeredNetwork {
   std::vector<at::Tensor> weights, biases;
-  std::unique_ptr<Arena> arena;
+  std::unique_ptr<data_parallel::Arena> arena;
   std::unique_ptr<ShardMap> map;
   std::unique_ptr<ShardedRows> rows;
 
   // Undivided, or over the ranks of a communicator: ZeRO 2 or 3. The first
   // `frozen` layers do not learn.
-  explicit LayeredNetwork(Communicator* ranks = nullptr, int zero_stage = 0,
-                          Communicator* copies = nullptr, int frozen = 0) {
-    ArenaOptions options;
+  explicit LayeredNetwork(collectives::Communicator* ranks = nullptr,
+                          int zero_stage = 0,
+                          collectives::Communicator* copies = nullptr,
+                          int frozen = 0) {
+    data_parallel::ArenaOptions options;
     options.scalar_type = at::kDouble;
     options.with_gradients = true;
     options.row_parts = ranks == nullptr ? 1 : ranks->size();
@@ -71,18 +73,19 @@ struct LayeredNetwork {
       weights.push_back(at::sin(index).view({kWidth, kWidth}) / 3);
       biases.push_back(at::cos(at::arange(kWidth, at::kDouble) + i));
     }
-    std::vector<ArenaEntry> entries;
+    std::vector<data_parallel::ArenaEntry> entries;
     for (int i = 0; i < kLayers; ++i) {
       entries.push_back({"weight " + std::to_string(i), &weights[i], i});
       entries.push_back({"bias " + std::to_string(i), &biases[i], i});
     }
-    arena = std::make_unique<Arena>(std::move(entries), options);
+    arena = std::make_unique<data_parallel::Arena>(std::move(entries), options);
     for (int i = 0; i < frozen; ++i) {
       weights[i].set_requires_grad(false);
       biases[i].set_requires_grad(false);
     }
     std::vector<int64_t> sizes;
-    for (const Arena::Row& row : arena->rows()) sizes.push_back(row.size);
+    for (const data_parallel::Arena::Row& row : arena->rows())
+      sizes.push_back(row.size);
     map = std::make_unique<ShardMap>(sizes, options.row_parts, 8);
     if (zero_stage < 2) return;
     std::vector<ShardedRows::Row> sharded;
@@ -93,7 +96,7 @@ struct LayeredNetwork {
       if (i >= frozen) row.gradients.parameters = {weights[i], biases[i]};
       sharded.push_back(std::move(row));
     }
-    single = make_single_communicator();
+    single = collectives::make_single_communicator();
     rows = std::make_unique<ShardedRows>(*map, std::move(sharded), *ranks,
                                          copies ? *copies : *single);
   }
@@ -120,7 +123,7 @@ struct LayeredNetwork {
     value.backward();
   }
 
-  std::unique_ptr<Communicator> single;
+  std::unique_ptr<collectives::Communicator> single;
 };
 
 // Row `part` of `parts` of one global batch; may be empty.
@@ -129,4 +132,4 @@ inline at::Tensor network_input(int64_t begin, int64_t end) {
       .view({end - begin, kWidth});
 }
 
-}  // namespace headroom
+}  // namespace headroom::zero

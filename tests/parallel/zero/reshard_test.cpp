@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 TEST(ReshardTest, TwoRanksToThree) {
@@ -65,4 +65,4 @@ TEST(ReshardTest, EveryElementArrivesOnce) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -7,18 +7,20 @@
 #include "parallel/zero/row_memory.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 TEST(RowMemoryTest, ComesAndGoesUnderATensorThatStays) {
-  CountingAllocator::install();
+  activations::CountingAllocator::install();
   const at::Tensor row = at::ones({1000}, at::kDouble);
   at::Tensor window = at::empty({0}, at::kDouble);
   window.set_(row.storage(), 10, {20}, {1});
-  const int64_t before = CountingAllocator::instance().live_bytes();
+  const int64_t before =
+      activations::CountingAllocator::instance().live_bytes();
   release_memory(row);
   EXPECT_FALSE(has_memory(row));
-  EXPECT_EQ(before - CountingAllocator::instance().live_bytes(), 8000);
+  EXPECT_EQ(before - activations::CountingAllocator::instance().live_bytes(),
+            8000);
   restore_memory(row);
   row.fill_(3);
   EXPECT_EQ(window.sum().item<double>(), 60);
@@ -41,7 +43,7 @@ TEST(RowMemoryTest, WhatAutogradSavedSeesTheValuesAgain) {
 class RowGatherTest : public testing::TestWithParam<int> {};
 
 TEST_P(RowGatherTest, RowsAreWholeOnlyWhileTheyAreNeeded) {
-  run_ranks(GetParam(), [](int, Communicator& ranks) {
+  run_ranks(GetParam(), [](int, collectives::Communicator& ranks) {
     const ShardMap map({10, 7, 31}, ranks.size(), 2);
     std::vector<at::Tensor> rows, expected;
     for (int64_t row = 0; row < map.num_rows(); ++row) {
@@ -67,4 +69,4 @@ TEST_P(RowGatherTest, RowsAreWholeOnlyWhileTheyAreNeeded) {
 INSTANTIATE_TEST_SUITE_P(Ranks, RowGatherTest, testing::Values(1, 2, 3, 4));
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::zero

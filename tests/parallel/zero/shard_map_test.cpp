@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 TEST(ShardMapTest, EveryRowIsCutIntoEqualAlignedSlices) {
@@ -70,4 +70,4 @@ TEST(ShardMapTest, ImpossibleMapsAreRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -10,7 +10,7 @@
 #include "tests/parallel/zero/layered_network.h"
 #include "tests/support/run_ranks.h"
 
-namespace headroom {
+namespace headroom::zero {
 namespace {
 
 constexpr int64_t kSamples = 11;
@@ -51,8 +51,9 @@ void expect_slices(LayeredNetwork& network,
 
 class ShardedRowsTest : public testing::TestWithParam<Case> {
  protected:
-  static void run(int size,
-                  const std::function<void(int, Communicator&)>& body) {
+  static void run(
+      int size,
+      const std::function<void(int, collectives::Communicator&)>& body) {
     RankOptions options;
     options.backend = GetParam().backend;
     run_ranks(size, body, options);
@@ -61,7 +62,7 @@ class ShardedRowsTest : public testing::TestWithParam<Case> {
 
 TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
   const std::vector<at::Tensor> expected = undivided();
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     // Uneven: rank 0 has all but one sample a rank, the last has none.
     const int64_t rest = ranks.size() - 2;
@@ -77,7 +78,7 @@ TEST_P(ShardedRowsTest, GradientsEqualOneProcess) {
 
 // The parameters' hooks know the rows, which know the parameters.
 TEST_P(ShardedRowsTest, NothingOutlivesThem) {
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;
     {
       LayeredNetwork network(&ranks, GetParam().zero_stage);
@@ -91,7 +92,7 @@ TEST_P(ShardedRowsTest, NothingOutlivesThem) {
 
 TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
   const std::vector<at::Tensor> expected = undivided();
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     for (int step = 0; step < 2; ++step) {  // the second forgets the first
       network.rows->begin_step();
@@ -107,7 +108,7 @@ TEST_P(ShardedRowsTest, MicroBatchesAddUp) {
 
 TEST_P(ShardedRowsTest, FrozenRowsAreNotReduced) {
   const std::vector<at::Tensor> expected = undivided(2);
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage, nullptr, 2);
     network.rows->begin_step();
     const int64_t parts = ranks.size();
@@ -121,7 +122,7 @@ TEST_P(ShardedRowsTest, FrozenRowsAreNotReduced) {
 // their passes, and the next step is right on all ranks.
 TEST_P(ShardedRowsTest, ARankThatFailsCompletesTheList) {
   const std::vector<at::Tensor> expected = undivided();
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     const auto train = [&] {
       const int64_t parts = ranks.size();
@@ -157,7 +158,7 @@ TEST_P(ShardedRowsTest, ARankThatFailsCompletesTheList) {
 TEST_P(ShardedRowsTest, SpatialCopiesAddTheirParts) {
   const std::vector<at::Tensor> expected = undivided();
   const int sharing = GetParam().ranks;
-  run(2 * sharing, [&](int rank, Communicator& world) {
+  run(2 * sharing, [&](int rank, collectives::Communicator& world) {
     const auto ranks = world.split(rank % 2, rank);
     const auto copies = world.split(rank / 2, rank);
     LayeredNetwork network(ranks.get(), GetParam().zero_stage, copies.get());
@@ -172,7 +173,7 @@ TEST_P(ShardedRowsTest, SpatialCopiesAddTheirParts) {
 // nothing is left behind, and the step after is right.
 TEST_P(ShardedRowsTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
-  run(GetParam().ranks, [&](int rank, Communicator& ranks) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     const at::Tensor input = network_input(
         kSamples * rank / ranks.size(), kSamples * (rank + 1) / ranks.size());
@@ -224,4 +225,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::zero

@@ -23,7 +23,7 @@ namespace {
 
 struct Operands {
   at::Tensor statistics, weight, bias, gradient, means, result;
-  ActivationFunction activation = {};
+  layers::ActivationFunction activation = {};
 };
 
 template <typename Map>
@@ -36,11 +36,11 @@ T* pointer(const at::Tensor& tensor) {
 }
 
 template <typename T, typename Pass>
-void run_as(ElementType type, const at::Tensor& y,
+void run_as(cuda::ElementType type, const at::Tensor& y,
             std::span<const int64_t> begins, const Operands& operands,
             const Pass& pass) {
   if (y.numel() == 0) return;
-  BatchNormMap<T> map = {};
+  cuda::BatchNormMap<T> map = {};
   map.y = pointer<T>(y);
   map.gradient = pointer<T>(operands.gradient);
   map.gradient_stride =
@@ -48,8 +48,8 @@ void run_as(ElementType type, const at::Tensor& y,
   if (map.gradient_stride < y.size(1)) map.gradient_stride = y.size(1);
   map.result = pointer<T>(operands.result);
   map.statistics = pointer<double>(operands.statistics);
-  map.weight = pointer<Accumulator<T>>(operands.weight);
-  map.bias = pointer<Accumulator<T>>(operands.bias);
+  map.weight = pointer<cuda::Accumulator<T>>(operands.weight);
+  map.bias = pointer<cuda::Accumulator<T>>(operands.bias);
   map.means = pointer<double>(operands.means);
   map.activation = operands.activation;
   map.channels = y.size(1);
@@ -57,7 +57,7 @@ void run_as(ElementType type, const at::Tensor& y,
   for (size_t g = 0; g < begins.size(); ++g) {
     map.groups.begin[g] = begins[g] * y.size(2) * y.size(3);
   }
-  BatchNormArguments arguments;
+  cuda::BatchNormArguments arguments;
   arguments.type = type;
   arguments.y = map.y;
   arguments.gradient = map.gradient;
@@ -65,10 +65,11 @@ void run_as(ElementType type, const at::Tensor& y,
   arguments.result = map.result;
   arguments.groups = map.groups;
   arguments.channels = map.channels;
-  const BlockShape shape = block_shape(arguments);
-  map.chunks = chunks_of(map.groups, shape);
+  const cuda::BlockShape shape = cuda::block_shape(arguments);
+  map.chunks = cuda::chunks_of(map.groups, shape);
   do_or_remember([pass, map, arguments, shape]() mutable {
-    std::vector<Accumulator<T>> partial(partial_elements(arguments));
+    std::vector<cuda::Accumulator<T>> partial(
+        cuda::partial_elements(arguments));
     map.partial = partial.data();
     constexpr int kWide = 16 / sizeof(T);
     if (shape.vector == kWide) {
@@ -84,43 +85,46 @@ void run(const at::Tensor& y, std::span<const int64_t> begins,
          const Operands& operands, const Pass& pass) {
   switch (y.scalar_type()) {
     case at::kFloat:
-      return run_as<float>(ElementType::kFloat32, y, begins, operands, pass);
+      return run_as<float>(cuda::ElementType::kFloat32, y, begins, operands,
+                           pass);
     case at::kBFloat16:
-      return run_as<c10::BFloat16>(ElementType::kBFloat16, y, begins, operands,
-                                   pass);
+      return run_as<c10::BFloat16>(cuda::ElementType::kBFloat16, y, begins,
+                                   operands, pass);
     case at::kHalf:
-      return run_as<c10::Half>(ElementType::kFloat16, y, begins, operands,
+      return run_as<c10::Half>(cuda::ElementType::kFloat16, y, begins, operands,
                                pass);
     default:
-      return run_as<double>(ElementType::kFloat64, y, begins, operands, pass);
+      return run_as<double>(cuda::ElementType::kFloat64, y, begins, operands,
+                            pass);
   }
 }
 
 // As render_kernel of render_samples.cu.
-void render(const RenderArguments& arguments) {
+void render(const cuda::RenderArguments& arguments) {
   for (int index = 0; index < arguments.count; ++index) {
     for (int row = 0; row < arguments.rows; ++row) {
       for (int column = 0; column < arguments.width; ++column) {
-        render_pixel(arguments, index, row, column);
+        cuda::render_pixel(arguments, index, row, column);
       }
     }
   }
 }
 
 // As run_piece of arena_step.cu.
-class EmulatedOptimizer final : public DeviceOptimizer {
+class EmulatedOptimizer final : public devices::DeviceOptimizer {
  public:
-  EmulatedOptimizer(std::span<const ArenaRange> ranges, int64_t size)
-      : pieces_(arena_pieces(ranges, size)) {}
+  EmulatedOptimizer(std::span<const devices::ArenaRange> ranges, int64_t size)
+      : pieces_(cuda::arena_pieces(ranges, size)) {}
 
-  void step(const DeviceOptimizerStep& step, const at::Tensor& parameters,
-            const at::Tensor& gradients, const at::Tensor& first,
-            const at::Tensor& second, const at::Tensor& average) override {
+  void step(const devices::DeviceOptimizerStep& step,
+            const at::Tensor& parameters, const at::Tensor& gradients,
+            const at::Tensor& first, const at::Tensor& second,
+            const at::Tensor& average) override {
     const auto run_as = [&](auto zero) {
       using T = decltype(zero);
-      const ArenaArrays<T> arrays = {pointer<T>(parameters),
-                                     pointer<T>(gradients), pointer<T>(first),
-                                     pointer<T>(second), pointer<T>(average)};
+      const cuda::ArenaArrays<T> arrays = {
+          pointer<T>(parameters), pointer<T>(gradients), pointer<T>(first),
+          pointer<T>(second), pointer<T>(average)};
       run<T>(arrays, step);
     };
     if (parameters.scalar_type() == at::kFloat) {
@@ -132,14 +136,15 @@ class EmulatedOptimizer final : public DeviceOptimizer {
 
  private:
   template <typename T>
-  void run(const ArenaArrays<T>& arrays, const DeviceOptimizerStep& step) {
-    ArenaCoefficients<T> with;
+  void run(const cuda::ArenaArrays<T>& arrays,
+           const devices::DeviceOptimizerStep& step) {
+    cuda::ArenaCoefficients<T> with;
     const auto as = [](double value) { return static_cast<T>(value); };
-    for (size_t g = 0; g < kArenaGroups; ++g) {
-      const SgdCoefficients<double>& sgd = step.sgd[g];
+    for (size_t g = 0; g < cuda::kArenaGroups; ++g) {
+      const kernels::SgdCoefficients<double>& sgd = step.sgd[g];
       with.sgd[g] = {as(sgd.lr), as(sgd.weight_decay), as(sgd.momentum),
                      as(sgd.clip), sgd.first_step};
-      const AdamCoefficients<double>& adam = step.adam[g];
+      const kernels::AdamCoefficients<double>& adam = step.adam[g];
       with.adam[g] = {as(adam.step_size),
                       as(adam.root_of_correction),
                       as(adam.one_minus_beta1),
@@ -153,18 +158,20 @@ class EmulatedOptimizer final : public DeviceOptimizer {
     with.average_weight = as(step.average_weight);
     with.clip = pointer<T>(step.clip);
     constexpr int kThreads = 256;
-    for (const ArenaPiece& piece : pieces_) {
+    for (const cuda::ArenaPiece& piece : pieces_) {
       for (int thread = 0; thread < kThreads; ++thread) {
         if (step.is_adam) {
-          update_piece<ArenaRule::kAdam>(arrays, with, piece, thread, kThreads);
+          cuda::update_piece<cuda::ArenaRule::kAdam>(arrays, with, piece,
+                                                     thread, kThreads);
         } else {
-          update_piece<ArenaRule::kSgd>(arrays, with, piece, thread, kThreads);
+          cuda::update_piece<cuda::ArenaRule::kSgd>(arrays, with, piece, thread,
+                                                    kThreads);
         }
       }
     }
   }
 
-  const std::vector<ArenaPiece> pieces_;
+  const std::vector<cuda::ArenaPiece> pieces_;
 };
 
 }  // namespace
@@ -177,20 +184,20 @@ void EmulatedKernels::channel_sums(const at::Tensor& y,
   double* const to = pointer<double>(sums);
   run(y, begins, {}, [to](auto width, auto& shape, auto& map) {
     using T = Element<decltype(map)>;
-    summing_pass<T, width, false>(shape, map, to);
+    cuda::summing_pass<T, width, false>(shape, map, to);
   });
 }
 
 void EmulatedKernels::normalise_and_activate(
     const at::Tensor& y, std::span<const int64_t> begins,
     const at::Tensor& statistics, const at::Tensor& weight,
-    const at::Tensor& bias, const ActivationFunction& activation,
+    const at::Tensor& bias, const layers::ActivationFunction& activation,
     const at::Tensor& out) {
   ++passes_;
   run(y, begins, {statistics, weight, bias, {}, {}, out, activation},
       [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
-        writing_pass<T, width, false>(shape, map);
+        cuda::writing_pass<T, width, false>(shape, map);
       });
 }
 
@@ -198,30 +205,28 @@ void EmulatedKernels::activation_gradient_sums(
     const at::Tensor& y, const at::Tensor& dout,
     std::span<const int64_t> begins, const at::Tensor& statistics,
     const at::Tensor& weight, const at::Tensor& bias,
-    const ActivationFunction& activation, const at::Tensor& sums) {
+    const layers::ActivationFunction& activation, const at::Tensor& sums) {
   ++passes_;
   if (y.numel() == 0) reachable(sums).zero_();
   double* const to = pointer<double>(sums);
   run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
       [to](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
-        summing_pass<T, width, true>(shape, map, to);
+        cuda::summing_pass<T, width, true>(shape, map, to);
       });
 }
 
-void EmulatedKernels::norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                                    std::span<const int64_t> begins,
-                                    const at::Tensor& statistics,
-                                    const at::Tensor& weight,
-                                    const at::Tensor& bias,
-                                    const ActivationFunction& activation,
-                                    const at::Tensor& means,
-                                    const at::Tensor& dy) {
+void EmulatedKernels::norm_gradient(
+    const at::Tensor& y, const at::Tensor& dout,
+    std::span<const int64_t> begins, const at::Tensor& statistics,
+    const at::Tensor& weight, const at::Tensor& bias,
+    const layers::ActivationFunction& activation, const at::Tensor& means,
+    const at::Tensor& dy) {
   ++passes_;
   run(y, begins, {statistics, weight, bias, dout, means, dy, activation},
       [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
-        writing_pass<T, width, true>(shape, map);
+        cuda::writing_pass<T, width, true>(shape, map);
       });
 }
 
@@ -235,46 +240,46 @@ void EmulatedKernels::fit_rows(const at::Tensor& fields,
                                const at::Tensor& anchors,
                                const at::Tensor& ciou,
                                const at::Tensor& gradient) {
-  const FitArguments arguments =
-      fit_arguments(reachable(fields), reachable(boxes), reachable(anchors),
-                    reachable(ciou), reachable(gradient));
+  const cuda::FitArguments arguments = cuda::fit_arguments(
+      reachable(fields), reachable(boxes), reachable(anchors), reachable(ciou),
+      reachable(gradient));
   for (int64_t row = 0; row < arguments.rows; ++row) {
     if (arguments.is_double) {
-      fit_one_row<double>(arguments, row);
+      cuda::fit_one_row<double>(arguments, row);
     } else {
-      fit_one_row<float>(arguments, row);
+      cuda::fit_one_row<float>(arguments, row);
     }
   }
 }
 
 void EmulatedKernels::entropies(const at::Tensor& logits,
                                 const at::Tensor& targets,
-                                const EntropyRule& rule,
+                                const kernels::EntropyRule& rule,
                                 const at::Tensor& value,
                                 const at::Tensor& derivative) {
-  const EntropyArguments arguments =
-      entropy_arguments(reachable(logits), reachable(targets), rule,
-                        reachable(value), reachable(derivative));
+  const cuda::EntropyArguments arguments =
+      cuda::entropy_arguments(reachable(logits), reachable(targets), rule,
+                              reachable(value), reachable(derivative));
   for (int64_t i = 0; i < arguments.count; ++i) {
     if (arguments.is_double) {
-      one_entropy<double>(arguments, i);
+      cuda::one_entropy<double>(arguments, i);
     } else {
-      one_entropy<float>(arguments, i);
+      cuda::one_entropy<float>(arguments, i);
     }
   }
 }
 
-std::unique_ptr<DeviceOptimizer> EmulatedKernels::make_optimizer(
-    int, std::span<const ArenaRange> ranges, int64_t size) {
+std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(
+    int, std::span<const devices::ArenaRange> ranges, int64_t size) {
   return std::make_unique<EmulatedOptimizer>(ranges, size);
 }
 
 void EmulatedKernels::render_samples(const at::Tensor& region,
                                      std::span<const int64_t> starts,
                                      const at::Tensor& images) {
-  for (size_t first = 0; first < starts.size(); first += kMostRendered) {
-    const RenderArguments arguments =
-        render_arguments(reachable(region), starts, reachable(images), first);
+  for (size_t first = 0; first < starts.size(); first += cuda::kMostRendered) {
+    const cuda::RenderArguments arguments = cuda::render_arguments(
+        reachable(region), starts, reachable(images), first);
     TestStreams& streams = TestStreams::instance();
     streams.give(streams.current(images.device()),
                  [arguments] { render(arguments); });

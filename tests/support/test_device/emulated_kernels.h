@@ -11,7 +11,7 @@
 
 namespace headroom {
 
-class EmulatedKernels final : public DeviceKernels {
+class EmulatedKernels final : public devices::DeviceKernels {
  public:
   int passes() const { return passes_; }  // over maps, so far
 
@@ -21,20 +21,20 @@ class EmulatedKernels final : public DeviceKernels {
                               std::span<const int64_t> begins,
                               const at::Tensor& statistics,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const ActivationFunction& activation,
+                              const layers::ActivationFunction& activation,
                               const at::Tensor& out) override;
   void activation_gradient_sums(const at::Tensor& y, const at::Tensor& dout,
                                 std::span<const int64_t> begins,
                                 const at::Tensor& statistics,
                                 const at::Tensor& weight,
                                 const at::Tensor& bias,
-                                const ActivationFunction& activation,
+                                const layers::ActivationFunction& activation,
                                 const at::Tensor& sums) override;
   void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
                      std::span<const int64_t> begins,
                      const at::Tensor& statistics, const at::Tensor& weight,
                      const at::Tensor& bias,
-                     const ActivationFunction& activation,
+                     const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override;
 
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
@@ -42,11 +42,12 @@ class EmulatedKernels final : public DeviceKernels {
                 const at::Tensor& anchors, const at::Tensor& ciou,
                 const at::Tensor& gradient) override;
   void entropies(const at::Tensor& logits, const at::Tensor& targets,
-                 const EntropyRule& rule, const at::Tensor& value,
+                 const kernels::EntropyRule& rule, const at::Tensor& value,
                  const at::Tensor& derivative) override;
 
-  std::unique_ptr<DeviceOptimizer> make_optimizer(
-      int device, std::span<const ArenaRange> ranges, int64_t size) override;
+  std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
+      int device, std::span<const devices::ArenaRange> ranges,
+      int64_t size) override;
 
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
                       const at::Tensor& images) override;

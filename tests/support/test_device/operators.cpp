@@ -155,7 +155,7 @@ const at::Tensor& resize_storage(const at::Tensor& self, at::IntArrayRef size,
 
 void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
   const at::AutoDispatchBelowADInplaceOrView below;
-  const CountingAllocator::HostMemory not_counted;
+  const activations::CountingAllocator::HostMemory not_counted;
   target.copy_(source);
 }
 
@@ -356,7 +356,7 @@ class Call {
 
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
-  const CountingAllocator::HostMemory not_counted;
+  const activations::CountingAllocator::HostMemory not_counted;
   op.callBoxed(&stack);
 }
 
@@ -367,7 +367,7 @@ void capture(const c10::OperatorHandle& op, torch::jit::Stack& stack,
   const std::vector<at::Tensor> written = call.written_tensors();
   std::vector<at::Tensor> before;
   {
-    const CountingAllocator::HostMemory not_counted;
+    const activations::CountingAllocator::HostMemory not_counted;
     for (const at::Tensor& tensor : written) before.push_back(tensor.clone());
   }
   call_on_host(op, stack);
@@ -417,7 +417,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
        padding = padding.vec(), dilation = dilation.vec(), transposed,
        output_padding = output_padding.vec(), groups] {
         const at::AutoDispatchBelowADInplaceOrView below;
-        const CountingAllocator::HostMemory not_counted;
+        const activations::CountingAllocator::HostMemory not_counted;
         return at::convolution_symint(
             x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
             stride, padding, dilation, transposed, output_padding, groups);
@@ -441,7 +441,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
                         transposed, output_padding = output_padding.vec(),
                         groups, wanted]() -> Gradients {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const CountingAllocator::HostMemory not_counted;
+    const activations::CountingAllocator::HostMemory not_counted;
     const std::vector<c10::SymInt> bias = {weight.sym_size(0)};
     return at::convolution_backward_symint(
         dy, x, weight, c10::SymIntArrayRef(bias), stride, padding, dilation,

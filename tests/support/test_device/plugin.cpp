@@ -2,9 +2,9 @@
 // of libheadroom_cuda.so: programs then train on it as on a card.
 #include "tests/support/test_device/test_device_api.h"
 
-extern "C" headroom::DeviceApi* headroom_device_api(
-    int version, const headroom::HostServices* services) {
-  if (version != headroom::kDeviceApiVersion) return nullptr;
+extern "C" headroom::devices::DeviceApi* headroom_device_api(
+    int version, const headroom::devices::HostServices* services) {
+  if (version != headroom::devices::kDeviceApiVersion) return nullptr;
   headroom::TestDeviceMemory::set_services(*services);
   return &headroom::test_device_api();
 }

@@ -7,20 +7,20 @@
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"
+#include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/loss/device_level_loss.h"
-#include "worker/model/kernels/device_batch_norm.h"
 
 namespace headroom {
 namespace {
 
-class TestDeviceApi final : public DeviceApi {
+class TestDeviceApi final : public devices::DeviceApi {
  public:
   c10::DeviceType device_type() const override {
     return c10::DeviceType::PrivateUse1;
   }
   int device_count() const override { return TestDeviceMemory::kDevices; }
-  DeviceInfo describe(int device) const override {
-    DeviceInfo info;
+  devices::DeviceInfo describe(int device) const override {
+    devices::DeviceInfo info;
     info.index = device;
     info.uuid = "GPU-test-" + std::to_string(device);
     info.name = "test device";
@@ -32,32 +32,32 @@ class TestDeviceApi final : public DeviceApi {
     memory.open();
     return TestDeviceMemory::kBytes - memory.own_bytes();
   }
-  std::optional<DeviceUse> use_of(int device) const override {
+  std::optional<devices::DeviceUse> use_of(int device) const override {
     const int64_t own = TestDeviceMemory::of(device).own_bytes();
-    return DeviceUse{own, own};
+    return devices::DeviceUse{own, own};
   }
-  DeviceMemory& memory(int device) override {
+  devices::DeviceMemory& memory(int device) override {
     return TestDeviceMemory::of(device);
   }
-  DeviceKernels& kernels() override { return kernels_; }
+  devices::DeviceKernels& kernels() override { return kernels_; }
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     return lock_test_pages(bytes);
   }
   // Its first stream is as good as any.
   void leave_default_stream(int) override {}
-  std::unique_ptr<DeviceGraph> make_graph(int) override {
+  std::unique_ptr<devices::DeviceGraph> make_graph(int) override {
     return std::make_unique<TestGraph>();
   }
   // Through the host. The host's own communicator holds the store as long.
-  std::unique_ptr<Communicator> make_communicator(
+  std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
-      const DeviceCommunicatorOptions& options) override {
+      const devices::DeviceCommunicatorOptions& options) override {
     TestDeviceMemory::of(options.device).note_communicator();
-    GlooOptions gloo;
+    collectives::GlooOptions gloo;
     gloo.timeout = options.timeout;
-    return make_placed_communicator(
-        make_gloo_communicator({&store, [](KeyValueStore*) {}}, prefix, rank,
-                               size, gloo),
+    return collectives::make_placed_communicator(
+        collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
+                                            prefix, rank, size, gloo),
         nullptr);
   }
 
@@ -67,7 +67,7 @@ class TestDeviceApi final : public DeviceApi {
 
 }  // namespace
 
-DeviceApi& test_device_api() {
+devices::DeviceApi& test_device_api() {
   static auto* const api = [] {
     install_test_device();
     return new TestDeviceApi;
@@ -75,10 +75,10 @@ DeviceApi& test_device_api() {
   return *api;
 }
 
-ComputeDevice test_compute_device(int index) {
-  DeviceApi& api = test_device_api();
-  set_map_kernels(api.device_type(), &api.kernels());
-  set_loss_kernels(api.device_type(), &api.kernels());
+devices::ComputeDevice test_compute_device(int index) {
+  devices::DeviceApi& api = test_device_api();
+  kernels::set_map_kernels(api.device_type(), &api.kernels());
+  loss::set_loss_kernels(api.device_type(), &api.kernels());
   return {api, index};
 }
 

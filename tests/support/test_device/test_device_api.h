@@ -12,9 +12,9 @@
 namespace headroom {
 
 // Installed with the first call; lives until the process ends.
-DeviceApi& test_device_api();
+devices::DeviceApi& test_device_api();
 
 // One of them, with its kernels known to the model and the loss.
-ComputeDevice test_compute_device(int index = 0);
+devices::ComputeDevice test_compute_device(int index = 0);
 
 }  // namespace headroom

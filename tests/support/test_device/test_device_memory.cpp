@@ -15,8 +15,8 @@
 namespace headroom {
 namespace {
 
-HostServices& services() {
-  static HostServices given = {&MemoryCategoryScope::of_device};
+devices::HostServices& services() {
+  static devices::HostServices given = {&MemoryCategoryScope::of_device};
   return given;
 }
 
@@ -63,7 +63,7 @@ TestDeviceMemory& TestDeviceMemory::of(int device) {
   return all->at(static_cast<size_t>(device));
 }
 
-void TestDeviceMemory::set_services(const HostServices& given) {
+void TestDeviceMemory::set_services(const devices::HostServices& given) {
   services() = given;
 }
 
@@ -72,7 +72,8 @@ void TestDeviceMemory::install() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, allocator, 255);
 }
 
-std::optional<MemoryMeter::Refusal> TestDeviceMemory::take_last_refusal() {
+std::optional<activations::MemoryMeter::Refusal>
+TestDeviceMemory::take_last_refusal() {
   const std::lock_guard lock(mutex_);
   return std::exchange(refusal_, std::nullopt);
 }

@@ -15,27 +15,27 @@
 
 namespace headroom {
 
-class TestDeviceMemory final : public DeviceMemory {
+class TestDeviceMemory final : public devices::DeviceMemory {
  public:
   static constexpr int kDevices = 4;
   static constexpr int64_t kBytes = int64_t{8} << 30;  // of each
 
   static TestDeviceMemory& of(int device);
   // Where categories of the program come from; its own where nobody said.
-  static void set_services(const HostServices& services);
+  static void set_services(const devices::HostServices& services);
   // Makes it LibTorch's allocator of the device type. May be called again.
   static void install();
 
   int64_t live_bytes() const override { return account_.live_bytes(); }
   int64_t peak_bytes() const override { return account_.peak_bytes(); }
   void reset_peak() override { account_.reset_peak(); }
-  CategoryBytes live_by_category() const override {
+  activations::CategoryBytes live_by_category() const override {
     return account_.live_by_category();
   }
-  CategoryBytes peak_by_category() const override {
+  activations::CategoryBytes peak_by_category() const override {
     return account_.peak_by_category();
   }
-  void set_timeline(MemoryTimeline* timeline) override {
+  void set_timeline(activations::MemoryTimeline* timeline) override {
     account_.set_timeline(timeline);
   }
   int64_t allocations() const override { return account_.allocations(); }
@@ -74,7 +74,7 @@ class TestDeviceMemory final : public DeviceMemory {
  private:
   [[noreturn]] void refuse(int64_t bytes, const std::string& why);
 
-  MemoryAccount account_;
+  cuda::MemoryAccount account_;
   std::mutex mutex_;
   std::atomic<int64_t> limit_{kNoLimit};
   std::atomic<int64_t> countdown_{0};

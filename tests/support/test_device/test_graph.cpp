@@ -71,7 +71,7 @@ TestGraph::~TestGraph() = default;
 
 TestGraph* TestGraph::capturing() { return captured; }
 
-void TestGraph::begin_capture(DeviceGraph* before) {
+void TestGraph::begin_capture(devices::DeviceGraph* before) {
   TORCH_CHECK(captured == nullptr, "one graph at a time");
   if (before != nullptr) pages_ = static_cast<TestGraph*>(before)->pages_;
   captured = this;

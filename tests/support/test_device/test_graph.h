@@ -38,12 +38,12 @@ class GraphPages {
   std::map<void*, Block> blocks_;  // guarded
 };
 
-class TestGraph final : public DeviceGraph {
+class TestGraph final : public devices::DeviceGraph {
  public:
   TestGraph();
   ~TestGraph() override;
 
-  void begin_capture(DeviceGraph* before) override;
+  void begin_capture(devices::DeviceGraph* before) override;
   void end_capture() override;
   void replay() override;
 

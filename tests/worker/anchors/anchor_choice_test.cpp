@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 AnchorQuestion question_of(const std::vector<BoxSize>& boxes) {
@@ -38,7 +38,7 @@ TEST(AnchorChoice, ReplacesWhatDoesNot) {
             "the model's anchors answer for 0.0000 of 4 boxes, 1 of them with "
             "a side under 3 px; replaced by 2 found from the boxes, which "
             "answer for 1.0000: " +
-                to_text(choice.anchors));
+                layers::to_text(choice.anchors));
 }
 
 TEST(AnchorChoice, KeepsWhatIsNoWorse) {
@@ -78,4 +78,4 @@ TEST(AnchorChoice, FindsWhereItIsAskedTo) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -5,15 +5,16 @@
 #include <algorithm>
 
 #include "worker/anchors/k_means.h"
-#include "worker/data/random.h"
+#include "worker/data/sampling/random.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 // `count` boxes around each of `shapes`, a tenth larger or smaller.
 std::vector<BoxSize> boxes_around(const std::vector<Anchor>& shapes,
                                   int64_t count) {
-  RandomStream random(5, 0, 0, RandomPurpose::kSyntheticImage);
+  sampling::RandomStream random(5, 0, 0,
+                                sampling::RandomPurpose::kSyntheticImage);
   std::vector<BoxSize> boxes;
   for (int64_t i = 0; i < count; ++i) {
     for (const auto& [width, height] : shapes) {
@@ -36,7 +37,7 @@ TEST(KMeans, FindsTheShapesThatBoxesGatherAround) {
   const std::vector<Anchor> wanted = {
       {20, 20}, {40, 300}, {280, 30}, {300, 280}};
   const std::vector<BoxSize> boxes = boxes_around(wanted, 3000);  // 3 chunks
-  RandomStream random(1, 0, 0, RandomPurpose::kAnchors);
+  sampling::RandomStream random(1, 0, 0, sampling::RandomPurpose::kAnchors);
   std::vector<Anchor> centres = k_means(boxes, 4, 30, random, 2);
   ASSERT_EQ(centres.size(), 4u);
   std::sort(centres.begin(), centres.end());
@@ -47,7 +48,7 @@ TEST(KMeans, FindsTheShapesThatBoxesGatherAround) {
 }
 
 TEST(KMeans, GivesNoMoreCentresThanThereAreSizes) {
-  RandomStream random(1, 0, 0, RandomPurpose::kAnchors);
+  sampling::RandomStream random(1, 0, 0, sampling::RandomPurpose::kAnchors);
   const std::vector<BoxSize> two = {{3, 4}, {3, 4}, {5, 4}, {5, 4}};
   EXPECT_EQ(k_means(two, 3, 30, random, 1).size(), 2u);
   EXPECT_EQ(k_means({{3, 4}}, 3, 30, random, 1).size(), 1u);
@@ -65,7 +66,7 @@ TEST(AnchorSearch, AnswersForEveryBoxAndBeatsKMeans) {
       [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
   // The draws of the clusters alone; mutations never lower the fitness, but
   // for hundredths of a pixel.
-  RandomStream random(0, 0, 0, RandomPurpose::kAnchors);
+  sampling::RandomStream random(0, 0, 0, sampling::RandomPurpose::kAnchors);
   const double before =
       fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;
   EXPECT_GT(fit.fitness, before);
@@ -93,4 +94,4 @@ TEST(AnchorSearch, LeavesOutTheSmallestAndKeepsTwoPixels) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -4,23 +4,23 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
 #include "worker/anchors/anchor_search.h"
 #include "worker/anchors/box_fit.h"
 
-namespace headroom {
+namespace headroom::anchors {
 namespace {
 
 std::vector<BoxSize> boxes_of(const nlohmann::json& json, int64_t side) {
   std::vector<BoxSize> boxes;
   for (size_t i = 0; i < json["shapes_wh"].size(); ++i) {
     const auto shape = json["shapes_wh"][i].get<std::vector<double>>();
-    const ImageSize image{static_cast<int32_t>(shape[1]),
-                          static_cast<int32_t>(shape[0])};
+    const codecs::ImageSize image{static_cast<int32_t>(shape[1]),
+                                  static_cast<int32_t>(shape[0])};
     for (const auto& wh : json["labels_wh"][i]) {
-      const BoxLabel label{0, 0.5f, 0.5f, wh[0].get<float>(),
-                           wh[1].get<float>()};
+      const labels::BoxLabel label{0, 0.5f, 0.5f, wh[0].get<float>(),
+                                   wh[1].get<float>()};
       boxes.push_back(size_in_input(label, image, side, side, 1));
     }
   }
@@ -31,7 +31,7 @@ TEST(BoxFitParity, RecallFitnessAndCounts) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json json = load_parity_json("autoanchor.json");
   std::vector<Anchor> anchors;
-  for (const auto& level : load_model_table("yolov5n").anchors) {
+  for (const auto& level : layers::load_model_table("yolov5n").anchors) {
     anchors.insert(anchors.end(), level.begin(), level.end());
   }
   ASSERT_EQ(json["cases"].size(), 9u);
@@ -58,4 +58,4 @@ TEST(BoxFitParity, RecallFitnessAndCounts) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::anchors

@@ -4,7 +4,7 @@
 
 #include "worker/chart/chart_frame.h"
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 AreaChart chart_of(std::vector<AreaPanel> panels) {
@@ -72,4 +72,4 @@ TEST(AreaChart, WithoutSamplesThereAreAxesOnly) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::chart

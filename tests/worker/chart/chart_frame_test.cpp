@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 using ::testing::DoubleEq;
@@ -37,4 +37,4 @@ TEST(ChartFrame, PutsNumbersIntoPlace) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::chart

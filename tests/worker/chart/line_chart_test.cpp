@@ -6,7 +6,7 @@
 
 #include "worker/chart/matrix_chart.h"
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 std::string one(double) { return "1"; }
@@ -121,4 +121,4 @@ TEST(MatrixChart, ManyClassesStillFit) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::chart

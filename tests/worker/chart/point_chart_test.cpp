@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::chart {
 namespace {
 
 TEST(PointChart, PointsHaveTheirColoursAndOrder) {
@@ -34,4 +34,4 @@ TEST(PointChart, PointsHaveTheirColoursAndOrder) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::chart

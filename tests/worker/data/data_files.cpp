@@ -7,7 +7,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "worker/data/random.h"
+#include "worker/data/sampling/random.h"
 
 namespace headroom {
 
@@ -43,7 +43,8 @@ std::string read_bytes(const fs::path& file) {
 
 cv::Mat test_picture(int height, int width, uint64_t seed) {
   cv::Mat picture(height, width, CV_8UC3);
-  RandomStream draws(seed, 0, 0, RandomPurpose::kSyntheticImage);
+  sampling::RandomStream draws(seed, 0, 0,
+                               sampling::RandomPurpose::kSyntheticImage);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       const uint64_t bits = draws.bits();
@@ -83,18 +84,19 @@ std::string encode_bmp(const cv::Mat& rgb) {
   return bytes;
 }
 
-DataConfig data_config(const TemporaryFolder& folder, const fs::path& train) {
-  DataConfig config;
+configs::DataConfig data_config(const TemporaryFolder& folder,
+                                const fs::path& train) {
+  configs::DataConfig config;
   config.file = folder.path() / "data.yaml";
   config.names = {"a", "b", "c"};
   config.train = {train};
   return config;
 }
 
-DataConfig write_data_set(const TemporaryFolder& folder, int count) {
+configs::DataConfig write_data_set(const TemporaryFolder& folder, int count) {
   for (int i = 0; i < count; ++i) {
-    RandomStream draws(7, 0, static_cast<uint64_t>(i),
-                       RandomPurpose::kSyntheticImage);
+    sampling::RandomStream draws(7, 0, static_cast<uint64_t>(i),
+                                 sampling::RandomPurpose::kSyntheticImage);
     const auto height = static_cast<int>(20 + draws.below(60));
     const auto width = static_cast<int>(20 + draws.below(60));
     const std::string name = "train/" + std::to_string(100 + i);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "configs/data_config.h"
-#include "worker/data/dataset.h"
+#include "worker/data/labels/dataset.h"
 
 namespace headroom {
 
@@ -40,11 +40,11 @@ std::string encode_bmp(const cv::Mat& rgb);
 
 // images/train/N.bmp and labels/train/N.txt: `count` pictures of different
 // sizes with 0 to 3 boxes each, classes a, b, c.
-DataConfig write_data_set(const TemporaryFolder& folder, int count);
+configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 
 // Names classes a, b, c and one folder of images for training.
-DataConfig data_config(const TemporaryFolder& folder,
-                       const std::filesystem::path& train);
+configs::DataConfig data_config(const TemporaryFolder& folder,
+                                const std::filesystem::path& train);
 
 // ../shared/datasets/NAME, which may be absent.
 std::filesystem::path shared_data_set(const std::string& name);

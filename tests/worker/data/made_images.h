@@ -3,21 +3,21 @@
 
 #include <utility>
 
-#include "worker/data/loaded_image.h"
+#include "worker/data/augment/loaded_image.h"
 
 namespace headroom {
 
-class MadeImages : public ImageSource {
+class MadeImages : public augment::ImageSource {
  public:
-  explicit MadeImages(LoadImage make) : make_(std::move(make)) {}
+  explicit MadeImages(augment::LoadImage make) : make_(std::move(make)) {}
 
-  ImageSize loaded_size(int64_t sample) const override {
-    const LoadedImage image = make_(sample);
+  codecs::ImageSize loaded_size(int64_t sample) const override {
+    const augment::LoadedImage image = make_(sample);
     return {image.pixels.rows, image.pixels.cols};
   }
-  LoadedImage load(int64_t sample, PixelRows rows) override {
-    LoadedImage image = make_(sample);
-    rows = clamp_rows(rows, image.pixels.rows);
+  augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override {
+    augment::LoadedImage image = make_(sample);
+    rows = codecs::clamp_rows(rows, image.pixels.rows);
     rows_loaded_ += rows.size();
     image.pixels = image.pixels.rowRange(static_cast<int>(rows.begin),
                                          static_cast<int>(rows.end));
@@ -27,7 +27,7 @@ class MadeImages : public ImageSource {
   int64_t rows_loaded() const { return rows_loaded_; }
 
  private:
-  LoadImage make_;
+  augment::LoadImage make_;
   int64_t rows_loaded_ = 0;
 };
 

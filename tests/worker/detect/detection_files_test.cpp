@@ -10,11 +10,11 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
-#include "worker/data/image.h"
+#include "worker/data/codecs/image.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/image_sources.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,12 +105,13 @@ TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
         "crops/.._up/x_3.jpg", "predictions.csv", "predictions.json"}) {
     EXPECT_TRUE(fs::exists(folder_ / "out" / file)) << file;
   }
-  const ImageResult crop = decode_image(folder_ / "out/crops/cat/x_1.jpg");
-  EXPECT_EQ(crop.size, (ImageSize{40, 40}));
+  const codecs::ImageResult crop =
+      codecs::decode_image(folder_ / "out/crops/cat/x_1.jpg");
+  EXPECT_EQ(crop.size, (codecs::ImageSize{40, 40}));
   // Crops come from the picture as it was, without boxes.
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
   // The picture has them.
-  const ImageResult drawn = decode_image(folder_ / "out/x.jpg");
+  const codecs::ImageResult drawn = codecs::decode_image(folder_ / "out/x.jpg");
   EXPECT_GT(cv::norm(drawn.pixels,
                      cv::Mat(100, 200, CV_8UC3, cv::Scalar(40, 80, 120))),
             1000);
@@ -197,4 +198,4 @@ TEST_F(FolderTest, SourcesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::detect

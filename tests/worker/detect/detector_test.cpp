@@ -6,12 +6,12 @@
 #include <opencv2/core.hpp>
 
 #include "tests/support/parity.h"
-#include "worker/data/image.h"
-#include "worker/data/letterbox.h"
+#include "worker/data/augment/letterbox.h"
+#include "worker/data/codecs/image.h"
 #include "worker/detect/tile_merge.h"
-#include "worker/model/open_weights.h"
+#include "worker/weights/open_weights.h"
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
 constexpr int kSide = 320;
@@ -20,16 +20,16 @@ class DetectorTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!parity_present()) GTEST_SKIP() << kParityMissing;
-    weights_ = open_weights(parity_path("weights/bccd_v5n.pt"), "");
-    const ImageResult image =
-        decode_image(parity_path("../datasets/bccd/images/test/"
-                                 "BloodImage_00007.jpg"));
+    weights_ = weights::open_weights(parity_path("weights/bccd_v5n.pt"), "");
+    const codecs::ImageResult image =
+        codecs::decode_image(parity_path("../datasets/bccd/images/test/"
+                                         "BloodImage_00007.jpg"));
     ASSERT_TRUE(image.ok()) << image.reason;
-    picture_ = resize_loaded(image.pixels, {kSide, kSide}, false);
+    picture_ = augment::resize_loaded(image.pixels, {kSide, kSide}, false);
   }
 
-  std::vector<Detection> detect(const cv::Mat& pixels,
-                                std::optional<TileOptions> tiles) {
+  std::vector<metrics::Detection> detect(const cv::Mat& pixels,
+                                         std::optional<TileOptions> tiles) {
     DetectorOptions options;
     options.height = options.width = kSide;
     options.nms.confidence_threshold = 0.25;
@@ -39,11 +39,12 @@ class DetectorTest : public ::testing::Test {
     return Detector(*weights_.model, options).detect(pixels);
   }
 
-  OpenedWeights weights_;
+  weights::OpenedWeights weights_;
   cv::Mat picture_;
 };
 
-void expect_same(const Detection& a, const Detection& b, float x, float y) {
+void expect_same(const metrics::Detection& a, const metrics::Detection& b,
+                 float x, float y) {
   EXPECT_EQ(a.class_index, b.class_index);
   EXPECT_NEAR(a.confidence, b.confidence, 1e-4);
   EXPECT_NEAR(a.box.x1 + x, b.box.x1, 1e-2);
@@ -78,11 +79,11 @@ TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
   }
   const auto tiled = detect(four, TileOptions{kSide, kSide, 0});
   int found = 0;
-  for (const Detection& one : detect(picture_, {})) {
+  for (const metrics::Detection& one : detect(picture_, {})) {
     for (const int y : {0, kSide}) {
       for (const int x : {0, kSide}) {
-        const TileRect tile{y, x, kSide, kSide};
-        Detection moved = one;
+        const tiles::TileRect tile{y, x, kSide, kSide};
+        metrics::Detection moved = one;
         moved.box = {one.box.x1 + static_cast<float>(x),
                      one.box.y1 + static_cast<float>(y),
                      one.box.x2 + static_cast<float>(x),
@@ -91,7 +92,7 @@ TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
         ++found;
         EXPECT_TRUE(
             std::any_of(tiled.begin(), tiled.end(),
-                        [&](const Detection& other) {
+                        [&](const metrics::Detection& other) {
                           return other.class_index == one.class_index &&
                                  std::abs(other.box.x1 - moved.box.x1) < 1e-2 &&
                                  std::abs(other.box.y2 - moved.box.y2) < 1e-2;
@@ -108,4 +109,4 @@ TEST_F(DetectorTest, NothingIsLeftOfALineAndThatIsNoError) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -5,16 +5,16 @@
 
 #include <random>
 
-namespace headroom {
+namespace headroom::detect {
 namespace {
 
-Detection at(float x1, float y1, float x2, float y2, float confidence,
-             int32_t class_index = 0) {
+metrics::Detection at(float x1, float y1, float x2, float y2, float confidence,
+                      int32_t class_index = 0) {
   return {{x1, y1, x2, y2}, confidence, class_index};
 }
 
 TEST(TileMerge, ABoxAtAnInnerBorderIsCutAndAtTheImagesEdgeIsNot) {
-  const TileRect first{0, 0, 100, 100}, last{0, 80, 100, 100};
+  const tiles::TileRect first{0, 0, 100, 100}, last{0, 80, 100, 100};
   const int64_t height = 100, width = 180;
   EXPECT_FALSE(is_cut({0, 0, 20, 20}, first, height, width));
   EXPECT_TRUE(is_cut({90, 10, 100, 20}, first, height, width));
@@ -89,7 +89,7 @@ TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };
   for (int round = 0; round < 200; ++round) {
     const int height = 200 + draw(800), width = 200 + draw(800);
-    std::vector<Detection> objects;
+    std::vector<metrics::Detection> objects;
     for (int y = 20; y + 60 < height; y += 60) {
       for (int x = 20; x + 60 < width; x += 60) {
         const auto left = static_cast<float>(x + draw(20));
@@ -100,11 +100,12 @@ TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
       }
     }
     std::vector<TileDetection> all;
-    for (const TileRect& tile : tile_grid(height, width, 160, 192, 0.25)) {
+    for (const tiles::TileRect& tile :
+         tiles::tile_grid(height, width, 160, 192, 0.25)) {
       const auto left = static_cast<float>(tile.x);
       const auto top = static_cast<float>(tile.y);
-      for (const Detection& object : objects) {
-        Detection seen = object;
+      for (const metrics::Detection& object : objects) {
+        metrics::Detection seen = object;
         seen.box = {
             std::max(object.box.x1, left), std::max(object.box.y1, top),
             std::min(object.box.x2, left + static_cast<float>(tile.width)),
@@ -118,15 +119,17 @@ TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
     }
     const auto merged = merge_tiles(all, {});
     ASSERT_EQ(merged.size(), objects.size()) << height << " x " << width;
-    for (const Detection& one : merged) {
-      EXPECT_TRUE(std::any_of(
-          objects.begin(), objects.end(), [&](const Detection& object) {
-            return object.box.x1 == one.box.x1 && object.box.y2 == one.box.y2 &&
-                   object.box.x2 == one.box.x2 && object.box.y1 == one.box.y1;
-          }));
+    for (const metrics::Detection& one : merged) {
+      EXPECT_TRUE(std::any_of(objects.begin(), objects.end(),
+                              [&](const metrics::Detection& object) {
+                                return object.box.x1 == one.box.x1 &&
+                                       object.box.y2 == one.box.y2 &&
+                                       object.box.x2 == one.box.x2 &&
+                                       object.box.y1 == one.box.y1;
+                              }));
     }
   }
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::detect

@@ -19,9 +19,9 @@
 #include "tests/support/parity.h"
 #include "worker/export/export_weights.h"
 #include "worker/export/onnx_network.h"
-#include "worker/model/weights.h"
+#include "worker/weights/weights.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,10 +52,11 @@ class OnnxTest : public ::testing::Test {
 
   // Rule-made weights with calibrated statistics: outputs are lively, and
   // rounding grows to 1e-4 on its way through the layers.
-  static void fill_lively(LayerGraph& model, const std::string& calibration) {
+  static void fill_lively(model::LayerGraph& model,
+                          const std::string& calibration) {
     fill_model(model.state());
-    const Safetensors statistics = load_parity_tensors(calibration);
-    for (const NamedTensor& entry : model.state()) {
+    const weights::Safetensors statistics = load_parity_tensors(calibration);
+    for (const model::NamedTensor& entry : model.state()) {
       const auto found = statistics.tensors.find(entry.name);
       if (found != statistics.tensors.end()) {
         entry.tensor->copy_(found->second);
@@ -65,13 +66,14 @@ class OnnxTest : public ::testing::Test {
 
   // Writes the weights, and images with what float64 makes of them. Returns
   // how far our own float32 is from that, as `run` measures it.
-  double write_model(const std::string& model_name, LayerGraph& model,
+  double write_model(const std::string& model_name, model::LayerGraph& model,
                      int64_t classes) const {
     const at::NoGradGuard no_grad;
-    save_weights(folder_ / "weights.safetensors", model.state(),
-                 {{"model", model_name}});
-    LayerGraph exact(load_model_table(model_name), classes, at::kDouble, 0);
-    load_weights(folder_ / "weights.safetensors", exact, {});
+    weights::save_weights(folder_ / "weights.safetensors", model.state(),
+                          {{"model", model_name}});
+    model::LayerGraph exact(layers::load_model_table(model_name), classes,
+                            at::kDouble, 0);
+    weights::load_weights(folder_ / "weights.safetensors", exact, {});
     const at::Tensor x = rule_input("A", 2, 128, 160, at::kFloat);
     const auto ours = outputs(model, x);
     auto reference = outputs(exact, x.to(at::kDouble));
@@ -85,13 +87,14 @@ class OnnxTest : public ::testing::Test {
       reference[i].second = reference[i].second.to(at::kFloat).contiguous();
     }
     reference.emplace_back("x", x.contiguous());
-    write_safetensors(folder_ / "reference.safetensors", reference, {});
+    weights::write_safetensors(folder_ / "reference.safetensors", reference,
+                               {});
     return worst;
   }
 
   static std::vector<std::pair<std::string, at::Tensor>> outputs(
-      LayerGraph& model, const at::Tensor& images) {
-    const auto heads = model.forward(images, StepContext());
+      model::LayerGraph& model, const at::Tensor& images) {
+    const auto heads = model.forward(images, model::StepContext());
     std::vector<std::pair<std::string, at::Tensor>> all = {
         {"decoded", model.decode(heads)}};
     for (size_t i = 0; i < heads.size(); ++i) {
@@ -159,7 +162,8 @@ class OnnxTest : public ::testing::Test {
 
 TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  LayerGraph model(load_model_table("yolov5s"), 80, at::kFloat, 0);
+  model::LayerGraph model(layers::load_model_table("yolov5s"), 80, at::kFloat,
+                          0);
   fill_lively(model, "bn_calibrated_v5s.safetensors");
   const double own = write_model("yolov5s", model, 80);
   EXPECT_THAT(export_weights(request("fixed")).at(0),
@@ -173,8 +177,8 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
 TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json expected = load_parity_json("architecture.json")["n"];
-  const ModelTable table = load_model_table("yolov5n");
-  LayerGraph model(table, 80, at::kFloat, 0);
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 80, at::kFloat, 0);
   OnnxHeadOptions options;
   options.output = OnnxOutput::kRaw;
   const OnnxGraph graph =
@@ -200,7 +204,8 @@ TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
 }
 
 TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
-  LayerGraph model(load_model_table("yolov5s"), 80, at::kFloat, 0);
+  model::LayerGraph model(layers::load_model_table("yolov5s"), 80, at::kFloat,
+                          0);
   EXPECT_LT(write_model("yolov5s", model, 80), 1e-4);
   export_every_form();
   expect_within(1e-4);
@@ -209,7 +214,7 @@ TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
 TEST_F(OnnxTest, OnnxruntimeComputesEveryModule) {
   const std::string name =
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml";
-  LayerGraph model(load_model_table(name), 80, at::kFloat, 0);
+  model::LayerGraph model(layers::load_model_table(name), 80, at::kFloat, 0);
   EXPECT_LT(write_model(name, model, 80), 1e-4);
   export_every_form();
   const std::map<std::string, double> deviations = run();
@@ -221,17 +226,19 @@ TEST_F(OnnxTest, OnnxruntimeComputesEveryModule) {
 
 TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
-  load_weights(parity_path("weights/bccd_v5n.safetensors"), model, {});
+  model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
+                          0);
+  weights::load_weights(parity_path("weights/bccd_v5n.safetensors"), model, {});
   EXPECT_LT(write_model("yolov5n", model, 3), 1e-4);
   export_every_form();
   expect_within(1e-4);
 }
 
 TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
-  LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
-  save_weights(folder_ / "weights.safetensors", model.state(),
-               {{"model", "yolov5n"}});
+  model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
+                          0);
+  weights::save_weights(folder_ / "weights.safetensors", model.state(),
+                        {{"model", "yolov5n"}});
   const auto complaint = [](const ExportRequest& asked) -> std::string {
     try {
       export_weights(asked);
@@ -260,4 +267,4 @@ TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::exporter

@@ -23,9 +23,9 @@
 #include "worker/export/export_weights.h"
 #include "worker/export/quantised_network.h"
 #include "worker/export/value_ranges.h"
-#include "worker/model/weights.h"
+#include "worker/weights/weights.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,15 +62,15 @@ TEST(ValueRanges, ZeroLiesWithin) {
 
 // The statistics of batch norms become those of these images, so that no map of
 // a deep network fades away.
-void give_statistics(LayerGraph& model, const at::Tensor& images) {
+void give_statistics(model::LayerGraph& model, const at::Tensor& images) {
   const at::NoGradGuard no_grad;
-  StepContext context;
+  model::StepContext context;
   context.training = true;
   context.groups = {{0, images.size(0), images.size(0), true}};
   context.batch_norm_sums =
       at::zeros({model.batch_norm_sums_size()}, at::kDouble);
   model.forward(images, context);
-  for (const LayerGraph::BatchNorm& norm : model.batch_norms()) {
+  for (const model::LayerGraph::BatchNorm& norm : model.batch_norms()) {
     const at::Tensor sums =
         context.batch_norm_sums
             .slice(0, norm.sums_offset, norm.sums_offset + 2 * norm.channels)
@@ -121,7 +121,8 @@ class Quantised : public testing::Test {
       reference.emplace_back("level" + std::to_string(i),
                              heads[i].contiguous());
     }
-    write_safetensors(folder_ / "reference.safetensors", reference, {});
+    weights::write_safetensors(folder_ / "reference.safetensors", reference,
+                               {});
     const fs::path source = HEADROOM_SOURCE_DIR;
     const fs::path own = source / ".deps/venv/bin/python";
     const std::string command =
@@ -148,10 +149,10 @@ TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
   ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));
   asked.cfg = "yolov5n";
   std::vector<at::Tensor> simulated, exact;
-  asked.after_int8 = [&](LayerGraph& model, const HeadsOfImages& heads) {
+  asked.after_int8 = [&](model::LayerGraph& model, const HeadsOfImages& heads) {
     const at::NoGradGuard no_grad;
     simulated = heads(images());
-    exact = model.forward(images(), StepContext());
+    exact = model.forward(images(), model::StepContext());
   };
   const std::string line = export_weights(asked).at(0);
   EXPECT_THAT(line, HasSubstr("ONNX, opset 17, int8, "));
@@ -212,17 +213,18 @@ TEST_F(Quantised, EveryOperationAndActivation) {
                                  "nn.LeakyReLU(0.1)", "nn.Mish()"}) {
     const fs::path table = folder_ / "own.yaml";
     std::ofstream(table) << kFewOfEach << activation << "\n";
-    LayerGraph model(load_model_table(table), 3, at::kFloat, 0);
+    model::LayerGraph model(layers::load_model_table(table), 3, at::kFloat, 0);
     give_statistics(model, images());
     const std::string weights = folder_ / "weights.safetensors";
-    save_weights(weights, model.state(), {});
+    weights::save_weights(weights, model.state(), {});
     ExportRequest asked = request(weights);
     asked.cfg = table;
     std::vector<at::Tensor> simulated, exact;
-    asked.after_int8 = [&](LayerGraph& opened, const HeadsOfImages& heads) {
+    asked.after_int8 = [&](model::LayerGraph& opened,
+                           const HeadsOfImages& heads) {
       const at::NoGradGuard no_grad;
       simulated = heads(images());
-      exact = opened.forward(images(), StepContext());
+      exact = opened.forward(images(), model::StepContext());
     };
     export_weights(asked);
     const auto size = [](const at::Tensor& x) {
@@ -247,9 +249,9 @@ TEST_F(Quantised, EveryOperationAndActivation) {
 
 TEST_F(Quantised, EveryShippedVariant) {
   const auto asked = [this](const std::string& name) {
-    LayerGraph model(load_model_table(name), 3, at::kFloat, 0);
+    model::LayerGraph model(layers::load_model_table(name), 3, at::kFloat, 0);
     const std::string weights = folder_ / "weights.safetensors";
-    save_weights(weights, model.state(), {{"model", name}});
+    weights::save_weights(weights, model.state(), {{"model", name}});
     return request(weights);
   };
   for (const char* name :
@@ -265,9 +267,10 @@ TEST_F(Quantised, EveryShippedVariant) {
 }
 
 TEST_F(Quantised, WhatIsMissingIsRefused) {
-  LayerGraph model(load_model_table("yolov5n"), 3, at::kFloat, 0);
+  model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
+                          0);
   const std::string weights = folder_ / "weights.safetensors";
-  save_weights(weights, model.state(), {{"model", "yolov5n"}});
+  weights::save_weights(weights, model.state(), {{"model", "yolov5n"}});
   ExportRequest asked = request(weights);
   EXPECT_NO_THROW(export_weights(asked));
   asked.half = true;
@@ -284,4 +287,4 @@ TEST_F(Quantised, WhatIsMissingIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::exporter

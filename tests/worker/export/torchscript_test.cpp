@@ -14,14 +14,14 @@
 #include <string>
 #include <utility>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 #include "worker/export/export_weights.h"
 #include "worker/export/torchscript_network.h"
-#include "worker/model/weights.h"
+#include "worker/weights/weights.h"
 
-namespace headroom {
+namespace headroom::exporter {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,10 +36,11 @@ torch::jit::Module load(const std::string& archive,
   return torch::jit::load(stream, std::nullopt, extra_files);
 }
 
-double deviation(torch::jit::Module& module, LayerGraph& model,
+double deviation(torch::jit::Module& module, model::LayerGraph& model,
                  const at::Tensor& images) {
   const at::NoGradGuard no_grad;
-  const at::Tensor ours = model.decode(model.forward(images, StepContext()));
+  const at::Tensor ours =
+      model.decode(model.forward(images, model::StepContext()));
   const at::Tensor theirs = module.forward({images}).toTensor();
   EXPECT_EQ(theirs.sizes(), ours.sizes());
   if (theirs.sizes() != ours.sizes()) return 1;
@@ -49,8 +50,8 @@ double deviation(torch::jit::Module& module, LayerGraph& model,
 class TorchscriptModels : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TorchscriptModels, GiveTheBoxesOfOurOwnForwardAtAnySize) {
-  const ModelTable table = load_model_table(GetParam());
-  LayerGraph model(table, 2, at::kDouble, 0);
+  const layers::ModelTable table = layers::load_model_table(GetParam());
+  model::LayerGraph model(table, 2, at::kDouble, 0);
   fill_model(model.state());
   torch::jit::Module module =
       load(make_torchscript_network(table, model, {at::kDouble}, kTwoNames));
@@ -90,8 +91,8 @@ head:
   - [[-1, 2], 1, Concat, [1]]
   - [[7, 5], 1, Detect, [nc, anchors]]
 )";
-    const ModelTable table = load_model_table(file.string());
-    LayerGraph model(table, 2, at::kDouble, 0);
+    const layers::ModelTable table = layers::load_model_table(file.string());
+    model::LayerGraph model(table, 2, at::kDouble, 0);
     fill_model(model.state());
     torch::jit::Module module =
         load(make_torchscript_network(table, model, {at::kDouble}, kTwoNames));
@@ -103,8 +104,8 @@ head:
 }
 
 TEST(Torchscript, ArchiveSaysWhatYolov5sReadersAsk) {
-  const ModelTable table = load_model_table("yolov5n");
-  LayerGraph model(table, 2, at::kFloat, 0);
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
   std::istringstream stream(make_torchscript_network(
       table, model, {at::kFloat, 1, 320, 640}, kTwoNames));
   torch::jit::ExtraFilesMap extra = {{"config.txt", ""}};
@@ -116,8 +117,8 @@ TEST(Torchscript, ArchiveSaysWhatYolov5sReadersAsk) {
 }
 
 TEST(Torchscript, WeightsOf16Bits) {
-  const ModelTable table = load_model_table("yolov5n");
-  LayerGraph model(table, 2, at::kFloat, 0);
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
   const torch::jit::Module module =
       load(make_torchscript_network(table, model, {at::kHalf}, kTwoNames));
   int64_t halves = 0, floats = 0;
@@ -143,4 +144,4 @@ TEST(Torchscript, WhatItCannotBeAskedFor) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::exporter

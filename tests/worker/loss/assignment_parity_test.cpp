@@ -7,12 +7,12 @@
 #include "tests/support/parity.h"
 #include "tests/worker/loss/loss_cases.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 TEST(AssignmentParityTest, Float32MatchesIndicesAndBoxesExactly) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   int levels_compared = 0;
   for (const std::string& name : head_case_names()) {
     const HeadCase head = head_case(name, at::kFloat);
@@ -48,4 +48,4 @@ TEST(AssignmentParityTest, CountsInBothPrecisions) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

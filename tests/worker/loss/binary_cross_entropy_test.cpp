@@ -13,12 +13,12 @@
 #include <cmath>
 #include <vector>
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 struct Case {
   double target;
-  EntropyRule rule;
+  kernels::EntropyRule rule;
 };
 
 std::vector<Case> cases() {
@@ -53,8 +53,8 @@ TEST(BinaryCrossEntropyTest, EntriesAndMapsMatchOperators) {
     values.sum().backward();
     const at::Tensor logits = x.detach();
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const EntropyTerm term =
-          entropy(logits[i].item<double>(), c.target, c.rule);
+      const kernels::EntropyTerm term =
+          kernels::entropy(logits[i].item<double>(), c.target, c.rule);
       EXPECT_NEAR(term.value, values[i].item<double>(), 1e-12) << what;
       EXPECT_NEAR(term.derivative, x.grad()[i].item<double>(), 1e-12) << what;
     }
@@ -72,7 +72,7 @@ TEST(BinaryCrossEntropyTest, SaturatedLogitsStayFinite) {
     for (const auto type : {at::kFloat, at::kDouble})
       for (const double x : {-1000.0, -200.0, 200.0, 1000.0}) {
         const at::Tensor logits = at::full({1}, x, type);
-        const EntropyTerm term = entropy(x, c.target, c.rule);
+        const kernels::EntropyTerm term = kernels::entropy(x, c.target, c.rule);
         EXPECT_TRUE(std::isfinite(term.value) && std::isfinite(term.derivative))
             << x;
         EXPECT_NEAR(entropy_sum(logits, c.target, c.rule), term.value,
@@ -93,4 +93,4 @@ TEST(BinaryCrossEntropyTest, ConfidentNegativesAreNotRoundedAway) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -5,33 +5,33 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/box_iou.h"
 #include "tests/support/parity.h"
+#include "worker/kernels/box_iou.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 struct NamedKind {
   const char* name;
-  IouKind kind;
+  kernels::IouKind kind;
 };
-constexpr NamedKind kKinds[] = {{"iou", IouKind::kIou},
-                                {"giou", IouKind::kGiou},
-                                {"diou", IouKind::kDiou},
-                                {"ciou", IouKind::kCiou}};
+constexpr NamedKind kKinds[] = {{"iou", kernels::IouKind::kIou},
+                                {"giou", kernels::IouKind::kGiou},
+                                {"diou", kernels::IouKind::kDiou},
+                                {"ciou", kernels::IouKind::kCiou}};
 
 // Two boxes of inputs 0..3 and 4..7.
-using Number = Dual<8>;
-Number iou_of(IouKind kind, const at::Tensor& pred, const at::Tensor& target,
-              int64_t i) {
+using Number = kernels::Dual<8>;
+Number iou_of(kernels::IouKind kind, const at::Tensor& pred,
+              const at::Tensor& target, int64_t i) {
   Number x[8];
   for (int64_t k = 0; k < 4; ++k) {
     x[k] = Number::input(pred[i][k].item<double>(), static_cast<size_t>(k));
     x[k + 4] =
         Number::input(target[i][k].item<double>(), static_cast<size_t>(k + 4));
   }
-  return box_iou<Number>(kind, {x[0], x[1], x[2], x[3]},
-                         {x[4], x[5], x[6], x[7]});
+  return kernels::box_iou<Number>(kind, {x[0], x[1], x[2], x[3]},
+                                  {x[4], x[5], x[6], x[7]});
 }
 
 void expect_like(double actual, double expected, double relative,
@@ -46,7 +46,8 @@ void expect_like(double actual, double expected, double relative,
 
 TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("postprocess.safetensors");
+  const weights::Safetensors tensors =
+      load_parity_tensors("postprocess.safetensors");
   const auto names = load_parity_json("postprocess.json")["iou_names"]
                          .get<std::vector<std::string>>();
   const at::Tensor pred = tensors.at("iou.pred_xywh");
@@ -57,7 +58,7 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
     const std::string prefix = std::string("iou.") + kind_name;
     const at::Tensor values = tensors.at(prefix + ".f64");
     const at::Tensor by_pred = tensors.at(prefix + ".grad_pred.f64");
-    const bool has_target = kind == IouKind::kCiou;
+    const bool has_target = kind == kernels::IouKind::kCiou;
     for (int64_t i = 0; i < pred.size(0); ++i) {
       const std::string what = prefix + " " + names[static_cast<size_t>(i)];
       const Number iou = iou_of(kind, pred, target, i);
@@ -82,7 +83,8 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
 // Ours is computed in double in every precision.
 TEST(BoxIouParityTest, TheFloat32RunAgrees) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("postprocess.safetensors");
+  const weights::Safetensors tensors =
+      load_parity_tensors("postprocess.safetensors");
   const auto names = load_parity_json("postprocess.json")["iou_names"]
                          .get<std::vector<std::string>>();
   int compared = 0;
@@ -113,15 +115,15 @@ TEST(BoxIouTest, FitOfARowFollowsTheRawValues) {
   const double anchor[2] = {2, 3};
   const double target[4] = {0.3, 0.6, 1.6, 2.4};
   const double raw[4] = {0.2, -0.4, 0.1, 0.1};
-  const RowFit fit = fit_row(raw, anchor, target);
+  const kernels::RowFit fit = kernels::fit_row(raw, anchor, target);
   for (int i = 0; i < 4; ++i) {
     const double h = 1e-6;
     double low[4], high[4];
     for (int k = 0; k < 4; ++k) low[k] = high[k] = raw[k];
     low[i] -= h;
     high[i] += h;
-    const double slope = (fit_row(high, anchor, target).ciou -
-                          fit_row(low, anchor, target).ciou) /
+    const double slope = (kernels::fit_row(high, anchor, target).ciou -
+                          kernels::fit_row(low, anchor, target).ciou) /
                          (2 * h);
     EXPECT_NEAR(fit.gradient[i], slope, 1e-8) << i;
     EXPECT_GT(std::abs(slope), 1e-3) << i;
@@ -129,4 +131,4 @@ TEST(BoxIouTest, FitOfARowFollowsTheRawValues) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -15,7 +15,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 // The example of the reference's documentation: two images of 128 px, two
@@ -282,4 +282,4 @@ TEST(DetectionLossTest, WhatDoesNotFitTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

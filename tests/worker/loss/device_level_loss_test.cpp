@@ -14,7 +14,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/test_device/test_device_api.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 struct Case {
@@ -54,7 +54,7 @@ struct Result {
 };
 
 // As Detect lays a head out.
-Result loss_on(const ComputeDevice& device, const Case& c,
+Result loss_on(const devices::ComputeDevice& device, const Case& c,
                const at::Tensor& cells, const LevelTargets& targets) {
   at::Tensor leaf = cells.to(device.device()).clone().requires_grad_();
   LevelScales scales;
@@ -82,7 +82,7 @@ class DeviceLevelLoss : public testing::TestWithParam<Case> {};
 
 TEST_P(DeviceLevelLoss, EqualsTheCpus) {
   const Case& c = GetParam();
-  const ComputeDevice device = test_compute_device();
+  const devices::ComputeDevice device = test_compute_device();
   // Not at::manual_seed: it seeds every device, and the test device has no
   // generator.
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -112,4 +112,4 @@ TEST(DeviceLevelLoss, AHeadWithoutKernelsIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

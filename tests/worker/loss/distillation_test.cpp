@@ -11,7 +11,7 @@
 
 #include "worker/loss/detection_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 // [n, 3, 4, 5, 5 + classes], as a view of a channels-last map.
@@ -102,4 +102,4 @@ TEST(Distillation, PartsOfABatchAddUp) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

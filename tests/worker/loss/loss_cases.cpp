@@ -4,7 +4,7 @@
 
 #include "tests/support/parity.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 const nlohmann::json& loss_json() {
@@ -64,7 +64,8 @@ GlobalCounts count_all(int64_t images,
 }
 
 HeadCase head_case(const std::string& name, at::ScalarType scalar_type) {
-  static const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  static const weights::Safetensors tensors =
+      load_parity_tensors("loss.safetensors");
   const nlohmann::json& figures = loss_json()["head_cases"][name];
   const std::string family = figures["family"];
   const int64_t num_classes = figures["nc"];
@@ -99,4 +100,4 @@ std::vector<std::string> head_case_names() {
   return names;
 }
 
-}  // namespace headroom
+}  // namespace headroom::loss

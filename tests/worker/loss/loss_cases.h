@@ -12,7 +12,7 @@
 
 #include "worker/loss/detection_loss.h"
 
-namespace headroom {
+namespace headroom::loss {
 
 // Rows image,class,x,y,w,h of a tensor.
 std::vector<LabelRow> to_labels(const at::Tensor& rows);
@@ -39,4 +39,4 @@ std::vector<std::string> head_case_names();
 GlobalCounts count_all(int64_t images,
                        const std::vector<LevelTargets>& targets);
 
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "parallel/base/box_iou.h"
 #include "tests/support/parity.h"
 #include "tests/worker/loss/loss_cases.h"
+#include "worker/kernels/box_iou.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 void expect_relative(double actual, double expected, double tolerance,
@@ -42,7 +42,7 @@ TEST(LossParityTest, ValuesInBothPrecisions) {
 
 TEST(LossParityTest, GradientsInBothPrecisions) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   int cases_compared = 0;
   for (const std::string& name : head_case_names()) {
     if (tensors.tensors.count(name + ".grad.0") == 0) continue;
@@ -75,7 +75,7 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
 // factor.
 TEST(LossParityTest, OverlapsAndObjectnessTargets) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   for (const std::string name : {"base", "random_labels"}) {
     const HeadCase head = head_case(name, at::kDouble);
     detection_loss(head.heads, head.targets, head.counts, head.gains)
@@ -99,13 +99,15 @@ TEST(LossParityTest, OverlapsAndObjectnessTargets) {
           box[k] = boxes[row][k].item<double>();
           if (k < 2) anchor[k] = targets.anchors[row][k].item<double>();
         }
-        EXPECT_NEAR(fit_row(fields, anchor, wanted).ciou,
+        EXPECT_NEAR(kernels::fit_row(fields, anchor, wanted).ciou,
                     ciou[row].item<double>(), 1e-12);
         // The reference's own box of the row.
-        const CentreBox<double> predicted{box[0], box[1], box[2], box[3]};
-        EXPECT_NEAR(box_iou(IouKind::kCiou, predicted,
-                            {wanted[0], wanted[1], wanted[2], wanted[3]}),
-                    ciou[row].item<double>(), 1e-12);
+        const kernels::CentreBox<double> predicted{box[0], box[1], box[2],
+                                                   box[3]};
+        EXPECT_NEAR(
+            kernels::box_iou(kernels::IouKind::kCiou, predicted,
+                             {wanted[0], wanted[1], wanted[2], wanted[3]}),
+            ciou[row].item<double>(), 1e-12);
       }
       const double factor = head.gains.obj * head.gains.balance[i] *
                             static_cast<double>(head.counts.images) /
@@ -141,4 +143,4 @@ TEST(LossParityTest, ScaledGainsAreTheReferences) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <string>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
 #include "tests/worker/loss/loss_cases.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 constexpr int64_t kImages = 2, kHeight = 128, kWidth = 160;
@@ -23,24 +23,25 @@ struct Tolerances {
 void compare(const std::string& name, at::ScalarType scalar_type,
              const Tolerances& tolerances, const std::string& run) {
   at::set_num_threads(1);  // as the reference run; also kind to a busy machine
-  const Safetensors tensors = load_parity_tensors("loss.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   const nlohmann::json figures =
       load_parity_json("loss.json")["network_v5n_nc80"][name];
   const nlohmann::json& expected = figures[run];
 
-  LayerGraph graph(load_model_table("yolov5n"), 80, scalar_type, 0);
+  model::LayerGraph graph(layers::load_model_table("yolov5n"), 80, scalar_type,
+                          0);
   fill_model(graph.state());
-  for (const NamedTensor& entry : graph.state())
+  for (const model::NamedTensor& entry : graph.state())
     if (entry.is_parameter()) entry.tensor->requires_grad_(true);
   std::vector<LevelGrid> grids;
-  for (const LayerGraph::Level& level : graph.levels()) {
+  for (const model::LayerGraph::Level& level : graph.levels()) {
     LevelGrid grid{kHeight / level.stride, kWidth / level.stride, {}};
     for (const auto& [w, h] : level.anchors)
       grid.anchors.emplace_back(w / static_cast<double>(level.stride),
                                 h / static_cast<double>(level.stride));
     grids.push_back(grid);
   }
-  StepContext context;
+  model::StepContext context;
   context.training = true;
   context.groups = {{0, kImages, kImages, true}};
   const auto heads = graph.forward(
@@ -62,7 +63,7 @@ void compare(const std::string& name, at::ScalarType scalar_type,
 
   double squares = 0;
   int full_tensors = 0;
-  for (const NamedTensor& entry : graph.state()) {
+  for (const model::NamedTensor& entry : graph.state()) {
     if (!entry.is_parameter()) continue;
     const at::Tensor gradient = entry.tensor->grad().to(at::kDouble);
     const double norm = gradient.norm().item<double>();
@@ -124,4 +125,4 @@ TEST(NetworkLossParityTest, Float32) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::loss {
 namespace {
 
 using Row = std::array<int64_t, 5>;  // image, anchor, row, column, class
@@ -155,4 +155,4 @@ TEST(TargetAssignmentTest, InsaneLabelsAreRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::loss

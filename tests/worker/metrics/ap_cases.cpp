@@ -1,6 +1,6 @@
 #include "tests/worker/metrics/ap_cases.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 std::vector<DetectionRecord> EvaluationSet::records() const {
   std::vector<DetectionRecord> all;
@@ -44,4 +44,4 @@ EvaluationSet to_evaluation_set(const at::Tensor& detections,
   return set;
 }
 
-}  // namespace headroom
+}  // namespace headroom::metrics

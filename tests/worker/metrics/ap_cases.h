@@ -11,7 +11,7 @@
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_ap.h"
 
-namespace headroom {
+namespace headroom::metrics {
 
 struct ImageResult {
   std::vector<Detection> detections;  // descending confidence
@@ -33,4 +33,4 @@ EvaluationSet to_evaluation_set(const at::Tensor& detections,
                                 const at::Tensor& labels, int64_t num_images,
                                 int64_t num_classes);
 
-}  // namespace headroom
+}  // namespace headroom::metrics

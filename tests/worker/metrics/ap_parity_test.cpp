@@ -13,7 +13,7 @@
 #include "worker/metrics/confusion_matrix.h"
 #include "worker/metrics/precision_curve.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 constexpr double kTolerance = 1e-12;
@@ -24,7 +24,7 @@ struct NamedSet {
   EvaluationSet set;
 };
 
-std::vector<NamedSet> parity_sets(const Safetensors& tensors) {
+std::vector<NamedSet> parity_sets(const weights::Safetensors& tensors) {
   std::vector<NamedSet> sets;
   const nlohmann::json json = load_parity_json("ap.json");
   for (const auto& [name, figures] : json["sets"].items())
@@ -45,7 +45,7 @@ TEST(ApParityTest, ThresholdsAreTheReferences) {
 
 TEST(ApParityTest, Matching) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("ap.safetensors");
   const auto sets = parity_sets(tensors);
   ASSERT_EQ(sets.size(), 6u);
   for (const NamedSet& named : sets) {
@@ -66,7 +66,7 @@ TEST(ApParityTest, Matching) {
 
 TEST(ApParityTest, FiguresOfAllSets) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("ap.safetensors");
   for (const NamedSet& named : parity_sets(tensors)) {
     const nlohmann::json& expected = named.figures;
     const AveragePrecision ap = compute_average_precision(
@@ -103,7 +103,7 @@ TEST(ApParityTest, FiguresOfAllSets) {
 
 TEST(ApParityTest, CocoFiguresOfAllSets) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("ap.safetensors");
   for (const NamedSet& named : parity_sets(tensors)) {
     const nlohmann::json& expected = named.figures["coco"];
     const CocoAveragePrecision ap = compute_coco_average_precision(
@@ -155,7 +155,7 @@ TEST(ApParityTest, MatchingToys) {
 
 TEST(ApParityTest, CurvesAndConfusionMatrices) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("ap.safetensors");
   for (const NamedSet& named : parity_sets(tensors)) {
     const nlohmann::json& expected = named.figures;
     const AveragePrecision ap = compute_average_precision(
@@ -248,4 +248,4 @@ TEST(ApParityTest, RealDetector) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

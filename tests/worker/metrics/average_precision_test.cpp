@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "worker/metrics/coco_ap.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 const Corners kA{0, 0, 100, 100};
@@ -140,4 +140,4 @@ TEST(AveragePrecisionTest, UnknownClassIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -6,14 +6,14 @@
 #include "tests/support/parity.h"
 #include "worker/metrics/coco_evaluation.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 constexpr double kTolerance = 1e-12;
 
 // Corners in double, area = w * h. With `crowds` every object whose number,
 // from 1, is divisible by 9 is one.
-std::vector<CocoScene> scenes_of(const Safetensors& tensors,
+std::vector<CocoScene> scenes_of(const weights::Safetensors& tensors,
                                  const std::string& name, int64_t num_images,
                                  bool crowds) {
   std::vector<CocoScene> scenes(static_cast<size_t>(num_images));
@@ -39,7 +39,7 @@ std::vector<CocoScene> scenes_of(const Safetensors& tensors,
 
 TEST(CocoEvaluationParity, TwelveFiguresAndEveryClass) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("ap.safetensors");
+  const weights::Safetensors tensors = load_parity_tensors("ap.safetensors");
   const nlohmann::json sets = load_parity_json("ap.json")["sets"];
   ASSERT_EQ(sets.size(), 6u);
   for (const auto& [name, figures] : sets.items()) {
@@ -66,4 +66,4 @@ TEST(CocoEvaluationParity, TwelveFiguresAndEveryClass) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

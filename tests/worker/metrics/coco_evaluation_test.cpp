@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 CocoObject object(double x, double y, double w, double h, bool crowd = false) {
@@ -73,4 +73,4 @@ TEST(CocoEvaluation, ClassesWithoutObjectsAreNoPartOfTheMean) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

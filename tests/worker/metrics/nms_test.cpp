@@ -9,7 +9,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 // Rows centre x, y, w, h, objectness, class scores; one image.
@@ -104,4 +104,4 @@ TEST(NmsTest, EmptyInputs) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

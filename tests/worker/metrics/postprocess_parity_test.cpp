@@ -10,7 +10,7 @@
 #include "worker/metrics/box_mapping.h"
 #include "worker/metrics/nms.h"
 
-namespace headroom {
+namespace headroom::metrics {
 namespace {
 
 using Row = std::array<float, 6>;  // x1, y1, x2, y2, confidence, class
@@ -47,7 +47,7 @@ NmsOptions options_of(const nlohmann::json& figures) {
 
 struct NmsVectors {
   nlohmann::json cases = load_parity_json("postprocess.json")["nms"];
-  Safetensors tensors = load_parity_tensors("postprocess.safetensors");
+  weights::Safetensors tensors = load_parity_tensors("postprocess.safetensors");
 
   std::vector<std::vector<Detection>> run(const std::string& name) const {
     return non_maximum_suppression(
@@ -142,7 +142,8 @@ TEST(NmsParityTest, ManyCandidatesAreCut) {
   EXPECT_NEAR(coordinates, figures["sum_xyxy"].get<double>(), 1e-3);
 
   // Rows with equal scores in any order.
-  const Safetensors tensors = load_parity_tensors("postprocess.safetensors");
+  const weights::Safetensors tensors =
+      load_parity_tensors("postprocess.safetensors");
   const auto in_any_order = [](std::vector<Row> rows) {
     std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
       return a[4] != b[4] ? a[4] > b[4] : a < b;
@@ -191,7 +192,8 @@ TEST(BoxMappingParityTest, SourcePixels) {
 
 TEST(BoxMappingParityTest, PairwiseIou) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
-  const Safetensors tensors = load_parity_tensors("postprocess.safetensors");
+  const weights::Safetensors tensors =
+      load_parity_tensors("postprocess.safetensors");
   const auto to_corners = [](const at::Tensor& row) {
     const auto value = [&row](int64_t i) { return row[i].item<float>(); };
     const float half_w = value(2) / 2, half_h = value(3) / 2;
@@ -208,4 +210,4 @@ TEST(BoxMappingParityTest, PairwiseIou) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::metrics

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
 #include "worker/model/initialisation.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 class ArchitectureParity : public testing::TestWithParam<const char*> {
@@ -24,9 +24,9 @@ class ArchitectureParity : public testing::TestWithParam<const char*> {
     expected_ = kAll.at(GetParam());
     const std::string model =
         std::string(GetParam()).substr(0, std::string(GetParam()).find("_"));
-    graph_ = std::make_unique<LayerGraph>(load_model_table("yolov5" + model),
-                                          expected_.at("nc").get<int64_t>(),
-                                          at::kFloat, 0);
+    graph_ = std::make_unique<LayerGraph>(
+        layers::load_model_table("yolov5" + model),
+        expected_.at("nc").get<int64_t>(), at::kFloat, 0);
   }
 
   void expect_state();
@@ -156,4 +156,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ArchitectureParity,
                                          "m6", "l6", "x6", "s_nc3"));
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

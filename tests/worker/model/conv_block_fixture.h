@@ -10,7 +10,7 @@
 
 #include "worker/model/conv_block.h"
 
-namespace headroom {
+namespace headroom::model {
 
 struct BlockCase {
   int64_t channels_in = 3;
@@ -23,7 +23,7 @@ struct BlockCase {
   std::vector<int64_t> group_sizes = {2};
   at::ScalarType scalar_type = at::kDouble;
   int64_t groups = 1;  // of channels
-  ActivationFunction activation = {};
+  layers::ActivationFunction activation = {};
 };
 
 // The block's inputs and what its outputs are weighted with in the loss.
@@ -101,16 +101,16 @@ inline StepContext training_context(const BlockCase& block) {
   return context;
 }
 
-inline at::Tensor reference_activation(const at::Tensor& z,
-                                       const ActivationFunction& function) {
+inline at::Tensor reference_activation(
+    const at::Tensor& z, const layers::ActivationFunction& function) {
   switch (function.kind) {
-    case ActivationKind::kSilu:
+    case layers::ActivationKind::kSilu:
       return at::silu(z);
-    case ActivationKind::kLeaky:
+    case layers::ActivationKind::kLeaky:
       return at::leaky_relu(z, function.slope);
-    case ActivationKind::kHardswish:
+    case layers::ActivationKind::kHardswish:
       return at::hardswish(z);
-    case ActivationKind::kMish:
+    case layers::ActivationKind::kMish:
       return at::mish(z);
   }
   return {};
@@ -161,4 +161,4 @@ inline BlockTensors copied(const BlockTensors& t, at::ScalarType type) {
   return copy;
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -11,7 +11,7 @@
 #include "tests/worker/model/conv_block_fixture.h"
 #include "worker/model/conv_block.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 // Adds up the values of all threads in rank order.
@@ -158,4 +158,4 @@ TEST(ConvBlockRanks, ARankWithoutSamplesTakesPart) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

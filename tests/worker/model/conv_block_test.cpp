@@ -9,7 +9,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/model/conv_block_fixture.h"
 
-namespace headroom {
+namespace headroom::model {
 
 void PrintTo(const BlockCase& block, std::ostream* stream) {
   *stream << block.channels_in << " to " << block.channels_out << " channels, "
@@ -82,10 +82,11 @@ std::vector<BlockCase> variants() {
     cases.push_back({16, 16, 5, 1, 2, 9, 8, {2}, type, 16});
     cases.push_back({12, 24, 3, 2, 1, 8, 10, {2}, type, 12});
     cases.push_back({8, 16, 1, 1, 0, 20, 20, {2}, type, 4});
-    for (const ActivationFunction& activation :
-         {kRelu, kIdentity, ActivationFunction{ActivationKind::kLeaky, 0.1},
-          ActivationFunction{ActivationKind::kHardswish},
-          ActivationFunction{ActivationKind::kMish}})
+    for (const layers::ActivationFunction& activation :
+         {layers::kRelu, layers::kIdentity,
+          layers::ActivationFunction{layers::ActivationKind::kLeaky, 0.1},
+          layers::ActivationFunction{layers::ActivationKind::kHardswish},
+          layers::ActivationFunction{layers::ActivationKind::kMish}})
       cases.push_back({8, 17, 3, 1, 1, 7, 5, {2, 3}, type, 1, activation});
   }
   return cases;
@@ -306,4 +307,4 @@ TEST(ConvBlock, RefusesASingleValuePerChannel) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 const nlohmann::json& forward_json() {
@@ -25,8 +25,8 @@ const nlohmann::json& forward_json() {
   return kJson;
 }
 
-const Safetensors& tensors_of(const std::string& file) {
-  static std::map<std::string, Safetensors> loaded;
+const weights::Safetensors& tensors_of(const std::string& file) {
+  static std::map<std::string, weights::Safetensors> loaded;
   auto found = loaded.find(file);
   if (found == loaded.end())
     found = loaded.emplace(file, load_parity_tensors(file)).first;
@@ -36,8 +36,8 @@ const Safetensors& tensors_of(const std::string& file) {
 std::unique_ptr<LayerGraph> filled_model(const std::string& model,
                                          at::ScalarType type) {
   at::set_num_threads(1);
-  auto graph = std::make_unique<LayerGraph>(load_model_table("yolov5" + model),
-                                            80, type, 0);
+  auto graph = std::make_unique<LayerGraph>(
+      layers::load_model_table("yolov5" + model), 80, type, 0);
   fill_model(graph->state());
   return graph;
 }
@@ -132,7 +132,7 @@ class ForwardParity : public testing::TestWithParam<Case> {
         {"v5n6_b1", "forward_v5n6_b1.safetensors"}};
     const auto found = kStored.find(GetParam().name);
     if (found == kStored.end()) return;
-    const Safetensors& file = tensors_of(found->second);
+    const weights::Safetensors& file = tensors_of(found->second);
     const auto stored = file.tensors.find(name);
     if (stored == file.tensors.end()) return;
     const double storage =
@@ -146,7 +146,7 @@ class ForwardParity : public testing::TestWithParam<Case> {
         {"n", "bn_calibrated_v5n.safetensors"},
         {"s", "bn_calibrated_v5s.safetensors"},
         {"n6", "bn_calibrated_v5n6.safetensors"}};
-    const Safetensors& statistics = tensors_of(kCalibrated.at(model_));
+    const weights::Safetensors& statistics = tensors_of(kCalibrated.at(model_));
     std::size_t replaced = 0;
     for (const NamedTensor& entry : graph_->state())
       if (statistics.tensors.count(entry.name) > 0) {
@@ -255,7 +255,7 @@ TEST_P(ForwardParity, EveryRow) {
 TEST(ForwardNoise, OursIsTenTimesTheReferencesAtMost) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json noise = load_parity_json("noise.json")["results"];
-  const Safetensors& exact = tensors_of("forward_v5n_b2.safetensors");
+  const weights::Safetensors& exact = tensors_of("forward_v5n_b2.safetensors");
   const auto worst = [&](const std::string& pass) {
     double largest = 0;
     for (const auto& [name, run] : noise.items())
@@ -324,4 +324,4 @@ INSTANTIATE_TEST_SUITE_P(Models, FamilyParity,
                          testing::ValuesIn(family_cases()), case_name);
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

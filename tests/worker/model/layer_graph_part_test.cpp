@@ -16,7 +16,7 @@
 #include "worker/model/layer_graph.h"
 #include "worker/model/row_runner.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using RowRange = LayerGraph::RowRange;
@@ -53,7 +53,7 @@ TEST(LayerGraphPart, RowsAndTheirMapsAreKnown) {
   EXPECT_EQ(graph->inputs(),
             (std::vector<std::vector<int>>{
                 {-1}, {0}, {1}, {2}, {3}, {4}, {5, 2}, {6}, {7, 4}}));
-  const std::vector<MapShape>& shapes = graph->map_shapes();
+  const std::vector<layers::MapShape>& shapes = graph->map_shapes();
   ASSERT_EQ(shapes.size(), 9u);
   EXPECT_EQ(shapes[0].channels, 8);
   EXPECT_EQ(shapes[0].stride, 4);
@@ -262,4 +262,4 @@ TEST(LayerGraphPart, WrongUseIsAProgrammersError) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/worker/model/tiny_table.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 LayerGraph tiny_graph(at::ScalarType type = at::kFloat, uint64_t seed = 0) {
@@ -149,7 +149,8 @@ TEST(LayerGraph, FreshWeightsFollowFromSeedAndNameAlone) {
   LayerGraph same = tiny_graph(at::kFloat, 5);
   LayerGraph wide = tiny_graph(at::kDouble, 5);
   LayerGraph other = tiny_graph(at::kFloat, 6);
-  ModelTable shifted_table = tiny_table();  // other rows before the last ones
+  layers::ModelTable shifted_table =
+      tiny_table();  // other rows before the last ones
   shifted_table.rows[2].args[0] = 128.0;
   LayerGraph shifted(shifted_table, 2, at::kFloat, 5);
   const NamedTensors state = single.state();
@@ -172,7 +173,7 @@ TEST(LayerGraph, FreshWeightsFollowFromSeedAndNameAlone) {
 }
 
 TEST(LayerGraph, FreshConvolutionsAreKaimingUniform) {
-  LayerGraph graph(load_model_table("yolov5n"), 80, at::kFloat, 0);
+  LayerGraph graph(layers::load_model_table("yolov5n"), 80, at::kFloat, 0);
   for (const NamedTensor& entry : graph.state()) {
     if (entry.role != TensorRole::kConvolutionWeight ||
         entry.tensor->numel() < 10000)
@@ -220,4 +221,4 @@ TEST(LayerGraph, StatisticsHaveTheirSlices) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

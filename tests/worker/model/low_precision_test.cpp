@@ -8,7 +8,7 @@
 #include "worker/model/head_convolution.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 const auto kChannelsLast = at::MemoryFormat::ChannelsLast;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Types, LowPrecision,
                          });
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

@@ -6,7 +6,7 @@
 
 #include "tests/support/parity.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 TEST(ParityFill, HashAndValuesAreThoseOfTheRule) {
@@ -38,4 +38,4 @@ TEST(ParityFill, ImagesAreThoseOfTheRule) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

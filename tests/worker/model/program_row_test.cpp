@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "tests/worker/model/split_rows.h"
+#include "worker/kernels/cpu/cell_sums.h"
 #include "worker/model/excite.h"
 #include "worker/model/grow.h"
-#include "worker/model/kernels/cell_sums.h"
 #include "worker/model/resampling.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 constexpr double kTolerance = 1e-13;
@@ -155,14 +155,15 @@ TEST(Excite, SumsOverCells) {
                               .contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor slice = wide.narrow(1, 2, 4);
   const at::Tensor other = at::randn({2, 4, 3, 5}, at::kDouble);
-  EXPECT_LE(
-      largest_difference(cell_sums(slice, other), slice.mul(other).sum({2, 3})),
-      kTolerance);
+  EXPECT_LE(largest_difference(kernels::cell_sums(slice, other),
+                               slice.mul(other).sum({2, 3})),
+            kTolerance);
   const at::Tensor narrow = slice.to(at::kBFloat16);
-  EXPECT_LE(
-      largest_difference(cell_sums(narrow), narrow.to(at::kDouble).sum({2, 3})),
-      kTolerance);
-  EXPECT_EQ(cell_sums(wide.narrow(0, 0, 0)).sizes(), at::IntArrayRef({0, 7}));
+  EXPECT_LE(largest_difference(kernels::cell_sums(narrow),
+                               narrow.to(at::kDouble).sum({2, 3})),
+            kTolerance);
+  EXPECT_EQ(kernels::cell_sums(wide.narrow(0, 0, 0)).sizes(),
+            at::IntArrayRef({0, 7}));
 }
 
 // YOLOv5's names, in its order.
@@ -185,8 +186,8 @@ TEST(ProgramRow, StateOfAC3Ghost) {
 
 // A table of one channel is handed colours, or gray.
 TEST(ProgramRow, GrayIsMadeOfColours) {
-  const ModelTable table =
-      load_model_table(HEADROOM_SOURCE_DIR "/tests/support/models/gray.yaml");
+  const layers::ModelTable table = layers::load_model_table(
+      HEADROOM_SOURCE_DIR "/tests/support/models/gray.yaml");
   LayerGraph graph(table, 2, at::kDouble, 1);
   at::manual_seed(6);
   const at::Tensor colours = at::rand({1, 3, 16, 24}, at::kDouble);
@@ -200,4 +201,4 @@ TEST(ProgramRow, GrayIsMadeOfColours) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

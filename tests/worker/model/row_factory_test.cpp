@@ -9,17 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/worker/model/tiny_table.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 using testing::HasSubstr;
 
-std::string complaint_of(const ModelTable& table, int64_t num_classes = 2) {
+std::string complaint_of(const layers::ModelTable& table,
+                         int64_t num_classes = 2) {
   try {
     LayerGraph graph(table, num_classes, at::kFloat, 0);
   } catch (const Error& error) {
@@ -46,7 +47,7 @@ TEST(RowFactory, ScalesChannelsAndRepeats) {
 
 // Kept although surprising, because published models rely on it.
 TEST(RowFactory, AChannelCountEqualToTheHeadsIsNotScaled) {
-  ModelTable table = tiny_table();
+  layers::ModelTable table = tiny_table();
   table.rows[0].args[0] = 14.0;
   LayerGraph graph(table, 2, at::kFloat, 0);
   EXPECT_EQ(graph.state()[0].tensor->size(0), 14);
@@ -55,7 +56,7 @@ TEST(RowFactory, AChannelCountEqualToTheHeadsIsNotScaled) {
 }
 
 TEST(RowFactory, RepeatsRoundHalvesToEven) {
-  ModelTable table = tiny_table();
+  layers::ModelTable table = tiny_table();
   table.depth_multiple = 0.5;
   table.rows[2].repeats = 5;  // 2.5
   table.rows[7].repeats = 7;  // 3.5
@@ -71,7 +72,7 @@ TEST(RowFactory, RepeatsRoundHalvesToEven) {
 }
 
 TEST(RowFactory, AnchorsFollowTheStrides) {
-  ModelTable table = tiny_table();
+  layers::ModelTable table = tiny_table();
   std::swap(table.anchors[0], table.anchors[1]);
   LayerGraph graph(table, 2, at::kFloat, 0);
   EXPECT_EQ(graph.levels()[0].stride, 8);
@@ -80,61 +81,76 @@ TEST(RowFactory, AnchorsFollowTheStrides) {
 
 TEST(RowFactory, WrongTablesAreRefusedByPlace) {
   const struct {
-    std::function<void(ModelTable&)> change;
+    std::function<void(layers::ModelTable&)> change;
     const char* complaint;
   } kCases[] = {
-      {[](ModelTable& t) { t.rows[2].module = "C9"; },
+      {[](layers::ModelTable& t) { t.rows[2].module = "C9"; },
        "tiny.yaml:12:5: row 2: unknown module C9"},
-      {[](ModelTable& t) { t.rows[2].from = {2}; }, "tiny.yaml:12:5"},
-      {[](ModelTable& t) { t.rows[2].from = {7}; }, "not an earlier row"},
-      {[](ModelTable& t) { t.rows[2].from = {-9}; }, "not an earlier row"},
-      {[](ModelTable& t) { t.rows[1].from = {-2}; }, "not an earlier row"},
-      {[](ModelTable& t) { t.rows[0].from = {0}; }, "not an earlier row"},
-      {[](ModelTable& t) { t.rows[2].from = {}; }, "there is no input"},
-      {[](ModelTable& t) {
+      {[](layers::ModelTable& t) { t.rows[2].from = {2}; }, "tiny.yaml:12:5"},
+      {[](layers::ModelTable& t) { t.rows[2].from = {7}; },
+       "not an earlier row"},
+      {[](layers::ModelTable& t) { t.rows[2].from = {-9}; },
+       "not an earlier row"},
+      {[](layers::ModelTable& t) { t.rows[1].from = {-2}; },
+       "not an earlier row"},
+      {[](layers::ModelTable& t) { t.rows[0].from = {0}; },
+       "not an earlier row"},
+      {[](layers::ModelTable& t) { t.rows[2].from = {}; }, "there is no input"},
+      {[](layers::ModelTable& t) {
          t.rows[2].from = {-1, 0};
        },
        "takes one input"},
-      {[](ModelTable& t) {
+      {[](layers::ModelTable& t) {
          t.rows[6].from = {-1, 4};
        },
        "stride 8 and 16"},
-      {[](ModelTable& t) { t.rows[6].args = {0.0}; }, "channels only"},
+      {[](layers::ModelTable& t) { t.rows[6].args = {0.0}; }, "channels only"},
 
-      {[](ModelTable& t) { t.rows[0].args = {}; }, "has 0 arguments"},
-      {[](ModelTable& t) { t.rows[0].args[0] = 0.0; }, "argument 1 of Conv"},
-      {[](ModelTable& t) { t.rows[0].args[0] = 1e12; }, "argument 1 of Conv"},
-      {[](ModelTable& t) { t.rows[0].args[0] = 0.5; }, "argument 1 of Conv"},
-      {[](ModelTable& t) { t.rows[0].args[0] = std::string("big"); },
+      {[](layers::ModelTable& t) { t.rows[0].args = {}; }, "has 0 arguments"},
+      {[](layers::ModelTable& t) { t.rows[0].args[0] = 0.0; },
        "argument 1 of Conv"},
-      {[](ModelTable& t) { t.rows[1].args[1] = 4.0; }, "padding"},
-      {[](ModelTable& t) { t.rows[1].repeats = 2; }, "Conv is not repeated"},
-      {[](ModelTable& t) { t.rows[2].repeats = 100000; }, "repeats times"},
-      {[](ModelTable& t) { t.rows[2].args.emplace_back(1.0); }, "not a word"},
-      {[](ModelTable& t) { t.rows[4].args[1] = 4.0; }, "is even"},
-      {[](ModelTable& t) { t.rows[5].args[1] = 3.0; }, "upsampling by 2"},
-      {[](ModelTable& t) { t.rows[5].args[2] = std::string("bilinear"); },
+      {[](layers::ModelTable& t) { t.rows[0].args[0] = 1e12; },
+       "argument 1 of Conv"},
+      {[](layers::ModelTable& t) { t.rows[0].args[0] = 0.5; },
+       "argument 1 of Conv"},
+      {[](layers::ModelTable& t) { t.rows[0].args[0] = std::string("big"); },
+       "argument 1 of Conv"},
+      {[](layers::ModelTable& t) { t.rows[1].args[1] = 4.0; }, "padding"},
+      {[](layers::ModelTable& t) { t.rows[1].repeats = 2; },
+       "Conv is not repeated"},
+      {[](layers::ModelTable& t) { t.rows[2].repeats = 100000; },
+       "repeats times"},
+      {[](layers::ModelTable& t) { t.rows[2].args.emplace_back(1.0); },
+       "not a word"},
+      {[](layers::ModelTable& t) { t.rows[4].args[1] = 4.0; }, "is even"},
+      {[](layers::ModelTable& t) { t.rows[5].args[1] = 3.0; },
        "upsampling by 2"},
-      {[](ModelTable& t) { t.rows[5].from = {1}; }, "tiny.yaml:16"},
-      {[](ModelTable& t) {
+      {[](layers::ModelTable& t) {
+         t.rows[5].args[2] = std::string("bilinear");
+       },
+       "upsampling by 2"},
+      {[](layers::ModelTable& t) { t.rows[5].from = {1}; }, "tiny.yaml:16"},
+      {[](layers::ModelTable& t) {
          t.rows[8].args = {80.0, std::string("anchors")};
        },
        "argument 1 of Detect"},
-      {[](ModelTable& t) { t.rows[8].from = {7}; },
+      {[](layers::ModelTable& t) { t.rows[8].from = {7}; },
        "1 levels but there are anchors for 2"},
-      {[](ModelTable& t) { t.anchors[1].pop_back(); }, "2 and 1 anchors"},
-      {[](ModelTable& t) { t.rows.pop_back(); }, "is Detect"},
-      {[](ModelTable& t) { t.rows.push_back(t.rows[1]); }, "is Detect"},
-      {[](ModelTable& t) { t.rows.clear(); }, "there are no rows"},
-      {[](ModelTable& t) { t.rows[7].from = {5}; },
+      {[](layers::ModelTable& t) { t.anchors[1].pop_back(); },
+       "2 and 1 anchors"},
+      {[](layers::ModelTable& t) { t.rows.pop_back(); }, "is Detect"},
+      {[](layers::ModelTable& t) { t.rows.push_back(t.rows[1]); }, "is Detect"},
+      {[](layers::ModelTable& t) { t.rows.clear(); }, "there are no rows"},
+      {[](layers::ModelTable& t) { t.rows[7].from = {5}; },
        "tiny.yaml:16:5: row 6: no later row reads"},
-      {[](ModelTable& t) { t.width_multiple = 1e9; }, "width_multiple"},
-      {[](ModelTable& t) { t.input_channels = 0; }, "ch is 0"},
-      {[](ModelTable& t) { t.channel_multiple = 0; }, "channel_multiple is 0"},
+      {[](layers::ModelTable& t) { t.width_multiple = 1e9; }, "width_multiple"},
+      {[](layers::ModelTable& t) { t.input_channels = 0; }, "ch is 0"},
+      {[](layers::ModelTable& t) { t.channel_multiple = 0; },
+       "channel_multiple is 0"},
   };
   EXPECT_EQ(complaint_of(tiny_table()), "");
   for (const auto& test : kCases) {
-    ModelTable table = tiny_table();
+    layers::ModelTable table = tiny_table();
     test.change(table);
     EXPECT_THAT(complaint_of(table), HasSubstr(test.complaint));
   }
@@ -142,4 +158,4 @@ TEST(RowFactory, WrongTablesAreRefusedByPlace) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

@@ -16,7 +16,7 @@
 #include "tests/worker/model/tiny_table.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 constexpr int64_t kStride = 16;  // of tiny_table
@@ -26,7 +26,7 @@ constexpr int kRanks = 3;
 // Runs out of memory right before its n-th exchange (from 0).
 class Failing final : public StatisticsExchange, public HaloExchange {
  public:
-  Failing(CompletableExchange& inner, int64_t fails_at)
+  Failing(spatial::CompletableExchange& inner, int64_t fails_at)
       : inner_(inner), fails_at_(fails_at) {}
 
   void sum(std::span<double> values) override {
@@ -56,14 +56,14 @@ class Failing final : public StatisticsExchange, public HaloExchange {
     if (num_exchanges_++ == fails_at_)
       throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "no memory");
   }
-  CompletableExchange& inner_;
+  spatial::CompletableExchange& inner_;
   int64_t num_exchanges_ = 0;
   int64_t fails_at_;
 };
 
 // The small table with means over the images, behind row 4.
-ModelTable failing_table() {
-  ModelTable table = tiny_table();
+layers::ModelTable failing_table() {
+  layers::ModelTable table = tiny_table();
   table.rows.insert(table.rows.begin() + 5,
                     table_row(15, {-1}, 1, "SqueezeExcitation", {4.0}));
   table.rows.back().from = {8, 5};
@@ -71,7 +71,7 @@ ModelTable failing_table() {
 }
 
 struct Lists {
-  std::vector<ExchangeStep> forward, backward;
+  std::vector<spatial::ExchangeStep> forward, backward;
 };
 
 at::Tensor sum_of(const std::vector<at::Tensor>& heads) {
@@ -90,7 +90,7 @@ LayerGraph& learning(LayerGraph& graph) {
 Lists recorded_lists() {
   LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   learning(graph);
-  ExchangeRecorder recorder;
+  spatial::ExchangeRecorder recorder;
   StepContext context;
   context.training = true;
   context.groups = {{0, 2, 2, true}};
@@ -106,10 +106,10 @@ Lists recorded_lists() {
 }
 
 // One rank's step; true when it ran to its end. `fails_at` < 0: it does.
-bool run_step(LayerGraph& graph, const RowPartition& partition, int rank,
-              const Lists& lists, CompletableExchange& exchange,
-              int64_t fails_at) {
-  const RowRange rows = partition.image_rows_of(rank);
+bool run_step(LayerGraph& graph, const spatial::RowPartition& partition,
+              int rank, const Lists& lists,
+              spatial::CompletableExchange& exchange, int64_t fails_at) {
+  const spatial::RowRange rows = partition.image_rows_of(rank);
   const at::Tensor images = rule_input("A", 2, kHeight, kWidth, at::kDouble)
                                 .narrow(2, rows.begin, rows.size());
   Failing failing(exchange, fails_at);
@@ -118,7 +118,7 @@ bool run_step(LayerGraph& graph, const RowPartition& partition, int rank,
   context.groups = {{0, 1, 1, true}, {1, 2, 1, true}};
   context.exchange = &failing;
   context.halo = &failing;
-  const PassSize size{2, 2, kWidth / kStride, rows.size() / kStride};
+  const spatial::PassSize size{2, 2, kWidth / kStride, rows.size() / kStride};
   for (const NamedTensor& entry : graph.state())
     entry.tensor->mutable_grad().reset();
   bool failed = false;
@@ -144,12 +144,13 @@ bool run_step(LayerGraph& graph, const RowPartition& partition, int rank,
 
 TEST(SplitFailure, TheListsAreOfTheNetworkAlone) {
   const Lists lists = recorded_lists();
-  const auto count = [](const std::vector<ExchangeStep>& list,
-                        ExchangeStep::Kind kind) {
-    return std::count_if(list.begin(), list.end(),
-                         [&](const ExchangeStep& s) { return s.kind == kind; });
+  const auto count = [](const std::vector<spatial::ExchangeStep>& list,
+                        spatial::ExchangeStep::Kind kind) {
+    return std::count_if(
+        list.begin(), list.end(),
+        [&](const spatial::ExchangeStep& s) { return s.kind == kind; });
   };
-  using Kind = ExchangeStep::Kind;
+  using Kind = spatial::ExchangeStep::Kind;
   LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   const auto norms = static_cast<int64_t>(graph.batch_norms().size());
   EXPECT_EQ(count(lists.forward, Kind::kStatistics), norms);
@@ -166,13 +167,13 @@ TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
   const Lists lists = recorded_lists();
   const auto num_exchanges =
       static_cast<int64_t>(lists.forward.size() + lists.backward.size());
-  const RowPartition partition(kHeight, kStride, kRanks);
-  run_ranks(kRanks, [&](int rank, Communicator& ranks) {
+  const spatial::RowPartition partition(kHeight, kStride, kRanks);
+  run_ranks(kRanks, [&](int rank, collectives::Communicator& ranks) {
     LayerGraph graph(failing_table(), 2, at::kDouble, 0);
     learning(graph);
-    CommunicatorExchange statistics(ranks);
-    CommunicatorHaloExchange halo(ranks, partition);
-    CompletableExchange exchange(&statistics, &halo, at::kDouble);
+    data_parallel::CommunicatorExchange statistics(ranks);
+    spatial::CommunicatorHaloExchange halo(ranks, partition);
+    spatial::CompletableExchange exchange(&statistics, &halo, at::kDouble);
     const auto gradient = [&] {
       return graph.state().front().tensor->grad().clone();
     };
@@ -191,11 +192,11 @@ TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
 
 TEST(SplitFailure, APassThatLeavesItsListIsAProgrammersError) {
   const Lists lists = recorded_lists();
-  const RowPartition partition(kHeight, kStride, 1);
-  const auto alone = make_single_communicator();
-  CommunicatorExchange statistics(*alone);
-  CommunicatorHaloExchange halo(*alone, partition);
-  CompletableExchange exchange(&statistics, &halo, at::kDouble);
+  const spatial::RowPartition partition(kHeight, kStride, 1);
+  const auto alone = collectives::make_single_communicator();
+  data_parallel::CommunicatorExchange statistics(*alone);
+  spatial::CommunicatorHaloExchange halo(*alone, partition);
+  spatial::CompletableExchange exchange(&statistics, &halo, at::kDouble);
   LayerGraph graph(failing_table(), 2, at::kDouble, 0);
   learning(graph);
   EXPECT_TRUE(run_step(graph, partition, 0, lists, exchange, -1));
@@ -205,4 +206,4 @@ TEST(SplitFailure, APassThatLeavesItsListIsAProgrammersError) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

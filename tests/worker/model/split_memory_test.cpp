@@ -7,20 +7,20 @@
 #include <cstdio>
 #include <string>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/halo_exchange.h"
 #include "parallel/base/statistics_exchange.h"
 #include "parallel/spatial/row_partition.h"
 #include "worker/model/layer_graph.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 // A rank whose peers hold zeros: memory does not depend on values.
 class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
  public:
-  PeersOfZeros(const RowPartition& partition, int rank)
+  PeersOfZeros(const spatial::RowPartition& partition, int rank)
       : partition_(partition), rank_(rank) {}
 
   void sum(std::span<double>) override {}
@@ -38,7 +38,7 @@ class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
   void sum_over_images(const at::Tensor&) override {}
 
  private:
-  RowPartition partition_;
+  spatial::RowPartition partition_;
   int rank_;
 };
 
@@ -50,13 +50,13 @@ struct Bytes {
 // Beside the weights and their gradients.
 Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
                       int rank) {
-  LayerGraph graph(load_model_table(model), 80, at::kFloat, 0);
+  LayerGraph graph(layers::load_model_table(model), 80, at::kFloat, 0);
   for (const NamedTensor& entry : graph.state()) {
     if (!entry.is_parameter()) continue;
     entry.tensor->requires_grad_(true);
     entry.tensor->mutable_grad() = at::zeros_like(*entry.tensor);
   }
-  const RowPartition partition(size, 32, ranks);
+  const spatial::RowPartition partition(size, 32, ranks);
   PeersOfZeros peers(partition, rank);
   StepContext context;
   context.training = true;
@@ -65,7 +65,8 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
     context.exchange = &peers;
     context.halo = &peers;
   }
-  CountingAllocator& memory = CountingAllocator::instance();
+  activations::CountingAllocator& memory =
+      activations::CountingAllocator::instance();
   const int64_t before = memory.live_bytes();
   memory.reset_peak();
   Bytes bytes;
@@ -87,7 +88,7 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
 // `most`: of the whole, for what is kept and for the peak.
 void expect_share(const std::string& model, int64_t size, int ranks,
                   double most) {
-  CountingAllocator::install();
+  activations::CountingAllocator::install();
   at::set_num_threads(1);
   const Bytes whole = bytes_of_a_step(model, size, 1, 0);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -110,4 +111,4 @@ TEST(SplitMemory, AQuarterOfTheRowsIsAQuarterOfTheMemory) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

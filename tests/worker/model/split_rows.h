@@ -24,16 +24,16 @@
 #include "worker/model/model_state.h"
 #include "worker/model/row_factory.h"
 
-namespace headroom {
+namespace headroom::model {
 
 using MakeRow = std::function<std::unique_ptr<Row>(ModelState&)>;
 
 // A row of this module as a table of its own would have it, unscaled.
 inline MakeRow module_row(const std::string& module, int64_t channels,
-                          std::vector<ModelTable::Argument> args,
+                          std::vector<layers::ModelTable::Argument> args,
                           int repeats = 1,
-                          const ActivationFunction& activation = {}) {
-  ModelTable table;
+                          const layers::ActivationFunction& activation = {}) {
+  layers::ModelTable table;
   table.channel_multiple = 1;
   table.activation = activation;
   table.rows = {{{-1}, repeats, module, std::move(args), {}}};
@@ -56,7 +56,7 @@ struct SplitCase {
     for (const int64_t size : group_sizes) total += size;
     return total;
   }
-  RowPartition partition() const { return {blocks * 32, 32, ranks}; }
+  spatial::RowPartition partition() const { return {blocks * 32, 32, ranks}; }
 };
 
 // The row with its state.
@@ -132,7 +132,7 @@ inline RowOutcome run_whole(const SplitCase& c) {
 
 // One rank's surroundings.
 struct SplitRank {
-  SplitRank(const SplitCase& c, Communicator& communicator,
+  SplitRank(const SplitCase& c, collectives::Communicator& communicator,
             const ModelState& state)
       : ranks(communicator.split(0, communicator.rank())),
         exchange(ranks),
@@ -145,14 +145,14 @@ struct SplitRank {
   }
   // The rank's rows of a whole map.
   at::Tensor own(const at::Tensor& whole, const SplitCase& c) const {
-    const RowRange rows =
+    const spatial::RowRange rows =
         c.partition().rows_of(ranks.rank(), whole.size(2) / c.blocks);
     return whole.narrow(2, rows.begin, rows.size());
   }
 
-  CountingCommunicator ranks;
-  CommunicatorExchange exchange;
-  CommunicatorHaloExchange halo;
+  collectives::CountingCommunicator ranks;
+  data_parallel::CommunicatorExchange exchange;
+  spatial::CommunicatorHaloExchange halo;
   StepContext context;
 };
 
@@ -176,7 +176,7 @@ inline RowOutcome join_ranks(const std::vector<RowOutcome>& parts) {
 inline RowOutcome run_split(const SplitCase& c, const at::Tensor& whole_out) {
   const at::Tensor x = whole_input(c), dout = output_weights(whole_out);
   std::vector<RowOutcome> parts(static_cast<size_t>(c.ranks));
-  run_ranks(c.ranks, [&](int rank, Communicator& communicator) {
+  run_ranks(c.ranks, [&](int rank, collectives::Communicator& communicator) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor own = map_leaf(here.own(x, c));
@@ -198,4 +198,4 @@ inline double largest_difference(const at::Tensor& actual,
          std::max(expected.abs().max().item<double>(), 1e-30);
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

@@ -13,7 +13,7 @@
 #include "worker/model/halo_rows.h"
 #include "worker/model/row_tape.h"
 
-namespace headroom {
+namespace headroom::model {
 namespace {
 
 constexpr double kTolerance = 1e-12;
@@ -101,9 +101,9 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
            {module_row("Bottleneck", 6, {6.0}), module_row("C3", 6, {8.0}, 2),
             module_row("C3Ghost", 6, {16.0}, 2),
             module_row("GhostConv", 6, {8.0, 3.0, 1.0}),
-            module_row("DWConv", 6, {12.0, 5.0, 1.0}, 1, kRelu),
+            module_row("DWConv", 6, {12.0, 5.0, 1.0}, 1, layers::kRelu),
             module_row("Conv", 6, {4.0, 3.0, 1.0, "None", 2.0}, 1,
-                       {ActivationKind::kMish}),
+                       {layers::ActivationKind::kMish}),
             module_row("SPP", 6, {6.0}),
             module_row("ShuffleNetV2", 6, {6.0, 1.0}, 2),
             module_row("SqueezeExcitation", 6, {}),
@@ -154,7 +154,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   const at::Tensor dout = output_weights(out);
   out.backward(dout);
   std::vector<at::Tensor> dx(3);
-  run_ranks(3, [&](int rank, Communicator& communicator) {
+  run_ranks(3, [&](int rank, collectives::Communicator& communicator) {
     BuiltMapRow split(c.make);
     SplitRank here(c, communicator, split.state);
     StepContext context;
@@ -181,7 +181,7 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
     c.make = make;
     const at::Tensor x = whole_input(c), whole_out = run_whole(c).out;
     const at::Tensor whole_dout = output_weights(whole_out);
-    run_ranks(c.ranks, [&](int, Communicator& communicator) {
+    run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
       BuiltMapRow once(c.make), again(c.make);
       SplitRank here(c, communicator, once.state);
       const at::Tensor first_x = map_leaf(here.own(x, c));
@@ -225,7 +225,7 @@ TEST(SplitRows, WithoutSamplesEveryParameterIsVisited) {
   c.width = 5;
   c.ranks = 2;
   c.group_sizes = {};
-  run_ranks(c.ranks, [&](int, Communicator& communicator) {
+  run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor x = map_leaf(at::zeros({0, 6, 2, 5}, at::kDouble));
@@ -244,7 +244,7 @@ TEST(SplitRows, StatisticsNeedAnExchange) {
   c.channels = 3;
   c.blocks = 4;
   c.ranks = 2;
-  run_ranks(c.ranks, [&](int, Communicator& communicator) {
+  run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
     BuiltMapRow built(c.make);
     SplitRank here(c, communicator, built.state);
     here.context.exchange = nullptr;
@@ -268,4 +268,4 @@ TEST(HaloRows, ReachOfTheUsualKernels) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::model

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 
-namespace headroom {
+namespace headroom::model {
 
-inline ModelTable::Row table_row(int line, std::vector<int> from, int repeats,
-                                 std::string module,
-                                 std::vector<ModelTable::Argument> args) {
-  ModelTable::Row result;
+inline layers::ModelTable::Row table_row(
+    int line, std::vector<int> from, int repeats, std::string module,
+    std::vector<layers::ModelTable::Argument> args) {
+  layers::ModelTable::Row result;
   result.from = std::move(from);
   result.repeats = repeats;
   result.module = std::move(module);
@@ -22,8 +22,8 @@ inline ModelTable::Row table_row(int line, std::vector<int> from, int repeats,
 }
 
 // Two levels, of strides 8 and 16; every kind of row.
-inline ModelTable tiny_table() {
-  ModelTable table;
+inline layers::ModelTable tiny_table() {
+  layers::ModelTable table;
   table.name = "tiny";
   table.num_classes = 2;
   table.width_multiple = 0.25;
@@ -45,4 +45,4 @@ inline ModelTable tiny_table() {
   return table;
 }
 
-}  // namespace headroom
+}  // namespace headroom::model

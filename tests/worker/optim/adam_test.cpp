@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr int64_t kSize = 70001;
@@ -106,4 +106,4 @@ TEST(AdamTest, StepZeroIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -12,7 +12,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 TEST(EmaTest, MovesByOneMinusDecay) {
@@ -45,4 +45,4 @@ TEST(EmaParityTest, Decay) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

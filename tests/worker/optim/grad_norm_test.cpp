@@ -12,7 +12,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 TEST(GradNormTest, SumOfTwoInDouble) {
@@ -67,4 +67,4 @@ TEST(GradNormTest, ClipCoefficient) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 TEST(LossScale, DoublesAfter2000FiniteSteps) {
@@ -37,4 +37,4 @@ TEST(LossScale, GrowsNoFurtherThanAFloat) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -8,7 +8,7 @@
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 ScheduleOptions small_run() {
@@ -153,4 +153,4 @@ TEST(LrScheduleTest, AdamsBeta1IsNotWarmedUp) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

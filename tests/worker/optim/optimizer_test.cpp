@@ -7,7 +7,7 @@
 #include "worker/optim/adam.h"
 #include "worker/optim/sgd.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 TEST(OptimizerTest, NamesAreYoloV5s) {
@@ -52,4 +52,4 @@ TEST(OptimizerTest, EachNameMeansItsArithmetic) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -13,7 +13,7 @@
 
 #include "parallel/base/check.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr int64_t kSize = 200003;  // several chunks of threads, and a rest
@@ -143,4 +143,4 @@ TEST(SgdTest, MismatchesAreRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/data_parallel/arena.h"
 #include "tests/support/parity.h"
 #include "worker/loss/detection_loss.h"
@@ -24,27 +24,30 @@
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/optimizer.h"
 
-namespace headroom {
+namespace headroom::optim {
 namespace {
 
 constexpr int64_t kImages = 4, kSide = 128, kClasses = 3;
 
-int group_of(TensorRole role) {
-  if (role == TensorRole::kBias) return kBiasGroup;
-  return role == TensorRole::kNormWeight ? kNormWeightGroup : kWeightGroup;
+int group_of(model::TensorRole role) {
+  if (role == model::TensorRole::kBias) return kBiasGroup;
+  return role == model::TensorRole::kNormWeight ? kNormWeightGroup
+                                                : kWeightGroup;
 }
 
-std::vector<ArenaEntry> entries_of(LayerGraph& graph, bool parameters) {
-  std::vector<ArenaEntry> entries;
-  for (const NamedTensor& entry : graph.state())
+std::vector<data_parallel::ArenaEntry> entries_of(model::LayerGraph& graph,
+                                                  bool parameters) {
+  std::vector<data_parallel::ArenaEntry> entries;
+  for (const model::NamedTensor& entry : graph.state())
     if (parameters ? entry.is_parameter()
-                   : entry.role == TensorRole::kRunningStatistic)
+                   : entry.role == model::TensorRole::kRunningStatistic)
       entries.push_back({entry.name, entry.tensor, entry.row});
   return entries;
 }
 
-ArenaOptions arena_options(at::ScalarType type, bool with_gradients) {
-  ArenaOptions options;
+data_parallel::ArenaOptions arena_options(at::ScalarType type,
+                                          bool with_gradients) {
+  data_parallel::ArenaOptions options;
   options.scalar_type = type;
   options.with_gradients = with_gradients;
   return options;
@@ -55,7 +58,7 @@ class ReferenceRun {
  public:
   ReferenceRun(const nlohmann::json& scenario, at::ScalarType type)
       : type_(type),
-        graph_(load_model_table("yolov5n"), kClasses, type, 0),
+        graph_(layers::load_model_table("yolov5n"), kClasses, type, 0),
         parameters_(filled_entries(true), arena_options(type, true)),
         statistics_(entries_of(graph_, false), arena_options(type, false)),
         optimizer_(parse_optimizer(scenario["optimizer"])),
@@ -76,16 +79,17 @@ class ReferenceRun {
     options_.steps_per_epoch = scenario["batches_per_epoch"];
     options_.global_batch_size = scenario["batch"];
     options_.nominal_batch_size = scenario["nbs"];
-    gains_ = scale_gains({}, 3, kClasses, kSide, 0);
+    gains_ = loss::scale_gains({}, 3, kClasses, kSide, 0);
 
-    std::vector<std::pair<std::string, TensorRole>> roles;
-    for (const NamedTensor& entry : graph_.state())
+    std::vector<std::pair<std::string, model::TensorRole>> roles;
+    for (const model::NamedTensor& entry : graph_.state())
       if (entry.is_parameter()) roles.emplace_back(entry.name, entry.role);
     for (size_t i = 0; i < roles.size(); ++i)
       segments_.push_back({parameters_.slots()[i].offset,
                            parameters_.slots()[i].size,
                            group_of(roles[i].second)});
-    const Safetensors tensors = load_parity_tensors("training.safetensors");
+    const weights::Safetensors tensors =
+        load_parity_tensors("training.safetensors");
     for (const char* number : {"0", "1"}) {
       images_.push_back(
           rule_input(std::string("T") + number, kImages, kSide, kSide, type));
@@ -96,7 +100,7 @@ class ReferenceRun {
 
   struct Outcome {
     StepSettings settings;
-    Loss loss;
+    loss::Loss loss;
     bool stepped = false;
     double grad_norm = 0;
   };
@@ -104,17 +108,17 @@ class ReferenceRun {
   Outcome iterate(int64_t step, int64_t epoch, size_t batch) {
     Outcome outcome;
     outcome.settings = settings_at(options_, step, epoch);
-    StepContext context;
+    model::StepContext context;
     context.training = true;
     context.groups = {{0, kImages, kImages, true}};
     context.batch_norm_sums =
         at::zeros({graph_.batch_norm_sums_size()}, at::kDouble);
     const auto heads = graph_.forward(images_[batch], context);
     const auto targets = targets_of(batch);
-    GlobalCounts counts{kImages, {}};
-    for (const LevelTargets& level : targets)
+    loss::GlobalCounts counts{kImages, {}};
+    for (const loss::LevelTargets& level : targets)
       counts.matches.push_back(level.size());
-    outcome.loss = detection_loss(heads, targets, counts, gains_);
+    outcome.loss = loss::detection_loss(heads, targets, counts, gains_);
     parameters_.zero_gradients();
     outcome.loss.total.backward();
 
@@ -135,7 +139,8 @@ class ReferenceRun {
   // Every float entry of the state, or of its average, by name.
   std::vector<std::pair<std::string, at::Tensor>> state(bool averaged) const {
     std::vector<std::pair<std::string, at::Tensor>> all;
-    const auto add = [&](const Arena& arena, const at::Tensor& flat) {
+    const auto add = [&](const data_parallel::Arena& arena,
+                         const at::Tensor& flat) {
       for (size_t i = 0; i < arena.slots().size(); ++i)
         all.emplace_back(arena.slots()[i].name,
                          arena.view(static_cast<int64_t>(i), flat).detach());
@@ -154,38 +159,38 @@ class ReferenceRun {
   }
 
  private:
-  std::vector<ArenaEntry> filled_entries(bool parameters) {
+  std::vector<data_parallel::ArenaEntry> filled_entries(bool parameters) {
     fill_model(graph_.state());
     return entries_of(graph_, parameters);
   }
 
-  std::vector<LevelTargets> targets_of(size_t batch) const {
-    std::vector<LevelGrid> grids;
-    for (const LayerGraph::Level& level : graph_.levels()) {
+  std::vector<loss::LevelTargets> targets_of(size_t batch) const {
+    std::vector<loss::LevelGrid> grids;
+    for (const model::LayerGraph::Level& level : graph_.levels()) {
       const auto stride = static_cast<double>(level.stride);
-      LevelGrid grid{kSide / level.stride, kSide / level.stride, {}};
+      loss::LevelGrid grid{kSide / level.stride, kSide / level.stride, {}};
       for (const auto& [w, h] : level.anchors)
         grid.anchors.emplace_back(w / stride, h / stride);
       grids.push_back(grid);
     }
-    std::vector<LabelRow> labels;
+    std::vector<loss::LabelRow> labels;
     const auto rows = labels_[batch].accessor<double, 2>();
     for (int64_t i = 0; i < labels_[batch].size(0); ++i)
       labels.push_back({static_cast<int64_t>(rows[i][0]),
                         static_cast<int64_t>(rows[i][1]), rows[i][2],
                         rows[i][3], rows[i][4], rows[i][5]});
-    return assign_targets(labels, grids, 4, type_);
+    return loss::assign_targets(labels, grids, 4, type_);
   }
 
   void move_statistics(const at::Tensor& sums) {
-    for (const LayerGraph::BatchNorm& norm : graph_.batch_norms()) {
+    for (const model::LayerGraph::BatchNorm& norm : graph_.batch_norms()) {
       const at::Tensor slice =
           sums.narrow(0, norm.sums_offset, 2 * norm.channels)
               .view({2, norm.channels});
-      norm.running_mean->mul_(1 - kBatchNormMomentum)
-          .add_(slice[0].to(type_), kBatchNormMomentum);
-      norm.running_var->mul_(1 - kBatchNormMomentum)
-          .add_(slice[1].to(type_), kBatchNormMomentum);
+      norm.running_mean->mul_(1 - model::kBatchNormMomentum)
+          .add_(slice[0].to(type_), model::kBatchNormMomentum);
+      norm.running_var->mul_(1 - model::kBatchNormMomentum)
+          .add_(slice[1].to(type_), model::kBatchNormMomentum);
     }
   }
 
@@ -206,16 +211,16 @@ class ReferenceRun {
   }
 
   at::ScalarType type_;
-  LayerGraph graph_;
-  Arena parameters_;
-  Arena statistics_;
+  model::LayerGraph graph_;
+  data_parallel::Arena parameters_;
+  data_parallel::Arena statistics_;
   OptimizerKind optimizer_;
   std::vector<at::Tensor> moments_;
   at::Tensor accumulated_, average_, average_statistics_;
   int64_t last_step_;
   int64_t updates_ = 0;
   ScheduleOptions options_;
-  LossGains gains_;
+  loss::LossGains gains_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> images_, labels_;
 };
@@ -239,8 +244,8 @@ void expect_settings(const StepSettings& settings,
 
 // Full tensors where they are stored, sums of all others.
 void expect_state(const ReferenceRun& run, const nlohmann::json& after_step,
-                  const Safetensors& tensors, const std::string& prefix,
-                  double tolerance) {
+                  const weights::Safetensors& tensors,
+                  const std::string& prefix, double tolerance) {
   for (const bool averaged : {false, true}) {
     const std::string kind = averaged ? "ema" : "model";
     const auto state = run.state(averaged);
@@ -274,7 +279,8 @@ struct Tolerances {
 void follow(const std::string& name, at::ScalarType type, int64_t last_update,
             const Tolerances& tolerances) {
   at::set_num_threads(1);  // as the reference run; also kind to a busy machine
-  const Safetensors tensors = load_parity_tensors("training.safetensors");
+  const weights::Safetensors tensors =
+      load_parity_tensors("training.safetensors");
   const nlohmann::json scenario = load_parity_json("training.json")[name];
   ReferenceRun run(scenario, type);
   for (const nlohmann::json& expected : scenario["iterations"]) {
@@ -343,4 +349,4 @@ TEST(TrainingParityTest, FirstStepsFloat32) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::optim

@@ -3,9 +3,9 @@
 #include <opencv2/imgproc.hpp>
 
 #include "tests/worker/data/data_files.h"
-#include "worker/chart/jpeg_file.h"
-#include "worker/data/image_store.h"
-#include "worker/data/letterbox.h"
+#include "worker/data/augment/letterbox.h"
+#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/loader/image_store.h"
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
 #include "worker/pictures/metric_pictures.h"
@@ -13,18 +13,18 @@
 #include "worker/pictures/small_crops.h"
 #include "worker/pictures/small_images.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 class Pictures : public testing::Test {
  protected:
   Pictures()
-      : dataset_(
-            index_dataset(write_data_set(folder_, 23), Split::kTrain).dataset) {
-  }
+      : dataset_(labels::index_dataset(write_data_set(folder_, 23),
+                                       labels::Split::kTrain)
+                     .dataset) {}
 
-  LoaderOptions options(LoaderMode mode) const {
-    LoaderOptions result;
+  loader::LoaderOptions options(loader::LoaderMode mode) const {
+    loader::LoaderOptions result;
     result.dataset = &dataset_;
     result.mode = mode;
     result.seed = 3;
@@ -33,7 +33,7 @@ class Pictures : public testing::Test {
     result.global_batch_size = 5;
     return result;
   }
-  static cv::Mat drawn(const LoaderOptions& options, int64_t index) {
+  static cv::Mat drawn(const loader::LoaderOptions& options, int64_t index) {
     BatchPicture picture(options, index);
     while (picture.advance()) {
     }
@@ -41,23 +41,23 @@ class Pictures : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  Dataset dataset_;
+  labels::Dataset dataset_;
 };
 
 // Whoever draws, and however the run is split, the picture is the same.
 TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
-  for (const LoaderMode mode :
-       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
-        LoaderMode::kValidation}) {
+  for (const loader::LoaderMode mode :
+       {loader::LoaderMode::kTrainMosaic, loader::LoaderMode::kTrainRect,
+        loader::LoaderMode::kValidation}) {
     const cv::Mat whole = drawn(options(mode), 1);
-    LoaderOptions part = options(mode);
+    loader::LoaderOptions part = options(mode);
     part.data_parallel_size = 4;
     part.data_parallel_rank = 2;
     part.micro_batch_size = 1;
     part.first_step = 7;
-    part.own_rows = [](int64_t) { return SampleRange{0, 32}; };
+    part.own_rows = [](int64_t) { return plan::SampleRange{0, 32}; };
     EXPECT_TRUE(same_pixels(drawn(part, 1), whole));
-    if (mode == LoaderMode::kTrainMosaic) {
+    if (mode == loader::LoaderMode::kTrainMosaic) {
       part.seed = 4;
       EXPECT_FALSE(same_pixels(drawn(part, 1), whole));
     }
@@ -65,7 +65,7 @@ TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
 }
 
 TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
-  LoaderOptions crops = options(LoaderMode::kTrainMosaic);
+  loader::LoaderOptions crops = options(loader::LoaderMode::kTrainMosaic);
   crops.image_height = crops.image_width = 32;
   const cv::Mat shrunk = drawn(crops, 1);
   crops.random_crop = true;
@@ -73,23 +73,24 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   EXPECT_FALSE(same_pixels(windows, shrunk));
   EXPECT_TRUE(same_pixels(drawn(crops, 1), windows));
   // Half as large, the same part of the image is seen.
-  ImageStore::Options size;
+  loader::ImageStore::Options size;
   size.height = size.width = 32;
-  ImageStore store(dataset_, size);
-  RandomCrops training(dataset_, store, {3, 0, 0}, 32, 32);
+  loader::ImageStore store(dataset_, size);
+  tiles::RandomCrops training(dataset_, store, {3, 0, 0}, 32, 32);
   SmallImages small(dataset_, 16, 16);
   SmallCrops pictured(crops, small, {3, 0, 0}, 16, 16);
   int cut = 0;
   for (int64_t sample = 0; sample < dataset_.size(); ++sample) {
-    const LoadedImage one = pictured.load(sample, kAllRows);
+    const augment::LoadedImage one = pictured.load(sample, codecs::kAllRows);
     EXPECT_EQ(pictured.loaded_size(sample),
-              (ImageSize{one.pixels.rows, one.pixels.cols}));
+              (codecs::ImageSize{one.pixels.rows, one.pixels.cols}));
     if (!training.is_cut(sample)) continue;
     ++cut;
-    const LoadedImage other = training.load(sample, kAllRows);
-    EXPECT_TRUE(same_pixels(
-        one.pixels.clone(),
-        resize_loaded(other.pixels, pictured.loaded_size(sample), false)));
+    const augment::LoadedImage other = training.load(sample, codecs::kAllRows);
+    EXPECT_TRUE(
+        same_pixels(one.pixels.clone(),
+                    augment::resize_loaded(
+                        other.pixels, pictured.loaded_size(sample), false)));
     EXPECT_TRUE(std::equal(one.labels.begin(), one.labels.end(),
                            other.labels.begin(), other.labels.end()));
   }
@@ -97,15 +98,19 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
 }
 
 TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {
-  EXPECT_TRUE(
-      BatchPicture(options(LoaderMode::kValidation), 5).samples().empty());
-  EXPECT_EQ(BatchPicture(options(LoaderMode::kValidation), 4).samples().size(),
+  EXPECT_TRUE(BatchPicture(options(loader::LoaderMode::kValidation), 5)
+                  .samples()
+                  .empty());
+  EXPECT_EQ(BatchPicture(options(loader::LoaderMode::kValidation), 4)
+                .samples()
+                .size(),
             3u);
-  LoaderOptions few = options(LoaderMode::kValidation);
+  loader::LoaderOptions few = options(loader::LoaderMode::kValidation);
   few.global_batch_size = 23;
   EXPECT_EQ(BatchPicture(few, 0).samples().size(), 16u) << "no more fit";
   EXPECT_EQ(pictured_samples(few).size(), 16u);
-  EXPECT_EQ(pictured_samples(options(LoaderMode::kValidation)).size(), 15u);
+  EXPECT_EQ(pictured_samples(options(loader::LoaderMode::kValidation)).size(),
+            15u);
 }
 
 // A box in the source's pixels is drawn where its object is.
@@ -113,15 +118,15 @@ TEST_F(Pictures, WhatWasFoundIsDrawnInItsPlace) {
   folder_.write("images/one/a.bmp",
                 encode_bmp(cv::Mat(200, 100, CV_8UC3, cv::Scalar::all(9))));
   folder_.write("labels/one/a.txt", "0 .5 .5 .2 .2\n");
-  const Dataset one =
-      index_dataset(data_config(folder_, folder_.path() / "images/one"),
-                    Split::kTrain)
+  const labels::Dataset one =
+      labels::index_dataset(data_config(folder_, folder_.path() / "images/one"),
+                            labels::Split::kTrain)
           .dataset;
-  LoaderOptions asked = options(LoaderMode::kValidation);
+  loader::LoaderOptions asked = options(loader::LoaderMode::kValidation);
   asked.dataset = &one;
   asked.image_height = asked.image_width = 640;
   BatchPicture nothing(asked, 0), found(asked, 0);
-  EXPECT_FALSE(nothing.advance(std::vector<Detection>{}));
+  EXPECT_FALSE(nothing.advance(std::vector<metrics::Detection>{}));
   found.advance({{{20, 100, 80, 180}, 0.9f, 1}});
   cv::Mat difference;
   cv::absdiff(nothing.picture(), found.picture(), difference);
@@ -138,20 +143,21 @@ TEST_F(Pictures, LargeFilesAreReadInBands) {
   // 5 megapixels, left half dark.
   cv::Mat large(2000, 2600, CV_8UC3, cv::Scalar(200, 100, 50));
   large.colRange(0, 1300).setTo(cv::Scalar(10, 20, 30));
-  folder_.write("images/large/a.jpg", encode_jpeg(large, 95));
+  folder_.write("images/large/a.jpg", codecs::encode_jpeg(large, 95));
   folder_.write("labels/large/a.txt", "0 .5 .5 .2 .2\n");
-  const Dataset one =
-      index_dataset(data_config(folder_, folder_.path() / "images/large"),
-                    Split::kTrain)
+  const labels::Dataset one =
+      labels::index_dataset(
+          data_config(folder_, folder_.path() / "images/large"),
+          labels::Split::kTrain)
           .dataset;
   SmallImages images(one, 130, 130);
-  const LoadedImage image = images.load(0, kAllRows);
+  const augment::LoadedImage image = images.load(0, codecs::kAllRows);
   EXPECT_EQ(image.fault, "");
   EXPECT_EQ(image.pixels.size(), cv::Size(130, 100));
   EXPECT_NEAR(image.pixels.at<cv::Vec3b>(50, 20)[0], 10, 4);
   EXPECT_NEAR(image.pixels.at<cv::Vec3b>(50, 110)[0], 200, 4);
   folder_.write("images/large/a.jpg", "no picture");
-  const LoadedImage broken = images.load(0, kAllRows);
+  const augment::LoadedImage broken = images.load(0, codecs::kAllRows);
   EXPECT_NE(broken.fault, "");
   EXPECT_TRUE(broken.labels.empty());
   EXPECT_EQ(broken.pixels.size(), cv::Size(130, 100));
@@ -160,22 +166,22 @@ TEST_F(Pictures, LargeFilesAreReadInBands) {
 TEST_F(Pictures, LabelsAreDrawnAlsoWhereThereAreNone) {
   const cv::Mat some = draw_labels(dataset_);
   EXPECT_GT(some.total(), 1'000'000u);
-  EXPECT_FALSE(same_pixels(draw_labels(Dataset()), some));
+  EXPECT_FALSE(same_pixels(draw_labels(labels::Dataset()), some));
 }
 
 // Two classes; the first is found by its first detection.
 MetricFigures figures_of(size_t num_classes) {
   MetricFigures figures;
-  std::vector<DetectionRecord> records(2);
+  std::vector<metrics::DetectionRecord> records(2);
   records[0] = {0.9f, 0, {}};
   records[0].correct.fill(true);
   records[1] = {0.4f, 1, {}};
   std::vector<int64_t> labels(num_classes, 1);
-  figures.precision = compute_average_precision(records, labels);
+  figures.precision = metrics::compute_average_precision(records, labels);
   for (size_t c = 0; c < num_classes; ++c) {
     figures.class_names.push_back("class" + std::to_string(c));
   }
-  figures.confusions = {{0, 0}, {1, ConfusionCount::kBackground}};
+  figures.confusions = {{0, 0}, {1, metrics::ConfusionCount::kBackground}};
   return figures;
 }
 
@@ -196,7 +202,8 @@ TEST(MetricPictures, FourCurvesAndAMatrix) {
 TEST(MetricPictures, WithoutLabelsThereAreNoCurves) {
   MetricFigures figures;
   figures.class_names = {"a"};
-  figures.precision = compute_average_precision({}, std::vector<int64_t>{0});
+  figures.precision =
+      metrics::compute_average_precision({}, std::vector<int64_t>{0});
   EXPECT_TRUE(draw_curves(figures, "").empty());
   EXPECT_FALSE(draw_confusion_matrix(figures, "").empty());
 }
@@ -218,4 +225,4 @@ TEST(ResultsPicture, EpochsWithoutValidationAreGaps) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pictures

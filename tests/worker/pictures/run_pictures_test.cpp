@@ -1,4 +1,4 @@
-#include "worker/run_pictures.h"
+#include "worker/run/run_pictures.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <set>
 
 #include "tests/worker/data/data_files.h"
-#include "worker/data/image.h"
+#include "worker/data/codecs/image.h"
 
-namespace headroom {
+namespace headroom::pictures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -16,51 +16,53 @@ namespace fs = std::filesystem;
 class RunPicturesTest : public testing::Test {
  protected:
   RunPicturesTest()
-      : dataset_(
-            index_dataset(write_data_set(folder_, 23), Split::kTrain).dataset) {
+      : dataset_(labels::index_dataset(write_data_set(folder_, 23),
+                                       labels::Split::kTrain)
+                     .dataset) {
     run_ = folder_.path() / "run";
     fs::create_directories(run_);
   }
 
-  RunPictures::Subject subject(const fs::path& folder) {
-    RunPictures::Subject result;
+  run::RunPictures::Subject subject(const fs::path& folder) {
+    run::RunPictures::Subject result;
     result.folder = folder;
-    for (LoaderOptions* options : {&result.training, &result.validation}) {
+    for (loader::LoaderOptions* options :
+         {&result.training, &result.validation}) {
       options->dataset = &dataset_;
       options->image_height = options->image_width = 64;
       options->global_batch_size = 4;
     }
-    result.validation.mode = LoaderMode::kValidation;
+    result.validation.mode = loader::LoaderMode::kValidation;
     result.say = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       said_.push_back(line);
     };
     return result;
   }
-  static ValidationResult validated() {
-    ValidationResult result;
+  static validation::ValidationResult validated() {
+    validation::ValidationResult result;
     result.curves =
-        compute_average_precision({}, std::vector<int64_t>{2, 0, 1});
+        metrics::compute_average_precision({}, std::vector<int64_t>{2, 0, 1});
     return result;
   }
   std::set<std::string> files() const {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(run_)) {
       names.insert(entry.path().filename());
-      EXPECT_TRUE(decode_image(entry.path()).ok()) << entry.path();
+      EXPECT_TRUE(codecs::decode_image(entry.path()).ok()) << entry.path();
     }
     return names;
   }
 
   TemporaryFolder folder_;
-  Dataset dataset_;
+  labels::Dataset dataset_;
   fs::path run_;
   std::mutex mutex_;
   std::vector<std::string> said_;
 };
 
 TEST_F(RunPicturesTest, AllThatYolov5Draws) {
-  RunPictures pictures(subject(run_));
+  run::RunPictures pictures(subject(run_));
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
@@ -78,7 +80,7 @@ TEST_F(RunPicturesTest, AllThatYolov5Draws) {
 TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseWhatIsThereStays) {
   const fs::path curve = run_ / "PR_curve.png";
   const auto draw = [&](bool is_best) {
-    RunPictures pictures(subject(run_));
+    run::RunPictures pictures(subject(run_));
     pictures.note(validated(), is_best ? "epoch 1" : "epoch 2", is_best);
     pictures.note(validated(), "epoch 3", false);
     pictures.finish();
@@ -92,7 +94,7 @@ TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseWhatIsThereStays) {
 
 TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
   const fs::path nowhere = folder_.path() / "gone" / "run";
-  RunPictures pictures(subject(nowhere));
+  run::RunPictures pictures(subject(nowhere));
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
@@ -104,7 +106,7 @@ TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
 
 TEST_F(RunPicturesTest, WhatIsNotDrawnYetIsLeftUndone) {
   {
-    RunPictures pictures(subject(run_));
+    run::RunPictures pictures(subject(run_));
     pictures.begin();
   }
   EXPECT_TRUE(said_.empty());
@@ -114,15 +116,16 @@ TEST_F(RunPicturesTest, WhatIsNotDrawnYetIsLeftUndone) {
 }
 
 TEST_F(RunPicturesTest, TooManyClassesForAMatrix) {
-  RunPictures::Subject asked = subject(run_);
+  run::RunPictures::Subject asked = subject(run_);
   std::string names;
-  DataConfig config = data_config(folder_, folder_.path() / "images");
+  configs::DataConfig config = data_config(folder_, folder_.path() / "images");
   config.names.clear();
   for (int i = 0; i < 1001; ++i)
     config.names.push_back("c" + std::to_string(i));
-  const Dataset many = index_dataset(config, Split::kTrain).dataset;
+  const labels::Dataset many =
+      labels::index_dataset(config, labels::Split::kTrain).dataset;
   asked.validation.dataset = &many;
-  RunPictures pictures(std::move(asked));
+  run::RunPictures pictures(std::move(asked));
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
   ASSERT_EQ(said_.size(), 1u);
@@ -130,4 +133,4 @@ TEST_F(RunPicturesTest, TooManyClassesForAMatrix) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pictures

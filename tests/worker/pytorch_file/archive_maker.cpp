@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 std::string little(uint64_t value, int width) {
@@ -118,4 +118,4 @@ std::filesystem::path PytorchFolder::write(const std::string& bytes) const {
   return path;
 }
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

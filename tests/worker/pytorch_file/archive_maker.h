@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace headroom {
+namespace headroom::pytorch_file {
 
 struct ArchiveEntry {
   std::string name;
@@ -55,4 +55,4 @@ class PytorchFolder {
   std::filesystem::path folder_;
 };
 
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

@@ -15,7 +15,7 @@
 #include "worker/pytorch_file/pickle.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 std::string small_checkpoint() {
@@ -150,4 +150,4 @@ TEST(SlowPytorchFileFuzz, ARealCheckpointDamaged) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

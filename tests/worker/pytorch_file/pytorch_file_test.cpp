@@ -6,7 +6,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/pytorch_file/archive_maker.h"
 
-namespace headroom {
+namespace headroom::pytorch_file {
 namespace {
 
 using namespace pickled;  // the instructions
@@ -224,4 +224,4 @@ TEST_F(PytorchFileTest, EveryTruncationIsRefused) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::pytorch_file

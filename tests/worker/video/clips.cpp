@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include "worker/chart/jpeg_file.h"
+#include "worker/data/codecs/jpeg_writer.h"
 #include "worker/video/video_plugin.h"
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 constexpr int kMicroseconds = 100'000;  // of a picture
@@ -83,4 +83,4 @@ VideoPlugin built_video_plugin() {
   return load_video_plugin();
 }
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -8,7 +8,7 @@
 
 #include "worker/video/video_plugin.h"
 
-namespace headroom {
+namespace headroom::video {
 
 // The n-th picture, from 1: a light square on a slope, n pixels to the right.
 cv::Mat clip_picture(int height, int width, int number);
@@ -21,4 +21,4 @@ std::string avi_clip(int height, int width, int pictures);
 // none.
 VideoPlugin built_video_plugin();
 
-}  // namespace headroom
+}  // namespace headroom::video

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "configs/model_table.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"
 #include "worker/model/layer_graph.h"
 #include "worker/video/video_plugin.h"
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ constexpr int kSide = 64;
 class VideoDetection : public testing::Test {
  protected:
   VideoDetection()
-      : model_(load_model_table("yolov5n"), 2, at::kFloat, 0),
+      : model_(layers::load_model_table("yolov5n"), 2, at::kFloat, 0),
         detector_(model_, options()) {
     files_.text = files_.csv = files_.json = true;
   }
@@ -38,30 +38,30 @@ class VideoDetection : public testing::Test {
   }
 
   // Of a network that knows nothing: three boxes a picture.
-  static DetectorOptions options() {
-    DetectorOptions options;
+  static detect::DetectorOptions options() {
+    detect::DetectorOptions options;
     options.height = options.width = kSide;
     options.nms.confidence_threshold = 0;
     options.nms.max_detections = 3;
     options.nms.multi_label = false;
     return options;
   }
-  VideoOutcome detect(DetectionFolder& out, int64_t stride = 1,
-                      int64_t stop_after = 1000) {
-    VideoOptions video;
+  detect::VideoOutcome detect(detect::DetectionFolder& out, int64_t stride = 1,
+                              int64_t stop_after = 1000) {
+    detect::VideoOptions video;
     video.stride = stride;
     video.max_pixels = kSide * kSide;
     video.stopped = [&, stop_after] {
       return static_cast<int64_t>(numbers_.size()) >= stop_after;
     };
-    video.on_picture = [&](const VideoPicture& picture) {
+    video.on_picture = [&](const detect::VideoPicture& picture) {
       numbers_.push_back(picture.number);
       EXPECT_EQ(picture.of, 10);
       EXPECT_EQ(picture.found.detections.size(), 3u);
     };
-    return detect_in_video(*plugin_.api, clip_, detector_, out, video);
+    return detect::detect_in_video(*plugin_.api, clip_, detector_, out, video);
   }
-  DetectionFolder folder() {
+  detect::DetectionFolder folder() {
     return {folder_.path() / "out", {"cat", "dog"}, files_};
   }
   std::set<std::string> names(const std::string& below) {
@@ -87,16 +87,16 @@ class VideoDetection : public testing::Test {
 
   TemporaryFolder folder_;
   VideoPlugin plugin_;
-  LayerGraph model_;
-  Detector detector_;
-  FolderOptions files_;
+  model::LayerGraph model_;
+  detect::Detector detector_;
+  detect::FolderOptions files_;
   fs::path clip_;
   std::vector<int64_t> numbers_;
 };
 
 TEST_F(VideoDetection, APictureIsAnImageThatHasItsNumber) {
-  DetectionFolder out = folder();
-  const VideoOutcome outcome = detect(out);
+  detect::DetectionFolder out = folder();
+  const detect::VideoOutcome outcome = detect(out);
   out.finish();
   EXPECT_EQ(outcome.pictures, 10);
   EXPECT_EQ(outcome.fault, "");
@@ -119,7 +119,7 @@ TEST_F(VideoDetection, APictureIsAnImageThatHasItsNumber) {
 }
 
 TEST_F(VideoDetection, AStrideKeepsNumbersAndLength) {
-  DetectionFolder out = folder();
+  detect::DetectionFolder out = folder();
   EXPECT_EQ(detect(out, 4).pictures, 3);
   out.finish();
   EXPECT_THAT(numbers_, ElementsAre(1, 5, 9));
@@ -129,7 +129,7 @@ TEST_F(VideoDetection, AStrideKeepsNumbersAndLength) {
 }
 
 TEST_F(VideoDetection, AStopLeavesWhatThereIs) {
-  DetectionFolder out = folder();
+  detect::DetectionFolder out = folder();
   EXPECT_EQ(detect(out, 1, 4).pictures, 4);
   out.finish();
   EXPECT_EQ(annotated().first, 4);
@@ -138,8 +138,8 @@ TEST_F(VideoDetection, AStopLeavesWhatThereIs) {
 
 TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
   fs::resize_file(clip_, fs::file_size(clip_) / 2);
-  DetectionFolder out = folder();
-  const VideoOutcome outcome = detect(out);
+  detect::DetectionFolder out = folder();
+  const detect::VideoOutcome outcome = detect(out);
   out.finish();
   EXPECT_GE(outcome.pictures, 3);
   EXPECT_THAT(outcome.fault, HasSubstr("of 10 pictures"));
@@ -148,8 +148,8 @@ TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
 
 TEST_F(VideoDetection, NothingIsWrittenOfWhatIsNoVideo) {
   folder_.write("clip.avi", "#EXTM3U\n");
-  DetectionFolder out = folder();
-  const VideoOutcome outcome = detect(out);
+  detect::DetectionFolder out = folder();
+  const detect::VideoOutcome outcome = detect(out);
   EXPECT_EQ(outcome.pictures, 0);
   EXPECT_THAT(outcome.fault, HasSubstr("it cannot be opened"));
   EXPECT_FALSE(fs::exists(folder_.path() / "out"));
@@ -158,7 +158,7 @@ TEST_F(VideoDetection, NothingIsWrittenOfWhatIsNoVideo) {
 // An image clip_3.jpg has labels/clip_3.txt.
 TEST_F(VideoDetection, PicturesDoNotReplaceImages) {
   files_.pictures = false;
-  DetectionFolder out = folder();
+  detect::DetectionFolder out = folder();
   cv::Mat pixels = clip_picture(kSide, kSide, 1);
   out.add({"clip_3.jpg", kSide, kSide, {}}, pixels);
   EXPECT_EQ(out.begin_video("a/clip.avi"), "clip_video");
@@ -167,4 +167,4 @@ TEST_F(VideoDetection, PicturesDoNotReplaceImages) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::video

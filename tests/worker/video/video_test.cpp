@@ -16,7 +16,7 @@
 #include "tests/worker/video/clips.h"
 #include "worker/video/video_plugin.h"
 
-namespace headroom {
+namespace headroom::video {
 namespace {
 
 namespace fs = std::filesystem;
@@ -305,4 +305,4 @@ TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::video

@@ -1,0 +1,90 @@
+#include "configs/layers/model_record.h"
+
+#include <algorithm>
+
+#include "configs/layers/model_table_text.h"
+#include "configs/yaml/scalar.h"
+#include "configs/yaml/strict_yaml.h"
+#include "parallel/base/check.h"
+#include "parallel/base/shell_word.h"
+
+namespace headroom::layers {
+namespace {
+
+std::string change(const std::string& what, const std::string& before,
+                   const std::string& now) {
+  if (before == now) return "";
+  return what + " was " + before + " and is now " + now;
+}
+
+std::string row_change(size_t index, const ModelTable& before,
+                       const ModelTable& now) {
+  const std::string name = "row " + std::to_string(index);
+  if (index >= now.rows.size()) {
+    return name + " was " + row_text(before.rows[index]) + " and is gone";
+  }
+  if (index >= before.rows.size()) {
+    return name + " is new: " + row_text(now.rows[index]);
+  }
+  return change(name, row_text(before.rows[index]), row_text(now.rows[index]));
+}
+
+std::string first_of(const std::vector<std::string>& changes) {
+  const auto found = std::ranges::find_if(
+      changes, [](const std::string& each) { return !each.empty(); });
+  return found == changes.end() ? "" : *found;
+}
+
+}  // namespace
+
+std::optional<ModelTable> recorded_model(
+    const std::filesystem::path& run_directory) {
+  const std::filesystem::path file = run_directory / kModelRecord;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  return parse_model_table(yaml::read_config_file(file, "resume"),
+                           file.string());
+}
+
+std::string model_difference(const ModelTable& before, const ModelTable& now) {
+  for (size_t i = 0; i < std::max(before.rows.size(), now.rows.size()); ++i) {
+    const std::string found = row_change(i, before, now);
+    if (!found.empty()) return found;
+  }
+  return first_of(
+      {change("depth_multiple", yaml::exact_text(before.depth_multiple),
+              yaml::exact_text(now.depth_multiple)),
+       change("width_multiple", yaml::exact_text(before.width_multiple),
+              yaml::exact_text(now.width_multiple)),
+       change("channel_multiple", std::to_string(before.channel_multiple),
+              std::to_string(now.channel_multiple)),
+       change("ch", std::to_string(before.input_channels),
+              std::to_string(now.input_channels)),
+       change("activation", activation_text(before.activation),
+              activation_text(now.activation)),
+       change("anchors", to_text(before.anchors), to_text(now.anchors))});
+}
+
+std::string how_to_start_anew(const std::filesystem::path& run_directory) {
+  const std::filesystem::path weights =
+      run_directory / "weights/last.safetensors";
+  std::error_code error;
+  return std::filesystem::is_regular_file(weights, error)
+             ? "start a new run with --weights " + shell_word(weights.string())
+             : "start a new run without --resume";
+}
+
+void require_same_model(const ModelTable& recorded, const ModelTable& now,
+                        const std::string& source,
+                        const std::filesystem::path& run_directory) {
+  const std::string difference = model_difference(recorded, now);
+  if (difference.empty()) return;
+  throw Error("resume",
+              source + " is not the model that " + run_directory.string() +
+                  " was begun with: " + difference,
+              "go on with --cfg " +
+                  shell_word((run_directory / kModelRecord).string()) +
+                  ", or " + how_to_start_anew(run_directory));
+}
+
+}  // namespace headroom::layers

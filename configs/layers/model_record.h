@@ -1,0 +1,39 @@
+// model_record: the model that a run was started with, kept in its folder, so
+// that nothing goes on with another one: the file that --cfg names may be
+// edited in between, and weights that brought their own table may be replaced.
+//
+// Compared by meaning: comments, spaces and nc (the data's classes count) may
+// change.
+//
+// Threads: pure functions, but for the one that reads.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "configs/layers/model_table.h"
+
+namespace headroom::layers {
+
+inline constexpr const char* kModelRecord = "model.yaml";
+
+// None: the run was begun by a build that kept none.
+std::optional<ModelTable> recorded_model(
+    const std::filesystem::path& run_directory);
+
+// "row 4 was [-1, 6, C3, [256]] and is now [-1, 9, C3, [256]]", the first that
+// differs; "": they are the same network.
+std::string model_difference(const ModelTable& before, const ModelTable& now);
+
+// What to do instead of a resumption that is refused: from the run's weights,
+// once an epoch has left some.
+std::string how_to_start_anew(const std::filesystem::path& run_directory);
+
+// Throws Error (exit 2) unless the two are the same network. `source`: the file
+// or name that `now` was read from.
+void require_same_model(const ModelTable& recorded, const ModelTable& now,
+                        const std::string& source,
+                        const std::filesystem::path& run_directory);
+
+}  // namespace headroom::layers

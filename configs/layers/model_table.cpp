@@ -1,0 +1,221 @@
+#include "configs/layers/model_table.h"
+
+#include <filesystem>
+
+#include "configs/layers/activation_name.h"
+#include "configs/yaml/scalar.h"
+#include "configs/yaml/shipped_files.h"
+#include "configs/yaml/strict_yaml.h"
+
+namespace headroom::layers {
+namespace {
+
+// Beyond any real detector; keeps a damaged file from asking for gigabytes.
+constexpr int64_t kMostClasses = 100'000;
+constexpr int64_t kMostRows = 1'000;
+constexpr int64_t kMostRepeats = 1'000;
+constexpr int kMostInputChannels = 512;  // bands of an image
+constexpr size_t kLongestWord = 60;      // as much as refusals show
+
+int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
+           int64_t high) {
+  const int64_t number = yaml::as_int64(value, key);
+  if (number < low || number > high) {
+    yaml::refuse(value.place, key + " is " + std::to_string(number),
+                 "write a whole number from " + std::to_string(low) + " to " +
+                     std::to_string(high));
+  }
+  return static_cast<int>(number);
+}
+
+std::string word_in(const yaml::YamlValue& value, const std::string& key) {
+  std::string word = yaml::as_text(value, key);
+  if (word.size() > kLongestWord) {
+    yaml::refuse(value.place, key + " is " + yaml::describe(value),
+                 "write a word of at most " + std::to_string(kLongestWord) +
+                     " characters");
+  }
+  return word;
+}
+
+double multiple(const yaml::YamlValue& value, const std::string& key) {
+  const double number = yaml::as_double(value, key);
+  if (!(number > 0 && number <= 100)) {
+    yaml::refuse(value.place, key + " is " + yaml::exact_text(number),
+                 "write a number above 0 and at most 100");
+  }
+  return number;
+}
+
+const yaml::YamlValue& require_list(const yaml::YamlValue& value,
+                                    const std::string& key) {
+  if (value.kind != yaml::YamlValue::Kind::kSequence || value.items.empty()) {
+    yaml::refuse(value.place, key + " is " + yaml::describe(value),
+                 "write a list here");
+  }
+  return value;
+}
+
+std::vector<std::pair<double, double>> read_level(
+    const yaml::YamlValue& value) {
+  require_list(value, "a level of anchors");
+  if (value.items.size() % 2 != 0) {
+    yaml::refuse(value.place,
+                 "a level of anchors has " +
+                     std::to_string(value.items.size()) + " numbers",
+                 "write widths and heights in pairs");
+  }
+  std::vector<std::pair<double, double>> anchors;
+  for (size_t i = 0; i < value.items.size(); i += 2) {
+    const double width = yaml::as_double(value.items[i], "an anchor's width");
+    const double height =
+        yaml::as_double(value.items[i + 1], "an anchor's height");
+    if (!(width > 0 && height > 0)) {
+      yaml::refuse(value.items[i].place,
+                   "an anchor of " + yaml::exact_text(width) + " x " +
+                       yaml::exact_text(height),
+                   "anchors are pixels above 0");
+    }
+    anchors.emplace_back(width, height);
+  }
+  return anchors;
+}
+
+void read_anchors(const yaml::YamlValue& value, ModelTable& table) {
+  if (value.kind == yaml::YamlValue::Kind::kScalar) {
+    yaml::as_int64(value, "anchors");
+    yaml::refuse(
+        value.place,
+        "anchors is a number per level (" + value.scalar +
+            "), to be found from the data",
+        "write them as one list of widths and heights per level: training "
+        "replaces what does not fit the boxes");
+  }
+  require_list(value, "anchors");
+  for (const yaml::YamlValue& level : value.items) {
+    table.anchors.push_back(read_level(level));
+    if (table.anchors.back().size() != table.anchors.front().size()) {
+      yaml::refuse(level.place,
+                   "this level has " +
+                       std::to_string(table.anchors.back().size()) +
+                       " anchors, the first has " +
+                       std::to_string(table.anchors.front().size()),
+                   "give every level the same number");
+    }
+  }
+}
+
+ModelTable::Argument read_argument(const yaml::YamlValue& value) {
+  switch (value.kind) {
+    case yaml::YamlValue::Kind::kNull:
+      return "None";
+    case yaml::YamlValue::Kind::kSequence: {
+      std::vector<double> numbers;
+      for (const yaml::YamlValue& item : value.items) {
+        numbers.push_back(yaml::as_double(item, "a list's element"));
+      }
+      return numbers;
+    }
+    case yaml::YamlValue::Kind::kScalar: {
+      const auto number =
+          value.quoted ? std::nullopt : yaml::parse_double(value.scalar);
+      if (number) return *number;
+      return word_in(value, "an argument");
+    }
+    case yaml::YamlValue::Kind::kMapping:
+      break;
+  }
+  yaml::refuse(value.place, "an argument is a mapping",
+               "write a number, a word or a list of numbers");
+}
+
+ModelTable::Row read_row(const yaml::YamlValue& value) {
+  if (value.kind != yaml::YamlValue::Kind::kSequence ||
+      value.items.size() != 4) {
+    yaml::refuse(value.place,
+                 "this row is " +
+                     (value.kind == yaml::YamlValue::Kind::kSequence
+                          ? "a list of " + std::to_string(value.items.size()) +
+                                " elements"
+                          : yaml::describe(value)),
+                 "a row is [from, repeats, module, args]");
+  }
+  ModelTable::Row row;
+  row.place = value.place;
+  const yaml::YamlValue& from = value.items[0];
+  if (from.kind == yaml::YamlValue::Kind::kSequence) {
+    for (const yaml::YamlValue& input : require_list(from, "from").items) {
+      row.from.push_back(int_in(input, "from", -kMostRows, kMostRows));
+    }
+  } else {
+    row.from.push_back(int_in(from, "from", -kMostRows, kMostRows));
+  }
+  row.repeats = int_in(value.items[1], "repeats", 1, kMostRepeats);
+  row.module = word_in(value.items[2], "module");
+  const yaml::YamlValue& args = value.items[3];
+  if (args.kind != yaml::YamlValue::Kind::kSequence) {
+    yaml::refuse(args.place, "args is " + yaml::describe(args),
+                 "write a list here, [] for none");
+  }
+  for (const yaml::YamlValue& arg : args.items) {
+    row.args.push_back(read_argument(arg));
+  }
+  return row;
+}
+
+void read_rows(const yaml::YamlValue& root, const std::string& part,
+               ModelTable& table) {
+  const yaml::YamlValue& rows = require_list(yaml::require(root, part), part);
+  for (const yaml::YamlValue& row : rows.items) {
+    if (static_cast<int64_t>(table.rows.size()) == kMostRows) {
+      yaml::refuse(row.place,
+                   "more than " + std::to_string(kMostRows) + " rows",
+                   "name a model file");
+    }
+    table.rows.push_back(read_row(row));
+  }
+}
+
+}  // namespace
+
+ModelTable parse_model_table(const std::string& text, const std::string& file) {
+  static const std::vector<std::string> known = {
+      "nc",   "depth_multiple",   "width_multiple", "anchors", "backbone",
+      "head", "channel_multiple", "activation",     "ch",      "inplace"};
+  const yaml::YamlValue root = yaml::parse_yaml(text, file);
+  yaml::require_mapping(root, "a model file", known);
+
+  ModelTable table;
+  table.name = std::filesystem::path(file).stem().string();
+  table.num_classes = int_in(yaml::require(root, "nc"), "nc", 1, kMostClasses);
+  table.depth_multiple =
+      multiple(yaml::require(root, "depth_multiple"), "depth_multiple");
+  table.width_multiple =
+      multiple(yaml::require(root, "width_multiple"), "width_multiple");
+  if (const yaml::YamlValue* value = root.find("channel_multiple")) {
+    table.channel_multiple = int_in(*value, "channel_multiple", 1, 1024);
+  }
+  if (const yaml::YamlValue* value = root.find("ch")) {
+    table.input_channels = int_in(*value, "ch", 1, kMostInputChannels);
+  }
+  if (const yaml::YamlValue* value = root.find("activation")) {
+    const std::string name = word_in(*value, "activation");
+    const auto activation = parse_activation(name);
+    if (!activation) {
+      yaml::refuse(value->place, "activation is " + name,
+                   "write one of " + known_activations());
+    }
+    table.activation = *activation;
+  }
+  read_anchors(yaml::require(root, "anchors"), table);
+  read_rows(root, "backbone", table);
+  read_rows(root, "head", table);
+  return table;
+}
+
+ModelTable load_model_table(const std::string& cfg) {
+  const yaml::NamedText source = yaml::file_or_shipped(cfg, "model", "model");
+  return parse_model_table(source.text, source.file);
+}
+
+}  // namespace headroom::layers

@@ -1,0 +1,35 @@
+// The YAML files that are part of the program: configs/model and configs/hyp,
+// embedded when it is built.
+//
+// Threads: immutable; any thread may read.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::yaml {
+
+struct ShippedFile {
+  std::string path;  // below configs/: "model/yolov5n.yaml"
+  std::string_view content;
+};
+
+const std::vector<ShippedFile>& shipped_files();
+
+// Text of a YAML file and the name that refusals call it by.
+struct NamedText {
+  std::string file;
+  std::string text;
+};
+
+// `name_or_path`: an existing file wins; else a shipped file of `folder`
+// ("model", "hyp") with or without its ".yaml". Throws Error{tag} with exit 2
+// that names the nearest shipped name and lists them all.
+NamedText file_or_shipped(const std::string& name_or_path,
+                          const std::string& folder, const std::string& tag);
+
+// The names of one folder, without ".yaml", sorted.
+std::vector<std::string> shipped_names(const std::string& folder);
+
+}  // namespace headroom::yaml

@@ -1,0 +1,126 @@
+#include "coordinator/log/run_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+namespace {
+
+std::string serialised(const google::protobuf::MessageLite& message) {
+  return message.SerializeAsString();
+}
+
+void take(std::optional<LoggedRun>& run, wire::LogRecord record,
+          std::map<uint64_t, std::map<std::string, std::string>>& keys) {
+  if (!run) run.emplace();
+  switch (record.record_case()) {
+    case wire::LogRecord::kSnapshot:
+      run->snapshot = std::move(*record.mutable_snapshot());
+      break;
+    case wire::LogRecord::kProgress:
+      run->progress = std::move(*record.mutable_progress());
+      break;
+    case wire::LogRecord::kEvent:
+      run->events.push_back(std::move(*record.mutable_event()));
+      break;
+    case wire::LogRecord::kKey:
+      keys[record.key().generation()][record.key().key()] =
+          record.key().value();
+      break;
+    case wire::LogRecord::RECORD_NOT_SET:
+      break;  // of a newer build; what it means is not known here
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
+  std::unique_ptr<RunLog> log(new RunLog());
+  std::vector<std::string> records;
+  log->log_ = WriteAheadLog::open(file, &records);
+  std::map<uint64_t, std::map<std::string, std::string>> keys;
+  for (const std::string& bytes : records) {
+    wire::LogRecord record;
+    if (!record.ParseFromString(bytes)) {
+      throw Error("log", file.string() + " holds a record that is no message",
+                  "start the build that wrote it, or name another file");
+    }
+    take(log->found_, std::move(record), keys);
+  }
+  if (log->found_) {
+    log->found_->keys =
+        keys[log->found_->snapshot.state().generation().number()];
+  }
+  return log;
+}
+
+void RunLog::append(const wire::LogRecord& record) {
+  log_->append(serialised(record));
+  unsynced_ = true;
+}
+
+void RunLog::save(const wire::LogSnapshot& snapshot) {
+  std::string bytes = serialised(snapshot);
+  if (bytes == newest_snapshot_) return;
+  wire::LogRecord record;
+  *record.mutable_snapshot() = snapshot;
+  append(record);
+  sync();
+  newest_snapshot_ = std::move(bytes);
+}
+
+void RunLog::add(const wire::Progress& progress) {
+  wire::LogRecord record;
+  *record.mutable_progress() = progress;
+  append(record);
+}
+
+void RunLog::add(const wire::Event& event) {
+  wire::LogRecord record;
+  *record.mutable_event() = event;
+  append(record);
+}
+
+void RunLog::add(const wire::LoggedKey& key) {
+  wire::LogRecord record;
+  *record.mutable_key() = key;
+  append(record);
+}
+
+void RunLog::sync() {
+  if (unsynced_.exchange(false)) log_->sync();
+}
+
+bool RunLog::wants_compaction() const {
+  return log_->bytes() > std::max(kCompactBytes, 2 * compacted_bytes_);
+}
+
+void RunLog::compact(const LoggedRun& run) {
+  std::vector<std::string> records;
+  wire::LogRecord record;
+  *record.mutable_snapshot() = run.snapshot;
+  records.push_back(serialised(record));
+  if (run.progress) {
+    *record.mutable_progress() = *run.progress;
+    records.push_back(serialised(record));
+  }
+  for (const wire::Event& event : run.events) {
+    *record.mutable_event() = event;
+    records.push_back(serialised(record));
+  }
+  for (const auto& [key, value] : run.keys) {
+    wire::LoggedKey* entry = record.mutable_key();
+    entry->set_generation(run.snapshot.state().generation().number());
+    entry->set_key(key);
+    entry->set_value(value);
+    records.push_back(serialised(record));
+  }
+  log_->replace(records);
+  newest_snapshot_ = serialised(run.snapshot);
+  unsynced_ = false;
+  compacted_bytes_ = log_->bytes();
+}
+
+}  // namespace headroom::coordinator

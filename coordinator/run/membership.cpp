@@ -1,0 +1,195 @@
+#include "coordinator/run/membership.h"
+
+#include <algorithm>
+
+namespace headroom::coordinator {
+namespace {
+
+// Names end up in log lines and file names.
+std::optional<std::string> why_bad_name(const std::string& what,
+                                        const std::string& name) {
+  constexpr size_t kMaxNameLength = 200;
+  if (name.empty()) return what + " is empty";
+  if (name.size() > kMaxNameLength) {
+    return what + " has " + std::to_string(name.size()) +
+           " characters, more than " + std::to_string(kMaxNameLength);
+  }
+  const bool printable = std::all_of(
+      name.begin(), name.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+  if (!printable) return what + " holds blanks or unprintable characters";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> Membership::register_node(TimePoint now,
+                                                     const Node& node) {
+  if (auto why = why_bad_name("node_id", node.node_id)) return why;
+  if (node.hostname.size() > 300) return "hostname is longer than 300";
+  for (Node& known : nodes_) {
+    if (known.node_id != node.node_id) continue;
+    if (known.worker_ids == node.worker_ids) return std::nullopt;
+    if (auto why = replace_gone(known, node)) return why;
+    heartbeat_node(now, node.node_id);
+    return std::nullopt;
+  }
+  if (auto why = why_no_room(node)) return why;
+  std::vector<Member> added;
+  for (const std::string& worker_id : node.worker_ids) {
+    if (auto why = why_bad_name("worker_id", worker_id)) return why;
+    const bool twice = std::any_of(
+        added.begin(), added.end(),
+        [&](const Member& other) { return other.worker_id == worker_id; });
+    if (twice || find(worker_id) != nullptr) {
+      return "worker " + worker_id + " is registered already";
+    }
+    Member member;
+    member.worker_id = worker_id;
+    member.node_id = node.node_id;
+    // Without a name every agent is a machine of its own.
+    member.hostname = node.hostname.empty() ? node.node_id : node.hostname;
+    member.launcher_rank = node.launcher_rank;
+    member.local_slot = static_cast<int>(added.size());
+    added.push_back(member);
+  }
+  members_.insert(members_.end(), added.begin(), added.end());
+  nodes_.push_back(node);
+  nodes_.back().last_seen = now;
+  nodes_.back().silent = false;
+  return std::nullopt;
+}
+
+std::optional<std::string> Membership::why_no_room(const Node& node) const {
+  constexpr size_t kMostSlots = 4096;
+  const size_t most =
+      open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
+  if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
+  return "node " + node.node_id + " offers " +
+         std::to_string(node.worker_ids.size()) + " workers, but this run " +
+         "has " + std::to_string(most) + " and " +
+         std::to_string(members_.size()) + " are registered";
+}
+
+// Everything is looked at before anything is changed.
+std::optional<std::string> Membership::replace_gone(Node& known,
+                                                    const Node& node) {
+  if (known.worker_ids.size() != node.worker_ids.size()) {
+    return "node " + node.node_id + " is registered already, with " +
+           std::to_string(known.worker_ids.size()) + " other workers";
+  }
+  for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
+    const std::string& successor = node.worker_ids[slot];
+    if (known.worker_ids[slot] == successor) continue;
+    if (auto why = why_bad_name("worker_id", successor)) return why;
+    if (find(known.worker_ids[slot])->state != MemberState::kGone) {
+      return "worker " + known.worker_ids[slot] + " has not left, " +
+             successor + " cannot take its place";
+    }
+    const auto same = [&](const std::string& other) {
+      return other == successor;
+    };
+    if (find(successor) != nullptr ||
+        std::count_if(node.worker_ids.begin(), node.worker_ids.end(), same) >
+            1) {
+      return "worker " + successor + " is registered already";
+    }
+  }
+  for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
+    if (known.worker_ids[slot] == node.worker_ids[slot]) continue;
+    Member* member = find_mutable(known.worker_ids[slot]);
+    member->worker_id = node.worker_ids[slot];
+    member->state = MemberState::kExpected;
+    known.worker_ids[slot] = node.worker_ids[slot];
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Membership::join(TimePoint now,
+                                            const std::string& worker_id,
+                                            const std::string& node_id) {
+  Member* member = find_mutable(worker_id);
+  if (member == nullptr) {
+    return "worker " + worker_id + " belongs to no registered node";
+  }
+  if (member->node_id != node_id) {
+    return "worker " + worker_id + " belongs to node " + member->node_id +
+           ", not to " + node_id;
+  }
+  if (member->state == MemberState::kJoined) {
+    return "worker " + worker_id + " has joined already";
+  }
+  if (member->state == MemberState::kGone) {
+    return "worker " + worker_id + " has left the run";
+  }
+  member->state = MemberState::kJoined;
+  member->last_seen = now;
+  return std::nullopt;
+}
+
+bool Membership::heartbeat_worker(TimePoint now, const std::string& worker_id) {
+  Member* member = find_mutable(worker_id);
+  if (member == nullptr || member->state != MemberState::kJoined) return false;
+  member->last_seen = now;
+  return true;
+}
+
+bool Membership::heartbeat_node(TimePoint now, const std::string& node_id) {
+  for (Node& node : nodes_) {
+    if (node.node_id != node_id) continue;
+    node.last_seen = now;
+    node.silent = false;
+    return true;
+  }
+  return false;
+}
+
+bool Membership::leave(const std::string& worker_id) {
+  Member* member = find_mutable(worker_id);
+  if (member == nullptr || member->state == MemberState::kGone) return false;
+  member->state = MemberState::kGone;
+  return true;
+}
+
+Expired Membership::expire(TimePoint now) {
+  Expired expired;
+  for (Member& member : members_) {
+    if (member.state != MemberState::kJoined) continue;
+    if (now - member.last_seen <= heartbeat_timeout_) continue;
+    member.state = MemberState::kGone;
+    expired.worker_ids.push_back(member.worker_id);
+  }
+  for (Node& node : nodes_) {
+    if (node.silent || now - node.last_seen <= heartbeat_timeout_) continue;
+    node.silent = true;
+    expired.node_ids.push_back(node.node_id);
+  }
+  return expired;
+}
+
+void Membership::excuse(std::chrono::steady_clock::duration pause) {
+  for (Member& member : members_) member.last_seen += pause;
+  for (Node& node : nodes_) node.last_seen += pause;
+}
+
+const Member* Membership::find(const std::string& worker_id) const {
+  for (const Member& member : members_) {
+    if (member.worker_id == worker_id) return &member;
+  }
+  return nullptr;
+}
+
+const Node* Membership::find_node(const std::string& node_id) const {
+  for (const Node& node : nodes_) {
+    if (node.node_id == node_id) return &node;
+  }
+  return nullptr;
+}
+
+Member* Membership::find_mutable(const std::string& worker_id) {
+  for (Member& member : members_) {
+    if (member.worker_id == worker_id) return &member;
+  }
+  return nullptr;
+}
+
+}  // namespace headroom::coordinator

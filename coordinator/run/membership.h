@@ -1,0 +1,110 @@
+// Membership: which nodes and workers there are, and when each was last heard.
+//
+// Pure state: time is an argument, and nothing here knows ranks or the run's
+// phase. An agent announces its slots when it registers; until open() all
+// agents together may announce `expected_workers`, later ones may add to them.
+// A worker that has left does not come back: its agent registers again with a
+// successor, under another worker_id, which takes the slot over.
+//
+// Ownership: a value.
+// Threads: none of its own; the service guards it.
+// Invariants:
+//   1. worker_ids are unique over all nodes;
+//   2. a member's state only moves expected -> joined -> gone;
+//   3. members() has one entry for each slot, in the order of registration: who
+//      was succeeded is no member any more.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/run/clock.h"
+
+namespace headroom::coordinator {
+
+enum class MemberState { kExpected, kJoined, kGone };
+
+struct Member {
+  std::string worker_id;
+  std::string node_id;
+  std::string hostname;
+  int launcher_rank = 0;
+  int local_slot = 0;  // place in its agent's list
+  MemberState state = MemberState::kExpected;
+  TimePoint last_seen;  // REQUIRES: not kExpected
+};
+
+struct Node {
+  std::string node_id;
+  std::string hostname;
+  int launcher_rank = 0;
+  std::vector<std::string> worker_ids;
+  TimePoint last_seen;
+  bool silent = false;  // no heartbeat within the timeout
+};
+
+// Who fell silent in one expire(now).
+struct Expired {
+  std::vector<std::string> worker_ids;
+  std::vector<std::string> node_ids;
+};
+
+class Membership {
+ public:
+  Membership(int expected_workers, std::chrono::milliseconds heartbeat_timeout)
+      : expected_workers_(expected_workers),
+        heartbeat_timeout_(heartbeat_timeout) {}
+
+  // Nothing, or why the node is refused. The same node again (a repeated call
+  // whose answer was lost) is no refusal; nor is one that names successors of
+  // workers that are gone.
+  std::optional<std::string> register_node(TimePoint now, const Node& node);
+
+  // From now on there may be more slots than the run expected.
+  void open() { open_ = true; }
+
+  // Nothing, or why the worker is refused.
+  std::optional<std::string> join(TimePoint now, const std::string& worker_id,
+                                  const std::string& node_id);
+
+  // False if nobody of that name takes part (any more).
+  bool heartbeat_worker(TimePoint now, const std::string& worker_id);
+  bool heartbeat_node(TimePoint now, const std::string& node_id);
+
+  // What a coordinator before this one knew. REQUIRES: nobody is here yet.
+  void restore(std::vector<Node> nodes, std::vector<Member> members) {
+    nodes_ = std::move(nodes);
+    members_ = std::move(members);
+  }
+
+  // True if it was not gone before.
+  bool leave(const std::string& worker_id);
+
+  // Joined workers that are silent become gone; silent nodes are marked, and
+  // speak again with their next heartbeat. Each is returned once.
+  Expired expire(TimePoint now);
+
+  // The coordinator itself was stopped for `pause`: nobody is silent for it.
+  void excuse(std::chrono::steady_clock::duration pause);
+
+  const Member* find(const std::string& worker_id) const;
+  const Node* find_node(const std::string& node_id) const;
+  const std::vector<Member>& members() const { return members_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  Member* find_mutable(const std::string& worker_id);
+  std::optional<std::string> replace_gone(Node& known, const Node& node);
+  std::optional<std::string> why_no_room(const Node& node) const;
+
+  int expected_workers_;
+  bool open_ = false;
+  std::chrono::milliseconds heartbeat_timeout_;
+  std::vector<Node> nodes_;
+  std::vector<Member> members_;
+};
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,60 @@
+#include "coordinator/run/quorum.h"
+
+namespace headroom::coordinator {
+namespace {
+
+// "a, b, c and 5 more": a line stays a line with 512 workers missing.
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 3;
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kNamed; ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kNamed) {
+    text += " and " + std::to_string(names.size() - kNamed) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+QuorumDecision decide_quorum(TimePoint now, TimePoint since,
+                             const std::vector<Member>& members,
+                             const QuorumOptions& options) {
+  QuorumDecision decision;
+  std::vector<std::string> missing;
+  std::vector<Member> joined;
+  for (const Member& member : members) {
+    if (member.state == MemberState::kJoined) {
+      joined.push_back(member);
+    } else {
+      missing.push_back(member.worker_id + " on " + member.hostname);
+    }
+  }
+  const size_t expected = static_cast<size_t>(options.expected_workers);
+  const std::string count = std::to_string(joined.size()) + " of " +
+                            std::to_string(expected) + " workers have joined";
+  if (joined.size() == expected) {
+    decision.members = std::move(joined);
+    decision.reason = expected == 1 ? "the only worker has joined"
+                                    : "all " + std::to_string(expected) +
+                                          " workers have joined";
+    return decision;
+  }
+  decision.reason = count;
+  if (!missing.empty()) decision.reason += "; missing: " + list_of(missing);
+  if (members.size() < expected) {
+    decision.reason +=
+        "; " + std::to_string(expected - members.size()) + " have no agent yet";
+  }
+  if (now - since > options.join_timeout) {
+    decision.timed_out = true;
+    const auto limit =
+        std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout);
+    decision.reason +=
+        "; gave up after " + std::to_string(limit.count()) + " s";
+  }
+  return decision;
+}
+
+}  // namespace headroom::coordinator

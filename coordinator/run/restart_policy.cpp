@@ -1,0 +1,44 @@
+#include "coordinator/run/restart_policy.h"
+
+#include <algorithm>
+
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+
+RestartDecision decide_restart(const WorkerEnd& end) {
+  constexpr int kMostEnds = 5;
+  constexpr int kCannotStart = 127;
+  constexpr std::chrono::milliseconds kFirstDelay{250};
+  RestartDecision decision;
+  const std::string code = std::to_string(end.exit_code);
+  if (end.is_draining) {
+    decision.reason = "its node is to leave the run";
+  } else if (end.exit_code == static_cast<int>(ExitCode::kRequest) ||
+             end.exit_code == static_cast<int>(ExitCode::kNoPlan) ||
+             end.exit_code == static_cast<int>(ExitCode::kData)) {
+    decision.reason = "exit code " + code + ": another would fare no better";
+  } else if (end.exit_code == kCannotStart) {
+    decision.reason = "its program cannot be started";
+  } else if (end.ends_without_progress >= kMostEnds) {
+    decision.is_crash_loop = true;
+    decision.reason = "it has ended " +
+                      std::to_string(end.ends_without_progress) +
+                      " times in a row without a step between";
+  } else {
+    decision.restart = true;
+    if (end.ends_without_progress > 1) {
+      decision.delay = kFirstDelay * (1 << (end.ends_without_progress - 2));
+    }
+    decision.reason =
+        end.ends_without_progress == 1
+            ? "started again at once"
+            : "started again in " + std::to_string(decision.delay.count()) +
+                  " ms, time " + std::to_string(end.ends_without_progress) +
+                  " without a step between";
+  }
+  return decision;
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,170 @@
+#include "coordinator/run/run_ending.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "parallel/base/shell_word.h"
+#include "parallel/base/utf8.h"
+
+namespace headroom::coordinator {
+namespace {
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+// The most committed steps of all survivors that have said so.
+int64_t newest_step(const RunEnding& ending) {
+  int64_t newest = ending.known_steps;
+  for (const Survivor& survivor : ending.survivors) {
+    newest = std::max(newest, survivor.committed_steps.value_or(0));
+  }
+  return newest;
+}
+
+// Of the newest checkpoint that any survivor knows of; nothing if none spoke.
+std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
+  std::optional<int64_t> newest;
+  for (const Survivor& survivor : ending.survivors) {
+    newest = std::max(newest, survivor.state.checkpoint_steps);
+  }
+  return newest;
+}
+
+const Survivor* best_saver(const RunEnding& ending) {
+  const Survivor* best = nullptr;
+  for (const Survivor& survivor : ending.survivors) {
+    if (survivor.gone || !survivor.can_save) continue;
+    if (survivor.state.holds_a_part) continue;
+    const int64_t steps = survivor.committed_steps.value_or(0);
+    if (steps == 0) continue;
+    if (best == nullptr || steps > *best->committed_steps) best = &survivor;
+  }
+  return best;
+}
+
+}  // namespace
+
+EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
+                             const EndingOptions& options) {
+  using Kind = EndingDecision::Kind;
+  if (!ending.saver.empty() && !ending.saved_step) {
+    return {Kind::kWait, "", "worker " + ending.saver + " saves the state"};
+  }
+  if (!ending.saved_step) {
+    int silent = 0;
+    for (const Survivor& survivor : ending.survivors) {
+      if (!survivor.gone && !survivor.committed_steps) ++silent;
+    }
+    if (silent > 0 && now - ending.begin < options.report_timeout) {
+      return {Kind::kWait, "",
+              number(silent) + " of " + number(ending.survivors.size()) +
+                  " survivors have not said how far they are"};
+    }
+    if (const Survivor* best = best_saver(ending)) {
+      return {Kind::kSave, best->worker_id,
+              "rank " + number(best->rank) + " saves the state after " +
+                  count_steps(*best->committed_steps) +
+                  ", the newest that a survivor committed"};
+    }
+  }
+  // An agent's word on how the worker died is worth a moment.
+  const bool unexplained =
+      !ending.loss || (!ending.loss->explained && !ending.loss->agent_silent &&
+                       !ending.loss->exit_code);
+  const TimePoint since = ending.loss ? ending.loss->time : ending.begin;
+  if (unexplained && now - since < options.exit_detail_timeout) {
+    return {Kind::kWait, "", "waiting for the agent's report of the exit"};
+  }
+  return {Kind::kOver, "", ""};
+}
+
+bool saver_overdue(TimePoint now, const RunEnding& ending,
+                   const EndingOptions& options) {
+  return !ending.saver.empty() && !ending.saved_step &&
+         now - ending.saver_since >= options.save_timeout;
+}
+
+std::string count_steps(int64_t count) {
+  return number(count) + (count == 1 ? " step" : " steps");
+}
+
+std::string describe_exit(int exit_code) {
+  if (exit_code > 128 && exit_code < 128 + 65) {
+    const int signal = exit_code - 128;
+    const char* name = sigabbrev_np(signal);
+    return "was killed by signal " + number(signal) +
+           (name == nullptr ? "" : " (SIG" + std::string(name) + ")");
+  }
+  return "ended with exit code " + number(exit_code);
+}
+
+std::string one_line(const std::string& last_words) {
+  constexpr int kMaxLines = 3;
+  constexpr size_t kMaxLength = 400;
+  std::vector<std::string> lines;  // newest first
+  size_t end = last_words.size();
+  while (end > 0 && lines.size() < kMaxLines) {
+    const size_t feed = last_words.rfind('\n', end - 1);
+    const size_t begin = feed == std::string::npos ? 0 : feed + 1;
+    std::string line;
+    for (size_t i = begin; i < end; ++i) {
+      const char c = last_words[i];
+      if (static_cast<unsigned char>(c) >= ' ' && c != '\x7f') line += c;
+    }
+    if (line.find_first_not_of(' ') != std::string::npos) {
+      lines.push_back(line);
+    }
+    end = begin == 0 ? 0 : begin - 1;
+  }
+  std::string text;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    text += (text.empty() ? "" : " | ") + *line;
+  }
+  if (text.size() > kMaxLength) {
+    text = "..." + text.substr(text.size() - kMaxLength);
+  }
+  return valid_utf8(text);
+}
+
+std::string describe_ending(const RunEnding& ending,
+                            const std::string& run_directory) {
+  std::string text;
+  if (ending.loss) {
+    const Loss& loss = *ending.loss;
+    text = loss.rank < 0 ? "worker " + loss.worker_id
+                         : "rank " + number(loss.rank) + " (worker " +
+                               loss.worker_id + ")";
+    text += " on " + loss.hostname + " ";
+    text += loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
+                                              : loss.how;
+    const std::string words = one_line(loss.last_words);
+    if (!words.empty()) text += "; its last words: " + words;
+  } else {
+    text = "the workers lost each other though none has ended";
+    if (!ending.first_complaint.empty()) {
+      text += ": " + one_line(ending.first_complaint);
+    }
+  }
+  const int64_t newest = newest_step(ending);
+  const std::string resume =
+      "headroom train --resume " + shell_word(run_directory);
+  if (ending.saved_step) {
+    return text + "; the state after " + count_steps(*ending.saved_step) +
+           " is saved, continue with: " + resume;
+  }
+  if (newest > 0) {
+    const std::optional<int64_t> saved = checkpoint_steps(ending);
+    if (saved == newest) {
+      return text + "; the state after " + count_steps(newest) +
+             " is saved, continue with: " + resume;
+    }
+    text += "; the state after " + count_steps(newest) + " is not saved";
+    if (saved == 0) return text + " and nor is any before, start the run again";
+    return text + ", continue from the " +
+           (saved ? "checkpoint after " + count_steps(*saved)
+                  : "last checkpoint") +
+           " with: " + resume;
+  }
+  return text + "; no step had been committed, start the run again";
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,106 @@
+// RunEnding: how a run of fixed membership ends once a worker is lost.
+//
+//   survivors report how many steps they committed
+//     -> the one with the most (ties: the lowest rank) saves that state
+//     -> everybody exits, the run ends with exit 5 and says how to resume
+//
+// The newest step that any survivor committed is the truth: a step that one
+// rank committed and another did not is complete on the first.
+//
+// Threads: values and pure functions; time is an argument.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/run/clock.h"
+
+namespace headroom::coordinator {
+
+struct EndingOptions {
+  // For survivors to say how far they are: longer than their own time limit of
+  // an operation, since one may sit in a collective with the lost peer.
+  std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
+  // For the agent to say how the lost worker died.
+  std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
+  // For one survivor to save.
+  std::chrono::milliseconds save_timeout = std::chrono::seconds(120);
+};
+
+// The worker that was lost first.
+struct Loss {
+  std::string worker_id;
+  std::string hostname;
+  int rank = -1;    // -1: before the first generation
+  std::string how;  // a verb phrase: "closed its connection"
+  // `how` says why it happened (it was silent, it gave a message); otherwise
+  // the exit code does.
+  bool explained = false;
+  bool agent_silent = false;     // nobody will report the exit code
+  std::optional<int> exit_code;  // from its agent; 128 + signal
+  std::string last_words;        // may have many lines
+  TimePoint time;
+};
+
+// What a survivor says it has.
+struct SurvivorState {
+  bool holds_a_part = false;  // of the state: alone it cannot save it
+  // Of the newest checkpoint that it knows of; 0: there is none.
+  std::optional<int64_t> checkpoint_steps = {};
+};
+
+// A worker of the generation that is not the lost one.
+struct Survivor {
+  std::string worker_id;
+  int rank = 0;
+  bool gone = false;
+  std::optional<int64_t> committed_steps;  // once it has reported
+  bool can_save = true;  // false: it failed itself, or failed to save
+  SurvivorState state;
+};
+
+struct RunEnding {
+  TimePoint begin;
+  std::optional<Loss> loss;         // none while only peers have complained
+  std::string first_complaint;      // of a survivor, for when nobody was lost
+  std::vector<Survivor> survivors;  // in the order of their ranks
+  int64_t known_steps = 0;          // committed, as rank 0 last told
+  std::string saver;                // told to save; "" for nobody
+  TimePoint saver_since;
+  std::optional<int64_t> saved_step;
+};
+
+struct EndingDecision {
+  enum class Kind { kWait, kSave, kOver };
+  Kind kind = Kind::kWait;
+  std::string worker_id;  // who is to save
+  std::string reason;     // what is waited for, or why this worker
+};
+
+// REQUIRES: a saver that is gone or has failed was cleared and marked
+// can_save = false. A saver that overran its time is for the caller to mark:
+// see saver_overdue.
+EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
+                             const EndingOptions& options);
+
+bool saver_overdue(TimePoint now, const RunEnding& ending,
+                   const EndingOptions& options);
+
+// The final reason in one line: who was lost, how, its last words, what is
+// saved, and the command that goes on.
+std::string describe_ending(const RunEnding& ending,
+                            const std::string& run_directory);
+
+// "1 step", "12 steps".
+std::string count_steps(int64_t count);
+
+// "was killed by signal 9 (Killed)" or "ended with exit code 1".
+std::string describe_exit(int exit_code);
+
+// The last lines of a process's stderr as one line of at most 400 characters.
+std::string one_line(const std::string& last_words);
+
+}  // namespace headroom::coordinator

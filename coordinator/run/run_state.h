@@ -1,0 +1,231 @@
+// RunState: one run from the first registration to its exit code, as a state
+// machine without clock, network or thread.
+//
+//   waiting --all joined--> running --rank 0 finishes--> finished | failed
+//                            |   ^                            ^
+//      a worker leaves, or is|   |whoever lives has left:     |
+//      lost, or complains of |   |the next generation         |
+//      a peer                v   |                            |
+//                         reforming --there is none that may be
+//                            |
+//                            v
+//                        stopping --saved, or nothing to save--> failed
+//
+// Calls are what happened, with the time as an argument; what is to be done
+// about it is read out with take_orders() and take_events(). The table of all
+// transitions is in coordinator/README.md.
+//
+// Ownership: a value.
+// Threads: none of its own; the service guards it.
+// Invariants:
+//   1. the generation's number only rises, and only when `running` is entered;
+//   2. a worker gets at most one kRun per generation, and nothing after kExit;
+//   3. finished and failed are final: exit code and reason no longer change.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "coordinator/run/generation.h"
+#include "coordinator/run/membership.h"
+#include "coordinator/run/quorum.h"
+#include "coordinator/run/reforming.h"
+#include "coordinator/run/restart_policy.h"
+#include "coordinator/run/run_ending.h"
+#include "coordinator/run/run_status.h"
+#include "parallel/planner/elastic_plan.h"
+
+namespace headroom::coordinator {
+
+struct RunOptions {
+  QuorumOptions quorum;
+  EndingOptions ending;
+  ReformingOptions reforming;
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
+  std::string run_directory;
+  std::vector<layers::RowCost> rows;  // of the model, where the plan needs them
+  // Of the first generation; none: the request's.
+  std::optional<plan::Plan> plan = {};
+};
+
+// For how long a coordinator stays to tell everybody that the run is over.
+inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
+
+enum class RunPhase {
+  kWaiting,
+  kRunning,
+  kReforming,
+  kStopping,
+  kFinished,
+  kFailed
+};
+std::string to_string(RunPhase phase);
+
+// What a worker is told over its stream of assignments.
+struct Order {
+  enum class Kind { kRun, kSaveAndExit, kExit };
+  Kind kind = Kind::kExit;
+  std::string worker_id;
+  std::string reason;
+};
+
+// What a node's agent is told with every heartbeat.
+struct NodeAnswer {
+  bool known = false;
+  std::vector<std::string> lost_worker_ids;
+};
+
+class RunState {
+ public:
+  // REQUIRES: choose_plan(config, options.quorum.expected_workers,
+  // options.rows) has a plan.
+  RunState(const RunOptions& options, const configs::RunConfig& config,
+           TimePoint now);
+
+  // --- what happened; a refusal is returned in words ------------------------
+  std::optional<std::string> register_node(TimePoint now, const Node& node);
+  std::optional<std::string> join(TimePoint now, const std::string& worker_id,
+                                  const std::string& node_id);
+  // False: nobody of that name takes part (any more).
+  bool worker_heartbeat(TimePoint now, const std::string& worker_id,
+                        const std::optional<wire::RunProgress>& progress);
+  NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
+  // The worker's stream of assignments has ended.
+  void worker_disconnected(TimePoint now, const std::string& worker_id);
+  // Whether its agent is to start a successor, which it registers first.
+  RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
+                                int exit_code, const std::string& last_words);
+  void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
+                     const std::string& message, int64_t committed_steps,
+                     bool peer_lost, const SurvivorState& state = {});
+  // The worker has let go of its generation at a committed step.
+  std::optional<std::string> generation_left(TimePoint now,
+                                             const std::string& worker_id,
+                                             const Leaving& leaving);
+  void committed(int64_t step,
+                 const std::optional<wire::RunProgress>& progress);
+  std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
+                                    int exit_code, const std::string& reason,
+                                    const std::string& result_json,
+                                    int64_t step);
+  void drain(TimePoint now, const std::string& reason);
+  // This node's workers leave at the next committed step; the run goes on with
+  // the others, or is drained if there are none.
+  void drain_node(TimePoint now, const std::string& node_id,
+                  const std::string& reason);
+  void stop(TimePoint now, const std::string& reason);
+  // Time has passed. REQUIRED several times a second.
+  void tick(TimePoint now);
+
+  // --- what is to be done ---------------------------------------------------
+  std::vector<Order> take_orders();
+  std::vector<wire::EventRecord> take_events();
+
+  // --- what is --------------------------------------------------------------
+  RunPhase phase() const { return phase_; }
+  bool over() const {
+    return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
+  }
+  // Over, no worker is connected, every node that is not silent has had an
+  // answer since, and no follower of the events is left; or kFarewell passed.
+  bool everybody_told(TimePoint now, bool followers_left) const;
+  bool stop_requested() const { return stop_requested_; }
+  // Members are to leave their generation at the next committed step.
+  bool leave_requested() const { return leave_requested_; }
+  // Of this generation, and its members are to leave it.
+  bool peer_lost() const {
+    return phase_ == RunPhase::kReforming && reforming_.has_loss;
+  }
+  int exit_code() const { return exit_code_; }
+  const std::string& reason() const { return reason_; }
+  const Generation& generation() const { return generation_; }
+  const Membership& membership() const { return membership_; }
+  RunStatus status(TimePoint now) const;
+
+ private:
+  friend class RunImage;  // what a coordinator writes down of it
+
+  void advance(TimePoint now);
+  void advance_waiting(TimePoint now);
+  void advance_running(TimePoint now);
+  void advance_reforming(TimePoint now);
+  void advance_stopping(TimePoint now);
+  void form_first_generation(TimePoint now, const QuorumDecision& decision);
+  void replan(TimePoint now);
+  void reform(TimePoint now, const std::string& there);
+  // The next generation, of as many workers as the plan has ranks: those who
+  // were in the last one first.
+  void form_generation(const plan::Plan& plan, const ResumePoint& begin,
+                       const std::string& reason);
+  void release_drained();
+  // Joined, and not to leave.
+  std::vector<Member> available() const;
+  ReformingView reforming_view(TimePoint since, TimePoint now) const;
+  void give_up_busy(TimePoint now);
+  void lose_if_stuck(TimePoint now, const std::string& worker_id,
+                     const wire::RunProgress& progress);
+  void lose(TimePoint now, Loss loss);
+  void begin_reforming(TimePoint now);
+  bool can_reform() const;
+  RestartDecision restart_of(const std::string& worker_id, int exit_code);
+  void begin_stopping(TimePoint now);
+  void settle(TimePoint now);
+  void end(TimePoint now, RunPhase phase, int exit_code,
+           const std::string& reason);
+  void order(Order::Kind kind, const std::string& worker_id,
+             const std::string& reason);
+  void emit(const std::string& event, int rank, const std::string& reason,
+            bool warning = false, const std::string& detail_json = "");
+  int rank_of(const std::string& worker_id) const;  // -1: none
+  Survivor* survivor(const std::string& worker_id);
+  void note_left(Survivor& survivor, const Leaving& leaving);
+  Loss loss_of(const std::string& worker_id, const std::string& how) const;
+
+  const RunOptions options_;
+  const configs::RunConfig config_;
+  Membership membership_;
+  RunPhase phase_ = RunPhase::kWaiting;
+  std::string reason_;
+  int exit_code_ = 0;
+  Generation generation_;
+  Reforming reforming_;                     // while kReforming
+  RunEnding ending_;                        // from kStopping on
+  std::optional<TimePoint> waiting_since_;  // the first registration
+  TimePoint last_tick_;
+  TimePoint over_since_;
+  bool stop_requested_ = false;
+  wire::RunProgress progress_;
+  std::string result_json_;
+  // The run's own plan: the first, or the one that memory made of it.
+  std::optional<plan::Plan> wanted_plan_;
+  bool leave_requested_ = false;
+  int considered_workers_ = 0;  // available ones, when a plan was last sought
+  std::optional<TimePoint> newcomers_since_;  // more are there than take part
+  std::set<std::string> draining_nodes_;
+  std::set<std::string> released_;    // told to exit: nobody's loss
+  std::set<std::string> not_coming_;  // gone, and not started again
+  // Of workers whose end was reported, until they are succeeded: a report may
+  // come twice.
+  std::map<std::string, RestartDecision> restarts_;
+  int64_t num_commits_ = 0;  // by any generation, those done again included
+  // Ends of a slot's workers since the run last committed a step.
+  struct SlotEnds {
+    int count = 0;
+    int64_t at_commits = 0;
+  };
+  std::map<std::pair<std::string, int>, SlotEnds> slot_ends_;  // node, slot
+  std::map<std::string, int64_t> measured_peak_bytes_;         // by worker
+  std::set<std::string> given_up_;    // lost, their exit not yet reported
+  std::set<std::string> told_nodes_;  // have had an answer since the end
+  std::vector<Order> orders_;
+  std::vector<wire::EventRecord> events_;
+};
+
+}  // namespace headroom::coordinator

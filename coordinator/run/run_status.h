@@ -1,0 +1,48 @@
+// RunStatus: what a run is doing, as plain values for people and programs.
+//
+// The coordinator fills it, `headroom status`, the progress line and tests read
+// it; no type of the wire shows here.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/plan.h"
+#include "proto/event_file.h"
+#include "proto/run_progress.h"
+
+namespace headroom::coordinator {
+
+struct MemberStatus {
+  std::string worker_id;
+  std::string node_id;
+  std::string hostname;
+  int rank = -1;  // -1 before the first generation
+  double heartbeat_age_seconds = 0;
+  std::string state;  // "expected", "joined", "running", "gone"
+  int64_t measured_peak_bytes = 0;
+};
+
+struct RunStatus {
+  std::string version;
+  std::string run_digest;
+  uint64_t generation = 0;
+  // "waiting", "running", "reforming", "stopping", "finished", "failed"
+  std::string state;
+  std::string reason;  // why it is so, in words
+  int exit_code = 0;   // once finished or failed
+  std::string run_directory;
+  wire::RunProgress progress;  // of rank 0
+  std::vector<MemberStatus> members;
+  std::optional<plan::Plan> plan;  // once there is a generation
+  std::string result_json;         // summary.json's content, once finished
+  std::vector<wire::EventRecord> events;  // the newest 20, oldest first
+
+  bool over() const { return state == "finished" || state == "failed"; }
+};
+
+}  // namespace headroom::coordinator

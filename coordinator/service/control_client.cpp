@@ -1,0 +1,241 @@
+#include "coordinator/service/control_client.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "coordinator/service/status_messages.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/base/utf8.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/version.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr milliseconds kCallTimeout{5000};
+constexpr milliseconds kHeartbeatTimeout{1000};
+
+void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+wire::RegisterRequest to_wire(const NodeRegistration& node) {
+  wire::RegisterRequest request;
+  request.set_version(wire::kVersion);
+  request.set_node_id(valid_utf8(node.node_id));
+  request.set_hostname(valid_utf8(node.hostname));
+  request.set_launcher_rank(node.launcher_rank);
+  for (const std::string& worker_id : node.worker_ids) {
+    request.add_worker_ids(valid_utf8(worker_id));
+  }
+  return request;
+}
+
+class GrpcControlClient final : public ControlClient {
+ public:
+  explicit GrpcControlClient(const std::string& address)
+      : address_(address),
+        stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {}
+
+  ~GrpcControlClient() override {
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    if (heartbeats_.joinable()) heartbeats_.join();
+  }
+
+  RegisteredRun register_node(const NodeRegistration& node,
+                              milliseconds timeout) override {
+    HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
+    const wire::RegisterRequest request = to_wire(node);
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    set_deadline(context, timeout);
+    const grpc::Status status = stub_->Register(&context, request, &response);
+    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+    node_id_ = request.node_id();
+    run_digest_ = response.run_digest();
+    last_answer_ = std::chrono::steady_clock::now();
+    heartbeats_ = std::thread([this] { send_heartbeats(); });
+    RegisteredRun run;
+    run.run_digest = response.run_digest();
+    run.run_config_yaml = response.run_config_yaml();
+    run.run_directory = response.run_directory();
+    return run;
+  }
+
+  NodeOrders node_orders() const override {
+    std::lock_guard lock(mutex_);
+    NodeOrders orders = orders_;
+    orders.silence_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                      last_answer_)
+            .count();
+    return orders;
+  }
+
+  void register_successors(const NodeRegistration& node) override {
+    const wire::RegisterRequest request = to_wire(node);
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->Register(&context, request, &response);
+    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+  }
+
+  SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
+                             const std::string& last_words) override {
+    constexpr size_t kMaxLastWords = 64 << 10;
+    wire::ReportExitRequest request;
+    // An agent stands above generations: it speaks of processes.
+    request.mutable_stamp()->set_run_digest(run_digest_);
+    request.set_node_id(node_id_);
+    request.set_worker_id(valid_utf8(worker_id));
+    request.set_exit_code(exit_code);
+    const size_t skip = last_words.size() > kMaxLastWords
+                            ? last_words.size() - kMaxLastWords
+                            : 0;
+    request.set_last_words(
+        valid_utf8(std::string_view(last_words).substr(skip)));
+    wire::ReportExitResponse response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->ReportExit(&context, request, &response);
+    if (!status.ok())
+      wire::throw_failure(status, "reporting an exit to " + whom());
+    return {response.restart(), std::chrono::milliseconds(response.delay_ms()),
+            response.reason()};
+  }
+
+  RunStatus status() override {
+    wire::GetStatusResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->GetStatus(&context, {}, &response);
+    if (!status.ok()) wire::throw_failure(status, "asking " + whom());
+    return from_wire(response);
+  }
+
+  int64_t stream_events(
+      int64_t after_sequence,
+      const std::function<bool(const wire::EventRecord&)>& on_event) override {
+    wire::StreamEventsRequest request;
+    request.set_after_sequence(after_sequence);
+    // The one call without a deadline: it follows the run. Keep-alive ends it
+    // when the coordinator's machine is gone.
+    grpc::ClientContext context;
+    const auto reader = stub_->StreamEvents(&context, request);
+    int64_t last = after_sequence;
+    wire::Event message;
+    while (reader->Read(&message)) {
+      last = message.sequence();
+      if (!on_event(from_wire(message))) {
+        context.TryCancel();
+        reader->Finish();
+        return last;
+      }
+    }
+    const grpc::Status status = reader->Finish();
+    if (!status.ok()) wire::throw_failure(status, "following " + whom());
+    return last;
+  }
+
+  void drain(const std::string& reason) override { drain("", reason); }
+  void drain_node(const std::string& reason) override {
+    drain(node_id_, reason);
+  }
+
+  void stop(const std::string& reason) override {
+    wire::StopRequest request;
+    request.set_reason(valid_utf8(reason));
+    wire::StopResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->Stop(&context, request, &response);
+    if (!status.ok()) wire::throw_failure(status, "stopping " + whom());
+  }
+
+ private:
+  void drain(const std::string& node_id, const std::string& reason) {
+    wire::DrainRequest request;
+    request.set_reason(valid_utf8(reason));
+    request.set_node_id(node_id);
+    wire::DrainResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status = stub_->Drain(&context, request, &response);
+    if (!status.ok()) wire::throw_failure(status, "draining " + whom());
+  }
+
+  std::string whom() const { return "the coordinator at " + address_; }
+
+  void send_heartbeats() {
+    wire::HeartbeatRequest request;
+    request.mutable_stamp()->set_run_digest(run_digest_);
+    request.set_node_id(node_id_);
+    std::unique_lock lock(mutex_);
+    while (!ending_) {
+      lock.unlock();
+      wire::HeartbeatResponse response;
+      grpc::ClientContext context;
+      set_deadline(context, kHeartbeatTimeout);
+      // While the coordinator is away too: gRPC makes connections only while a
+      // call waits for one.
+      context.set_wait_for_ready(true);
+      const grpc::Status status =
+          stub_->Heartbeat(&context, request, &response);
+      lock.lock();
+      if (status.ok()) {
+        take_orders(response);
+      } else {
+        log::debug("heartbeat of node " + node_id_ + ": " +
+                   status.error_message());
+      }
+      changed_.wait_for(lock, wire::kHeartbeatInterval,
+                        [&] { return ending_; });
+    }
+  }
+
+  void take_orders(const wire::HeartbeatResponse& response) {
+    last_answer_ = std::chrono::steady_clock::now();
+    orders_.stop_requested = response.stop_requested();
+    orders_.lost_worker_ids = {response.lost_worker_ids().begin(),
+                               response.lost_worker_ids().end()};
+    orders_.run_over = response.run_over();
+    orders_.exit_code = response.exit_code();
+    orders_.reason = response.reason();
+  }
+
+  const std::string address_;
+  const std::unique_ptr<wire::Coordinator::Stub> stub_;
+  std::string node_id_;     // constant once registered
+  std::string run_digest_;  // constant once registered
+  std::thread heartbeats_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  NodeOrders orders_;
+  SteadyTime last_answer_;
+  bool ending_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ControlClient> ControlClient::connect(
+    const std::string& address) {
+  return std::make_unique<GrpcControlClient>(address);
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,87 @@
+#include "coordinator/service/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+namespace {
+
+Error bad_address(const std::string& text, const std::string& why) {
+  return Error("coordinator", "listen address '" + text + "' " + why,
+               "write HOST:PORT, for example 127.0.0.1:29400, or port 0 for "
+               "any free one");
+}
+
+}  // namespace
+
+std::string ListenAddress::to_string() const {
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+ListenAddress parse_listen_address(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) throw bad_address(text, "has no port");
+  ListenAddress address;
+  address.host = text.substr(0, colon);
+  if (address.host.size() > 1 && address.host.front() == '[' &&
+      address.host.back() == ']') {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  } else if (address.host.find(':') != std::string::npos) {
+    throw bad_address(text, "has an IPv6 host without brackets");
+  }
+  if (address.host.empty()) throw bad_address(text, "has no host");
+  const char* begin = text.data() + colon + 1;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, address.port);
+  if (error != std::errc() || rest != end || address.port < 0 ||
+      address.port > 65535) {
+    throw bad_address(text, "has no port from 0 to 65535");
+  }
+  return address;
+}
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr ipv4{};
+  if (inet_pton(AF_INET, host.c_str(), &ipv4) == 1) {
+    return (ntohl(ipv4.s_addr) >> 24) == 127;
+  }
+  in6_addr ipv6{};
+  return inet_pton(AF_INET6, host.c_str(), &ipv6) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&ipv6);
+}
+
+std::string why_not_bindable(const ListenAddress& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failure =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
+                  &hints, &found);
+  if (failure != 0) return gai_strerror(failure);
+  std::string why;
+  const int handle = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  // As gRPC does: a port in TIME_WAIT is free.
+  if (handle < 0 ||
+      setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      bind(handle, found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(handle, 1) != 0) {
+    why = std::strerror(errno);
+  }
+  if (handle >= 0) close(handle);
+  freeaddrinfo(found);
+  return why;
+}
+
+}  // namespace headroom::coordinator

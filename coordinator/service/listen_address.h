@@ -1,0 +1,27 @@
+// ListenAddress: HOST:PORT as a person gives it, and whether it is private to
+// this machine.
+//
+// Threads: pure, but for why_not_bindable, which asks the system.
+#pragma once
+
+#include <string>
+
+namespace headroom::coordinator {
+
+struct ListenAddress {
+  std::string host;  // without the brackets of [::1]
+  int port = 0;      // 0: any free one
+  std::string to_string() const;
+};
+
+// Throws Error (exit 2) naming what is wrong with `text`.
+ListenAddress parse_listen_address(const std::string& text);
+
+// localhost, 127.0.0.0/8 or ::1; names that merely resolve there are not.
+bool is_loopback(const std::string& host);
+
+// The system's words for why the address cannot be listened on now, for
+// example "Address already in use"; "" if it can.
+std::string why_not_bindable(const ListenAddress& address);
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,52 @@
+// Metrics of a run for Prometheus: what RunStatus says, as numbers, on an HTTP
+// port of their own.
+//
+//   headroom_run_state{state}                 1 for the state it is in
+//   headroom_generation, headroom_steps, headroom_planned_steps, headroom_epoch
+//   headroom_images_per_second, headroom_loss{term}
+//   headroom_workers{state}
+//   headroom_heartbeat_age_seconds{rank}, headroom_peak_bytes{rank}
+//   headroom_refused_calls_total{reason}
+//
+// Labels are of few values: never a step, a name or a path.
+//
+// Threads: the endpoint asks `source` from threads of its own.
+// Errors: Error (exit 2) if the address cannot be listened on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/run/run_status.h"
+
+namespace headroom::coordinator {
+
+struct MetricsSource {
+  std::function<RunStatus()> status;
+  std::function<std::map<std::string, int64_t>()> refused_calls;
+};
+
+// Prometheus's text format, as the endpoint answers it.
+std::string metrics_text(const RunStatus& status,
+                         const std::map<std::string, int64_t>& refused_calls);
+
+// Answers GET /metrics for as long as it lives.
+class MetricsEndpoint {
+ public:
+  // `address`: HOST:PORT.
+  MetricsEndpoint(const std::string& address, const MetricsSource& source);
+  ~MetricsEndpoint();
+  MetricsEndpoint(const MetricsEndpoint&) = delete;
+  MetricsEndpoint& operator=(const MetricsEndpoint&) = delete;
+
+  int port() const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,216 @@
+#include "coordinator/service/server.h"
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "coordinator/log/run_log.h"
+#include "coordinator/service/listen_address.h"
+#include "coordinator/service/reflection.h"
+#include "coordinator/service/service.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/planner/model_rows.h"
+#include "parallel/planner/planner.h"
+#include "parallel/planner/saved_plan.h"
+#include "proto/channel.h"
+#include "proto/handshake_watch.h"
+
+namespace headroom::coordinator {
+namespace {
+
+constexpr std::chrono::milliseconds kTickInterval{50};
+// Streams are told to end before this; it bounds a client that does not read.
+constexpr std::chrono::milliseconds kShutdownTimeout{1000};
+
+RunIdentity identify(const ServerOptions& options) {
+  RunIdentity identity;
+  identity.run_config_yaml = configs::to_yaml(options.config);
+  identity.run_directory = options.run_directory;
+  identity.resume_checkpoint = options.resume_checkpoint;
+  const std::string all = identity.run_config_yaml + '\0' +
+                          identity.run_directory + '\0' +
+                          identity.resume_checkpoint;
+  char text[17];
+  std::snprintf(
+      text, sizeof(text), "%016llx",
+      static_cast<unsigned long long>(XXH3_64bits(all.data(), all.size())));
+  identity.run_digest = text;
+  return identity;
+}
+
+RunOptions run_options(const ServerOptions& options,
+                       const std::vector<layers::RowCost>& rows) {
+  RunOptions run;
+  run.rows = rows;
+  run.quorum.expected_workers = options.expected_workers;
+  run.run_directory = options.run_directory;
+  return run;
+}
+
+// The logged run's own directory and checkpoint: names are chosen once. True
+// if it has had a generation.
+bool go_on(ServerOptions& options, const LoggedRun& found) {
+  const wire::LogSnapshot& snapshot = found.snapshot;
+  if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
+    throw Error(
+        "log",
+        options.log + " is of another run, of " + snapshot.run_directory(),
+        "start the coordinator with that run's flags, or name another "
+        "log");
+  }
+  options.run_directory = snapshot.run_directory();
+  options.resume_checkpoint = snapshot.resume_checkpoint();
+  return snapshot.state().generation().number() > 0;
+}
+
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(const ServerOptions& options, const RunOptions& run,
+             const Clock& clock, std::unique_ptr<RunLog> log)
+      : listen_(parse_listen_address(options.listen)),
+        service_(identify(options), run, options.config, clock, std::move(log),
+                 options.security.token),
+        handshakes_([this](const std::string& why) {
+          service_.connection_refused(why);
+        }) {
+    refuse_open_network(options);
+    listen(options);
+    ticker_ = std::thread([this] {
+      while (!stopping_) {
+        service_.tick();
+        std::this_thread::sleep_for(kTickInterval);
+      }
+    });
+  }
+
+  ~GrpcServer() override { stop(); }
+
+  std::string address() const override { return listen_.to_string(); }
+  RunStatus status() const override { return service_.status(); }
+  std::map<std::string, int64_t> refused_calls() const override {
+    return service_.refused_calls();
+  }
+  void drain(const std::string& reason) override { service_.drain(reason); }
+  bool wait_until_over(std::chrono::milliseconds timeout) override {
+    return service_.wait_until_over(timeout);
+  }
+
+  void stop() override {
+    std::lock_guard lock(stop_mutex_);
+    if (stopping_.exchange(true)) return;
+    ticker_.join();
+    service_.close();
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
+    server_->Wait();
+    service_.tick();  // the last events reach the file
+  }
+
+ private:
+  void refuse_open_network(const ServerOptions& options) const {
+    if (is_loopback(listen_.host) || options.security.is_encrypted()) return;
+    if (!options.insecure_network) {
+      throw Error("coordinator",
+                  "listening on " + listen_.to_string() +
+                      " would carry unprotected control traffic beyond this "
+                      "machine",
+                  "listen on 127.0.0.1, give --certs DIR (headroom coordinator "
+                  "--init-certs DIR makes it), or pass --insecure-network in a "
+                  "network you trust");
+    }
+    log::warn("[coordinator] " + listen_.to_string() +
+              " carries unprotected control traffic beyond this machine "
+              "(--insecure-network)");
+  }
+
+  void listen(const ServerOptions& options) {
+    wire::quieten_grpc();
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(listen_.to_string(),
+                             wire::server_credentials(options.security), &port);
+    builder.RegisterService(&service_);
+    offer_reflection(builder, options.debug_reflection);
+    builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
+    // Two coordinators on one port would each get half of the workers.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(
+        GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
+    // Who connects and says nothing is shown out.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+    grpc::ResourceQuota quota("coordinator");
+    quota.Resize(size_t{512} << 20);
+    builder.SetResourceQuota(quota);
+    // gRPC says only that it failed; the system says why.
+    const std::string why = why_not_bindable(listen_);
+    if (why.empty()) server_ = builder.BuildAndStart();
+    if (!server_ || port == 0) {
+      throw Error("coordinator",
+                  "cannot listen on " + listen_.to_string() + ": " +
+                      (why.empty() ? "the port was taken just now" : why),
+                  "choose another address, or port 0 for any free port");
+    }
+    listen_.port = port;
+  }
+
+  ListenAddress listen_;
+  mutable CoordinatorService service_;
+  const wire::HandshakeWatch handshakes_;  // outlived by the service
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex stop_mutex_;
+  std::atomic<bool> stopping_ = false;
+  std::thread ticker_;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> Server::start(const ServerOptions& given,
+                                      const Clock* clock) {
+  ServerOptions options = given;
+  static const SystemClock system_clock;
+  if (options.expected_workers < 1) {
+    throw Error("coordinator",
+                "a run has at least 1 worker, not " +
+                    std::to_string(options.expected_workers),
+                "use --processes 1 or more");
+  }
+  std::unique_ptr<RunLog> log;
+  if (!options.log.empty()) log = RunLog::open(options.log);
+  const bool has_begun = log && log->found() && go_on(options, *log->found());
+  const std::vector<layers::RowCost> rows =
+      planner::rows_for_plan(options.config);
+  RunOptions run = run_options(options, rows);
+  if (has_begun) {
+    // Its plan is in the log.
+  } else if (options.saved_plan) {
+    const planner::SavedPlan saved = planner::read_saved_plan(
+        options.run_directory, options.config, options.expected_workers, rows);
+    if (!saved.plan) {
+      throw Error("resume",
+                  options.run_directory + "/plan.json is no plan for this run" +
+                      (saved.why_not.empty() ? "" : ": " + saved.why_not),
+                  "give --processes, so that one is chosen");
+    }
+    run.plan = saved.plan;
+  } else {
+    planner::plan_or_throw(options.config, options.expected_workers, rows);
+  }
+  return std::make_unique<GrpcServer>(
+      options, run, clock == nullptr ? system_clock : *clock, std::move(log));
+}
+
+}  // namespace headroom::coordinator

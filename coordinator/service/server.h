@@ -1,0 +1,92 @@
+// Server: the coordinator of one run, listening on a TCP port.
+//
+// One server serves one run and then ends: it waits for its workers, gives them
+// ranks and a plan, and keeps their state until everybody knows the outcome.
+// It holds no tensor, and no gRPC type shows here.
+//
+//   auto server = Server::start(options);
+//   write_address(server->address());
+//   server->wait_until_over();
+//   server->stop();
+//   return server->status().exit_code;
+//
+// Threads: any thread may call any method; gRPC's threads and one tick thread
+// serve in the background until stop().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "configs/run_config.h"
+#include "coordinator/run/clock.h"
+#include "coordinator/run/run_status.h"
+#include "proto/channel_security.h"
+
+namespace headroom::coordinator {
+
+struct ServerOptions {
+  // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
+  // included) is refused without certificates, unless insecure_network.
+  std::string listen = "127.0.0.1:0";
+  // The run that everybody gets.
+  configs::RunConfig config;
+  // Absolute, chosen once. events.jsonl is appended here as soon as the folder
+  // exists; the coordinator is its only writer and does not create the folder.
+  std::string run_directory;
+  // A checkpoint folder that the workers start from; "" from the start.
+  std::string resume_checkpoint;
+  // Go on under the plan that the run directory holds (saved_plan.h).
+  bool saved_plan = false;
+  // All agents' slots together; membership is fixed.
+  int expected_workers = 1;
+  // Where decisions are written down (run_log.h): a coordinator that is started
+  // again with the same configuration and log goes on with the run, in its run
+  // directory. "": they die with this process.
+  std::string log;
+  // Of the server's side: TLS where it has certificates, and the join token.
+  wire::ChannelSecurity security;
+  // Plain control traffic beyond loopback, logged as a warning.
+  bool insecure_network = false;
+  // gRPC's server reflection is answered.
+  bool debug_reflection = false;
+};
+
+class Server {
+ public:
+  // Throws Error (exit 2, one line) if the address cannot be listened on, is
+  // beyond loopback, or if no plan exists for this configuration with
+  // expected_workers ranks (exit 2 or 3). `clock` must outlive the server;
+  // null: the system's.
+  static std::unique_ptr<Server> start(const ServerOptions& options,
+                                       const Clock* clock = nullptr);
+  virtual ~Server() = default;
+
+  // HOST:PORT with the port in use. The host is the one of `listen`, which is
+  // no address to connect to if it is 0.0.0.0.
+  virtual std::string address() const = 0;
+
+  virtual RunStatus status() const = 0;
+  // Calls that were refused, by reason.
+  virtual std::map<std::string, int64_t> refused_calls() const = 0;
+
+  // Ends the run at the next committed step, or at once if it has not begun.
+  virtual void drain(const std::string& reason) = 0;
+
+  // Waits until the run is finished or failed and everybody was told: workers
+  // have left, live agents have had an answered heartbeat that says so, and
+  // followers of the events have closed their stream; at most 5 s after the
+  // end. False if `timeout` passed first.
+  virtual bool wait_until_over(std::chrono::milliseconds timeout) = 0;
+  void wait_until_over() {
+    while (!wait_until_over(std::chrono::hours(1))) {
+    }
+  }
+
+  // Closes every stream and the port. Called by the destructor too.
+  virtual void stop() = 0;
+};
+
+}  // namespace headroom::coordinator

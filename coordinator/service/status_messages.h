@@ -1,0 +1,19 @@
+// RunStatus and its parts <-> their messages: the server fills, the control
+// client reads.
+//
+// Threads: pure functions.
+#pragma once
+
+#include "coordinator/run/run_status.h"
+#include "proto/coordinator.pb.h"
+
+namespace headroom::coordinator {
+
+wire::Event to_wire(const wire::EventRecord& record);
+wire::EventRecord from_wire(const wire::Event& message);
+
+wire::GetStatusResponse to_wire(const RunStatus& status);
+// Throws Error if the plan in it is no plan.
+RunStatus from_wire(const wire::GetStatusResponse& message);
+
+}  // namespace headroom::coordinator

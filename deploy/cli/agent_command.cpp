@@ -1,0 +1,40 @@
+// headroom agent: one node's agent for a coordinator that is there already.
+#include "deploy/cli/process/agent.h"
+
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/core_binding.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/show/terminal.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+
+int agent_command(const CommandLine& line) {
+  if (!line.has("--coordinator")) {
+    throw Error("agent", "no coordinator is named",
+                "give --coordinator HOST:PORT");
+  }
+  Terminal terminal;
+  const LauncherPlace place =
+      launcher_place(process_environment()).value_or(LauncherPlace());
+  if (is_bound_by_default(process_environment())) use_all_cores();
+  AgentOptions options;
+  options.coordinator = line.value_of("--coordinator", "");
+  host_of(options.coordinator, "--coordinator");
+  options.security = take_identity(line);
+  options.processes = line.count_of("--processes", 1);
+  options.launcher_rank = place.rank;
+  options.first_local_rank = place.local_rank * options.processes;
+  options.local_workers = place.local_size * options.processes;
+  options.worker_program = find_worker_program();
+  options.print = [&](const std::string& text) { terminal.print(text); };
+  options.interrupts = interrupts::count;
+  const RunEnd end = run_agent(options);
+  const bool tell = end.decided_here || !line.has("--supervised");
+  if (tell && !end.reason.empty()) terminal.print(end.reason);
+  return end.exit_code;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,313 @@
+#include "deploy/cli/args/command_line.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "configs/absent_flags.h"
+#include "configs/yaml/nearest_name.h"
+#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/launch_flags.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+// One option of the parser, and what it stands for.
+struct Entry {
+  CLI::Option* option = nullptr;
+  const configs::Flag* run_flag = nullptr;
+  const LaunchFlag* launch_flag = nullptr;
+  std::string absent_spelling;
+  bool repeatable = true;  // each use has exactly one value, or none
+};
+
+// What a flag of `command` may be called besides those of configs/flags.h.
+std::vector<std::string> launch_spellings(const std::string& command) {
+  std::vector<std::string> spellings = {"--help"};
+  for (const LaunchFlag& flag : launch_flags()) {
+    if (belongs_to(flag, command) && !flag.description.empty()) {
+      spellings.push_back(flag.spelling);
+    }
+  }
+  return spellings;
+}
+
+CLI::Option* add_words(CLI::App& app, const std::string& names, int least,
+                       int most) {
+  // The words are read back from the option, in the order of its uses.
+  CLI::Option* option = app.add_option(
+      names, [](const CLI::results_t&) { return true; }, "");
+  option->expected(least, most);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->allow_extra_args(most > 1);
+  return option;
+}
+
+Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
+  std::string names;
+  for (const std::string& spelling : flag.spellings) {
+    names += (names.empty() ? "" : ",") + spelling;
+  }
+  Entry entry;
+  entry.run_flag = &flag;
+  switch (flag.values) {
+    case configs::Flag::Values::kNone:
+      entry.option = app.add_flag(names);
+      break;
+    case configs::Flag::Values::kOne:
+      entry.option = add_words(app, names, 1, 1);
+      break;
+    case configs::Flag::Values::kOneOrTwo:
+      entry.option = add_words(app, names, 1, 2);
+      entry.repeatable = false;
+      break;
+    case configs::Flag::Values::kOptional:
+      entry.option = add_words(app, names, 0, 1);
+      entry.repeatable = false;
+      break;
+  }
+  return entry;
+}
+
+std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
+  std::vector<Entry> entries;
+  for (const LaunchFlag& flag : launch_flags()) {
+    if (!belongs_to(flag, command)) continue;
+    Entry entry;
+    entry.launch_flag = &flag;
+    entry.option = flag.value_name.empty()
+                       ? app.add_flag(flag.spelling)
+                       : add_words(app, flag.spelling, 1, flag.most_values);
+    entry.repeatable = flag.most_values == 1;
+    entries.push_back(entry);
+  }
+  if (!find_command(command)->takes_run_flags) return entries;
+  for (const configs::Flag& flag : configs::flags()) {
+    if (is_run_flag_of(flag, command)) {
+      entries.push_back(add_run_flag(app, flag));
+    }
+  }
+  for (const configs::AbsentFlag& flag : configs::absent_flags()) {
+    Entry entry;
+    entry.absent_spelling = flag.spelling;
+    entry.option = flag.max_values == 0
+                       ? app.add_flag(flag.spelling)
+                       : add_words(app, flag.spelling, 0, flag.max_values);
+    entry.repeatable = false;
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+[[noreturn]] void refuse_word(const std::string& command,
+                              const std::string& word) {
+  const std::string help = "headroom " + command + " --help";
+  if (!word.starts_with('-')) {
+    throw Error("command line", "'" + word + "' belongs to no flag",
+                help + " shows what may stand where");
+  }
+  const std::string spelling = word.substr(0, word.find('='));
+  if (find_command(command)->takes_run_flags) {
+    // Knows the flags of other versions and programs too; it does not return,
+    // for what it would only remark upon was no unknown word to begin with.
+    configs::answer_unknown_flag(command == "coordinator" ? "train" : command,
+                                 spelling, launch_spellings(command));
+  }
+  throw Error("command line", "unknown flag " + spelling,
+              yaml::suggestion(spelling, launch_spellings(command),
+                               help + " lists them"));
+}
+
+std::string value_name_of(const Entry& entry) {
+  if (entry.run_flag != nullptr) return entry.run_flag->value_name;
+  return entry.launch_flag != nullptr ? entry.launch_flag->value_name : "";
+}
+
+[[noreturn]] void refuse_value(const std::string& command, const Entry& entry,
+                               const std::string& spelling) {
+  throw Error("command line",
+              spelling + " must be followed by " + value_name_of(entry),
+              "headroom " + command + " --help shows how to write it");
+}
+
+// CLI11 complains only about how many values there are.
+[[noreturn]] void refuse_use(const std::string& command,
+                             const std::vector<Entry>& entries,
+                             const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const std::string spelling = what.substr(0, what.find(':'));
+  for (const Entry& entry : entries) {
+    if (entry.option->check_name(spelling) && !value_name_of(entry).empty()) {
+      refuse_value(command, entry, spelling);
+    }
+  }
+  throw Error("command line", what,
+              "headroom " + command + " --help shows how to write it");
+}
+
+// CLI11 takes the next flag for a value that was forgotten, and any number of
+// words for a list.
+void check_values(const std::string& command, const Entry& entry,
+                  const std::vector<std::string>& values) {
+  const auto is_flag = [](const std::string& value) {
+    return value.starts_with("--");
+  };
+  const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
+  const size_t most =
+      entry.launch_flag != nullptr
+          ? static_cast<size_t>(entry.launch_flag->most_values)
+      : is_list && entry.run_flag->values == configs::Flag::Values::kOneOrTwo
+          ? 2
+          : 1;
+  if (values.size() > most ||
+      std::any_of(values.begin(), values.end(), is_flag)) {
+    refuse_value(command, entry, entry.option->get_name());
+  }
+}
+
+void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
+  // The parser counts each value of a longer list as a use.
+  if (!entry.repeatable && use_index > 0) return;
+  std::vector<std::string> values = entry.option->results();
+  if (entry.repeatable) values = {values.at(use_index)};
+  if (!entry.absent_spelling.empty()) {
+    line.notes.push_back(
+        configs::answer_unknown_flag(line.command, entry.absent_spelling, {}));
+    return;
+  }
+  check_values(line.command, entry, values);
+  if (entry.launch_flag != nullptr) {
+    std::string& text = line.launch_flags[entry.launch_flag->spelling];
+    text.clear();
+    if (entry.launch_flag->value_name.empty()) return;
+    for (const std::string& value : values) {
+      text += (text.empty() ? "" : " ") + value;
+    }
+    return;
+  }
+  if (entry.run_flag->values == configs::Flag::Values::kNone) {
+    // --cos-lr=false, which CLI11 would take.
+    if (values.front() != "true") {
+      throw Error("command line",
+                  entry.option->get_name() + " is a switch and takes no value",
+                  "leave it out to have it off");
+    }
+    values.clear();
+  }
+  if (values == std::vector<std::string>{""} &&
+      entry.run_flag->values == configs::Flag::Values::kOptional) {
+    values.clear();
+  }
+  line.run_flags.push_back({entry.run_flag->spellings.front(), values});
+}
+
+// Of a flag with a list of values, two uses look like one with more.
+void refuse_repetition(const Entry& entry,
+                       const std::vector<std::string>& words) {
+  if (entry.repeatable || entry.run_flag == nullptr) return;
+  const auto is_use = [&](const std::string& word) {
+    const std::vector<std::string>& spellings = entry.run_flag->spellings;
+    return std::find(spellings.begin(), spellings.end(),
+                     word.substr(0, word.find('='))) != spellings.end();
+  };
+  const auto uses = std::count_if(words.begin(), words.end(), is_use);
+  if (uses > 1) {
+    throw Error("command line",
+                entry.run_flag->spellings.front() + " is given " +
+                    std::to_string(uses) + " times",
+                "give it once");
+  }
+}
+
+void parse_flags(CommandLine& line, std::vector<std::string> words) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  const std::vector<Entry> entries = add_flags(app, line.command);
+  for (const Entry& entry : entries) refuse_repetition(entry, words);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    refuse_use(line.command, entries, error);
+  }
+  for (const std::string& word : app.remaining()) {
+    if (line.command == "status" && !word.starts_with('-') &&
+        line.run_directory.empty()) {
+      line.run_directory = word;
+      continue;
+    }
+    refuse_word(line.command, word);
+  }
+  std::map<const CLI::Option*, size_t> uses;
+  for (const CLI::Option* option : app.parse_order()) {
+    auto entry = std::find_if(
+        entries.begin(), entries.end(),
+        [&](const Entry& candidate) { return candidate.option == option; });
+    take_use(line, *entry, uses[option]++);
+  }
+}
+
+void refuse_command(const std::string& name) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const CommandSummary& command : command_summaries()) {
+    names.push_back(command.name);
+    list += (list.empty() ? "" : ", ") + command.name;
+  }
+  throw Error("command line", "unknown command '" + name + "'",
+              yaml::suggestion(name, names, "the commands are " + list));
+}
+
+}  // namespace
+
+bool is_run_flag_of(const configs::Flag& flag, const std::string& command) {
+  if (command == "coordinator") {
+    // Its workers are counted by --expected-workers.
+    return flag.in_train && flag.spellings.front() != "--processes" &&
+           flag.spellings.front() != "--resume";
+  }
+  return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
+}
+
+std::string CommandLine::value_of(const std::string& launch_flag,
+                                  const std::string& otherwise) const {
+  auto found = launch_flags.find(launch_flag);
+  return found == launch_flags.end() ? otherwise : found->second;
+}
+
+int CommandLine::count_of(const std::string& launch_flag, int otherwise) const {
+  const std::string text = value_of(launch_flag, std::to_string(otherwise));
+  int count = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1) {
+    throw Error("command line", launch_flag + " " + text + " is no count",
+                "give a whole number of at least 1");
+  }
+  return count;
+}
+
+CommandLine parse_command_line(const std::vector<std::string>& words) {
+  CommandLine line;
+  if (words.empty()) {
+    throw Error("command line", "no command", "headroom --help lists them");
+  }
+  const auto is_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  const std::string& first = words.front();
+  line.help =
+      first == "help" || std::any_of(words.begin(), words.end(), is_help);
+  line.version = first == "--version";
+  if (line.version || is_help(first) || first == "help") return line;
+  if (find_command(first) == nullptr) refuse_command(first);
+  line.command = first;
+  if (!line.help) parse_flags(line, {words.begin() + 1, words.end()});
+  return line;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,44 @@
+// CommandLine: what was typed, as plain values.
+//
+//   headroom COMMAND [flags]
+//
+// Which flags there are follows from configs/flags.h and launch_flags.h; this
+// file only sorts the words.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "configs/flags.h"
+
+namespace headroom::cli {
+
+struct CommandLine {
+  std::string command;  // "" when there is none: --help or --version
+  bool help = false;
+  bool version = false;
+  std::vector<configs::FlagUse> run_flags;          // in the order given
+  std::map<std::string, std::string> launch_flags;  // a switch has the value ""
+  std::vector<std::string> notes;                   // lines to say
+  std::string run_directory;  // status RUN_DIR; "" where none is named
+
+  bool has(const std::string& launch_flag) const {
+    return launch_flags.contains(launch_flag);
+  }
+  std::string value_of(const std::string& launch_flag,
+                       const std::string& otherwise) const;
+  // Throws Error (exit 2) unless the value is a whole number >= 1.
+  int count_of(const std::string& launch_flag, int otherwise) const;
+};
+
+// Does this flag of configs/flags.h belong to `command`?
+bool is_run_flag_of(const configs::Flag& flag, const std::string& command);
+
+// `words` without the program's name. Throws Error (exit 2, one line) for
+// everything that is not known, with the nearest thing that is.
+CommandLine parse_command_line(const std::vector<std::string>& words);
+
+}  // namespace headroom::cli

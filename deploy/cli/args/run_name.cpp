@@ -1,0 +1,64 @@
+#include "deploy/cli/args/run_name.h"
+
+#include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
+
+namespace headroom::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_resumable(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::is_regular_file(directory / "run.yaml", ignored) &&
+         fs::is_directory(directory / "checkpoints", ignored);
+}
+
+}  // namespace
+
+fs::path project_folder(const configs::RunConfig& config) {
+  return fs::absolute(config.project.empty() ? "runs/" + config.command
+                                             : config.project)
+      .lexically_normal();
+}
+
+fs::path new_run_directory(const configs::RunConfig& config) {
+  const fs::path base = project_folder(config) / config.name;
+  return config.exist_ok ? base : free_folder_name(base);
+}
+
+fs::path run_directory_to_resume(const fs::path& project,
+                                 const std::string& given) {
+  if (!given.empty()) {
+    const fs::path directory = fs::absolute(given).lexically_normal();
+    if (!is_resumable(directory)) {
+      throw Error("resume",
+                  directory.string() +
+                      " is no run to resume: it has no run.yaml or no "
+                      "checkpoints folder",
+                  "give the folder of a run that saved a checkpoint");
+    }
+    return directory;
+  }
+  fs::path newest;
+  fs::file_time_type newest_time{};
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(project, ignored)) {
+    if (!is_resumable(entry.path())) continue;
+    const fs::file_time_type time =
+        fs::last_write_time(entry.path() / "checkpoints");
+    if (newest.empty() || time > newest_time) {
+      newest = entry.path();
+      newest_time = time;
+    }
+  }
+  if (newest.empty()) {
+    throw Error("resume",
+                "no run under " + project.string() + " has a checkpoint",
+                "name the run: --resume DIR");
+  }
+  return newest;
+}
+
+}  // namespace headroom::cli

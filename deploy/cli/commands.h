@@ -1,0 +1,23 @@
+// The program's commands, one function and one file each. A command returns the
+// program's exit code; Errors are main's to print.
+#pragma once
+
+#include "deploy/cli/args/command_line.h"
+#include "deploy/cli/process/agent.h"
+
+namespace headroom::cli {
+
+// --certs and --token-file. This process speaks with them from now on, as one
+// of the clients.
+SecurityFiles take_identity(const CommandLine& line);
+
+int train_command(const CommandLine& line);  // val too
+int coordinator_command(const CommandLine& line);
+int agent_command(const CommandLine& line);
+int status_command(const CommandLine& line);
+int plan_command(const CommandLine& line);
+// Becomes headroom-worker, which has the tensors and reads data sets: for the
+// commands that are its (CommandSummary::is_workers), and val --detections.
+int worker_command(const CommandLine& line);
+
+}  // namespace headroom::cli

@@ -1,0 +1,170 @@
+// headroom coordinator: the server on its own. The supervisor starts it with
+// the configuration and the way back as file descriptors.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "coordinator/service/certificates.h"
+#include "coordinator/service/listen_address.h"
+#include "coordinator/service/metrics.h"
+#include "coordinator/service/server.h"
+#include "deploy/cli/args/run_name.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/planner/teacher_file.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string text_behind(int fd) {
+  std::ifstream in("/proc/self/fd/" + std::to_string(fd));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A coordinator on its own may have neither worker nor data set beside it.
+void try_to_settle_anchors(configs::RunConfig& config) {
+  if (!wants_anchors(config)) return;
+  try {
+    ask_data(config, {.anchors = true});
+  } catch (const Error& error) {
+    if (config.hyp.anchors > 0 || interrupts::count() > 0) throw;
+    config.anchors_reason =
+        std::string(
+            "the model's anchors are kept, for nobody could judge them "
+            "here: ") +
+        error.what();
+  }
+  log::info("anchors: " + config.anchors_reason);
+}
+
+configs::RunConfig configuration(const CommandLine& line) {
+  if (line.has("--config-fd")) {
+    return configs::parse_run_config(
+        text_behind(line.count_of("--config-fd", 1)),
+        "the supervisor's run.yaml");
+  }
+  configs::RunConfig config =
+      configs::run_config_from_flags("train", line.run_flags);
+  if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
+  config.processes = line.count_of("--expected-workers", 1);
+  forget_found_anchors(config);
+  configs::check_run_config(config);
+  configs::check_run_sources(config);
+  planner::describe_teacher(config);
+  try_to_settle_anchors(config);
+  return config;
+}
+
+void tell_address(const CommandLine& line, const std::string& address) {
+  if (!line.has("--report-fd")) {
+    log::info("coordinator: listening on " + address);
+    return;
+  }
+  const int fd = line.count_of("--report-fd", 1);
+  const std::string text = address + "\n";
+  if (write(fd, text.data(), text.size()) !=
+      static_cast<ssize_t>(text.size())) {
+    throw Error("coordinator", "nobody reads the address that was asked for",
+                "start it without --report-fd", ExitCode::kResource);
+  }
+  close(fd);
+}
+
+int init_certificates(const CommandLine& line) {
+  std::vector<std::string> names;
+  std::istringstream list(line.value_of("--cert-names", ""));
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  const std::string folder = line.value_of("--init-certs", "");
+  coordinator::make_certificates(folder, names);
+  std::printf(
+      "%s: copy ca.pem, client.pem, client.key and token to every node, "
+      "server.pem and server.key to the coordinator's; keep ca.key apart\n",
+      folder.c_str());
+  return 0;
+}
+
+// Each agent and worker holds one, and strangers some for a while.
+void allow_many_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Null without --metrics.
+std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
+    const CommandLine& line, const coordinator::Server& server) {
+  const std::string address = line.value_of("--metrics", "");
+  if (address.empty()) return nullptr;
+  if (!coordinator::is_loopback(host_of(address, "--metrics")) &&
+      !line.has("--insecure-network")) {
+    throw Error("metrics",
+                "--metrics " + address +
+                    " would say beyond this machine what the run does, in "
+                    "plain text",
+                "listen on 127.0.0.1, or pass --insecure-network in a network "
+                "you trust");
+  }
+  return std::make_unique<coordinator::MetricsEndpoint>(
+      address,
+      coordinator::MetricsSource{[&server] { return server.status(); },
+                                 [&server] { return server.refused_calls(); }});
+}
+
+}  // namespace
+
+int coordinator_command(const CommandLine& line) {
+  if (line.has("--init-certs")) return init_certificates(line);
+  for (const std::string& note : line.notes) log::info(note);
+  coordinator::ServerOptions options;
+  options.config = configuration(line);
+  options.listen = line.value_of("--listen", "127.0.0.1:0");
+  host_of(options.listen, "--listen");
+  options.expected_workers = line.count_of("--expected-workers", 1);
+  options.insecure_network = line.has("--insecure-network");
+  options.debug_reflection = line.has("--debug-reflection");
+  options.run_directory = line.value_of(
+      "--run-directory", new_run_directory(options.config).string());
+  options.log = line.value_of("--log", "");
+  options.security = wire::read_channel_security(
+      line.value_of("--certs", ""), line.value_of("--token-file", ""),
+      wire::ChannelSide::kServer);
+  allow_many_connections();
+  options.saved_plan = line.has("--saved-plan");
+  const bool is_supervised = line.has("--report-fd");
+
+  const std::unique_ptr<coordinator::Server> server =
+      coordinator::Server::start(options);
+  const std::unique_ptr<coordinator::MetricsEndpoint> metrics =
+      serve_metrics(line, *server);
+  tell_address(line, server->address());
+  int answered = 0;
+  while (!server->wait_until_over(std::chrono::milliseconds(100))) {
+    const int count = interrupts::count();
+    if (count > 1) break;
+    if (count > answered) {
+      answered = count;
+      server->drain("the coordinator was asked to stop");
+    }
+  }
+  server->stop();
+  const coordinator::RunStatus status = server->status();
+  if (!is_supervised && !status.reason.empty()) {
+    log::info("coordinator: " + status.state + ": " + status.reason);
+  }
+  return status.over() ? status.exit_code
+                       : static_cast<int>(ExitCode::kInterrupted);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,133 @@
+// headroom: the command line. Here Errors become lines and exit codes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/help_text.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/show/run_result.h"
+#include "parallel/base/check.h"
+#include "proto/version.h"
+
+namespace {
+
+// Thrown by parsed() where another process says what is wrong.
+struct SaidElsewhere {
+  int exit_code;
+};
+
+// The first process to end makes some launchers kill the others: rank 0 must
+// have spoken by then.
+void let_rank_zero_speak() {
+  constexpr int kLongest = 50;  // 1 s
+  for (int i = 0; i < kLongest && headroom::interrupts::count() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// Under a launcher every process has the same words: rank 0 says what is wrong
+// with them.
+headroom::cli::CommandLine parsed(const std::vector<std::string>& words) {
+  using namespace headroom::cli;
+  try {
+    return parse_command_line(words);
+  } catch (const headroom::Error& error) {
+    const auto place = launcher_place(process_environment());
+    if (!place || place->rank == 0) throw;
+    let_rank_zero_speak();
+    throw SaidElsewhere{static_cast<int>(error.exit_code())};
+  }
+}
+
+int run(const std::vector<std::string>& words) {
+  using namespace headroom::cli;
+  const CommandLine line = parsed(words);
+  if (line.version) {
+    std::printf("headroom %s\n", headroom::wire::kVersion);
+    return 0;
+  }
+  if (line.help) {
+    std::fputs(
+        (line.command.empty() ? general_help() : command_help(line.command))
+            .c_str(),
+        stdout);
+    return 0;
+  }
+  if (line.command == "coordinator") return coordinator_command(line);
+  if (line.command == "agent") return agent_command(line);
+  if (line.command == "status") return status_command(line);
+  if (line.command == "plan") return plan_command(line);
+  if (find_command(line.command)->is_workers || line.has("--detections") ||
+      line.has("--ground-truth")) {
+    return worker_command(line);
+  }
+  return train_command(line);
+}
+
+// Without standard streams our pipes would take their numbers.
+void open_standard_streams() {
+  int descriptor = ::open("/dev/null", O_RDWR);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
+    descriptor = ::open("/dev/null", O_RDWR);
+  }
+  if (descriptor >= 0) ::close(descriptor);
+}
+
+// A result that is asked for and cannot be written is no success.
+int with_output_written(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const std::string why = std::strerror(errno);
+  std::fprintf(stderr,
+               "[headroom] the result could not be written to standard output "
+               "(%s): free some space, or send it elsewhere\n",
+               why.c_str());
+  return exit_code != 0 ? exit_code
+                        : static_cast<int>(headroom::ExitCode::kResource);
+}
+
+// Threads, processes, descriptors or memory: what the system has too little of.
+headroom::cli::RunEnd out_of_resources(const std::string& why) {
+  return {static_cast<int>(headroom::ExitCode::kResource),
+          "[headroom] the system refuses what the program needs (" + why +
+              "): raise its limits (ulimit -a), or free memory"};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_streams();
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  headroom::interrupts::install();
+  headroom::cli::RunEnd end;
+  try {
+    return with_output_written(run(words));
+  } catch (const SaidElsewhere& said) {
+    return said.exit_code;
+  } catch (const headroom::Error& error) {
+    end = {static_cast<int>(error.exit_code()), error.what()};
+  } catch (const std::bad_alloc&) {
+    end = out_of_resources("out of memory");
+  } catch (const std::system_error& error) {
+    end = out_of_resources(error.what());
+  } catch (const std::exception& error) {
+    end = {1, std::string("[headroom] internal error: ") + error.what()};
+  }
+  std::fprintf(stderr, "%s\n", end.reason.c_str());
+  if (std::find(words.begin(), words.end(), "--json") != words.end()) {
+    std::puts(headroom::cli::result_json(end, "", "").c_str());
+  }
+  return with_output_written(end.exit_code);
+}

@@ -1,0 +1,76 @@
+// headroom plan: the plan that train would use, and why. Starts nothing.
+#include <cstdio>
+#include <optional>
+
+#include "deploy/cli/commands.h"
+#include "deploy/cli/plan/plan_files.h"
+#include "deploy/cli/plan/plan_machines.h"
+#include "deploy/cli/plan/plan_report.h"
+#include "deploy/cli/plan/plan_segments.h"
+#include "deploy/cli/plan/plan_sweep.h"
+#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/run_request.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+void say(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void say_notes(const CommandLine& line, const RunRequest& request) {
+  for (const std::vector<std::string>& notes : {line.notes, request.notes}) {
+    for (const std::string& note : notes) {
+      std::fprintf(stderr, "%s\n", note.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+int plan_command(const CommandLine& given) {
+  const std::string show = given.value_of("--show", "schedule");
+  if (show != "schedule") {
+    throw Error("command line", "--show " + show + ": there is no such drawing",
+                "use --show schedule");
+  }
+  const std::optional<PlanMachines> machines = machines_of(given, nvml::Nvml());
+  const CommandLine line = machines ? with_machines(given, *machines) : given;
+  const bool is_json = line.has("--json");
+  // Before a refusal too: it speaks of a limit that follows from them.
+  if (machines && !is_json) say(machines_text(*machines));
+  const std::string sweep = line.value_of("--sweep", "");
+  const std::string folder = line.value_of("--write", "");
+  if (!sweep.empty() && !folder.empty()) {
+    throw Error("command line", "--write writes one plan, --sweep makes many",
+                "leave one of them out");
+  }
+  if (!sweep.empty()) check_beside_sweep(given);
+  // Planned below, once.
+  RunRequest request = make_run_request(line, std::nullopt, usable_cores(),
+                                        ask_data, /*must_fit=*/false);
+  const int world_size = request.expected_workers();
+  if (!sweep.empty()) {
+    say_notes(line, request);
+    const auto cells = sweep_plans(request.config, world_size,
+                                   parse_sweep(sweep, request.config));
+    say(is_json ? sweep_json(cells) + "\n"
+                : assumptions_text(request.config) + sweep_text(cells));
+    return 0;
+  }
+  PlanReport report =
+      make_plan_report(request.config, world_size, line.has("--show"));
+  if (machines) {
+    report.segments = segments_of(request.config, report.rows, report.plan,
+                                  machines->gpu_memory_bytes);
+  }
+  if (has_judged_anchors(request.config)) {
+    request.notes.push_back("anchors: " + request.config.anchors_reason);
+  }
+  if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
+  say_notes(line, request);
+  say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));
+  return 0;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,186 @@
+#include "deploy/cli/plan/plan_machines.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/nvml/card_use.h"
+#include "parallel/predict/cluster.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
+
+int64_t nodes_of(const std::string& text, const std::string& given) {
+  int64_t nodes = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), nodes);
+  if (error != std::errc() || end != text.data() + text.size() || nodes < 1 ||
+      nodes > kMostNodes) {
+    throw Error("command line",
+                "--cluster " + given + ": '" + text + "' is no number of nodes",
+                "write a whole number from 1 to " + std::to_string(kMostNodes) +
+                    " after the colon");
+  }
+  return nodes;
+}
+
+bool is_given(const CommandLine& line, const std::string& spelling) {
+  return std::any_of(
+      line.run_flags.begin(), line.run_flags.end(),
+      [&](const configs::FlagUse& use) { return use.spelling == spelling; });
+}
+
+// --device, where it names cards; "" otherwise.
+std::string cards_given(const CommandLine& line) {
+  std::string device;
+  for (const configs::FlagUse& use : line.run_flags) {
+    if (use.spelling == "--device") device = use.values.front();
+  }
+  return device == "cpu" ? "" : device;
+}
+
+// Before anything of a run is on a card, all that is in use is others'.
+int64_t bytes_left(const nvml::Card& card) {
+  return card.total_bytes - card.reserved_bytes -
+         nvml::bytes_of_others(card, {}, 0);
+}
+
+}  // namespace
+
+std::optional<PlanMachines> machines_of(const CommandLine& line,
+                                        const nvml::Nvml& nvml) {
+  const bool has_cluster = line.has("--cluster");
+  const std::string device = cards_given(line);
+  if (!has_cluster && !line.has("--gpu-memory") && device.empty()) {
+    return std::nullopt;
+  }
+  if (has_cluster && line.has("--gpu-memory")) {
+    throw Error("command line",
+                "--cluster names the GPUs, and --gpu-memory others",
+                "give one of them");
+  }
+  if (!device.empty() && (has_cluster || line.has("--gpu-memory"))) {
+    throw Error("command line",
+                "--device " + device + " names this machine's GPUs, and " +
+                    (has_cluster ? "--cluster" : "--gpu-memory") + " others",
+                "give one of them");
+  }
+  PlanMachines machines;
+  if (!device.empty()) {
+    machines.cards = nvml::cards_asked_for(device, nvml);
+    const auto left = std::ranges::min(machines.cards, {}, bytes_left);
+    machines.gpu_memory_bytes = bytes_left(left);
+  } else if (has_cluster) {
+    const std::string given = line.value_of("--cluster", "");
+    const size_t colon = given.rfind(':');
+    machines.instance = configs::find_instance(given.substr(0, colon));
+    machines.nodes = colon == std::string::npos
+                         ? 1
+                         : nodes_of(given.substr(colon + 1), given);
+    machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
+  } else {
+    const std::string given = line.value_of("--gpu-memory", "");
+    const auto bytes = parse_bytes(given);
+    if (!bytes || *bytes < 1) {
+      throw Error("command line", "--gpu-memory " + given + " is no size",
+                  "write it as 8GiB");
+    }
+    machines.gpu_memory_bytes = *bytes;
+  }
+  machines.budget_bytes = predict::tensor_budget(machines.gpu_memory_bytes);
+  if (machines.budget_bytes == 0) {
+    throw Error("command line",
+                "GPUs of " + format_bytes(machines.gpu_memory_bytes) +
+                    " have nothing left beside the reserve of " +
+                    format_bytes(predict::kGpuReserveBytes),
+                machines.cards.empty() ? "name larger ones"
+                                       : "free some of it, or name others");
+  }
+  return machines;
+}
+
+CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
+  const bool is_here = !machines.cards.empty();
+  if (is_given(line, "--memory-limit") && !is_here) {
+    throw Error("command line",
+                "--memory-limit bounds the processes here, but the plan is for "
+                "GPUs that are not here",
+                "leave it out, or give --gpu-memory instead");
+  }
+  if (machines.instance || is_here) {
+    if (is_given(line, "--processes")) {
+      throw Error("command line",
+                  std::string("--processes is given, but ") +
+                      (is_here ? "--device" : "--cluster") + " has " +
+                      std::to_string(machines.num_gpus()) +
+                      " GPUs and runs a process on each",
+                  "leave it out");
+    }
+    line.run_flags.push_back(
+        {"--processes", {std::to_string(machines.num_gpus())}});
+  }
+  if (!is_here) {
+    // A card takes other bytes than a CPU, whichever card it is.
+    std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
+      return use.spelling == "--device";
+    });
+    line.run_flags.push_back({"--device", {"0"}});
+  }
+  if (!is_given(line, "--memory-limit")) {
+    line.run_flags.push_back(
+        {"--memory-limit", {std::to_string(machines.budget_bytes)}});
+  }
+  // This machine's cores are not theirs.
+  if (!is_given(line, "--threads")) {
+    line.run_flags.push_back({"--threads", {"1"}});
+  }
+  return line;
+}
+
+std::string machines_text(const PlanMachines& machines) {
+  std::string text = "machines     ";
+  if (const auto& instance = machines.instance) {
+    text += std::to_string(machines.nodes) + " x " + instance->provider + " " +
+            instance->name + ": " + std::to_string(machines.num_gpus()) +
+            " x " + instance->gpu;
+    if (!instance->link.empty()) text += ", " + instance->link;
+    if (instance->link_gigabytes_per_second > 0) {
+      text +=
+          " " + std::to_string(instance->link_gigabytes_per_second) + " GB/s";
+    }
+    if (instance->network_gigabits_per_second > 0) {
+      text += ", network " +
+              std::to_string(instance->network_gigabits_per_second) + " Gbit/s";
+    }
+  } else if (!machines.cards.empty()) {
+    for (const nvml::Card& card : machines.cards) {
+      if (&card != machines.cards.data()) text += "\n             ";
+      text += nvml::card_text(card, nvml::bytes_of_others(card, {}, 0));
+    }
+  } else {
+    text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);
+  }
+  text += "\nbudget       " + format_bytes(machines.budget_bytes) + " of " +
+          format_bytes(machines.gpu_memory_bytes) + " for tensors: less " +
+          std::to_string(predict::kGpuSlackPercent) +
+          " % for the caching allocator and " +
+          format_bytes(predict::kGpuReserveBytes) +
+          " for context, workspaces and communication\n"
+          "             the bytes of tensors are checked on a device without "
+          "hardware; on a GPU they are not verified yet\n";
+  if (machines.instance &&
+      !predict::wheel_has_code_for(machines.instance->compute_capability)) {
+    text +=
+        "             LibTorch from PyPI has no code for compute "
+        "capability " +
+        predict::capability_text(machines.instance->compute_capability) +
+        ": this plans, but does not run on it; it needs a LibTorch built "
+        "for it\n";
+  }
+  return text;
+}
+
+}  // namespace headroom::cli

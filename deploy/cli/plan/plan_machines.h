@@ -1,0 +1,47 @@
+// The GPUs that `headroom plan` was asked about: of machines that are not here
+// (--cluster NAME:NODES, --gpu-memory SIZE), or this one's (--device 0,1).
+//
+// A plan for them is one for as many processes as there are GPUs, whose tensors
+// stay within what a GPU has left beside its context and workspaces, and beside
+// what others use of it already.
+//
+// Threads: pure functions, but for what NVML says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/cluster_catalogue.h"
+#include "deploy/cli/args/command_line.h"
+#include "parallel/nvml/nvml.h"
+
+namespace headroom::cli {
+
+struct PlanMachines {
+  std::optional<configs::Instance> instance;  // --cluster
+  int64_t nodes = 0;
+  std::vector<nvml::Card> cards;  // --device
+  // What one GPU has, or is left of it: the least of all cards.
+  int64_t gpu_memory_bytes = 0;
+  int64_t budget_bytes = 0;  // of a process's tensors
+
+  int64_t num_gpus() const {
+    return instance ? nodes * instance->gpus
+                    : static_cast<int64_t>(cards.size());
+  }
+};
+
+// Nothing if no flag names a GPU. Throws Error (exit 2).
+std::optional<PlanMachines> machines_of(const CommandLine& line,
+                                        const nvml::Nvml& nvml);
+
+// The request with the number of processes and the memory limit that follow
+// from the machines. Throws Error (exit 2) where another flag contradicts them.
+CommandLine with_machines(CommandLine line, const PlanMachines& machines);
+
+// Lines that say what the machines are and what is not known of them.
+std::string machines_text(const PlanMachines& machines);
+
+}  // namespace headroom::cli

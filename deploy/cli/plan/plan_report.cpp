@@ -1,0 +1,501 @@
+#include "deploy/cli/plan/plan_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "configs/multi_scale.h"
+#include "deploy/cli/headline.h"
+#include "deploy/cli/show/text_table.h"
+#include "parallel/base/units.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/model_rows.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/predict/phase_memory.h"
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Cells = std::vector<std::vector<std::string>>;
+
+constexpr size_t kMostLines = 16;  // of a table; the JSON document has more
+// Data ranks whose samples are listed: each costs a walk over all groups.
+constexpr int kMostParts = 256;
+
+// Both ends are meant: "0-7", "3"; "none" when there is nothing.
+std::string range_text(int64_t begin, int64_t end) {
+  if (begin >= end) return "none";
+  return end == begin + 1
+             ? std::to_string(begin)
+             : std::to_string(begin) + "-" + std::to_string(end - 1);
+}
+
+// 1,872,157 as "1.87 M".
+std::string millions(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f M", value / 1e6);
+  return text;
+}
+
+std::string decimals(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * part);
+  return text;
+}
+
+int64_t image_height(const PlanReport& report) {
+  return layers::rounded_image_size(report.config.image_height,
+                                    layers::largest_stride(report.rows));
+}
+int64_t image_width(const PlanReport& report) {
+  return layers::rounded_image_size(report.config.image_width,
+                                    layers::largest_stride(report.rows));
+}
+int64_t num_classes(const PlanReport& report) {
+  return planner::num_classes_of_run(report.config).value_or(80);
+}
+// ", each batch from 320 x 320 to 960 x 960" with --multi-scale.
+std::string scales_text(const PlanReport& report) {
+  if (!report.config.multi_scale) return "";
+  const int64_t stride = layers::largest_stride(report.rows);
+  const auto text = [](const configs::InputSize& size) {
+    return std::to_string(size.height) + " x " + std::to_string(size.width);
+  };
+  return ", each batch from " +
+         text(configs::input_size({image_height(report), image_width(report)},
+                                  stride, 0)) +
+         " to " + text(configs::largest_input_size(report.config, stride));
+}
+
+double pixels(const PlanReport& report) {
+  return configs::mean_pixels(report.config,
+                              layers::largest_stride(report.rows));
+}
+
+double all_work(const PlanReport& report) {
+  double work = 0;
+  for (const planner::StageShare& stage : report.stages) {
+    work += stage.multiply_adds_per_pixel;
+  }
+  return work;
+}
+
+double part_of_one_stage(const PlanReport& report, size_t stage) {
+  return static_cast<double>(report.memory[stage].total()) /
+         static_cast<double>(report.one_stage_bytes);
+}
+
+// The ranks whose coordinates satisfy `belongs`, as ranges: "0-1, 4-5".
+template <typename Predicate>
+std::string ranks_text(const plan::ParallelLayout& layout,
+                       const Predicate& belongs) {
+  std::string text;
+  int begin = -1;
+  for (int rank = 0; rank <= layout.world_size(); ++rank) {
+    const bool in = rank < layout.world_size() &&
+                    belongs(plan::coordinates_of(layout, rank));
+    if (in && begin < 0) begin = rank;
+    if (!in && begin >= 0) {
+      text += (text.empty() ? "" : ", ") + range_text(begin, rank);
+      begin = -1;
+    }
+  }
+  return text;
+}
+
+// "4 of 2" or "4: 0-1, 2-3, 4-5, 6-6".
+std::string micro_batches_text(const plan::BatchPart& part) {
+  const std::vector<plan::SampleRange>& all = part.micro_batches;
+  const bool equal =
+      std::all_of(all.begin(), all.end(), [&](const plan::SampleRange& range) {
+        return range.size() == all.front().size();
+      });
+  if (equal)
+    return std::to_string(all.size()) + " of " +
+           std::to_string(all.front().size());
+  std::string text = std::to_string(all.size()) + ":";
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == kMostLines) return text + ", ...";
+    text += (i == 0 ? " " : ", ") + range_text(all[i].begin, all[i].end);
+  }
+  return text;
+}
+
+// A table of at most kMostLines of `count` lines below `head`.
+template <typename Line>
+std::string cut_table(const std::vector<std::string>& head, size_t count,
+                      const Line& line) {
+  Cells rows;
+  if (!head.empty()) rows.push_back(head);
+  for (size_t i = 0; i < std::min(count, kMostLines); ++i) {
+    rows.push_back(line(i));
+  }
+  if (count <= kMostLines) return text_table(rows);
+  return text_table(rows) + "  ... " +
+         std::to_string(static_cast<int64_t>(count - kMostLines)) + " more\n";
+}
+
+std::string stages_table(const PlanReport& report) {
+  return cut_table(
+      {"stage", "rows", "parameters", "multiply-adds", "share", "memory",
+       "of one stage", "ranks"},
+      report.stages.size(), [&](size_t i) -> std::vector<std::string> {
+        const planner::StageShare& stage = report.stages[i];
+        return {std::to_string(static_cast<int64_t>(i)),
+                range_text(stage.begin, stage.end),
+                millions(static_cast<double>(stage.parameters)),
+                millions(stage.multiply_adds_per_pixel * pixels(report)),
+                percent(stage.multiply_adds_per_pixel / all_work(report)),
+                format_bytes(report.memory[i].total()),
+                percent(part_of_one_stage(report, i)),
+                ranks_text(report.plan.layout,
+                           [&](const plan::MeshCoordinates& at) {
+                             return at.pipeline_stage == static_cast<int>(i);
+                           })};
+      });
+}
+
+std::string samples_table(const PlanReport& report) {
+  return cut_table({"data rank", "samples", "micro-batches", "ranks"},
+                   static_cast<size_t>(report.plan.layout.data_parallel_size),
+                   [&](size_t i) -> std::vector<std::string> {
+                     const plan::BatchPart& part = report.parts[i];
+                     return {std::to_string(static_cast<int64_t>(i)),
+                             range_text(part.local.begin, part.local.end),
+                             micro_batches_text(part),
+                             ranks_text(report.plan.layout,
+                                        [&](const plan::MeshCoordinates& at) {
+                                          return at.data_parallel_rank ==
+                                                 static_cast<int>(i);
+                                        })};
+                   });
+}
+
+const plan::PhaseBytes& phases_of_stage(const PlanReport& report,
+                                        size_t stage) {
+  plan::MeshCoordinates first;
+  first.pipeline_stage = static_cast<int>(stage);
+  return report.plan.predicted_phase_bytes.at(
+      static_cast<size_t>(plan::rank_of(report.plan.layout, first)));
+}
+
+// The items that matter to a reader; the JSON document has them all.
+std::string memory_table(const PlanReport& report) {
+  return cut_table({"stage", "weights and their like", "images", "kept",
+                    "at work", "communication", "rest", "predicted"},
+                   report.memory.size(),
+                   [&](size_t i) -> std::vector<std::string> {
+                     const predict::MemoryEstimate& memory = report.memory[i];
+                     const int64_t rest = memory.targets + memory.workspace;
+                     const int64_t state =
+                         memory.total() - memory.images - memory.activations -
+                         memory.transient - memory.communication - rest;
+                     return {std::to_string(static_cast<int64_t>(i)),
+                             format_bytes(state),
+                             format_bytes(memory.images),
+                             format_bytes(memory.activations),
+                             format_bytes(memory.transient),
+                             format_bytes(memory.communication),
+                             format_bytes(rest),
+                             format_bytes(memory.total())};
+                   });
+}
+
+// What each part of a run takes, of the first rank of each stage.
+std::string phases_table(const PlanReport& report) {
+  return cut_table(
+      {"stage", "start-up", "training", "validation", "checkpoint", "host"},
+      report.memory.size(), [&](size_t i) -> std::vector<std::string> {
+        const plan::PhaseBytes& bytes = phases_of_stage(report, i);
+        return {std::to_string(static_cast<int64_t>(i)),
+                format_bytes(bytes.start_up),
+                format_bytes(bytes.training),
+                format_bytes(bytes.validation),
+                format_bytes(bytes.checkpoint),
+                format_bytes(bytes.host)};
+      });
+}
+
+// What the rank would need if the pipeline were one stage.
+int64_t bytes_of_one_stage(const PlanReport& report) {
+  plan::Plan whole = report.plan;
+  whole.layout.pipeline_parallel_size = 1;
+  whole.stage_begins = {0};
+  return predict::largest_total(predict::estimate_memory(
+      predict::memory_request(report.config, whole, report.rows)));
+}
+
+Json memory_json(const predict::MemoryEstimate& memory) {
+  return {{"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"accumulated_gradients", memory.accumulated_gradients},
+          {"moments", memory.moments},
+          {"average", memory.average},
+          {"statistics", memory.statistics},
+          {"images", memory.images},
+          {"activations", memory.activations},
+          {"transient", memory.transient},
+          {"communication", memory.communication},
+          {"targets", memory.targets},
+          {"workspace", memory.workspace},
+          {"total", memory.total()}};
+}
+
+Json other_phases_json(const PlanReport& report, size_t stage) {
+  const predict::MemoryRequest request =
+      predict::memory_request(report.config, report.plan, report.rows);
+  plan::MeshCoordinates first;
+  first.pipeline_stage = static_cast<int>(stage);
+  return {
+      {"start_up", memory_json(predict::estimate_start_up(request, first))},
+      {"validation", memory_json(predict::estimate_validation(request, first))},
+      {"checkpoint",
+       memory_json(predict::estimate_checkpoint(request, first))}};
+}
+
+// Stages overlap only where there are several micro-batches.
+std::string pipeline_note(const PlanReport& report) {
+  if (report.plan.layout.pipeline_parallel_size == 1 ||
+      report.parts.front().micro_batches.size() > 1) {
+    return "";
+  }
+  const int64_t group = report.plan.batch_norm_group_size;
+  return group < 4 ? ""
+                   : "one micro-batch: a stage works while the others wait; "
+                     "smaller groups, for example --bn-group " +
+                         std::to_string(group / 4) +
+                         " from the start of a run, make more of them\n";
+}
+
+std::string others_table(const PlanReport& report) {
+  return cut_table(
+      {}, report.others.size(), [&](size_t i) -> std::vector<std::string> {
+        const LayoutAnswer& other = report.others[i];
+        return {
+            plan::to_string(other.layout),
+            other.refusal.empty() ? "possible" : "refused: " + other.refusal};
+      });
+}
+
+std::string drawing(const PlanReport& report) {
+  return pipeline::draw_schedule(
+      pipeline::PipelineSchedule::k1F1B,
+      report.plan.layout.pipeline_parallel_size,
+      static_cast<int64_t>(report.parts.front().micro_batches.size()));
+}
+
+// What the bytes count on.
+Json labels_json(const PlanReport& report) {
+  const predict::LabelBound labels = predict::label_bound(report.config);
+  const predict::BoxBound bound =
+      predict::most_boxes(labels, report.plan.micro_batch_size);
+  Json json;
+  switch (bound.kind) {
+    case predict::BoxBound::Kind::kAssumed:
+      json = {{"bound", "assumed"},
+              {"assumed_boxes_per_image", labels.assumed_boxes_per_image}};
+      break;
+    case predict::BoxBound::Kind::kCertain:
+      json = {{"bound", "certain"}};
+      break;
+    case predict::BoxBound::Kind::kLikely:
+      json = {{"bound", "likely"},
+              {"probability_of_more", predict::kMoreBoxesProbability}};
+      break;
+  }
+  json["boxes_per_micro_batch"] = bound.boxes;
+  if (labels.statistics.is_known()) {
+    json["images"] = labels.statistics.num_images();
+    json["most_boxes"] = labels.statistics.most_boxes();
+    json["mean"] = labels.statistics.mean();
+  }
+  return json;
+}
+
+Json range_json(const plan::SampleRange& range) {
+  return Json::array({range.begin, range.end});
+}
+
+}  // namespace
+
+PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
+                            bool with_schedule) {
+  PlanReport report;
+  report.config = config;
+  report.model =
+      std::filesystem::path(planner::model_of_run(config)).stem().string();
+  report.rows = planner::model_rows(config);
+  report.plan = planner::plan_or_throw(config, world_size, report.rows);
+  report.stages = planner::stage_shares(report.plan, report.rows);
+  report.memory = predict::estimate_memory(
+      predict::memory_request(config, report.plan, report.rows));
+  report.one_stage_bytes = bytes_of_one_stage(report);
+
+  const plan::Plan& plan = report.plan;
+  const int64_t batch = config.global_batch_size;
+  const plan::BatchCut cut = {batch, plan.layout.data_parallel_size,
+                              plan.micro_batch_size,
+                              plan.batch_norm_group_size};
+  const int64_t stride = layers::largest_stride(report.rows);
+  const int64_t smallest_map =
+      (image_height(report) / stride) * (image_width(report) / stride);
+  const int num_parts = std::min(plan.layout.data_parallel_size, kMostParts);
+  for (int rank = 0; rank < num_parts; ++rank) {
+    report.parts.push_back(plan::part_of(cut, batch, smallest_map, rank));
+  }
+  report.groups =
+      plan::batch_norm_groups(batch, plan.batch_norm_group_size, smallest_map);
+
+  for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
+    if (layout == plan.layout) continue;
+    configs::RunConfig other = config;
+    other.layout = plan::to_string(layout);
+    const planner::PlanDecision decision =
+        planner::choose_plan(other, world_size, report.rows,
+                             planner::PlanAnswer::kWhetherAdmissible);
+    report.others.push_back({layout, decision.plan ? "" : decision.reason});
+  }
+  if (with_schedule) report.schedule = drawing(report);
+  return report;
+}
+
+std::string assumptions_text(const configs::RunConfig& config) {
+  const bool knows_classes = planner::num_classes_of_run(config).has_value();
+  const predict::LabelBound labels = predict::label_bound(config);
+  const predict::LabelStatistics& images = labels.statistics;
+  if (images.is_known()) {
+    return "labels       of " + std::to_string(images.num_images()) +
+           " images: up to " + std::to_string(images.most_boxes()) +
+           " boxes, " + decimals(images.mean()) + " on average\n" +
+           (knows_classes ? "" : "assumed      80 classes\n");
+  }
+  return "assumed      " +
+         (knows_classes ? "" : std::string("80 classes and ")) +
+         std::to_string(labels.assumed_boxes_per_image) + " boxes per image\n";
+}
+
+std::string plan_report_text(const PlanReport& report) {
+  const configs::RunConfig& config = report.config;
+  const plan::Plan& plan = report.plan;
+  const int world_size = plan.layout.world_size();
+  std::string text =
+      "plan         " + plan.reason + "\n" + "model        " + report.model +
+      ", " + std::to_string(num_classes(report)) + " classes, " +
+      image_size_text(config, report.rows) + " pixels" + scales_text(report) +
+      "\n" + assumptions_text(config) + "layout       " +
+      plan::to_string(plan.layout) + ": " + std::to_string(world_size) +
+      (world_size == 1 ? " process, " : " processes, ") +
+      plan::to_string(plan.backend) + "\n" + "zero         " +
+      std::to_string(plan.zero_stage) + "\n" + "activations  " +
+      plan::activations_text(plan.activation_policies) + "\n" +
+      "optimizer    " + config.optimizer + "\n\n";
+  text +=
+      "Predicted bytes of tensors of a rank, at the peak of a step: " +
+      predict::bound_text(predict::label_bound(config), plan.micro_batch_size) +
+      "\n" + memory_table(report) + "\n";
+  text += "In each part of a run" +
+          (plan.validation_images == 0
+               ? std::string()
+               : ", " + std::to_string(plan.validation_images) + " of " +
+                     std::to_string(predict::validation_batch_size(config)) +
+                     " images of a validation batch at once") +
+          "; host: of the loader and of files\n" + phases_table(report) +
+          (report.segments ? segments_text(*report.segments) : "") + "\n";
+  text += "Rows of the model, multiply-adds of one image's forward" +
+          std::string(config.multi_scale ? " in the mean of its sizes" : "") +
+          ", and predicted memory of a rank\n" + stages_table(report) +
+          pipeline_note(report) + "\n";
+  text +=
+      "Samples of a full batch of " + std::to_string(config.global_batch_size) +
+      ", in " + std::to_string(static_cast<int64_t>(report.groups.size())) +
+      (report.groups.size() == 1 ? " batch-norm group of "
+                                 : " batch-norm groups of ") +
+      std::to_string(plan.batch_norm_group_size) + "\n" + samples_table(report);
+  if (!report.schedule.empty()) {
+    text += "\nSchedule, one column per time slot\n" + report.schedule;
+  }
+  if (!report.others.empty()) {
+    text += "\nOther layouts of " + std::to_string(world_size) +
+            " processes\n" + others_table(report);
+  }
+  return text;
+}
+
+std::string plan_report_json(const PlanReport& report) {
+  Json json;
+  json["exit_code"] = 0;
+  json["reason"] = report.plan.reason;
+  json["plan"] = Json::parse(plan::plan_to_json(report.plan));
+  json["world_size"] = report.plan.layout.world_size();
+  json["model"] = report.model;
+  json["num_classes"] = num_classes(report);
+  json["labels"] = labels_json(report);
+  json["image_height"] = image_height(report);
+  json["image_width"] = image_width(report);
+  if (report.config.multi_scale) {
+    const configs::InputSize largest = configs::largest_input_size(
+        report.config, layers::largest_stride(report.rows));
+    json["largest_image"] = {largest.height, largest.width};
+  }
+  json["global_batch_size"] = report.config.global_batch_size;
+  json["optimizer"] = report.config.optimizer;
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    const planner::StageShare& stage = report.stages[i];
+    json["stages"].push_back(
+        {{"rows", {stage.begin, stage.end}},
+         {"parameters", stage.parameters},
+         {"multiply_adds", stage.multiply_adds_per_pixel * pixels(report)},
+         {"share", stage.multiply_adds_per_pixel / all_work(report)},
+         {"predicted_peak_bytes", report.memory[i].total()},
+         {"memory", memory_json(report.memory[i])},
+         {"memory_of_other_phases", other_phases_json(report, i)},
+         {"part_of_one_stage", part_of_one_stage(report, i)}});
+  }
+  if (const auto& segments = report.segments) {
+    json["segments"] = {{"stage", segments->stage},
+                        {"tensor_bytes", segments->estimate.tensor_bytes},
+                        {"segment_bytes", segments->estimate.segment_bytes},
+                        {"room_bytes", segments->room_bytes}};
+  }
+  for (int rank = 0; rank < report.plan.layout.world_size(); ++rank) {
+    const plan::MeshCoordinates at =
+        plan::coordinates_of(report.plan.layout, rank);
+    const auto data_rank = static_cast<size_t>(at.data_parallel_rank);
+    if (data_rank >= report.parts.size()) continue;
+    const plan::BatchPart& part = report.parts[data_rank];
+    Json entry = {{"rank", rank},
+                  {"pipeline_stage", at.pipeline_stage},
+                  {"data_parallel_rank", at.data_parallel_rank},
+                  {"spatial_rank", at.spatial_rank},
+                  {"samples", range_json(part.local)}};
+    for (const plan::SampleRange& range : part.micro_batches) {
+      entry["micro_batches"].push_back(range_json(range));
+    }
+    json["ranks"].push_back(entry);
+  }
+  json["ranks_left_out"] =
+      report.plan.layout.world_size() - static_cast<int>(json["ranks"].size());
+  for (const plan::SampleRange& group : report.groups) {
+    json["batch_norm_groups"].push_back(range_json(group));
+  }
+  json["other_layouts"] = Json::array();
+  for (const LayoutAnswer& other : report.others) {
+    json["other_layouts"].push_back({{"layout", plan::to_string(other.layout)},
+                                     {"admissible", other.refusal.empty()},
+                                     {"reason", other.refusal}});
+  }
+  if (!report.schedule.empty()) json["schedule"] = report.schedule;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,57 @@
+// What `headroom plan` says: the plan that train would use, why, and what it
+// comes to for each stage and each rank; for people, and as one JSON document.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "deploy/cli/plan/plan_segments.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
+#include "parallel/plan/plan.h"
+#include "parallel/planner/planner.h"
+#include "parallel/planner/stage_cut.h"
+#include "parallel/predict/memory_model.h"
+
+namespace headroom::cli {
+
+// Another way to lay the same processes out.
+struct LayoutAnswer {
+  plan::ParallelLayout layout;
+  std::string refusal;  // "": train would take it
+};
+
+struct PlanReport {
+  configs::RunConfig config;
+  std::string model;  // "yolov5s"
+  plan::Plan plan;
+  std::vector<layers::RowCost> rows;
+  std::vector<planner::StageShare> stages;
+  std::vector<predict::MemoryEstimate> memory;  // of each stage's ranks
+  int64_t one_stage_bytes = 0;  // of a rank if the pipeline were one stage
+  std::vector<plan::BatchPart> parts;  // of a full batch, of the first 256 data
+                                       // ranks
+  std::vector<plan::SampleRange> groups;  // of a full batch
+  std::vector<LayoutAnswer> others;
+  std::string schedule;                  // drawn, if it was asked for
+  std::optional<PlanSegments> segments;  // of a plan for GPUs
+};
+
+// Everything follows from the request. Throws Error (exit 2 or 3) when train
+// would refuse it.
+PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
+                            bool with_schedule);
+
+// What is assumed of data that is not there: the classes, the boxes.
+std::string assumptions_text(const configs::RunConfig& config);
+
+std::string plan_report_text(const PlanReport& report);
+std::string plan_report_json(const PlanReport& report);
+
+}  // namespace headroom::cli

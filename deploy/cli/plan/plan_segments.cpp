@@ -1,0 +1,55 @@
+#include "deploy/cli/plan/plan_segments.h"
+
+#include <cstdio>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/predict/cluster.h"
+#include "parallel/predict/memory_request.h"
+
+namespace headroom::cli {
+
+PlanSegments segments_of(const configs::RunConfig& config,
+                         const std::vector<layers::RowCost>& rows,
+                         const plan::Plan& plan, int64_t gpu_memory_bytes) {
+  const predict::MemoryRequest request =
+      predict::memory_request(config, plan, rows);
+  PlanSegments fullest;
+  fullest.room_bytes = gpu_memory_bytes - predict::kGpuReserveBytes;
+  for (int stage = 0; stage < plan.layout.pipeline_parallel_size; ++stage) {
+    plan::MeshCoordinates rank;
+    rank.pipeline_stage = stage;
+    const predict::SegmentEstimate estimate =
+        predict::estimate_segments(request, rank, fullest.room_bytes);
+    if (!estimate.fits) {
+      throw Error(
+          "plan",
+          "the tensors of stage " + std::to_string(stage) + " fit, but the " +
+              "segments that the caching allocator cuts them from do not: " +
+              exact_bytes(fullest.room_bytes) + " are there for them",
+          "leave more of the card to it with --memory-limit below " +
+              std::to_string(config.memory_limit),
+          ExitCode::kNoPlan);
+    }
+    if (estimate.segment_bytes > fullest.estimate.segment_bytes) {
+      fullest.stage = stage;
+      fullest.estimate = estimate;
+    }
+  }
+  return fullest;
+}
+
+std::string segments_text(const PlanSegments& segments) {
+  const predict::SegmentEstimate& estimate = segments.estimate;
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.3f",
+                static_cast<double>(estimate.segment_bytes) /
+                    static_cast<double>(estimate.tensor_bytes));
+  return "\nSegments of the caching allocator, in a step of a rank of stage " +
+         std::to_string(segments.stage) + ": " +
+         format_bytes(estimate.segment_bytes) + " for " +
+         format_bytes(estimate.tensor_bytes) + " of tensors (" + ratio +
+         " x); " + format_bytes(segments.room_bytes) + " are there for them\n";
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,32 @@
+// What the caching allocator of a GPU makes of a plan's tensors: `headroom
+// plan` for GPUs says it beside the plan, and refuses a plan whose segments do
+// not fit although its tensors do.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/segment_estimate.h"
+
+namespace headroom::cli {
+
+struct PlanSegments {
+  int stage = 0;  // whose ranks need the most
+  predict::SegmentEstimate estimate;
+  int64_t room_bytes = 0;  // on a GPU, beside the reserve
+};
+
+// Of a plan that was made for GPUs with so much memory. Throws Error (exit 3)
+// if its segments do not fit.
+PlanSegments segments_of(const configs::RunConfig& config,
+                         const std::vector<layers::RowCost>& rows,
+                         const plan::Plan& plan, int64_t gpu_memory_bytes);
+
+std::string segments_text(const PlanSegments& segments);
+
+}  // namespace headroom::cli

@@ -1,0 +1,180 @@
+#include "deploy/cli/plan/plan_sweep.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "deploy/cli/show/text_table.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/model_rows.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kLargest = 65536;  // of an image's side or a batch
+constexpr size_t kMostCells = 256;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error("command line", "--sweep: " + what,
+              "write it as img=416,640,1280 batch=8..64");
+}
+
+int64_t number_in(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+      number > kLargest) {
+    fail("'" + text + "' is not a whole number from 1 to " +
+         std::to_string(kLargest));
+  }
+  return number;
+}
+
+std::vector<int64_t> values_in(const std::string& text) {
+  std::vector<int64_t> values;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t dots = part.find("..");
+    if (dots == std::string::npos) {
+      values.push_back(number_in(part));
+      continue;
+    }
+    const int64_t last = number_in(part.substr(dots + 2));
+    for (int64_t value = number_in(part.substr(0, dots)); value <= last;
+         value *= 2) {
+      values.push_back(value);
+    }
+  }
+  if (values.empty()) fail("'" + text + "' has no values");
+  return values;
+}
+
+}  // namespace
+
+Sweep parse_sweep(const std::string& text, const configs::RunConfig& config) {
+  Sweep sweep;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    const std::string axis = word.substr(0, equals);
+    if (equals == std::string::npos || (axis != "img" && axis != "batch")) {
+      fail("'" + word + "' is neither img=... nor batch=...");
+    }
+    std::vector<int64_t>& values =
+        axis == "img" ? sweep.image_sizes : sweep.batches;
+    if (!values.empty()) fail(axis + " is given twice");
+    values = values_in(word.substr(equals + 1));
+  }
+  if (sweep.image_sizes.empty()) {
+    sweep.image_sizes = {std::max(config.image_height, config.image_width)};
+  }
+  if (sweep.batches.empty()) sweep.batches = {config.global_batch_size};
+  if (sweep.image_sizes.size() * sweep.batches.size() > kMostCells) {
+    fail("more than " + std::to_string(kMostCells) + " plans");
+  }
+  return sweep;
+}
+
+void check_beside_sweep(const CommandLine& line) {
+  const std::string sweep = " " + line.value_of("--sweep", "");
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    throw Error("command line", what, remedy);
+  };
+  if (line.has("--show")) {
+    refuse("--show draws one plan, but --sweep makes a table of many",
+           "leave one of the two out");
+  }
+  for (const configs::FlagUse& use : line.run_flags) {
+    const configs::Flag* flag = configs::find_flag(use.spelling);
+    if (flag == nullptr || flag->keys.empty()) continue;
+    const bool is_batch = flag->keys.front() == "global_batch_size";
+    const std::string axis = is_batch                               ? "batch"
+                             : flag->keys.front() == "image_height" ? "img"
+                                                                    : "";
+    if (axis.empty()) continue;
+    if (sweep.find(" " + axis + "=") != std::string::npos) {
+      refuse(use.spelling + " is given, and --sweep names values of " + axis +
+                 " too",
+             "leave one of the two out");
+    }
+    if (is_batch && use.values == std::vector<std::string>{"-1"}) {
+      refuse("--batch -1 chooses one batch, but --sweep makes plans of many",
+             "name batches: --sweep img=416,640,1280 batch=8..64");
+    }
+  }
+}
+
+std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
+                                   int world_size, const Sweep& sweep) {
+  const std::vector<layers::RowCost> rows = planner::model_rows(config);
+  std::vector<SweepCell> cells;
+  for (const int64_t size : sweep.image_sizes) {
+    for (const int64_t batch : sweep.batches) {
+      configs::RunConfig trial = config;
+      trial.image_height = trial.image_width = size;
+      trial.global_batch_size = batch;
+      const planner::PlanDecision decision = planner::choose_plan(
+          trial, world_size, rows, planner::PlanAnswer::kWithoutProposals);
+      SweepCell cell;
+      cell.image_size = size;
+      cell.batch = batch;
+      cell.fits = decision.plan.has_value();
+      cell.refusal = cell.fits ? "" : decision.reason;
+      if (const auto& plan = decision.plan) {
+        cell.policy = plan::activations_text(plan->activation_policies);
+        cell.micro_batch = plan->micro_batch_size;
+        cell.zero_stage = plan->zero_stage;
+        cell.predicted_peak_bytes = planner::fullest_rank_bytes(*plan);
+      }
+      cells.push_back(cell);
+    }
+  }
+  return cells;
+}
+
+std::string sweep_text(const std::vector<SweepCell>& cells) {
+  std::vector<std::vector<std::string>> table = {
+      {"img", "batch", "predicted", "activations", "micro-batch", "zero", ""}};
+  for (const SweepCell& cell : cells) {
+    table.push_back({std::to_string(cell.image_size),
+                     std::to_string(cell.batch),
+                     cell.fits ? format_bytes(cell.predicted_peak_bytes) : "-",
+                     cell.fits ? cell.policy : "-",
+                     cell.fits ? std::to_string(cell.micro_batch) : "-",
+                     cell.fits ? std::to_string(cell.zero_stage) : "-",
+                     cell.fits ? "fits" : "refused: " + cell.refusal});
+  }
+  return text_table(table);
+}
+
+std::string sweep_json(const std::vector<SweepCell>& cells) {
+  Json json;
+  json["exit_code"] = 0;
+  json["cells"] = Json::array();
+  for (const SweepCell& cell : cells) {
+    Json entry = {{"image_size", cell.image_size},
+                  {"global_batch_size", cell.batch},
+                  {"fits", cell.fits}};
+    if (cell.fits) {
+      entry["activation_policy"] = cell.policy;
+      entry["micro_batch_size"] = cell.micro_batch;
+      entry["zero_stage"] = cell.zero_stage;
+      entry["predicted_peak_bytes"] = cell.predicted_peak_bytes;
+    } else {
+      entry["reason"] = cell.refusal;
+    }
+    json["cells"].push_back(entry);
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom::cli

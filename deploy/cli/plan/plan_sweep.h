@@ -1,0 +1,46 @@
+// headroom plan --sweep: what fits over image sizes and batches, as a table.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "deploy/cli/args/command_line.h"
+
+namespace headroom::cli {
+
+struct Sweep {
+  std::vector<int64_t> image_sizes;  // "img"
+  std::vector<int64_t> batches;      // "batch"
+};
+
+// "img=416,640 batch=8..64": lists, or a range that doubles; an axis that is
+// not named has the request's value. Throws Error (exit 2).
+Sweep parse_sweep(const std::string& text, const configs::RunConfig& config);
+
+// Refuses what a sweep would have to ignore: a flag of an axis that it names
+// itself, --batch -1, --show. Throws Error (exit 2).
+void check_beside_sweep(const CommandLine& line);
+
+struct SweepCell {
+  int64_t image_size = 0;
+  int64_t batch = 0;
+  bool fits = false;
+  std::string policy;  // the rest only if it fits
+  int64_t micro_batch = 0;
+  int zero_stage = 0;
+  int64_t predicted_peak_bytes = 0;
+  std::string refusal;
+};
+
+std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
+                                   int world_size, const Sweep& sweep);
+
+std::string sweep_text(const std::vector<SweepCell>& cells);
+std::string sweep_json(const std::vector<SweepCell>& cells);
+
+}  // namespace headroom::cli

@@ -1,0 +1,270 @@
+#include "deploy/cli/process/agent.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "coordinator/service/control_client.h"
+#include "deploy/cli/process/child_output.h"
+#include "deploy/cli/process/child_process.h"
+#include "deploy/cli/process/core_binding.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/line_log.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::milliseconds(20);
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options),
+        node_id_(host_name() + "-" + std::to_string(getpid())),
+        client_(coordinator::ControlClient::connect(options.coordinator)) {}
+
+  RunEnd run() {
+    for (int k = 0; k < options_.processes; ++k) {
+      slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
+    }
+    const coordinator::RegisteredRun run =
+        client_->register_node(registration(), options_.registration_timeout);
+    // Of several agents on a machine under a launcher each has a rank.
+    log_ = std::make_unique<LineLog>(
+        run.run_directory, "workers-" + host_name() + "-" +
+                               std::to_string(options_.launcher_rank));
+    const configs::RunConfig config = configs::parse_run_config(
+        run.run_config_yaml, "the coordinator's run.yaml");
+    threads_ = config.threads > 0
+                   ? config.threads
+                   : std::max(1, usable_cores() / options_.processes);
+    for (size_t k = 0; k < slots_.size(); ++k) start_worker(k);
+    return watch();
+  }
+
+ private:
+  struct Slot {
+    std::string worker_id;
+    std::unique_ptr<ChildProcess> process;  // null: could not be started
+    std::string failure;                    // why not
+    bool reported = false;
+    int successors = 0;
+    std::optional<Clock::time_point> restart_at;
+
+    bool ended() const { return process == nullptr || process->exit_code(); }
+  };
+
+  coordinator::NodeRegistration registration() const {
+    coordinator::NodeRegistration node{.node_id = node_id_,
+                                       .hostname = host_name(),
+                                       .launcher_rank = options_.launcher_rank,
+                                       .worker_ids = {}};
+    for (const Slot& slot : slots_) node.worker_ids.push_back(slot.worker_id);
+    return node;
+  }
+
+  void start_worker(size_t k) {
+    Slot& slot = slots_[k];
+    ChildOptions child;
+    child.name = "worker " + slot.worker_id;
+    child.command = {
+        options_.worker_program.string(),
+        "--coordinator",
+        options_.coordinator,
+        "--node-id",
+        node_id_,
+        "--worker-id",
+        slot.worker_id,
+        "--local-rank",
+        std::to_string(options_.first_local_rank + static_cast<int>(k)),
+        "--threads",
+        std::to_string(threads_),
+        "--advertise-host",
+        address_towards(options_.coordinator)};
+    for (const std::string& word : options_.security.flags()) {
+      child.command.push_back(word);
+    }
+    child.cores =
+        cores_of_worker(numa_nodes(), allowed_cores(),
+                        options_.first_local_rank + static_cast<int>(k),
+                        std::max(options_.local_workers, options_.processes),
+                        static_cast<int>(threads_));
+    child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
+    child.on_line = [this, process = child.name](const std::string& line) {
+      log_->add(process, line);
+      if (is_shown_at_once(line)) options_.print(line);
+    };
+    slot.reported = false;
+    try {
+      slot.process = std::make_unique<ChildProcess>(std::move(child));
+    } catch (const Error& error) {
+      slot.process.reset();
+      slot.failure = error.what();
+    }
+  }
+
+  void report_exits() {
+    for (Slot& slot : slots_) {
+      if (slot.reported || !slot.ended()) continue;
+      const int exit_code = slot.process ? *slot.process->exit_code() : 127;
+      try {
+        const coordinator::SuccessorOrder order = client_->report_exit(
+            slot.worker_id, exit_code,
+            slot.process ? slot.process->last_words() : slot.failure);
+        slot.reported = true;
+        if (order.restart) slot.restart_at = Clock::now() + order.delay;
+      } catch (const CommunicationError&) {
+        return;  // said again at the next tick, until the silence is too long
+      }
+    }
+  }
+
+  // Whose time has come. A successor is another worker with a name of its own,
+  // which the coordinator hears before it speaks.
+  void start_successors() {
+    for (size_t k = 0; k < slots_.size(); ++k) {
+      Slot& slot = slots_[k];
+      if (!slot.restart_at || Clock::now() < *slot.restart_at) continue;
+      const std::string before = slot.worker_id;
+      slot.worker_id = node_id_ + "-" + std::to_string(k) + "." +
+                       std::to_string(slot.successors + 1);
+      try {
+        client_->register_successors(registration());
+      } catch (const CommunicationError&) {
+        slot.worker_id = before;
+        return;  // tried again at the next tick
+      }
+      ++slot.successors;
+      slot.restart_at.reset();
+      start_worker(k);
+    }
+  }
+
+  bool all_ended() const {
+    return std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+      return slot.ended() && !slot.restart_at;
+    });
+  }
+
+  // Whether every worker's end is known to the coordinator, which starts none
+  // again.
+  bool all_reported() const {
+    return std::all_of(slots_.begin(), slots_.end(),
+                       [](const Slot& slot) { return slot.reported; });
+  }
+
+  void signal_workers(int signal) {
+    for (Slot& slot : slots_) {
+      if (slot.process) slot.process->send(signal);
+    }
+  }
+
+  void kill_lost(const std::vector<std::string>& lost) {
+    for (Slot& slot : slots_) {
+      if (slot.process &&
+          std::find(lost.begin(), lost.end(), slot.worker_id) != lost.end()) {
+        slot.process->send(SIGKILL);
+      }
+    }
+  }
+
+  // False when the run must not be waited for any longer.
+  bool answer_interrupts() {
+    const int count = options_.interrupts();
+    if (count == 0 || count == answered_interrupts_) return true;
+    answered_interrupts_ = count;
+    if (count > 1) return false;
+    try {
+      client_->drain_node("the agent on " + host_name() + " was asked to stop");
+      options_.print("leaving the run at the next committed step");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  RunEnd watch() {
+    Clock::time_point over_since = Clock::time_point::max();
+    while (true) {
+      report_exits();
+      const coordinator::NodeOrders orders = client_->node_orders();
+      kill_lost(orders.lost_worker_ids);
+      if (!orders.run_over) {
+        start_successors();
+      } else {
+        for (Slot& slot : slots_) slot.restart_at.reset();
+      }
+      if (!orders.run_over && answered_interrupts_ > 0 && all_ended() &&
+          all_reported() && !orders.stop_requested) {
+        return {0, "[agent] its workers have left the run", true};
+      }
+      if (orders.run_over && all_ended()) {
+        return {.exit_code = orders.exit_code, .reason = orders.reason};
+      }
+      const Clock::time_point now = Clock::now();
+      if (orders.run_over) over_since = std::min(over_since, now);
+      const auto grace =
+          orders.exit_code == 0 ? options_.grace_after_success : options_.grace;
+      if (orders.run_over && now - over_since > grace) {
+        signal_workers(SIGKILL);
+      }
+      if (!answer_interrupts()) {
+        signal_workers(SIGKILL);
+        return {130, "[agent] stopped at once", true};
+      }
+      if (orders.silence_seconds >
+          static_cast<double>(options_.silence_timeout.count())) {
+        signal_workers(SIGKILL);
+        return {5,
+                "[agent] the coordinator at " + options_.coordinator +
+                    " was silent for " +
+                    std::to_string(options_.silence_timeout.count()) +
+                    " s: see why it ended, then resume with headroom train "
+                    "--resume",
+                true};
+      }
+      std::this_thread::sleep_for(kTick);
+    }
+  }
+
+  const AgentOptions& options_;
+  const std::string node_id_;
+  std::unique_ptr<coordinator::ControlClient> client_;
+  std::unique_ptr<LineLog> log_;  // outlives the workers
+  std::vector<Slot> slots_;
+  int64_t threads_ = 1;
+  int answered_interrupts_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> SecurityFiles::flags() const {
+  std::vector<std::string> words;
+  if (!certs.empty()) words.insert(words.end(), {"--certs", certs});
+  if (!token_file.empty()) {
+    words.insert(words.end(), {"--token-file", token_file});
+  }
+  return words;
+}
+
+std::filesystem::path find_worker_program() {
+  const std::filesystem::path program = program_folder() / "headroom-worker";
+  if (access(program.c_str(), X_OK) != 0) {
+    throw Error("launch", "there is no program " + program.string(),
+                "build it (cmake --build build --target headroom-worker); it "
+                "belongs beside headroom");
+  }
+  return program;
+}
+
+RunEnd run_agent(const AgentOptions& options) { return Agent(options).run(); }
+
+}  // namespace headroom::cli

@@ -1,0 +1,31 @@
+// Which of a child's lines are shown as they come.
+//
+// Log lines (parallel/base/log.h) from warnings upwards are; "[tag] what:
+// remedy" and whatever a dying process writes are not: they are its last words
+// and come back in the reason for which the run ended, once.
+//
+// Threads: functions of their arguments.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headroom::cli {
+
+// A line of a child, taken apart: "12:03:44 warning text" has the level
+// "warning", and what is no log line the level "output".
+struct LogLine {
+  std::string_view level;
+  std::string_view message;
+};
+// Into `line`, which must outlive the result.
+LogLine split_log_line(std::string_view line);
+
+// "12:03:44 warn …" and "12:03:44 error …".
+bool is_shown_at_once(std::string_view line);
+
+// The line of `last_words` that says best why a process ended: the last
+// "[tag] …", else the last one that is no log line, else the last one; "".
+std::string telling_line(const std::string& last_words);
+
+}  // namespace headroom::cli

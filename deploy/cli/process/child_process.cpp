@@ -1,0 +1,206 @@
+#include "deploy/cli/process/child_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "deploy/cli/process/line_reader.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Pipe {
+  int reading = -1;
+  int writing = -1;
+  Pipe() {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      throw Error("launch", std::string("no pipe: ") + strerror(errno),
+                  "raise the limit of open files (ulimit -n)",
+                  ExitCode::kResource);
+    }
+    reading = fds[0];
+    writing = fds[1];
+  }
+};
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child, between fork and exec: async-signal-safe calls only. Returns
+// only if the program could not be started.
+void become(char** command, char** environment, int output_fd,
+            const std::vector<int>& passed_fds, const std::vector<int>& cores,
+            pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // the parent died before the line above
+  setpgid(0, 0);
+  if (!cores.empty()) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    for (int core : cores) CPU_SET(core, &allowed);
+    // A refusal costs time alone.
+    sched_setaffinity(0, sizeof allowed, &allowed);
+  }
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    std::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, STDIN_FILENO);
+  dup2(output_fd, STDOUT_FILENO);  // results are the supervisor's to print
+  dup2(output_fd, STDERR_FILENO);
+  for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
+  execve(command[0], command, environment);
+}
+
+}  // namespace
+
+struct ChildProcess::State {
+  ChildOptions options;
+  pid_t pid = -1;
+  std::optional<int> exit_code;
+  mutable std::mutex mutex;  // guards last_lines
+  std::deque<std::string> last_lines;
+  std::unique_ptr<LineReader> reader;
+
+  void keep(std::string line) {
+    {
+      std::lock_guard lock(mutex);
+      last_lines.push_back(line);
+      if (last_lines.size() > kLastWordsLines) last_lines.pop_front();
+    }
+    if (options.on_line) options.on_line(line);
+  }
+
+  void ended(int wait_status) {
+    exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                         : WEXITSTATUS(wait_status);
+    reader.reset();  // reads what is left
+  }
+};
+
+ChildProcess::ChildProcess(ChildOptions options)
+    : state_(std::make_unique<State>()) {
+  state_->options = std::move(options);
+  std::vector<std::string> command = state_->options.command;
+  Environment environment = process_environment();
+  for (const auto& [name, value] : state_->options.extra_environment) {
+    environment[name] = value;
+  }
+  std::vector<std::string> assignments;
+  for (const auto& [name, value] : environment) {
+    assignments.push_back(name + "=" + value);
+  }
+  const std::vector<char*> command_pointers = pointers_to(command);
+  const std::vector<char*> environment_pointers = pointers_to(assignments);
+  const pid_t parent = getpid();
+  Pipe output, failure;
+
+  state_->pid = fork();
+  if (state_->pid == 0) {
+    become(const_cast<char**>(command_pointers.data()),
+           const_cast<char**>(environment_pointers.data()), output.writing,
+           state_->options.passed_fds, state_->options.cores, parent);
+    const int error = errno;
+    [[maybe_unused]] ssize_t told =
+        write(failure.writing, &error, sizeof error);
+    _exit(127);
+  }
+  const int fork_error = errno;
+  close(output.writing);
+  close(failure.writing);
+  int error = 0;
+  if (state_->pid < 0) {
+    error = fork_error;
+  } else {
+    setpgid(state_->pid, state_->pid);  // whoever comes first
+    // Closed without a word by a successful exec.
+    ssize_t count;
+    do {
+      count = read(failure.reading, &error, sizeof error);
+    } while (count < 0 && errno == EINTR);
+    if (count > 0) waitpid(state_->pid, nullptr, 0);
+  }
+  close(failure.reading);
+  if (error != 0) {
+    close(output.reading);
+    state_->exit_code = 127;
+    throw Error("launch",
+                state_->options.name + " cannot start: " + command[0] + ": " +
+                    strerror(error),
+                "check that the file is there and may be run");
+  }
+  state_->reader = std::make_unique<LineReader>(
+      output.reading, [state = state_.get()](std::string line) {
+        state->keep(std::move(line));
+      });
+}
+
+ChildProcess::~ChildProcess() {
+  if (!exit_code()) {
+    send(SIGKILL);
+    int status = 0;
+    while (waitpid(state_->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+const std::string& ChildProcess::name() const { return state_->options.name; }
+int ChildProcess::pid() const { return state_->pid; }
+
+std::optional<int> ChildProcess::exit_code() {
+  if (!state_->exit_code) {
+    int status = 0;
+    if (waitpid(state_->pid, &status, WNOHANG) == state_->pid) {
+      state_->ended(status);
+    }
+  }
+  return state_->exit_code;
+}
+
+std::optional<int> ChildProcess::wait(std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!exit_code() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return state_->exit_code;
+}
+
+void ChildProcess::send(int signal) {
+  if (!exit_code()) ::kill(-state_->pid, signal);
+}
+
+int ChildProcess::terminate(std::chrono::milliseconds grace) {
+  send(SIGTERM);
+  if (!wait(grace)) send(SIGKILL);
+  while (!wait(std::chrono::seconds(1))) {
+  }
+  return *state_->exit_code;
+}
+
+std::string ChildProcess::last_words() const {
+  std::lock_guard lock(state_->mutex);
+  std::string words;
+  for (const std::string& line : state_->last_lines) words += line + "\n";
+  return words;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,120 @@
+#include "deploy/cli/process/host.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <memory>
+#include <thread>
+
+#include "coordinator/service/listen_address.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+AddressList resolve(const std::string& host, const char* port, int family) {
+  addrinfo hints{};
+  hints.ai_family = family;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port, &hints, &found) != 0) found = nullptr;
+  return AddressList(found, &freeaddrinfo);
+}
+
+std::string text_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+}  // namespace
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+int usable_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+    return CPU_COUNT(&allowed);
+  }
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+std::string host_address() {
+  const AddressList named = resolve(host_name(), nullptr, AF_INET);
+  for (const addrinfo* a = named.get(); a != nullptr; a = a->ai_next) {
+    const std::string text = text_of(a->ai_addr, a->ai_addrlen);
+    if (!coordinator::is_loopback(text)) return text;
+  }
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) == 0) {
+    std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces,
+                                                           &freeifaddrs);
+    for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET ||
+          (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) {
+        continue;
+      }
+      return text_of(i->ifa_addr, sizeof(sockaddr_in));
+    }
+  }
+  throw Error("network", "this host has no address that others could reach",
+              "name one: --coordinator HOST:PORT");
+}
+
+std::string address_towards(const std::string& host_and_port) {
+  const std::string host = host_of(host_and_port, "--coordinator");
+  const std::string port = host_and_port.substr(host_and_port.rfind(':') + 1);
+  const AddressList targets = resolve(host, port.c_str(), AF_UNSPEC);
+  for (const addrinfo* a = targets.get(); a != nullptr; a = a->ai_next) {
+    const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    // Connecting a datagram socket sends nothing: it only asks for the route.
+    sockaddr_storage local{};
+    socklen_t size = sizeof local;
+    auto* local_address = reinterpret_cast<sockaddr*>(&local);
+    const bool routed = connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                        getsockname(fd, local_address, &size) == 0;
+    close(fd);
+    if (routed) return text_of(local_address, size);
+  }
+  throw Error("network", "there is no way from this host to " + host_and_port,
+              "check the name and the network", ExitCode::kResource);
+}
+
+std::filesystem::path program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+std::string host_of(const std::string& host_and_port, const std::string& flag) {
+  const size_t colon = host_and_port.rfind(':');
+  int port = -1;
+  if (colon != std::string::npos && colon > 0) {
+    const char* end = host_and_port.data() + host_and_port.size();
+    auto [parsed, error] =
+        std::from_chars(host_and_port.data() + colon + 1, end, port);
+    if (error != std::errc() || parsed != end) port = -1;
+  }
+  if (port < 0 || port > 65535) {
+    throw Error("network", flag + " " + host_and_port + " is no address",
+                "write HOST:PORT, for example 10.0.0.5:29500");
+  }
+  std::string host = host_and_port.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  }
+  return host;
+}
+
+}  // namespace headroom::cli

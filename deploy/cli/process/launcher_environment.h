@@ -1,0 +1,40 @@
+// LauncherPlace: where mpirun, srun or another launcher put this process.
+//
+// The same command runs alone, under mpirun, or under srun; only environment
+// variables tell. None of them names the host of rank 0, so the coordinator's
+// address goes another way (rendezvous.h), under the job's name found here.
+//
+// Threads: pure functions of their arguments.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace headroom::cli {
+
+using Environment = std::map<std::string, std::string>;
+
+struct LauncherPlace {
+  std::string launcher;  // "mpirun", "srun" or "mpiexec", for messages
+  int rank = 0;          // of this process in the job
+  int size = 1;
+  int local_rank = 0;  // on this host
+  int local_size = 1;
+  // Unique among the jobs of all users of a shared folder, also over time;
+  // made of letters, digits, '.', '_' and '-'. "": the launcher gives none.
+  std::string job_id;
+
+  bool one_host() const { return local_size == size; }
+};
+
+// Nothing outside a launcher. Inside several (mpirun in a Slurm job) the
+// innermost counts: Open MPI, then PMI, then Slurm. The script of a Slurm batch
+// job is no task of srun: outside. Throws Error when a variable is no number or
+// rank and size contradict each other.
+std::optional<LauncherPlace> launcher_place(const Environment& environment);
+
+// This process's environment.
+Environment process_environment();
+
+}  // namespace headroom::cli

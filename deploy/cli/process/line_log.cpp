@@ -1,0 +1,128 @@
+#include "deploy/cli/process/line_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "deploy/cli/process/child_output.h"
+#include "parallel/base/utf8.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More than anybody starts on one machine for one run.
+constexpr int kMostProcesses = 256;
+
+std::string utc_time() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = milliseconds / 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  const size_t size = std::strftime(text, sizeof text, "%FT%T", &parts);
+  std::snprintf(text + size, sizeof text - size, ".%03dZ",
+                static_cast<int>(milliseconds % 1000));
+  return text;
+}
+
+std::string record_of(const std::string& process, const std::string& line) {
+  const LogLine parts = split_log_line(line);
+  nlohmann::ordered_json record;
+  record["time"] = utc_time();
+  record["process"] = valid_utf8(process);
+  record["level"] = valid_utf8(parts.level);
+  record["message"] = valid_utf8(parts.message);
+  return record.dump() + '\n';
+}
+
+}  // namespace
+
+LineLog::LineLog(fs::path run_directory, std::string name,
+                 const LineLogLimits& limits)
+    : run_directory_(std::move(run_directory)),
+      name_(std::move(name)),
+      limits_(limits) {}
+
+LineLog::~LineLog() {
+  std::lock_guard lock(mutex_);
+  if (!waiting_.empty()) open();
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void LineLog::add(const std::string& process, const std::string& line) {
+  std::string record = record_of(process, line);
+  std::lock_guard lock(mutex_);
+  if (gave_up_) return;
+  if (!out_.is_open() && !open()) {
+    waiting_.push_back(std::move(record));
+    if (waiting_.size() > limits_.waiting_lines) waiting_.pop_front();
+    return;
+  }
+  write(record);
+}
+
+// The name is the first that no living process has.
+bool LineLog::open() {
+  std::error_code error;
+  if (gave_up_ || !fs::is_directory(run_directory_, error)) return false;
+  const fs::path folder = run_directory_ / "logs";
+  fs::create_directory(folder, error);
+  const std::string wanted = name_;
+  for (int k = 1; k <= kMostProcesses && lock_ < 0; ++k) {
+    name_ = k == 1 ? wanted : wanted + "-" + std::to_string(k);
+    const fs::path path = folder / ("." + name_ + ".lock");
+    const int descriptor =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) break;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+      lock_ = descriptor;
+    } else {
+      ::close(descriptor);
+    }
+  }
+  if (lock_ >= 0) out_.open(file(0), std::ios::app);
+  gave_up_ = lock_ < 0 || !out_;
+  if (gave_up_) return false;
+  written_bytes_ = static_cast<int64_t>(fs::file_size(file(0), error));
+  for (const std::string& record : std::exchange(waiting_, {})) write(record);
+  return true;
+}
+
+void LineLog::write(const std::string& record) {
+  const auto bytes = static_cast<int64_t>(record.size());
+  if (written_bytes_ > 0 && written_bytes_ + bytes > limits_.file_bytes) {
+    rotate();
+  }
+  out_ << record << std::flush;
+  out_.clear();  // a full disk may have room again later
+  written_bytes_ += bytes;
+}
+
+void LineLog::rotate() {
+  out_.close();
+  std::error_code ignored;
+  fs::remove(file(limits_.files - 1), ignored);
+  for (int age = limits_.files - 1; age > 0; --age) {
+    fs::rename(file(age - 1), file(age), ignored);
+  }
+  out_.open(file(0), std::ios::trunc);
+  written_bytes_ = 0;
+}
+
+fs::path LineLog::file(int age) const {
+  return run_directory_ / "logs" /
+         (name_ + (age == 0 ? "" : "." + std::to_string(age)) + ".jsonl");
+}
+
+}  // namespace headroom::cli

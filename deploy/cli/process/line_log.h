@@ -1,0 +1,61 @@
+// LineLog: what the processes of a run say, line by line, as JSON in the run's
+// folder; the oldest goes when there is too much of it.
+//
+//   RUN/logs/coordinator.jsonl, then coordinator.1.jsonl, … (older)
+//   {"time": "2026-11-22T01:02:03.456Z", "process": "worker host-7-0",
+//    "level": "warning", "message": "[gen 2 rank 1/2] 2 images were skipped"}
+//
+// A line that is none of our log's (a library's, a crash's) has the level
+// "output". The run's folder is made by the run itself: until it is there lines
+// are kept in memory, a bounded number of them. Where it never is (a machine
+// that does not share it) nothing is written.
+//
+// Threads: any thread may add.
+// Errors: none. What cannot be written is left out; a run must not fail for it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <string>
+
+namespace headroom::cli {
+
+struct LineLogLimits {
+  int64_t file_bytes = 8 << 20;
+  int files = 4;  // the newest included
+  size_t waiting_lines = 1000;
+};
+
+class LineLog {
+ public:
+  // `run_directory` may not be there yet. `name` is taken by one process at a
+  // time: another one's file is NAME-2.jsonl.
+  LineLog(std::filesystem::path run_directory, std::string name,
+          const LineLogLimits& limits = {});
+  ~LineLog();
+  LineLog(const LineLog&) = delete;
+  LineLog& operator=(const LineLog&) = delete;
+
+  void add(const std::string& process, const std::string& line);
+
+ private:
+  bool open();
+  void write(const std::string& record);
+  void rotate();
+  std::filesystem::path file(int age) const;
+
+  const std::filesystem::path run_directory_;
+  std::string name_;
+  const LineLogLimits limits_;
+  std::mutex mutex_;
+  std::deque<std::string> waiting_;  // records
+  std::ofstream out_;
+  int64_t written_bytes_ = 0;
+  int lock_ = -1;
+  bool gave_up_ = false;
+};
+
+}  // namespace headroom::cli

@@ -1,0 +1,179 @@
+#include "deploy/cli/process/rendezvous.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr size_t kLongestAddress = 300;
+
+std::filesystem::path file_of(const RendezvousFolder& folder,
+                              const std::string& job_id) {
+  return folder.path / ("headroom-" + job_id + ".address");
+}
+
+[[noreturn]] void refuse_folder(const RendezvousFolder& folder,
+                                const std::string& why) {
+  throw Error("rendezvous", folder.path.string() + " " + why,
+              folder.is_private ? "remove it, or give --rendezvous DIR"
+                                : "give another --rendezvous DIR");
+}
+
+std::string private_prefix(unsigned user_id) {
+  return "headroom-" + std::to_string(user_id) + "-";
+}
+
+int opened(const std::filesystem::path& folder) {
+  return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+void remove_left_behind(const std::filesystem::path& parent, unsigned user_id) {
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename().string();
+    struct stat found {};
+    if (!name.starts_with(private_prefix(user_id)) ||
+        lstat(entry.path().c_str(), &found) != 0 || found.st_uid != user_id) {
+      continue;
+    }
+    const FolderHold hold(opened(entry.path()));
+    if (hold.lock(LOCK_EX | LOCK_NB)) {
+      std::filesystem::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+// Makes a private folder unless it is there, and looks whose it is.
+void make_private(const RendezvousFolder& folder, unsigned user_id) {
+  if (mkdir(folder.path.c_str(), 0700) != 0 && errno != EEXIST) {
+    refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
+  }
+  struct stat found {};
+  if (lstat(folder.path.c_str(), &found) != 0) return;  // removed just now
+  if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
+  if (found.st_uid != user_id) {
+    refuse_folder(folder, "belongs to user " + std::to_string(found.st_uid) +
+                              ", not to user " + std::to_string(user_id));
+  }
+  if ((found.st_mode & 077) != 0) {
+    refuse_folder(folder, "is open to other users");
+  }
+}
+
+}  // namespace
+
+FolderHold::FolderHold(FolderHold&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FolderHold& FolderHold::operator=(FolderHold&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FolderHold::~FolderHold() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+bool FolderHold::lock(int operation) const {
+  return descriptor_ >= 0 && flock(descriptor_, operation) == 0;
+}
+
+bool FolderHold::is_at(const std::filesystem::path& path) const {
+  struct stat held {
+  }, found{};
+  return fstat(descriptor_, &held) == 0 && lstat(path.c_str(), &found) == 0 &&
+         held.st_ino == found.st_ino && held.st_dev == found.st_dev;
+}
+
+RendezvousFolder rendezvous_folder(
+    const LauncherPlace& place, const std::string& flag,
+    const std::filesystem::path& temporary_directory, unsigned user_id) {
+  if (place.job_id.empty()) {
+    throw Error("rendezvous",
+                place.launcher + " gives its job no name, so its " +
+                    std::to_string(place.size) +
+                    " processes cannot meet in a folder",
+                "give --coordinator HOST:PORT, an address of rank 0's host");
+  }
+  if (!flag.empty()) {
+    return {.path = std::filesystem::absolute(flag), .is_private = false};
+  }
+  if (!place.one_host()) {
+    throw Error("rendezvous",
+                std::to_string(place.local_size) + " of " +
+                    std::to_string(place.size) +
+                    " processes are on this host and nothing says where the "
+                    "others find the coordinator",
+                "give --rendezvous DIR, a folder that all hosts share, or "
+                "--coordinator HOST:PORT");
+  }
+  return {
+      .path = temporary_directory / (private_prefix(user_id) + place.job_id),
+      .is_private = true};
+}
+
+FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
+  if (!folder.is_private) {
+    std::error_code error;
+    std::filesystem::create_directories(folder.path, error);
+    if (!std::filesystem::is_directory(folder.path)) {
+      refuse_folder(folder, "is no folder and cannot be made one");
+    }
+    return FolderHold();
+  }
+  remove_left_behind(folder.path.parent_path(), user_id);
+  // Another job may have taken it for left behind before it was held.
+  for (int tries = 0; tries < 100; ++tries) {
+    make_private(folder, user_id);
+    FolderHold hold(opened(folder.path));
+    if (hold.lock(LOCK_SH) && hold.is_at(folder.path)) return hold;
+  }
+  refuse_folder(folder, "is removed again and again");
+}
+
+void publish_address(const RendezvousFolder& folder, const std::string& job_id,
+                     const std::string& address) {
+  const std::filesystem::path file = file_of(folder, job_id);
+  const std::filesystem::path partial =
+      file.string() + "." + std::to_string(getpid());
+  {
+    std::ofstream out(partial, std::ios::trunc);
+    out << address << '\n';
+    if (!out.flush()) refuse_folder(folder, "cannot be written to");
+  }
+  std::filesystem::rename(partial, file);
+}
+
+std::optional<std::string> read_address(const RendezvousFolder& folder,
+                                        const std::string& job_id) {
+  std::ifstream in(file_of(folder, job_id));
+  if (!in) return std::nullopt;
+  std::string address;
+  std::getline(in, address);
+  if (address.size() > kLongestAddress ||
+      address.find(':') == std::string::npos) {
+    refuse_folder(folder, "holds no address in " +
+                              file_of(folder, job_id).filename().string());
+  }
+  return address;
+}
+
+void withdraw_address(const RendezvousFolder& folder,
+                      const std::string& job_id) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove(file_of(folder, job_id), ignored);
+  if (folder.is_private) std::filesystem::remove(folder.path, ignored);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,76 @@
+// Rendezvous: how the agents of one launcher job learn where rank 0's
+// coordinator listens: a small file in a folder that all of them see.
+//
+//   rank 0      publish_address(folder, job, "10.0.0.5:41234")
+//   the others  read_address(folder, job), again and again, with a time limit
+//
+// The file is named after the job, written under another name and renamed, so
+// that a reader finds all of it or nothing. Job names never come again
+// (launcher_environment.h), so a file left behind by another job is not read.
+//
+// Each process of a job holds a private folder by a lock that the kernel lets
+// go of with it; one that nobody holds is of a job that was killed, and the
+// next job removes it.
+//
+// Threads: functions of their arguments and the file system.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "deploy/cli/process/launcher_environment.h"
+
+namespace headroom::cli {
+
+struct RendezvousFolder {
+  std::filesystem::path path;
+  // In the temporary directory, for this user alone, and removed at the end.
+  bool is_private = false;
+};
+
+// Where the job meets: `flag` (--rendezvous) if given; without it a private
+// folder under `temporary_directory`, if all processes are on one host. Pure.
+// Throws Error (exit 2) with the remedy otherwise.
+RendezvousFolder rendezvous_folder(
+    const LauncherPlace& place, const std::string& flag,
+    const std::filesystem::path& temporary_directory, unsigned user_id);
+
+// A lock on a folder, or on nothing.
+class FolderHold {
+ public:
+  FolderHold() = default;
+  explicit FolderHold(int descriptor) : descriptor_(descriptor) {}
+  FolderHold(FolderHold&& other) noexcept;
+  FolderHold& operator=(FolderHold&& other) noexcept;
+  ~FolderHold();
+
+  // flock's `operation`; true if it was done.
+  bool lock(int operation) const;
+  // Whether it is that folder which lies at `path`.
+  bool is_at(const std::filesystem::path& path) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Makes the folder unless it is there. A private one has mode 0700 and belongs
+// to `user_id`; throws Error if something else lies at its path (a symbolic
+// link, a folder of somebody else or open to others). Before that, private ones
+// beside it that nobody holds are removed.
+[[nodiscard]] FolderHold prepare_folder(const RendezvousFolder& folder,
+                                        unsigned user_id);
+
+void publish_address(const RendezvousFolder& folder, const std::string& job_id,
+                     const std::string& address);
+
+// Nothing as long as there is no address. Throws Error if the file is not one.
+std::optional<std::string> read_address(const RendezvousFolder& folder,
+                                        const std::string& job_id);
+
+// Removes the job's file, and the folder if it is private. Never throws: the
+// end of a run must not fail for it.
+void withdraw_address(const RendezvousFolder& folder,
+                      const std::string& job_id) noexcept;
+
+}  // namespace headroom::cli

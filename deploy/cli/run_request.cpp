@@ -1,0 +1,370 @@
+#include "deploy/cli/run_request.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "configs/data_config.h"
+#include "configs/fault.h"
+#include "configs/knobs.h"
+#include "configs/layers/model_record.h"
+#include "configs/layers/model_table.h"
+#include "configs/yaml/strict_yaml.h"
+#include "deploy/cli/args/run_name.h"
+#include "deploy/cli/process/data_question.h"
+#include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
+#include "parallel/base/shell_word.h"
+#include "parallel/base/units.h"
+#include "parallel/nvml/card_use.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/largest_batch.h"
+#include "parallel/planner/model_rows.h"
+#include "parallel/planner/planner.h"
+#include "parallel/planner/saved_plan.h"
+#include "parallel/planner/teacher_file.h"
+
+namespace headroom::cli {
+namespace {
+
+std::set<std::string> keys_given(const std::vector<configs::FlagUse>& uses) {
+  std::set<std::string> keys;
+  for (const configs::FlagUse& use : uses) {
+    if (use.spelling == "--set") {
+      for (const std::string& word : use.values) {
+        keys.insert(word.substr(0, word.find('=')));
+      }
+    } else if (const configs::Flag* flag = configs::find_flag(use.spelling)) {
+      keys.insert(flag->keys.begin(), flag->keys.end());
+    }
+  }
+  return keys;
+}
+
+std::string shown(const std::string& value) {
+  return value.empty() ? "''" : value;
+}
+
+// Workers start in the same folder today, but a resumed run may not.
+void make_paths_absolute(configs::RunConfig& config) {
+  for (std::string* path : {&config.data, &config.cfg, &config.weights,
+                            &config.teacher, &config.hyp_file}) {
+    std::error_code ignored;
+    if (!path->empty() && std::filesystem::exists(*path, ignored)) {
+      *path = std::filesystem::absolute(*path).lexically_normal().string();
+    }
+  }
+}
+
+// What can be refused without a single process started. A plan alone needs no
+// data.
+void check_files(const configs::RunConfig& config) {
+  if (!config.cfg.empty()) {
+    const size_t rows = layers::load_model_table(config.cfg).rows.size();
+    if (config.freeze > static_cast<int64_t>(rows)) {
+      throw Error("model",
+                  "--freeze " + std::to_string(config.freeze) + ", but " +
+                      config.cfg + " has " + std::to_string(rows) + " rows",
+                  "use 0 to " + std::to_string(rows));
+    }
+  }
+  if (!config.synthetic_input && !config.data.empty()) {
+    configs::load_data_config(config.data);
+  }
+  if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
+    throw Error("weights", "there is no file " + config.weights,
+                "give a .safetensors or .pt file, or leave --weights out");
+  }
+}
+
+// A fault that can never fire would prove nothing.
+void check_faults(const configs::RunConfig& config, int world_size) {
+  for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
+    if (fault.rank < world_size) continue;
+    throw Error("config",
+                "--inject " + configs::to_string(fault) +
+                    ": there is no rank " + std::to_string(fault.rank) +
+                    ", ranks are counted from 0",
+                "use rank=0 to rank=" + std::to_string(world_size - 1));
+  }
+}
+
+int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
+                      bool processes_given, int num_agents) {
+  if (is_resumed && !processes_given && config.processes > 0) {
+    if (config.processes % num_agents != 0) {
+      throw Error("resume",
+                  "the run has " + std::to_string(config.processes) +
+                      " processes and there are " + std::to_string(num_agents) +
+                      " agents",
+                  "give --processes N, the number per agent");
+    }
+    return static_cast<int>(config.processes) / num_agents;
+  }
+  if (config.processes > 0) return static_cast<int>(config.processes);
+  if (config.layout.empty()) {
+    return std::max(1,
+                    static_cast<int>(parse_device_list(config.device).size()));
+  }
+  return std::max(1,
+                  plan::parse_layout(config.layout).world_size() / num_agents);
+}
+
+void check_mpi(const configs::RunConfig& config,
+               const std::optional<LauncherPlace>& place, int workers) {
+  if (config.backend != "mpi" || workers == 1) return;
+  if (place) {
+    throw Error("mpi",
+                "--backend mpi needs one worker per slot of " +
+                    place->launcher + ", but --processes is " +
+                    std::to_string(workers),
+                "start more slots (-np N) with --processes 1");
+  }
+  throw Error("mpi",
+              "--backend mpi with " + std::to_string(workers) +
+                  " processes, but no mpirun started this one",
+              "use mpirun -np " + std::to_string(workers) +
+                  " headroom ... --processes 1, or another --backend");
+}
+
+// What no configuration can know, and check_run_config cannot refuse. Only the
+// worker knows whether its build has the plugin.
+void check_devices(const configs::RunConfig& config,
+                   const std::optional<LauncherPlace>& place, int workers,
+                   std::vector<std::string>& notes) {
+  const std::vector<int> cards = parse_device_list(config.device);
+  if (cards.empty()) return;
+  const int workers_here = workers * (place ? place->local_size : 1);
+  card_of_rank(cards, 0, workers_here, config.share_devices);
+  // Devices of another kind, of which NVML knows nothing.
+  if (std::getenv("HEADROOM_DEVICE_PLUGIN") != nullptr) return;
+  for (const nvml::Card& card :
+       nvml::cards_asked_for(config.device, nvml::Nvml())) {
+    notes.push_back(nvml::card_text(card, nvml::bytes_of_others(card, {}, 0)));
+  }
+}
+
+// What a step is, and which samples it uses.
+const std::set<std::string> kDefinesSteps = {
+    "global_batch_size", "seed",          "rect",      "batch_norm_group_size",
+    "sync_batch_norm",   "optimizer",     "anchors",   "teacher",
+    "random_crop",       "image_weights", "single_cls"};
+
+// Of a run's start alone.
+const std::set<std::string> kOfTheStart = {"name", "project", "exist_ok",
+                                           "noautoanchor"};
+
+// Nor its type: files of float64 are no files of float32.
+bool changes_state(const configs::Knob& knob, const std::string& before,
+                   const std::string& after) {
+  return kDefinesSteps.contains(knob.key) || knob.key == "weights" ||
+         (knob.key == "precision" && (before == "fp64" || after == "fp64"));
+}
+
+Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
+                         const std::string& after,
+                         const std::string& run_directory) {
+  if (knob.key == "weights") {
+    return Error("resume",
+                 "--weights " + after +
+                     " would change nothing: a resumed run has the weights of "
+                     "its checkpoint",
+                 "leave it out, or start a new run with it, without --resume");
+  }
+  return Error("resume",
+               configs::shown_name(knob) + " was " + shown(before) +
+                   " and cannot become " + shown(after) +
+                   ": the committed steps were made with it",
+               "leave it out, or " + layers::how_to_start_anew(run_directory));
+}
+
+// The file of the model may have been edited, or another be named, since the
+// run began.
+void check_recorded_model(const configs::RunConfig& config,
+                          const std::string& run_directory) {
+  const std::optional<layers::ModelTable> recorded =
+      layers::recorded_model(run_directory);
+  if (!recorded) return;
+  layers::ModelTable now = planner::table_of_run(config);
+  // Those of the run, or tensors of the weights, which the worker reads.
+  if (config.cfg.empty() || !config.anchors.empty()) {
+    now.anchors = recorded->anchors;
+  }
+  layers::require_same_model(*recorded, now,
+                             config.cfg.empty() ? config.weights : config.cfg,
+                             run_directory);
+}
+
+// The plan: either all of it is restored or none, for its parts belong
+// together.
+const std::set<std::string> kOfThePlan = {"processes",   "layout",
+                                          "zero_stage",  "micro_batch_size",
+                                          "activations", "memory_limit"};
+
+// Does what is to be decided depend on the labels, and are there any?
+bool wants_labels(const configs::RunConfig& config, bool only_plans) {
+  return config.command == "train" && !config.synthetic_input &&
+         !config.data.empty() &&
+         (only_plans || config.memory_limit > 0 ||
+          config.global_batch_size == configs::kLargestBatch);
+}
+
+bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
+  const std::set<std::string> given = keys_given(uses);
+  return std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
+                     [&](const auto& key) { return given.contains(key); });
+}
+
+void use_saved_plan(RunRequest& request) {
+  const planner::SavedPlan saved = planner::read_saved_plan(
+      request.run_directory, request.config, request.expected_workers(),
+      planner::rows_for_plan(request.config));
+  request.saved_plan = saved.plan.has_value();
+  if (saved.plan) {
+    request.notes.push_back("plan: as saved: " + saved.plan->reason);
+  } else if (!saved.why_not.empty()) {
+    request.notes.push_back("plan: chosen anew, the saved one is not used: " +
+                            saved.why_not);
+  }
+}
+
+// Settles --batch -1; a note that says so.
+std::string set_largest_batch(configs::RunConfig& config, int world_size) {
+  const planner::BatchChoice choice =
+      planner::largest_batch(config, world_size, planner::model_rows(config));
+  config.global_batch_size = choice.global_batch_size;
+  return "--batch -1: " + std::to_string(choice.global_batch_size) +
+         (choice.global_batch_size == 1 ? " image, " : " images, ") +
+         format_bytes(choice.bytes) + " of " +
+         format_bytes(config.memory_limit) + choice.remark;
+}
+
+}  // namespace
+
+configs::RunConfig resumed_config(const std::string& run_directory,
+                                  const std::vector<configs::FlagUse>& uses,
+                                  std::vector<std::string>& notes) {
+  const std::string file = run_directory + "/run.yaml";
+  const configs::RunConfig saved =
+      configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
+  configs::RunConfig base = saved;
+  base.inject.clear();  // a fault is of the start that asked for it
+  const std::set<std::string> given = keys_given(uses);
+  if (chooses_plan(uses)) {
+    for (const std::string& key : kOfThePlan) {
+      const configs::Knob& knob = *configs::find_knob(key);
+      configs::set_from_text(base, knob, configs::default_text(knob));
+    }
+  }
+  configs::RunConfig config = configs::overlay_flags(base, uses);
+  config.command = saved.command;
+  config.resume = run_directory;
+  make_paths_absolute(config);
+  // With one, another file of the same model is no other model.
+  const bool has_record = std::filesystem::exists(
+      std::filesystem::path(run_directory) / layers::kModelRecord);
+  for (const configs::Knob& knob : configs::knobs()) {
+    const std::string before = configs::value_text(saved, knob);
+    const std::string after = configs::value_text(config, knob);
+    if (before == after || knob.key == "resume" || knob.key == "inject") {
+      continue;
+    }
+    if (changes_state(knob, before, after) ||
+        (knob.key == "cfg" && !has_record)) {
+      throw changed_in_mid_run(knob, before, after, run_directory);
+    }
+    if (kOfTheStart.contains(knob.key)) {
+      configs::set_from_text(config, knob, before);
+      notes.push_back("resume: " + knob.key + " stays " + shown(before) +
+                      ": it is settled when a run starts");
+      continue;
+    }
+    notes.push_back("resume: " + knob.key + " was " + shown(before) +
+                    " and is now " +
+                    (given.contains(knob.key) ? shown(after) : "chosen anew"));
+  }
+  return config;
+}
+
+RunRequest make_run_request(const CommandLine& line,
+                            const std::optional<LauncherPlace>& place,
+                            int cores, const AskData& ask, bool must_fit) {
+  RunRequest request;
+  configs::RunConfig& config = request.config;
+  const bool only_plans = line.command == "plan";
+  config = configs::run_config_from_flags(only_plans ? "train" : line.command,
+                                          line.run_flags);
+  const bool is_resumed = !config.resume.empty();
+  if (is_resumed) {
+    request.run_directory =
+        run_directory_to_resume(project_folder(config),
+                                config.resume == "latest" ? "" : config.resume)
+            .string();
+    config =
+        resumed_config(request.run_directory, line.run_flags, request.notes);
+  } else {
+    forget_found_anchors(config);
+    request.run_directory = new_run_directory(config).string();
+  }
+  if (config.cfg.empty() && config.weights.empty() &&
+      config.command == "train") {
+    config.cfg = "yolov5s";
+    request.notes.push_back(
+        "no --cfg and no --weights: training yolov5s from scratch");
+  }
+  request.num_agents = place ? place->size : 1;
+  request.workers_per_agent = workers_per_agent(
+      config, is_resumed, keys_given(line.run_flags).contains("processes"),
+      request.num_agents);
+  config.processes = request.workers_per_agent;
+  configs::check_run_config(config);
+  if (!only_plans) {
+    check_devices(config, place, request.workers_per_agent, request.notes);
+    configs::check_run_sources(config);
+    check_mpi(config, place, request.workers_per_agent);
+  }
+  check_files(config);
+  if (is_resumed) check_recorded_model(config, request.run_directory);
+  if (config.teacher_digest.empty()) planner::describe_teacher(config);
+  check_faults(config, request.expected_workers());
+  // Before the plan: what an operator takes grows with its threads.
+  if (config.threads == 0) {
+    const int workers_here =
+        request.workers_per_agent * (place ? place->local_size : 1);
+    config.threads = std::max(1, cores / workers_here);
+  }
+  // A resumed run keeps what it was planned with.
+  const bool knows_labels = is_resumed &&
+                            !keys_given(line.run_flags).contains("data") &&
+                            !config.label_counts.empty();
+  make_paths_absolute(config);
+  if (ask && wants_labels(config, only_plans) && !knows_labels) {
+    const bool settles_anchors =
+        only_plans ? line.has("--write") : !place || place->rank == 0;
+    ask(config, {.label_counts = true,
+                 .anchors = settles_anchors && wants_anchors(config)});
+  }
+  if (config.global_batch_size == configs::kLargestBatch) {
+    request.notes.push_back(
+        set_largest_batch(config, request.expected_workers()));
+  }
+  if (is_resumed && !only_plans && !chooses_plan(line.run_flags)) {
+    use_saved_plan(request);
+  }
+  if (must_fit && !request.saved_plan) {
+    const plan::Plan plan = planner::plan_or_throw(
+        config, request.expected_workers(), planner::rows_for_plan(config));
+    if (line.command == "train" && config.memory_limit > 0) {
+      request.notes.push_back("plan: " + plan.reason);
+    }
+  }
+  if (!config.memory_trace.empty()) {  // not there yet
+    config.memory_trace =
+        std::filesystem::absolute(config.memory_trace).lexically_normal();
+  }
+  config.processes = request.expected_workers();
+  return request;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,55 @@
+// RunRequest: the run that a command line asks for, all open questions about
+// its processes answered: how many agents with how many workers each, with how
+// many threads, into which folder.
+//
+// Throws: Error (exit 2) with one line. Touches the file system only to look.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "deploy/cli/args/command_line.h"
+#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/launcher_environment.h"
+
+namespace headroom::cli {
+
+struct RunRequest {
+  // What everybody gets. `processes` is the number of workers of all agents,
+  // `threads` is set, `resume` is "" or an absolute folder, and paths of files
+  // that exist are absolute.
+  configs::RunConfig config;
+  std::string run_directory;  // absolute
+  int num_agents = 1;
+  int workers_per_agent = 1;
+  // Goes on under the plan of its run directory
+  // (parallel/planner/saved_plan.h).
+  bool saved_plan = false;
+  std::vector<std::string> notes;  // lines to say to the user
+
+  int expected_workers() const { return num_agents * workers_per_agent; }
+};
+
+// `line` is of train, val or plan, which needs no data set. `place` is this
+// process's under a launcher; each of the launcher's processes becomes an
+// agent. `cores` are those of this host. `ask` is asked for the labels that
+// bytes depend on: under --memory-limit, for --batch -1, and by plan; without
+// it they are not known. By the way it settles anchors where this process is
+// the one that has to; else they are still to be asked for. Without `must_fit`
+// a request that no plan fits is not refused here.
+RunRequest make_run_request(const CommandLine& line,
+                            const std::optional<LauncherPlace>& place,
+                            int cores, const AskData& ask = {},
+                            bool must_fit = true);
+
+// The flags' configuration over that of the run in `run_directory`: everything
+// is restored; of processes, layout, ZeRO stage, micro-batch and activations
+// either all are or, when one is given, none (their old values may not fit the
+// new one). `notes` gets a line for each value that changes.
+configs::RunConfig resumed_config(const std::string& run_directory,
+                                  const std::vector<configs::FlagUse>& uses,
+                                  std::vector<std::string>& notes);
+
+}  // namespace headroom::cli

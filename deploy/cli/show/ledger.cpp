@@ -1,0 +1,331 @@
+#include "deploy/cli/show/ledger.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+#include "worker/data/sampling/sampler.h"
+#include "worker/data/sampling/weighted_sampler.h"
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the ledger reads of one line.
+struct Entry {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  uint64_t generation = 0;
+  int64_t num_samples = 0;  // of the data set
+  std::vector<int64_t> samples;
+};
+
+// Nothing if the line has not what every line has.
+std::optional<Entry> parse_entry(const std::string& line) {
+  try {
+    const Json json = Json::parse(line);
+    Entry entry;
+    entry.step = json.at("step").get<int64_t>();
+    entry.epoch = json.at("epoch").get<int64_t>();
+    entry.generation = json.at("generation").get<uint64_t>();
+    entry.num_samples = json.at("epoch_samples").get<int64_t>();
+    entry.samples = json.at("samples").get<std::vector<int64_t>>();
+    return entry;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string counted(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// "3, 7, 9 and 40 more"
+std::string listed(const std::vector<int64_t>& numbers) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, numbers.size()); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(numbers[i]);
+  }
+  if (numbers.size() > kShown) {
+    text += " and " + std::to_string(numbers.size() - kShown) + " more";
+  }
+  return text;
+}
+
+class Check {
+ public:
+  explicit Check(const LedgerRules& rules) : rules_(rules) {
+    report_.by_weight = rules.by_weight;
+  }
+
+  LedgerReport run(std::istream& in) {
+    std::string text;
+    while (std::getline(in, text)) {
+      if (in.eof()) {  // without its line feed
+        report_.torn_last_line = true;
+        break;
+      }
+      ++line_;
+      ++report_.num_steps;
+      const std::optional<Entry> entry = parse_entry(text);
+      if (!entry) {
+        problem(
+            "no record of a step (step, epoch, generation, samples, "
+            "epoch_samples)");
+        continue;
+      }
+      check(*entry);
+    }
+    close_epoch(/*is_last=*/true);
+    return std::move(report_);
+  }
+
+ private:
+  void problem(const std::string& what) { add(line_, what); }
+  void add(int64_t line, const std::string& what) {
+    ++report_.num_problems;
+    if (report_.problems.size() < LedgerReport::kMaxProblems) {
+      report_.problems.push_back("line " + std::to_string(line) + ": " + what);
+    }
+  }
+
+  void check(const Entry& entry) {
+    if (entry.num_samples <= 0 || entry.step < 0) {
+      problem("step " + std::to_string(entry.step) + " of a data set of " +
+              counted(entry.num_samples, "sample"));
+      return;
+    }
+    if (report_.num_samples == 0) report_.num_samples = entry.num_samples;
+    if (entry.num_samples != report_.num_samples) {
+      problem("the data set has " + counted(entry.num_samples, "sample") +
+              ", before it had " + std::to_string(report_.num_samples));
+      return;
+    }
+    check_order(entry);
+    const sampling::EpochStep at = sampling::epoch_step(
+        entry.step, report_.num_samples, rules_.global_batch_size);
+    if (entry.epoch != at.epoch) {
+      problem("step " + std::to_string(entry.step) + " belongs to epoch " +
+              std::to_string(at.epoch) + ", not " +
+              std::to_string(entry.epoch));
+    }
+    if (at.epoch != epoch_) {
+      close_epoch(/*is_last=*/false);
+      epoch_ = at.epoch;
+    }
+    if (check_samples(entry, at) && rules_.by_weight) {
+      check_draws(entry, at);
+    }
+    use(entry);
+    next_step_ = std::max(next_step_, entry.step + 1);
+    epoch_has_ended_ = at.positions.end == report_.num_samples;
+  }
+
+  void check_order(const Entry& entry) {
+    if (entry.step < next_step_) {
+      problem("step " + std::to_string(entry.step) +
+              " was there before: the next is step " +
+              std::to_string(next_step_));
+    } else if (entry.step > next_step_) {
+      problem("step " + std::to_string(entry.step) + " follows step " +
+              std::to_string(next_step_ - 1) + ": " +
+              counted(entry.step - next_step_, "step") + " missing");
+    }
+    // A resumed run counts from 1 again.
+    if (entry.generation < generation_ && entry.generation != 1) {
+      problem("generation " + std::to_string(entry.generation) +
+              " after generation " + std::to_string(generation_));
+    }
+    generation_ = entry.generation;
+    report_.generations = std::max(report_.generations, entry.generation);
+  }
+
+  // Whether there are as many as there should be.
+  bool check_samples(const Entry& entry, const sampling::EpochStep& at) {
+    const auto count = static_cast<int64_t>(entry.samples.size());
+    if (count != at.positions.size()) {
+      problem("step " + std::to_string(entry.step) + " has " +
+              counted(count, "sample") + ", not " +
+              std::to_string(at.positions.size()));
+      return false;
+    }
+    if (!rules_.order_is_known || rules_.by_weight) return true;
+    const std::vector<int64_t> expected =
+        sampling::shuffled_samples(rules_.seed, at, report_.num_samples);
+    if (entry.samples == expected) return true;
+    const auto [is, should] = std::mismatch(
+        entry.samples.begin(), entry.samples.end(), expected.begin());
+    problem("step " + std::to_string(entry.step) + " used sample " +
+            std::to_string(*is) + " where the run's order has " +
+            std::to_string(*should) + " (position " +
+            std::to_string(is - entry.samples.begin()) + ")");
+    return true;
+  }
+
+  // Over an epoch samples rise with their draws.
+  void check_draws(const Entry& entry, const sampling::EpochStep& at) {
+    for (size_t i = 0; i < entry.samples.size(); ++i) {
+      const int64_t place = at.positions.begin + static_cast<int64_t>(i);
+      const int64_t sample = entry.samples[i];
+      const auto [drawn, is_new] = drawn_.emplace(
+          sampling::weighted_draw(rules_.seed, at.epoch, place), sample);
+      if (!is_new) continue;  // a step that was there before, and is named
+      const auto next = std::next(drawn);
+      const bool falls =
+          drawn != drawn_.begin() && std::prev(drawn)->second > sample;
+      const bool rises = next != drawn_.end() && next->second < sample;
+      if (!falls && !rises) continue;
+      problem("step " + std::to_string(entry.step) + " used sample " +
+              std::to_string(sample) + " (position " + std::to_string(i) +
+              "), but its draw lies " + (falls ? "above" : "below") +
+              " that of sample " +
+              std::to_string(falls ? std::prev(drawn)->second : next->second));
+      drawn_.erase(drawn);
+    }
+  }
+
+  void use(const Entry& entry) {
+    used_.resize(static_cast<size_t>(report_.num_samples), 0);
+    for (const int64_t sample : entry.samples) {
+      if (sample < 0 || sample >= report_.num_samples) {
+        problem("there is no sample " + std::to_string(sample));
+        continue;
+      }
+      int64_t& line = used_[static_cast<size_t>(sample)];
+      if (rules_.by_weight) {
+        ++num_used_;
+      } else if (line != 0) {
+        problem("sample " + std::to_string(sample) + " was used in epoch " +
+                std::to_string(epoch_) + " before, by line " +
+                std::to_string(line));
+      } else {
+        line = line_;
+        ++num_used_;
+      }
+    }
+  }
+
+  // Every sample of a finished epoch was used.
+  void close_epoch(bool is_last) {
+    const bool finished = epoch_has_ended_ || !is_last;
+    if (report_.num_samples > 0 && finished && rules_.by_weight) {
+      if (num_used_ == report_.num_samples) {
+        ++report_.complete_epochs;
+      } else {
+        add(is_last ? line_ : line_ - 1,
+            "epoch " + std::to_string(epoch_) + " ends with " +
+                counted(num_used_, "sample") + ", not " +
+                std::to_string(report_.num_samples));
+      }
+    } else if (report_.num_samples > 0 && finished) {
+      std::vector<int64_t> unused;
+      for (size_t sample = 0; sample < used_.size(); ++sample) {
+        if (used_[sample] == 0) unused.push_back(static_cast<int64_t>(sample));
+      }
+      if (unused.empty()) {
+        ++report_.complete_epochs;
+      } else {
+        add(is_last ? line_ : line_ - 1,
+            "epoch " + std::to_string(epoch_) + " ends without " +
+                counted(static_cast<int64_t>(unused.size()), "sample") + ": " +
+                listed(unused));
+      }
+    }
+    report_.used_in_open_epoch = finished ? 0 : num_used_;
+    std::fill(used_.begin(), used_.end(), 0);
+    drawn_.clear();
+    num_used_ = 0;
+    epoch_has_ended_ = false;
+  }
+
+  const LedgerRules rules_;
+  LedgerReport report_;
+  int64_t line_ = 0;
+  int64_t next_step_ = 0;
+  uint64_t generation_ = 0;  // of the line before
+  int64_t epoch_ = 0;
+  bool epoch_has_ended_ = false;  // its last positions have been used
+  std::vector<int64_t> used_;     // by sample: the line that used it, 0 none
+  int64_t num_used_ = 0;
+  std::map<double, int64_t> drawn_;  // by weight: the epoch's, by their draws
+};
+
+std::string verdict_text(const LedgerReport& report) {
+  if (!report.exact()) {
+    return "NOT exact: " + counted(report.num_problems, "contradiction") + "\n";
+  }
+  return report.by_weight
+             ? "exact: every step once, in order, with as many samples as it "
+               "has; over each epoch they rise with the draws of its steps. "
+               "With --image-weights one may come again, and which do is not "
+               "in these files\n"
+             : "exact: every step once, in order; every sample of each "
+               "complete epoch once, none twice\n";
+}
+
+}  // namespace
+
+LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl) {
+  return Check(rules).run(steps_jsonl);
+}
+
+std::string ledger_text(const LedgerReport& report) {
+  std::string text =
+      "ledger     " + counted(report.num_steps, "step") + ", " +
+      counted(report.complete_epochs, "complete epoch") + " of " +
+      counted(report.num_samples, "sample") +
+      (report.used_in_open_epoch > 0
+           ? ", " + std::to_string(report.used_in_open_epoch) + " of the next"
+           : "") +
+      "; generation " + std::to_string(report.generations) + "\n";
+  if (report.torn_last_line) text += "           the last line is cut off\n";
+  for (const std::string& problem : report.problems) text += problem + "\n";
+  const auto shown = static_cast<int64_t>(report.problems.size());
+  if (report.num_problems > shown) {
+    text += "and " + std::to_string(report.num_problems - shown) + " more\n";
+  }
+  return text + verdict_text(report);
+}
+
+std::string ledger_json(const LedgerReport& report) {
+  const Json json = {{"exact", report.exact()},
+                     {"num_steps", report.num_steps},
+                     {"num_samples", report.num_samples},
+                     {"complete_epochs", report.complete_epochs},
+                     {"used_in_open_epoch", report.used_in_open_epoch},
+                     {"generations", report.generations},
+                     {"torn_last_line", report.torn_last_line},
+                     {"drawn_by_weight", report.by_weight},
+                     {"num_problems", report.num_problems},
+                     {"problems", report.problems}};
+  return json.dump(2);
+}
+
+LedgerReport check_ledger_of(const std::string& run_directory) {
+  std::ifstream steps(run_directory + "/steps.jsonl", std::ios::binary);
+  std::ifstream run(run_directory + "/run.yaml", std::ios::binary);
+  if (!steps || !run) {
+    throw Error("ledger",
+                run_directory + " has no " + (run ? "steps.jsonl" : "run.yaml"),
+                "name the run directory of a training");
+  }
+  const std::string yaml{std::istreambuf_iterator<char>(run), {}};
+  const configs::RunConfig config =
+      configs::parse_run_config(yaml, run_directory + "/run.yaml");
+  if (config.synthetic_input) {
+    throw Error("ledger", run_directory + " was trained on synthetic input",
+                "it has no samples to account for");
+  }
+  return check_ledger({config.seed, config.global_batch_size, !config.rect,
+                       config.image_weights},
+                      steps);
+}
+
+}  // namespace headroom::cli

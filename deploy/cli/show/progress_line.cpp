@@ -1,0 +1,90 @@
+#include "deploy/cli/show/progress_line.h"
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/units.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string with_decimals(double value, int decimals) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string epoch_of(int64_t epoch, int64_t num_epochs) {
+  return "epoch " + std::to_string(epoch + 1) + "/" +
+         std::to_string(num_epochs);
+}
+
+std::string size_or_dash(int64_t bytes) {
+  return bytes > 0 ? format_bytes(bytes) : "-";
+}
+
+// Whole seconds: a live line that shows milliseconds flickers.
+std::string whole_seconds(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(seconds));
+  const std::string s = std::to_string(total % 60) + "s";
+  if (total < 60) return s;
+  const std::string ms = std::to_string(total / 60 % 60) + "m";
+  if (total < 3600) return ms + s;
+  return std::to_string(total / 3600) + "h" + ms;
+}
+
+std::string cut(std::string line, size_t width) {
+  if (width == 0 || line.size() <= width) return line;
+  const size_t space = line.rfind(' ', width - 1);
+  line.resize(space == std::string::npos ? width - 1 : space);
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line + "…";
+}
+
+}  // namespace
+
+std::string progress_line(const wire::RunProgress& progress,
+                          std::optional<double> eta_seconds, size_t width) {
+  if (progress.num_epochs == 0) return "starting";
+  std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
+                     std::to_string(progress.step_in_epoch) + "/" +
+                     std::to_string(progress.steps_per_epoch);
+  if (progress.phase == "validate") line += "  validating";
+  if (progress.phase == "checkpoint") line += "  saving";
+  line += "  box " + with_decimals(progress.box, 3) + " obj " +
+          with_decimals(progress.obj, 3) + " cls " +
+          with_decimals(progress.cls, 3) + "  " +
+          with_decimals(progress.images_per_second, 1) + " img/s  " +
+          size_or_dash(progress.measured_peak_bytes) + " (predicted " +
+          size_or_dash(progress.predicted_peak_bytes) + ")";
+  if (eta_seconds) line += "  ETA " + whole_seconds(*eta_seconds);
+  return cut(line, width);
+}
+
+std::string validation_line(const wire::EventRecord& event,
+                            int64_t num_epochs) {
+  const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
+  for (const char* key : {"epoch", "precision", "recall", "map50", "map"}) {
+    if (!detail.is_object() || !detail.contains(key) ||
+        !detail[key].is_number()) {
+      return event.reason;
+    }
+  }
+  auto number = [&](const char* key) {
+    return with_decimals(detail[key].get<double>(), 3);
+  };
+  return epoch_of(detail["epoch"].get<int64_t>(), num_epochs) + "  P " +
+         number("precision") + " R " + number("recall") + " mAP50 " +
+         number("map50") + " mAP " + number("map");
+}
+
+std::string event_line(const wire::EventRecord& event) {
+  std::string line = event.warning ? "warning: " : "";
+  if (event.step > 0) line += "step " + std::to_string(event.step) + ", ";
+  if (event.rank >= 0) line += "rank " + std::to_string(event.rank) + ", ";
+  if (line.ends_with(", ")) line.replace(line.size() - 2, 2, ": ");
+  return line + event.reason;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,150 @@
+#include "deploy/cli/show/status_table.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "deploy/cli/show/progress_line.h"
+#include "deploy/cli/show/text_table.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan_json.h"
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string padded(const std::string& text, size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+std::string plan_text(const plan::Plan& plan) {
+  return plan::to_string(plan.layout) + ", micro-batch " +
+         std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
+         std::to_string(plan.batch_norm_group_size) +
+         (plan.zero_stage > 0 ? ", ZeRO " + std::to_string(plan.zero_stage)
+                              : "") +
+         (plan.activation_policies.empty()
+              ? ""
+              : ", activations " +
+                    plan::activations_text(plan.activation_policies)) +
+         ", " + plan::to_string(plan.backend);
+}
+
+Json progress_json(const wire::RunProgress& progress) {
+  return {{"step", progress.step},
+          {"num_steps", progress.num_steps},
+          {"epoch", progress.epoch},
+          {"num_epochs", progress.num_epochs},
+          {"step_in_epoch", progress.step_in_epoch},
+          {"steps_per_epoch", progress.steps_per_epoch},
+          {"box", progress.box},
+          {"obj", progress.obj},
+          {"cls", progress.cls},
+          {"images_per_second", progress.images_per_second},
+          {"measured_peak_bytes", progress.measured_peak_bytes},
+          {"predicted_peak_bytes", progress.predicted_peak_bytes},
+          {"image_height", progress.image_height},
+          {"image_width", progress.image_width},
+          {"phase", progress.phase}};
+}
+
+Json member_json(const coordinator::MemberStatus& member) {
+  return {{"worker_id", member.worker_id},
+          {"node_id", member.node_id},
+          {"hostname", member.hostname},
+          {"rank", member.rank},
+          {"heartbeat_age_seconds", member.heartbeat_age_seconds},
+          {"state", member.state},
+          {"measured_peak_bytes", member.measured_peak_bytes}};
+}
+
+Json event_json(const wire::EventRecord& event) {
+  Json json = {{"sequence", event.sequence}, {"time", event.time},
+               {"event", event.event},       {"step", event.step},
+               {"rank", event.rank},         {"reason", event.reason},
+               {"warning", event.warning}};
+  Json detail = Json::parse(event.detail_json, nullptr, false);
+  if (detail.is_object()) json["detail"] = detail;
+  return json;
+}
+
+}  // namespace
+
+std::string status_table(const coordinator::RunStatus& status) {
+  std::string text = "run        " + status.run_directory + "\nstate      " +
+                     status.state + ", generation " +
+                     std::to_string(status.generation) +
+                     (status.reason.empty() ? "" : ": " + status.reason) + "\n";
+  if (status.plan) {
+    text += "plan       " + plan_text(*status.plan) +
+            (status.plan->reason.empty() ? "" : ": " + status.plan->reason) +
+            "\n";
+  }
+  text += "progress   step " + std::to_string(status.progress.step) + "/" +
+          std::to_string(status.progress.num_steps) + "  " +
+          progress_line(status.progress, std::nullopt, 0) + "\n\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"rank", "state", "heartbeat", "peak", "host", "worker"}};
+  for (const coordinator::MemberStatus& member : status.members) {
+    rows.push_back({member.rank < 0 ? "-" : std::to_string(member.rank),
+                    member.state,
+                    member.state == "expected"
+                        ? "-"
+                        : seconds_text(member.heartbeat_age_seconds),
+                    member.measured_peak_bytes > 0
+                        ? format_bytes(member.measured_peak_bytes)
+                        : "-",
+                    member.hostname, member.worker_id});
+  }
+  text += text_table(rows) + "\n";
+  for (const wire::EventRecord& event : status.events) {
+    text += event.time + "  " + padded(event.event, 11) + " " +
+            event_line(event) + "\n";
+  }
+  return text;
+}
+
+std::string status_json(const coordinator::RunStatus& status) {
+  Json json = {{"version", status.version},
+               {"run_digest", status.run_digest},
+               {"generation", status.generation},
+               {"state", status.state},
+               {"reason", status.reason},
+               {"exit_code", status.exit_code},
+               {"run_directory", status.run_directory},
+               {"progress", progress_json(status.progress)},
+               {"members", Json::array()},
+               {"events", Json::array()}};
+  for (const coordinator::MemberStatus& member : status.members) {
+    json["members"].push_back(member_json(member));
+  }
+  if (status.plan) {
+    json["plan"] = {
+        {"layout", plan::to_string(status.plan->layout)},
+        {"micro_batch_size", status.plan->micro_batch_size},
+        {"batch_norm_group_size", status.plan->batch_norm_group_size},
+        {"zero_stage", status.plan->zero_stage},
+        {"stage_begins", status.plan->stage_begins},
+        {"activations",
+         plan::activations_text(status.plan->activation_policies)},
+        {"backend", plan::to_string(status.plan->backend)},
+        {"reason", status.plan->reason}};
+  }
+  Json result = Json::parse(status.result_json, nullptr, false);
+  if (result.is_object()) json["result"] = result;
+  for (const wire::EventRecord& event : status.events) {
+    json["events"].push_back(event_json(event));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom::cli

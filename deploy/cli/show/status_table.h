@@ -1,0 +1,15 @@
+// RunStatus as people read it, and as JSON.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "coordinator/run/run_status.h"
+
+namespace headroom::cli {
+
+std::string status_table(const coordinator::RunStatus& status);
+std::string status_json(const coordinator::RunStatus& status);
+
+}  // namespace headroom::cli

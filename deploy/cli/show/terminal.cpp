@@ -1,0 +1,66 @@
+#include "deploy/cli/show/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+namespace headroom::cli {
+namespace {
+
+constexpr const char* kClearLine = "\r\033[K";
+
+bool stderr_is_interactive() {
+  const char* kind = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && kind != nullptr &&
+         std::string_view(kind) != "dumb";
+}
+
+}  // namespace
+
+Terminal::Terminal() : is_interactive_(stderr_is_interactive()) {}
+
+size_t Terminal::width() const {
+  winsize size{};
+  if (!is_interactive_ || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) {
+    return 0;
+  }
+  // The last column makes some terminals wrap.
+  return size.ws_col > 1 ? size.ws_col - 1u : 0;
+}
+
+void Terminal::print(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  if (live_.empty()) {
+    write_all(line + "\n");
+  } else {
+    write_all(kClearLine + line + "\n" + live_);
+  }
+}
+
+void Terminal::set_live(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  if (!is_interactive_ || line == live_) return;
+  live_ = line;
+  write_all(kClearLine + live_);
+}
+
+void Terminal::end_live() {
+  std::lock_guard lock(mutex_);
+  if (!live_.empty()) write_all("\n");
+  live_.clear();
+}
+
+void Terminal::write_all(const std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t count = write(STDERR_FILENO, rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // a closed stderr must not end a run
+    rest.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,36 @@
+// Terminal: this process's stderr, with one live line at its end.
+//
+// Lines that stay are printed above the live line, whoever prints them; only
+// here does the program write to stderr while a run goes on.
+//
+// Threads: any thread may call any method; lines are never interleaved.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+namespace headroom::cli {
+
+class Terminal {
+ public:
+  Terminal();
+  ~Terminal() { end_live(); }
+
+  bool is_interactive() const { return is_interactive_; }
+  size_t width() const;  // characters; 0 when not interactive
+
+  void print(const std::string& line);
+  void set_live(const std::string& line);
+  // The live line becomes one that stays.
+  void end_live();
+
+ private:
+  void write_all(const std::string& text);
+
+  const bool is_interactive_;
+  std::mutex mutex_;  // guards live_ and the order of writes
+  std::string live_;
+};
+
+}  // namespace headroom::cli

@@ -1,0 +1,88 @@
+// headroom status: what a coordinator's run is doing.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "coordinator/service/control_client.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/show/ledger.h"
+#include "deploy/cli/show/status_table.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+void show(const coordinator::RunStatus& status, bool json, bool on_top) {
+  if (on_top) std::fputs("\033[H\033[J", stdout);
+  const std::string text =
+      json ? status_json(status) + "\n" : status_table(status);
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+coordinator::RunStatus status_of(coordinator::ControlClient& client,
+                                 const std::string& address) {
+  try {
+    return client.status();
+  } catch (const CommunicationError&) {
+    throw Error("status", "no coordinator answers at " + address,
+                "it ends with its run; headroom train prints its address when "
+                "it starts",
+                ExitCode::kResource);
+  }
+}
+
+// Exit 4: the files contradict themselves.
+int show_ledger(const CommandLine& line) {
+  if (line.run_directory.empty()) {
+    throw Error("status", "--ledger wants a run directory",
+                "write headroom status RUN_DIR --ledger");
+  }
+  const LedgerReport report = check_ledger_of(line.run_directory);
+  std::fputs(
+      (line.has("--json") ? ledger_json(report) + "\n" : ledger_text(report))
+          .c_str(),
+      stdout);
+  return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
+}
+
+}  // namespace
+
+int status_command(const CommandLine& line) {
+  if (line.has("--ledger")) return show_ledger(line);
+  if (!line.run_directory.empty()) {
+    throw Error("status", "'" + line.run_directory + "' stands alone",
+                "write headroom status RUN_DIR --ledger, or --coordinator "
+                "HOST:PORT");
+  }
+  if (!line.has("--coordinator")) {
+    throw Error("status", "no coordinator is named",
+                "give --coordinator HOST:PORT");
+  }
+  take_identity(line);
+  const std::string address = line.value_of("--coordinator", "");
+  host_of(address, "--coordinator");
+  const std::unique_ptr<coordinator::ControlClient> client =
+      coordinator::ControlClient::connect(address);
+  const bool json = line.has("--json");
+  const bool watch = line.has("--watch");
+  const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
+  coordinator::RunStatus status = status_of(*client, address);
+  show(status, json, on_top);
+  while (watch && !status.over() && interrupts::count() == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    try {
+      status = client->status();
+    } catch (const CommunicationError&) {
+      break;  // the coordinator has ended with its run
+    }
+    show(status, json, on_top);
+  }
+  return 0;
+}
+
+}  // namespace headroom::cli

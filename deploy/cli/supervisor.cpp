@@ -1,0 +1,364 @@
+#include "deploy/cli/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "coordinator/run/run_ending.h"
+#include "coordinator/service/control_client.h"
+#include "deploy/cli/process/child_output.h"
+#include "deploy/cli/process/child_process.h"
+#include "deploy/cli/process/event_follower.h"
+#include "deploy/cli/process/line_log.h"
+#include "deploy/cli/process/log_folder.h"
+#include "deploy/cli/process/restart_budget.h"
+#include "deploy/cli/show/progress_reporter.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kStatusInterval = std::chrono::milliseconds(250);
+constexpr auto kStartTimeout = std::chrono::seconds(30);
+// A child's end may be seen before the run's, whose consequence it is.
+constexpr auto kPatience = std::chrono::seconds(3);
+// Longer than an agent gives its workers.
+constexpr auto kGrace = std::chrono::seconds(75);
+// For this process to find a coordinator that was started again.
+constexpr auto kReconnect = std::chrono::seconds(5);
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {
+    HEADROOM_CHECK(fd >= 0, "out of file descriptors");
+  }
+  ~FileDescriptor() { close(fd_); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A file without a name that holds `text`.
+std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
+  auto file =
+      std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));
+  const ssize_t written = write(file->get(), text.data(), text.size());
+  HEADROOM_CHECK(written == static_cast<ssize_t>(text.size()), "memory file");
+  return file;
+}
+
+// By a signal: it did not end itself.
+bool was_killed(ChildProcess& child) {
+  constexpr int kKilled = 128;
+  const std::optional<int> exit_code = child.exit_code();
+  return exit_code && *exit_code > kKilled;
+}
+
+// "the coordinator was killed by signal 9 (Killed); its last words: …"; a
+// refusal speaks for itself.
+RunEnd end_of_child(ChildProcess& child) {
+  const int exit_code = *child.exit_code();
+  const std::string words = telling_line(child.last_words());
+  const bool is_refusal = words.starts_with('[') && exit_code < 128;
+  if (is_refusal) return {exit_code == 0 ? 5 : exit_code, words};
+  return {static_cast<int>(ExitCode::kResource),
+          "[launch] the " + child.name() + " " +
+              coordinator::describe_exit(exit_code) +
+              (words.empty() ? "" : "; its last words: " + words)};
+}
+
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, Terminal& terminal)
+      : options_(options),
+        terminal_(terminal),
+        config_(memory_file(configs::to_yaml(options.request.config))),
+        log_(options.request.run_directory, "coordinator"),
+        reporter_(terminal.is_interactive()) {}
+
+  SupervisedRun run() {
+    std::optional<RunEnd> end = start();
+    if (!end) end = follow();
+    finish();
+    return {*end, status_};
+  }
+
+ private:
+  ChildOptions child_options(const std::string& name) {
+    ChildOptions child;
+    child.name = name;
+    child.command = {options_.headroom_program.string(), name};
+    for (const std::string& word : options_.security.flags()) {
+      child.command.push_back(word);
+    }
+    // Once it listens, what the coordinator logs comes as events too.
+    const bool is_coordinator = name == "coordinator";
+    child.on_line = [this, is_coordinator](const std::string& line) {
+      if (is_coordinator) log_.add("coordinator", line);
+      if (is_coordinator && is_listening_) return;
+      if (is_shown_at_once(line)) terminal_.print(line);
+    };
+    return child;
+  }
+
+  // Listens at `listen`; address_ says where. Nothing if all is well.
+  std::optional<RunEnd> start_coordinator(const std::string& listen) {
+    const RunRequest& request = options_.request;
+    is_listening_ = false;
+    int report[2];
+    HEADROOM_CHECK(pipe2(report, O_CLOEXEC) == 0, "out of file descriptors");
+    const FileDescriptor reading(report[0]);
+    {
+      const FileDescriptor writing(report[1]);
+      ChildOptions child = child_options("coordinator");
+      for (const std::string& word : std::vector<std::string>{
+               "--config-fd", std::to_string(config_->get()), "--report-fd",
+               std::to_string(writing.get()), "--run-directory",
+               request.run_directory, "--listen", listen, "--log",
+               log_folder_.log_file(), "--expected-workers",
+               std::to_string(request.expected_workers())}) {
+        child.command.push_back(word);
+      }
+      if (options_.insecure_network) {
+        child.command.push_back("--insecure-network");
+      }
+      if (request.saved_plan) child.command.push_back("--saved-plan");
+      if (!options_.metrics.empty()) {
+        child.command.insert(child.command.end(),
+                             {"--metrics", options_.metrics});
+      }
+      child.passed_fds = {config_->get(), writing.get()};
+      coordinator_ = std::make_unique<ChildProcess>(std::move(child));
+    }
+    address_.clear();
+    if (!wait_for_address(reading.get())) {
+      if (!coordinator_->wait(std::chrono::seconds(1))) {
+        return RunEnd{5, "[launch] the coordinator did not listen within 30 s"};
+      }
+      return end_of_child(*coordinator_);
+    }
+    is_listening_ = true;
+    return std::nullopt;
+  }
+
+  void start_agent() {
+    ChildOptions child = child_options("agent");
+    for (const std::string& word : std::vector<std::string>{
+             "--supervised", "--coordinator", address_, "--processes",
+             std::to_string(options_.request.workers_per_agent)}) {
+      child.command.push_back(word);
+    }
+    agent_ = std::make_unique<ChildProcess>(std::move(child));
+  }
+
+  // Nothing if all is well.
+  std::optional<RunEnd> start() {
+    if (auto end = start_coordinator(options_.listen)) return end;
+    if (options_.on_address) options_.on_address(address_);
+    start_agent();
+    client_ = coordinator::ControlClient::connect(address_);
+    follower_ = std::make_unique<EventFollower>(address_);
+    return std::nullopt;
+  }
+
+  // False when the coordinator closed the pipe without a word, or is late.
+  bool wait_for_address(int fd) {
+    const Clock::time_point end = Clock::now() + kStartTimeout;
+    while (Clock::now() < end && options_.interrupts() < 2) {
+      pollfd waiting{fd, POLLIN, 0};
+      if (poll(&waiting, 1, 100) <= 0) continue;
+      char buffer[512];
+      const ssize_t count = read(fd, buffer, sizeof buffer);
+      if (count <= 0) return false;
+      address_.append(buffer, static_cast<size_t>(count));
+      if (address_.ends_with('\n')) {
+        address_.pop_back();
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void show(const ProgressReporter::Output& output) {
+    for (const std::string& line : output.lines) terminal_.print(line);
+    if (output.live) terminal_.set_live(*output.live);
+  }
+
+  void show_news(Clock::time_point now) {
+    const std::vector<wire::EventRecord> events = follower_->take();
+    // First how far the run was when something happened.
+    if (!events.empty() || now - last_status_ >= kStatusInterval) {
+      show_progress(now);
+    }
+    for (const wire::EventRecord& event : events)
+      show(reporter_.event(event, now));
+  }
+
+  void show_progress(Clock::time_point now) {
+    last_status_ = now;
+    try {
+      status_ = client_->status();
+      show(reporter_.update(status_.progress, terminal_.width(), now));
+    } catch (const Error&) {
+      // Its process tells more: end_of_the_children().
+    }
+  }
+
+  // A child that is started again where it was killed.
+  struct Restarts {
+    RestartBudget budget;
+    std::optional<Clock::time_point> due;
+    bool is_over = false;  // not any more
+  };
+
+  // Whether `child` was killed and is to be started again now. Says what comes
+  // of its end.
+  bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
+              Clock::time_point now) {
+    if (!was_killed(child) || restarts.is_over || status_.over() ||
+        options_.interrupts() > 0) {
+      restarts.due.reset();
+      return false;
+    }
+    if (!restarts.due) {
+      const coordinator::RestartDecision decision =
+          restarts.budget.note_end(*child.exit_code(), status_.progress.step);
+      terminal_.print(
+          "the " + child.name() + " " +
+          coordinator::describe_exit(*child.exit_code()) + ": " +
+          (decision.restart ? "it is started again" + where : decision.reason));
+      restarts.is_over = !decision.restart;
+      if (restarts.is_over) return false;
+      restarts.due = now + decision.delay;
+    }
+    if (now < *restarts.due) return false;
+    restarts.due.reset();
+    child_ended_.reset();
+    return true;
+  }
+
+  // A coordinator goes on at its address and with its log, an agent with new
+  // workers; before the first generation there is nothing to go on with. The
+  // run's end if a coordinator does not get that far.
+  std::optional<RunEnd> restart_children(Clock::time_point now) {
+    const std::string address = address_;
+    if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
+      if (auto end = start_coordinator(address)) {
+        if (!was_killed(*coordinator_)) return end;
+        address_ = address;  // once more
+      }
+    }
+    if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
+      start_agent();
+    }
+    return std::nullopt;
+  }
+
+  // The run's end as told by a child that ended before its time.
+  std::optional<RunEnd> end_of_the_children(Clock::time_point now) {
+    ChildProcess* first = nullptr;
+    if (agent_->exit_code() && !agent_restarts_.due) first = agent_.get();
+    if (coordinator_->exit_code() && !coordinator_restarts_.due) {
+      first = coordinator_.get();
+    }
+    if (first == nullptr) return std::nullopt;
+    if (!child_ended_) child_ended_ = now;
+    if (now - *child_ended_ < kPatience) return std::nullopt;
+    if (status_.over()) return RunEnd{status_.exit_code, status_.reason};
+    return end_of_child(*first);
+  }
+
+  std::optional<RunEnd> answer_interrupts() {
+    const int count = options_.interrupts();
+    if (count == 0 || count == answered_interrupts_) return std::nullopt;
+    if (count == 1) {
+      if (!interrupted_) interrupted_ = Clock::now();
+      try {
+        client_->drain("interrupted");
+        answered_interrupts_ = count;
+        terminal_.print(
+            "stopping at the next committed step (Ctrl-C again to stop at "
+            "once)");
+        return std::nullopt;
+      } catch (const Error&) {
+        // Nobody is there to stop gently, or not again yet.
+        if (!coordinator_->exit_code() &&
+            Clock::now() - *interrupted_ < kReconnect) {
+          return std::nullopt;
+        }
+      }
+    }
+    return RunEnd{130, "stopped at once"};
+  }
+
+  RunEnd follow() {
+    while (true) {
+      const Clock::time_point now = Clock::now();
+      show_news(now);
+      if (const std::optional<coordinator::RunStatus> last =
+              follower_->final_status()) {
+        status_ = *last;
+        show_news(now);
+        return {status_.exit_code, status_.reason};
+      }
+      if (auto end = answer_interrupts()) return *end;
+      if (auto end = restart_children(now)) return *end;
+      if (auto end = end_of_the_children(now)) return *end;
+      std::this_thread::sleep_for(kTick);
+    }
+  }
+
+  void finish() {
+    const bool is_over = status_.over();
+    // The coordinator stays until its agents know the outcome.
+    if (agent_ && !(is_over && agent_->wait(kGrace))) {
+      agent_->send(SIGKILL);  // its workers die with it
+    }
+    if (coordinator_ && !(is_over && coordinator_->wait(kGrace))) {
+      coordinator_->terminate(std::chrono::seconds(0));
+    }
+    follower_.reset();
+  }
+
+  const SupervisorOptions& options_;
+  Terminal& terminal_;
+  const LogFolder log_folder_{std::filesystem::temp_directory_path()};
+  const std::unique_ptr<FileDescriptor> config_;
+  LineLog log_;
+  Restarts coordinator_restarts_;
+  Restarts agent_restarts_;
+  ProgressReporter reporter_;
+  std::string address_;
+  std::atomic<bool> is_listening_{false};
+  coordinator::RunStatus status_;
+  Clock::time_point last_status_{};
+  std::optional<Clock::time_point> child_ended_;
+  int answered_interrupts_ = 0;
+  std::optional<Clock::time_point> interrupted_;
+  std::unique_ptr<coordinator::ControlClient> client_;
+  std::unique_ptr<EventFollower> follower_;
+  // Ended before the follower, which waits for the coordinator's end.
+  std::unique_ptr<ChildProcess> coordinator_;
+  std::unique_ptr<ChildProcess> agent_;
+};
+
+}  // namespace
+
+SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal) {
+  return Supervisor(options, terminal).run();
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,46 @@
+// Supervisor: starts the coordinator and this host's agent as processes of
+// their own, shows the run's progress, and sees everything to its end.
+//
+//   headroom train ── headroom coordinator
+//                 └── headroom agent ── headroom-worker, one per device
+//
+// No child is left behind: each is killed when this process dies, however it
+// does.
+//
+// Threads: supervise() is called from main (child_process.h says why).
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "coordinator/run/run_status.h"
+#include "deploy/cli/process/agent.h"
+#include "deploy/cli/run_request.h"
+#include "deploy/cli/show/terminal.h"
+
+namespace headroom::cli {
+
+struct SupervisorOptions {
+  RunRequest request;
+  std::string listen = "127.0.0.1:0";
+  bool insecure_network = false;
+  SecurityFiles security;
+  std::string metrics;  // HOST:PORT of --metrics; "" for none
+  std::filesystem::path headroom_program;
+  // Called with HOST:PORT once the coordinator listens.
+  std::function<void(const std::string&)> on_address;
+  std::function<int()> interrupts;
+};
+
+struct SupervisedRun {
+  RunEnd end;
+  coordinator::RunStatus
+      status;  // the last one seen; without members if there was none
+};
+
+// Never throws for what happens to a child: that is the run's end, with its
+// last words as the reason. Throws Error if a child cannot be started.
+SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal);
+
+}  // namespace headroom::cli

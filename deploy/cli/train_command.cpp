@@ -1,0 +1,250 @@
+// headroom train, headroom val: alone, the supervisor of one machine; under a
+// launcher, one agent of many, rank 0 with the coordinator beside it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "coordinator/service/listen_address.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/headline.h"
+#include "deploy/cli/process/core_binding.h"
+#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/rendezvous.h"
+#include "deploy/cli/run_request.h"
+#include "deploy/cli/show/run_result.h"
+#include "deploy/cli/supervisor.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
+constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
+// Where rank 0 reads the whole data set first.
+constexpr auto kAnchorTimeout = std::chrono::seconds(600);
+
+// Every process of a launcher's job sees the same mistake; rank 0 says it, and
+// its end makes the launcher end the others. Returns false if that happened.
+bool is_mine_to_say(const LauncherPlace& place) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const Clock::time_point end = Clock::now() + kPatience;
+  while (place.rank > 0 && Clock::now() < end) {
+    if (interrupts::count() > 0) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+int run_as_agent(const CommandLine& line, const std::string& coordinator,
+                 int processes, const LauncherPlace& place,
+                 std::chrono::seconds patience, Terminal& terminal) {
+  AgentOptions options;
+  options.registration_timeout = patience;
+  options.coordinator = coordinator;
+  options.security = take_identity(line);
+  options.processes = processes;
+  options.launcher_rank = place.rank;
+  options.first_local_rank = place.local_rank * processes;
+  options.local_workers = place.local_size * processes;
+  options.worker_program = find_worker_program();
+  options.print = [&](const std::string& text) { terminal.print(text); };
+  options.interrupts = interrupts::count;
+  const RunEnd end = run_agent(options);
+  if (end.decided_here) terminal.print(end.reason);
+  return end.exit_code;
+}
+
+std::string wait_for_address(const RendezvousFolder& folder,
+                             const LauncherPlace& place,
+                             std::chrono::seconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
+  while (Clock::now() < end && interrupts::count() == 0) {
+    if (auto address = read_address(folder, place.job_id)) return *address;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw Error("rendezvous",
+              "rank 0 left no address in " + folder.path.string() + " within " +
+                  std::to_string(patience.count()) + " s",
+              "see what rank 0 says; the folder must be shared by all hosts",
+              ExitCode::kResource);
+}
+
+// The coordinator's address as others have to reach it.
+void require_reachable(const CommandLine& line) {
+  const std::string address = line.value_of("--coordinator", "");
+  host_of(address, "--coordinator");
+  if (!address.ends_with(":0")) return;
+  throw Error("network",
+              "--coordinator " + address + ": nobody can find port 0",
+              "name the port, for example 10.0.0.5:29500");
+}
+
+void require_allowed(const CommandLine& line, const std::string& address) {
+  if (coordinator::is_loopback(host_of(address, "--coordinator")) ||
+      line.has("--certs") || line.has("--insecure-network")) {
+    return;
+  }
+  throw Error("network",
+              "the coordinator's address " + address +
+                  " is beyond loopback, where control traffic must be "
+                  "encrypted",
+              "give --certs DIR (headroom coordinator --init-certs DIR makes "
+              "it), or allow plain text with --insecure-network on a private "
+              "network");
+}
+
+// Where the coordinator of this process's run listens.
+std::string listen_address(const CommandLine& line,
+                           const std::optional<LauncherPlace>& place) {
+  if (!place || (place->one_host() && !line.has("--coordinator"))) {
+    return "127.0.0.1:0";
+  }
+  const std::string address = line.has("--coordinator")
+                                  ? line.value_of("--coordinator", "")
+                                  : host_address() + ":0";
+  require_allowed(line, address);
+  return address;
+}
+
+int report(const RunRequest& request, const SupervisedRun& run, bool json,
+           Terminal& terminal) {
+  terminal.end_live();
+  if (json) {
+    std::puts(
+        result_json(run.end, request.run_directory, run.status.result_json)
+            .c_str());
+  } else if (run.end.exit_code == 0) {
+    std::fputs(result_text(request.config, run.status).c_str(), stdout);
+  }
+  if (run.end.exit_code != 0) {
+    terminal.print(run.end.reason);
+    const std::string hint = resume_hint(run.end, request.run_directory);
+    if (!hint.empty()) terminal.print(hint);
+  }
+  return run.end.exit_code;
+}
+
+int run_with_coordinator(const CommandLine& line, RunRequest request,
+                         const std::optional<LauncherPlace>& place,
+                         const std::optional<RendezvousFolder>& folder,
+                         Terminal& terminal) {
+  SupervisorOptions options;
+  options.listen = listen_address(line, place);
+  options.insecure_network = line.has("--insecure-network");
+  options.security = take_identity(line);
+  options.metrics = line.value_of("--metrics", "");
+  options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
+  options.interrupts = interrupts::count;
+  options.on_address = [&](const std::string& address) {
+    if (folder) publish_address(*folder, place->job_id, address);
+    terminal.print("processes and plan: headroom status --coordinator " +
+                   address);
+  };
+  find_worker_program();  // before anything is started
+  for (const std::string& note : line.notes) terminal.print(note);
+  for (const std::string& note : request.notes) terminal.print(note);
+  terminal.print(headline(request));
+  if (wants_anchors(request.config)) {
+    ask_data(request.config, {.anchors = true});
+  }
+  if (has_judged_anchors(request.config)) {
+    terminal.print("anchors: " + request.config.anchors_reason);
+  }
+  options.request = request;
+  const SupervisedRun run = supervise(options, terminal);
+  if (folder) withdraw_address(*folder, place->job_id);
+  return report(request, run, line.has("--json"), terminal);
+}
+
+// mpirun binds a process of a small job to one core, and its workers with it.
+// Where nobody asked for that, it is undone.
+void correct_binding(const LauncherPlace& place, Terminal& terminal) {
+  if (!is_bound_by_default(process_environment())) return;
+  const int bound = usable_cores();
+  const int all = use_all_cores();
+  if (place.rank != 0 || all == bound) return;
+  terminal.print(place.launcher + " bound its processes to " +
+                 std::to_string(bound) + " of " + std::to_string(all) +
+                 " cores by default: undone (give --bind-to to keep it)");
+}
+
+// A binding that somebody asked for stays.
+void notice_binding(int workers, Terminal& terminal) {
+  const int bound = usable_cores();
+  if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
+  terminal.print("warning: the launcher bound this process to " +
+                 std::to_string(bound) + (bound == 1 ? " core" : " cores") +
+                 ", which its " + std::to_string(workers) +
+                 " workers share: start it with mpirun --bind-to none or srun "
+                 "--cpu-bind=none");
+}
+
+int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
+                    Terminal& terminal) {
+  if (line.has("--coordinator")) require_reachable(line);
+  correct_binding(place, terminal);
+  const RunRequest request =
+      make_run_request(line, place, usable_cores(), ask_data);
+  notice_binding(request.workers_per_agent, terminal);
+  std::optional<RendezvousFolder> folder;
+  FolderHold hold;
+  if (place.size > 1 && !line.has("--coordinator")) {
+    folder =
+        rendezvous_folder(place, line.value_of("--rendezvous", ""),
+                          std::filesystem::temp_directory_path(), geteuid());
+    hold = prepare_folder(*folder, geteuid());
+  }
+  if (place.rank == 0) {
+    return run_with_coordinator(line, request, place, folder, terminal);
+  }
+  const bool waits = wants_anchors(request.config);
+  const std::string address =
+      folder ? wait_for_address(*folder, place,
+                                waits ? kAnchorTimeout : kRendezvousTimeout)
+             : line.value_of("--coordinator", "");
+  return run_as_agent(line, address, request.workers_per_agent, place,
+                      waits ? kAnchorTimeout : kRegistrationTimeout, terminal);
+}
+
+int join_run(const CommandLine& line, Terminal& terminal) {
+  require_reachable(line);
+  require_allowed(line, line.value_of("--coordinator", ""));
+  const configs::RunConfig config =
+      configs::run_config_from_flags(line.command, line.run_flags);
+  terminal.print("joining the run of the coordinator at " +
+                 line.value_of("--coordinator", "") +
+                 ": of the flags, --processes alone counts");
+  return run_as_agent(line, line.value_of("--coordinator", ""),
+                      std::max(1, static_cast<int>(config.processes)),
+                      LauncherPlace(), kRegistrationTimeout, terminal);
+}
+
+}  // namespace
+
+int train_command(const CommandLine& line) {
+  Terminal terminal;
+  const std::optional<LauncherPlace> place =
+      launcher_place(process_environment());
+  if (!place) {
+    if (line.has("--coordinator")) return join_run(line, terminal);
+    const RunRequest request =
+        make_run_request(line, std::nullopt, usable_cores(), ask_data);
+    return run_with_coordinator(line, request, std::nullopt, std::nullopt,
+                                terminal);
+  }
+  try {
+    return run_in_launcher(line, *place, terminal);
+  } catch (const Error& error) {
+    if (is_mine_to_say(*place)) throw;
+    return static_cast<int>(error.exit_code());
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,82 @@
+// headroom verify and the like: the same words, said to headroom-worker, which
+// takes this process's place. Exit code, output and Ctrl-C are its own then.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "deploy/cli/args/launch_flags.h"
+#include "deploy/cli/args/run_name.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/agent.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+// val runs a model or scores a file, never both.
+void check_scoring(const CommandLine& line) {
+  for (const char* flag : {"--detections", "--ground-truth"}) {
+    if (line.has(flag)) continue;
+    throw Error("command line", std::string(flag) + " is missing",
+                "headroom val --detections FILE --ground-truth FILE scores a "
+                "result file");
+  }
+  if (line.run_flags.empty()) return;
+  throw Error("command line",
+              line.run_flags.front().spelling +
+                  " means nothing where a file of detections is scored",
+              "leave it out, or leave --detections and --ground-truth out");
+}
+
+bool names_results(const std::string& flag) {
+  return flag == "--project" || flag == "--name";
+}
+
+bool takes_value(const std::string& spelling, const std::string& command) {
+  const auto& flags = launch_flags();
+  return std::any_of(flags.begin(), flags.end(), [&](const LaunchFlag& flag) {
+    return flag.spelling == spelling && belongs_to(flag, command) &&
+           !flag.value_name.empty();
+  });
+}
+
+// The worker numbers it, once it has something to write.
+std::string results_folder(const CommandLine& line) {
+  configs::RunConfig naming;
+  naming.command = line.command;
+  naming.project = line.value_of("--project", "");
+  naming.name = line.value_of("--name", naming.name);
+  return (project_folder(naming) / naming.name).string();
+}
+
+}  // namespace
+
+int worker_command(const CommandLine& line) {
+  if (line.command == "val") check_scoring(line);
+  const std::string program = find_worker_program().string();
+  std::vector<std::string> words = {program, line.command};
+  if (line.command == "detect") {
+    words.push_back("--output=" + results_folder(line));
+  }
+  for (const auto& [flag, value] : line.launch_flags) {
+    if (names_results(flag)) continue;
+    if (value.empty() && takes_value(flag, line.command)) {
+      throw Error("command line", flag + " has an empty value",
+                  "give one, or leave " + flag + " out");
+    }
+    words.push_back(value.empty() ? flag : flag + "=" + value);
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(program.c_str(), arguments.data());
+  throw Error("command line",
+              program + " cannot be started (" + std::strerror(errno) + ")",
+              "build headroom-worker, or free resources", ExitCode::kResource);
+}
+
+}  // namespace headroom::cli

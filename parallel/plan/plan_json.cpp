@@ -1,0 +1,232 @@
+#include "parallel/plan/plan_json.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/stage_begins.h"
+
+namespace headroom::plan {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kMaxSamples = int64_t{1} << 31;
+
+Error bad_plan(const std::string& file, const std::string& what) {
+  return Error("plan", file + ": " + what,
+               "take a plan.json that Headroom wrote");
+}
+
+const ordered_json& member(const ordered_json& object, const std::string& name,
+                           const std::string& file) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw bad_plan(file, "'" + name + "' is missing");
+  return *found;
+}
+
+int64_t whole(const ordered_json& value, const std::string& name,
+              int64_t smallest, int64_t largest, const std::string& file) {
+  const bool fits = value.is_number_integer() &&
+                    value <= std::numeric_limits<int64_t>::max() &&
+                    value >= smallest && value <= largest;
+  if (!fits) {
+    throw bad_plan(file, "'" + name + "' is " + value.dump() +
+                             ", not a whole number from " +
+                             std::to_string(smallest) + " to " +
+                             std::to_string(largest));
+  }
+  return value.get<int64_t>();
+}
+
+int64_t positive(const ordered_json& object, const std::string& name,
+                 int64_t largest, const std::string& file) {
+  return whole(member(object, name, file), name, 1, largest, file);
+}
+
+void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
+  const auto ranks = static_cast<size_t>(plan.layout.world_size());
+  if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
+    throw bad_plan(file, "'predicted_phase_bytes' is " + all.dump() +
+                             ", not a list of " + std::to_string(ranks) +
+                             " objects");
+  }
+  for (const ordered_json& rank : all) {
+    const auto bytes = [&](const std::string& name) {
+      return whole(rank.is_object() ? member(rank, name, file) : rank, name, 0,
+                   std::numeric_limits<int64_t>::max(), file);
+    };
+    plan.predicted_phase_bytes.push_back({bytes("start_up"), bytes("training"),
+                                          bytes("validation"),
+                                          bytes("checkpoint"), bytes("host")});
+  }
+}
+
+// The members that plans have since they know more than a data axis; a plan
+// without them, of an earlier version, has the defaults.
+void read_later_members(const ordered_json& object, const std::string& file,
+                        Plan& plan) {
+  if (object.contains("zero_stage")) {
+    plan.zero_stage = static_cast<int>(
+        whole(object["zero_stage"], "zero_stage", 0, kMaxZeroStage, file));
+  }
+  if (object.contains("stage_begins")) {
+    const ordered_json& begins = object["stage_begins"];
+    if (!begins.is_array()) {
+      throw bad_plan(
+          file, "'stage_begins' is " + begins.dump() + ", not a list of rows");
+    }
+    plan.stage_begins.clear();
+    for (const ordered_json& begin : begins) {
+      plan.stage_begins.push_back(
+          whole(begin, "stage_begins", 0, kMaxRows, file));
+    }
+  }
+  if (const auto why = why_not_stages(plan.stage_begins,
+                                      plan.layout.pipeline_parallel_size)) {
+    throw bad_plan(file, "'stage_begins': " + *why);
+  }
+  if (object.contains("predicted_peak_bytes")) {
+    const ordered_json& all = object["predicted_peak_bytes"];
+    const auto ranks = static_cast<size_t>(plan.layout.world_size());
+    if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
+      throw bad_plan(file, "'predicted_peak_bytes' is " + all.dump() +
+                               ", not a list of " + std::to_string(ranks) +
+                               " sizes");
+    }
+    for (const ordered_json& bytes : all) {
+      plan.predicted_peak_bytes.push_back(
+          whole(bytes, "predicted_peak_bytes", 0,
+                std::numeric_limits<int64_t>::max(), file));
+    }
+  }
+  if (object.contains("validation_images")) {
+    plan.validation_images = whole(object["validation_images"],
+                                   "validation_images", 0, kMaxSamples, file);
+  }
+  if (object.contains("predicted_phase_bytes")) {
+    read_phases(object["predicted_phase_bytes"], file, plan);
+  }
+  if (!object.contains("activation_policies")) return;
+  const ordered_json& policies = object["activation_policies"];
+  if (!policies.is_array() || policies.size() > kMaxRows) {
+    throw bad_plan(file, "'activation_policies' is " + policies.dump() +
+                             ", not a list with a policy for each row");
+  }
+  for (const ordered_json& name : policies) {
+    const auto policy = parse_activation_policy(
+        name.is_string() ? name.get<std::string>() : name.dump());
+    if (!policy) {
+      throw bad_plan(file, "'activation_policies' has " + name.dump() +
+                               ", not \"keep\", \"lean\", \"recompute\" or "
+                               "\"offload\"");
+    }
+    plan.activation_policies.push_back(*policy);
+  }
+}
+
+std::string text(const ordered_json& object, const std::string& name,
+                 const std::string& file) {
+  const ordered_json& value = member(object, name, file);
+  if (!value.is_string()) {
+    throw bad_plan(file, "'" + name + "' is " + value.dump() + ", not a text");
+  }
+  return value.get<std::string>();
+}
+
+ordered_json to_object(const Plan& plan) {
+  ordered_json layout;
+  layout["pipeline_parallel_size"] = plan.layout.pipeline_parallel_size;
+  layout["data_parallel_size"] = plan.layout.data_parallel_size;
+  layout["spatial_parallel_size"] = plan.layout.spatial_parallel_size;
+  ordered_json object;
+  object["layout"] = layout;
+  object["backend"] = to_string(plan.backend);
+  object["micro_batch_size"] = plan.micro_batch_size;
+  object["batch_norm_group_size"] = plan.batch_norm_group_size;
+  object["zero_stage"] = plan.zero_stage;
+  object["stage_begins"] = plan.stage_begins;
+  object["activation_policies"] = ordered_json::array();
+  for (const ActivationPolicy policy : plan.activation_policies) {
+    object["activation_policies"].push_back(to_string(policy));
+  }
+  object["validation_images"] = plan.validation_images;
+  object["predicted_peak_bytes"] = plan.predicted_peak_bytes;
+  object["predicted_phase_bytes"] = ordered_json::array();
+  for (const PhaseBytes& rank : plan.predicted_phase_bytes) {
+    object["predicted_phase_bytes"].push_back({{"start_up", rank.start_up},
+                                               {"training", rank.training},
+                                               {"validation", rank.validation},
+                                               {"checkpoint", rank.checkpoint},
+                                               {"host", rank.host}});
+  }
+  object["reason"] = plan.reason;
+  return object;
+}
+
+// A reason quotes flags and paths, which need not be UTF-8.
+std::string dump(const ordered_json& object, int indent) {
+  return object.dump(indent, ' ', false,
+                     ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kGloo:
+      return "gloo";
+    case Backend::kNccl:
+      return "nccl";
+    case Backend::kMpi:
+      return "mpi";
+  }
+  HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
+}
+
+std::string plan_to_json(const Plan& plan) {
+  return dump(to_object(plan), 2) + "\n";
+}
+
+std::string plan_to_compact_json(const Plan& plan) {
+  return dump(to_object(plan), -1);
+}
+
+Plan plan_from_json(const std::string& content, const std::string& file) {
+  const ordered_json object = ordered_json::parse(content, nullptr, false);
+  if (!object.is_object()) throw bad_plan(file, "not a JSON object");
+  const ordered_json& layout = member(object, "layout", file);
+  if (!layout.is_object()) throw bad_plan(file, "'layout' is not an object");
+  // A plan's product of axes must fit in an int; 1024 ranks an axis do.
+  constexpr int64_t kMaxAxis = 1024;
+  Plan plan;
+  plan.layout.pipeline_parallel_size = static_cast<int>(
+      positive(layout, "pipeline_parallel_size", kMaxAxis, file));
+  plan.layout.data_parallel_size =
+      static_cast<int>(positive(layout, "data_parallel_size", kMaxAxis, file));
+  plan.layout.spatial_parallel_size = static_cast<int>(
+      positive(layout, "spatial_parallel_size", kMaxAxis, file));
+  const std::string backend = text(object, "backend", file);
+  if (backend == "gloo") {
+    plan.backend = Backend::kGloo;
+  } else if (backend == "nccl") {
+    plan.backend = Backend::kNccl;
+  } else if (backend == "mpi") {
+    plan.backend = Backend::kMpi;
+  } else {
+    throw bad_plan(file,
+                   "'backend' is '" + backend + "', not gloo, nccl or mpi");
+  }
+  plan.micro_batch_size =
+      positive(object, "micro_batch_size", kMaxSamples, file);
+  plan.batch_norm_group_size =
+      positive(object, "batch_norm_group_size", kMaxSamples, file);
+  read_later_members(object, file, plan);
+  plan.reason = text(object, "reason", file);
+  return plan;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,31 @@
+// Plan <-> JSON: plan.json of a run directory, the plan in a checkpoint's
+// manifest, and events.
+//
+// Keys are the members' names; an axis is written in the layout object. No type
+// of the wire shows here, so files with tensors may include it.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "parallel/plan/plan.h"
+
+namespace headroom::plan {
+
+// One object, indented by two spaces, ends with a line feed.
+std::string plan_to_json(const Plan& plan);
+
+// The same object on one line without spaces, for log lines and events.
+std::string plan_to_compact_json(const Plan& plan);
+
+// `text` is the content of `file`. Every member of the first version is
+// required; zero_stage, stage_begins, activation_policies, validation_images
+// and what is predicted have their defaults where a plan of an earlier version
+// lacks them. Members that this build does not know are ignored, since a plan
+// grows by estimates. Throws Error naming the file, the member and the value.
+Plan plan_from_json(const std::string& text, const std::string& file);
+
+std::string to_string(Backend backend);  // "auto", "gloo", "mpi"
+
+}  // namespace headroom::plan

@@ -1,0 +1,234 @@
+#include "parallel/planner/activation_mixture.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::planner {
+namespace {
+
+constexpr size_t kMostStates = 4096;
+constexpr int kBoundsTried = 24;
+constexpr int kPasses = 3;  // over all rows, to try faster policies
+
+using Choice = MixtureRow::Choice;
+
+// One way to choose for the rows so far.
+struct State {
+  int64_t kept = 0;
+  double seconds = 0;
+  uint32_t before = 0;  // of the states of the rows before
+  uint32_t choice = 0;  // of the last row
+
+  auto order() const { return std::tie(kept, seconds, before, choice); }
+};
+
+// By rising kept bytes and falling seconds: who keeps no less than another and
+// is no faster is not among them.
+using Frontier = std::vector<State>;
+
+// What one choice for the next row makes of the states before it: they stay in
+// order.
+class Branch {
+ public:
+  Branch(const Frontier& before, const MixtureRow& row, size_t choice,
+         int64_t bound)
+      : before_(before), choice_(row.choices[choice]) {
+    state_.choice = static_cast<uint32_t>(choice);
+    const int64_t room =
+        bound - std::max(choice_.busy_bytes, choice_.kept_bytes);
+    while (end_ < before.size() && before[end_].kept <= room) ++end_;
+    set_state();
+  }
+
+  bool is_empty() const { return state_.before == end_; }
+  const State& front() const { return state_; }
+  void pop() {
+    ++state_.before;
+    set_state();
+  }
+
+ private:
+  void set_state() {
+    if (is_empty()) return;
+    const State& before = before_[state_.before];
+    state_.kept = before.kept + choice_.kept_bytes;
+    state_.seconds = before.seconds + choice_.seconds;
+  }
+
+  const Frontier& before_;
+  const Choice& choice_;
+  State state_;
+  size_t end_ = 0;  // the first that does not fit
+};
+
+// All ways to choose for one row more, merged from its branches.
+void extend(const Frontier& before, const MixtureRow& row, int64_t bound,
+            Frontier& states) {
+  std::vector<Branch> branches;
+  for (size_t i = 0; i < row.choices.size(); ++i) {
+    branches.emplace_back(before, row, i, bound);
+  }
+  states.clear();
+  for (;;) {
+    Branch* next = nullptr;
+    for (Branch& branch : branches) {
+      if (branch.is_empty()) continue;
+      if (next == nullptr || branch.front().order() < next->front().order()) {
+        next = &branch;
+      }
+    }
+    if (next == nullptr) return;
+    if (states.empty() || next->front().seconds < states.back().seconds) {
+      states.push_back(next->front());
+    }
+    next->pop();
+  }
+}
+
+// At most kMostStates and the first: of more the fastest of each part of the
+// bound.
+Frontier thinned(const Frontier& states, int64_t bound) {
+  if (states.size() <= kMostStates) return states;
+  const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
+  Frontier fewer = {states.front()};
+  for (size_t i = 1; i < states.size(); ++i) {
+    const bool is_last = i + 1 == states.size() ||
+                         states[i + 1].kept / width != states[i].kept / width;
+    if (is_last) fewer.push_back(states[i]);
+  }
+  return fewer;
+}
+
+class MixtureSearch {
+ public:
+  explicit MixtureSearch(const MixtureRequest& request) : request_(request) {}
+
+  std::optional<Mixture> run() {
+    try_policies_of_all_rows();
+    move_bound();
+    if (best_) try_faster_rows();
+    return best_;
+  }
+
+ private:
+  const Choice& choice_of(size_t row, plan::ActivationPolicy policy) const {
+    const auto& choices = request_.rows[row].choices;
+    const auto found = std::ranges::find(choices, policy, &Choice::policy);
+    HEADROOM_CHECK(found != choices.end(),
+                   "row " + std::to_string(row) + " has no such choice");
+    return *found;
+  }
+  bool has_choice(size_t row, plan::ActivationPolicy policy) const {
+    return std::ranges::any_of(
+        request_.rows[row].choices,
+        [policy](const Choice& choice) { return choice.policy == policy; });
+  }
+
+  // Whether it fits.
+  bool try_mixture(const ActivationPolicies& policies) {
+    const auto [known, is_new] = peaks_.try_emplace(policies, 0);
+    if (is_new) known->second = request_.peak_bytes(policies);
+    if (known->second > request_.limit_bytes) return false;
+    Mixture mixture{policies, 0, known->second};
+    for (size_t row = 0; row < policies.size(); ++row) {
+      mixture.seconds += choice_of(row, policies[row]).seconds;
+    }
+    if (!best_ || std::tie(mixture.seconds, mixture.peak_bytes) <
+                      std::tie(best_->seconds, best_->peak_bytes)) {
+      best_ = std::move(mixture);
+    }
+    return true;
+  }
+
+  void try_policies_of_all_rows() {
+    for (const Choice& choice : request_.rows.front().choices) {
+      ActivationPolicies policies;
+      for (size_t row = 0; row < request_.rows.size(); ++row) {
+        if (has_choice(row, choice.policy)) policies.push_back(choice.policy);
+      }
+      if (policies.size() == request_.rows.size()) try_mixture(policies);
+    }
+  }
+
+  // The largest bound whose mixture fits: what a mixture needs grows with it.
+  void move_bound() {
+    int64_t all_kept = 0, most_busy = 0;
+    for (const MixtureRow& row : request_.rows) {
+      int64_t kept = 0;
+      for (const Choice& choice : row.choices) {
+        kept = std::max(kept, choice.kept_bytes);
+        most_busy = std::max(most_busy, choice.busy_bytes);
+      }
+      all_kept += kept;
+    }
+    int64_t fits = 0, too_large = all_kept + most_busy + 1;
+    if (try_bound(too_large)) return;
+    for (int i = 0; i < kBoundsTried && fits + 1 < too_large; ++i) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      (try_bound(middle) ? fits : too_large) = middle;
+    }
+  }
+
+  // Too small a bound has no mixture: then a larger one is wanted as well.
+  bool try_bound(int64_t bound) {
+    const auto policies = fastest_within(request_.rows, bound);
+    return !policies || try_mixture(*policies);
+  }
+
+  void try_faster_rows() {
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const double before = best_->seconds;
+      for (size_t row = 0; row < request_.rows.size(); ++row) {
+        for (const Choice& choice : request_.rows[row].choices) {
+          ActivationPolicies policies = best_->policies;
+          if (choice.seconds >= choice_of(row, policies[row]).seconds) continue;
+          policies[row] = choice.policy;
+          try_mixture(policies);
+        }
+      }
+      if (best_->seconds >= before) return;
+    }
+  }
+
+  const MixtureRequest& request_;
+  std::map<ActivationPolicies, int64_t> peaks_;
+  std::optional<Mixture> best_;
+};
+
+}  // namespace
+
+std::optional<ActivationPolicies> fastest_within(
+    const std::vector<MixtureRow>& rows, int64_t bound) {
+  std::vector<Frontier> states = {{State()}};
+  Frontier next;
+  for (const MixtureRow& row : rows) {
+    extend(states.back(), row, bound, next);
+    if (next.empty()) return std::nullopt;
+    states.push_back(thinned(next, bound));
+  }
+  ActivationPolicies policies(rows.size());
+  size_t place = states.back().size() - 1;  // the fastest
+  for (size_t row = rows.size(); row-- > 0;) {
+    const State& state = states[row + 1][place];
+    policies[row] = rows[row].choices[state.choice].policy;
+    place = state.before;
+  }
+  return policies;
+}
+
+std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
+  HEADROOM_CHECK(!request.rows.empty(), "a mixture of no rows");
+  for (const MixtureRow& row : request.rows) {
+    HEADROOM_CHECK(!row.choices.empty(), "a row without a choice");
+  }
+  return MixtureSearch(request).run();
+}
+
+}  // namespace headroom::planner

@@ -1,0 +1,69 @@
+// activation_mixture: a policy for each row, so that the rows fit the memory
+// and take the least time that this allows.
+//
+// What rows keep adds up until the end of forward; backward takes it back, row
+// by row, from the last. While row i is at work there are what the rows before
+// it keep and what it needs itself:
+//
+//   for each i:  kept(0) + … + kept(i - 1) + busy(i) <= bound
+//
+// Less kept never hurts the rows behind, so the best choices are found row by
+// row from the front (dynamic programming): of all ways to choose for the rows
+// so far only those stay than which none keeps less and is faster.
+//
+// The bytes of a row are not quite its own (maps are shared, gradients of skips
+// wait), so each mixture is judged by the whole memory model, and the bound
+// moved until the model agrees; then each row is tried with a faster policy.
+//
+// Threads: pure functions. The same request gives the same mixture.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/plan/plan.h"
+
+namespace headroom::planner {
+
+struct MixtureRow {
+  struct Choice {
+    plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
+    double seconds = 0;      // modelled; any unit
+    int64_t kept_bytes = 0;  // from its forward to its backward
+    int64_t busy_bytes = 0;  // in its forward or backward, what it keeps
+                             // included
+  };
+  // At least one; of equally good ones an earlier one is preferred.
+  std::vector<Choice> choices;
+};
+
+using ActivationPolicies = std::vector<plan::ActivationPolicy>;
+
+// The fastest choice for each row within `bound`; of equally fast ones the one
+// that keeps least. None if there is none. Exact up to 4,096 ways that remain
+// at a row; of more the fastest of each 4,096th of the bound.
+std::optional<ActivationPolicies> fastest_within(
+    const std::vector<MixtureRow>& rows, int64_t bound);
+
+struct MixtureRequest {
+  std::vector<MixtureRow> rows;
+  int64_t limit_bytes = 0;
+  // The whole model's.
+  std::function<int64_t(const ActivationPolicies&)> peak_bytes;
+};
+
+struct Mixture {
+  ActivationPolicies policies;
+  double seconds = 0;  // of its choices
+  int64_t peak_bytes = 0;
+
+  bool operator==(const Mixture&) const = default;
+};
+
+// None if no mixture that was tried fits. Never slower than a policy that all
+// rows have a choice of and that fits.
+std::optional<Mixture> choose_mixture(const MixtureRequest& request);
+
+}  // namespace headroom::planner

@@ -1,0 +1,359 @@
+#include "parallel/planner/fit_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "parallel/base/units.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/mix_activations.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
+#include "parallel/planner/stage_cut.h"
+
+namespace headroom::planner {
+namespace {
+
+constexpr int kMostProcesses = 64;  // that a refusal proposes
+constexpr size_t kMostProposals = 4;
+constexpr double kWorthIt = 0.98;  // of the time, for a smaller micro-batch
+
+int64_t bytes_of(const PlanDecision& decision) {
+  return fullest_rank_bytes(*decision.plan);
+}
+
+enum class Effort {
+  kFastest,
+  kAdmissible,  // the same fits, but rows do not mix: whether, not how fast
+  kProposal     // nor do groups shrink
+};
+
+// Borrows what it is given.
+class FitSearch {
+ public:
+  FitSearch(const configs::RunConfig& config, int world_size,
+            const std::vector<layers::RowCost>& rows, const Planner& planner,
+            Effort effort)
+      : config_(config),
+        world_size_(world_size),
+        rows_(rows),
+        planner_(planner),
+        effort_(effort) {}
+
+  // The preferred decision that fits; or nothing, and least() is the smallest
+  // that was tried.
+  std::optional<PlanDecision> run() {
+    if (auto found = with_groups_as_they_are(config_)) return found;
+    if (effort_ == Effort::kProposal || config_.batch_norm_group_size > 0 ||
+        config_.sync_batch_norm) {
+      return std::nullopt;
+    }
+    const int64_t batch = config_.global_batch_size;
+    const int64_t usual = plan::default_batch_norm_group_size(batch);
+    for (int64_t group = usual - 1; group >= 1; --group) {
+      if (batch % group != 0) continue;
+      configs::RunConfig trial = config_;
+      trial.batch_norm_group_size = group;
+      if (auto found = with_groups_as_they_are(trial)) {
+        found->reason += "; groups smaller than the usual " +
+                         std::to_string(usual) +
+                         ", which changes the mathematics: nothing else fits "
+                         "in " +
+                         format_bytes(config_.memory_limit);
+        found->plan->reason = found->reason;
+        return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const std::optional<PlanDecision>& least() const { return least_; }
+  // Of the request itself, if it is wrong rather than too large.
+  const std::optional<PlanDecision>& refusal() const { return refusal_; }
+
+ private:
+  std::optional<PlanDecision> with_groups_as_they_are(
+      const configs::RunConfig& base) {
+    const int data =
+        config_.layout.empty()
+            ? world_size_
+            : plan::parse_layout(config_.layout).data_parallel_size;
+    const bool may_split = config_.zero_stage == 0 && data > 1;
+    const int64_t last = may_split ? 3 : config_.zero_stage;
+    std::optional<PlanDecision> best;
+    double least = 0;
+    for (int64_t zero = config_.zero_stage; zero <= last; ++zero) {
+      configs::RunConfig trial = base;
+      trial.zero_stage = zero;
+      auto found = with_activations(trial);
+      if (!found) continue;
+      const bool keeps = found->plan->activation_policies.empty();
+      const double seconds = plan_time(trial, *found->plan, rows_).total();
+      if (!best || seconds < (1 - predict::kEqualWithin) * least) {
+        least = seconds;
+        best = std::move(found);
+      }
+      // A later stage would only communicate more.
+      if (effort_ == Effort::kProposal || keeps) break;
+    }
+    return best;
+  }
+
+  std::optional<PlanDecision> with_activations(configs::RunConfig trial) {
+    const bool may_choose = config_.activations == "auto";
+    for (const std::string& policy :
+         may_choose ? std::vector<std::string>{"keep", "recompute"}
+                    : std::vector<std::string>{config_.activations}) {
+      trial.activations = policy;
+      auto found = with_micro_batches(trial);
+      if (!found) continue;
+      if (!may_choose || effort_ != Effort::kFastest || policy == "keep") {
+        return found;
+      }
+      return fastest_mixture(trial, std::move(*found));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<PlanDecision> with_micro_batches(configs::RunConfig trial) {
+    if (auto found = attempt(trial)) return found;
+    if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
+    // The bytes grow with the micro-batch, so the largest is found by halving.
+    const int64_t group = last_->plan->batch_norm_group_size;
+    int64_t fits = 0;
+    int64_t too_large = (last_->plan->micro_batch_size + group - 1) / group;
+    std::optional<PlanDecision> best;
+    while (fits + 1 < too_large) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      trial.micro_batch_size = middle * group;
+      if (auto found = attempt(trial)) {
+        best = std::move(found);
+        fits = middle;
+      } else {
+        too_large = middle;
+      }
+    }
+    return best;
+  }
+
+  // A smaller micro-batch leaves rows more room: it is taken where that saves
+  // more than a little time.
+  PlanDecision fastest_mixture(configs::RunConfig trial, PlanDecision largest) {
+    PlanDecision best = std::move(largest);
+    double least = mix(trial, best);
+    const int64_t group = best.plan->batch_norm_group_size;
+    int64_t groups = best.plan->micro_batch_size / group;
+    while (config_.micro_batch_size == 0 && groups > 1) {
+      groups /= 2;
+      trial.micro_batch_size = groups * group;
+      auto smaller = attempt(trial);
+      if (!smaller) continue;
+      const double time = mix(trial, *smaller);
+      if (time >= kWorthIt * least) continue;
+      least = time;
+      best = std::move(*smaller);
+    }
+    return best;
+  }
+
+  double mix(const configs::RunConfig& trial, PlanDecision& decision) const {
+    const double time = mix_activations(trial, rows_, *decision.plan);
+    decision.reason = reason_of(trial, *decision.plan);
+    say_bytes(decision);
+    return time;
+  }
+
+  std::optional<PlanDecision> attempt(const configs::RunConfig& trial) {
+    PlanDecision decision = planner_(trial, world_size_, rows_);
+    last_.reset();
+    if (!decision.plan) {
+      if (!refusal_) refusal_ = std::move(decision);
+      return std::nullopt;
+    }
+    last_ = decision;
+    const int64_t bytes = bytes_of(decision);
+    if (!least_ || bytes < bytes_of(*least_)) least_ = decision;
+    if (bytes > config_.memory_limit) return std::nullopt;
+    say_bytes(decision);
+    return decision;
+  }
+
+  void say_bytes(PlanDecision& decision) const {
+    decision.reason += ", " + format_bytes(bytes_of(decision)) + " of " +
+                       format_bytes(config_.memory_limit) + " needed with " +
+                       boxes_text(decision.plan->micro_batch_size);
+    decision.plan->reason = decision.reason;
+  }
+
+  // Which bound of the labels the bytes are for.
+  std::string boxes_text(int64_t micro_batch) const {
+    const predict::LabelBound labels = predict::label_bound(config_);
+    if (!labels.statistics.is_known()) {
+      return std::to_string(labels.assumed_boxes_per_image) +
+             " boxes per image, as assumed";
+    }
+    return "at most " +
+           std::to_string(predict::most_boxes(labels, micro_batch).boxes) +
+           " boxes in a micro-batch, by the data set's labels";
+  }
+
+  const configs::RunConfig& config_;
+  const int world_size_;
+  const std::vector<layers::RowCost>& rows_;
+  const Planner& planner_;
+  const Effort effort_;
+  std::optional<PlanDecision> least_, last_, refusal_;
+};
+
+// What to change, one thing at a time, with the bytes it comes to. The
+// mathematics stay: batch-norm groups do not shrink.
+class Proposals {
+ public:
+  Proposals(const configs::RunConfig& config, int world_size,
+            const std::vector<layers::RowCost>& rows, const Planner& planner)
+      : config_(config),
+        world_size_(world_size),
+        rows_(rows),
+        planner_(planner) {}
+
+  std::string text() {
+    change_what_is_given();
+    if (found_.empty()) leave_memory_knobs_out();
+    more_processes();
+    smaller_image();
+    if (found_.empty()) {
+      return "use a larger --memory-limit, or a smaller model or --batch";
+    }
+    std::string all;
+    for (const std::string& one : found_) {
+      all += (all.empty() ? "use " : ", or ") + one;
+    }
+    return all;
+  }
+
+ private:
+  bool propose(const configs::RunConfig& trial, int world_size,
+               const std::string& words) {
+    if (found_.size() == kMostProposals) return true;
+    FitSearch search(trial, world_size, rows_, planner_, Effort::kProposal);
+    const auto decision = search.run();
+    if (!decision) return false;
+    found_.push_back(words + " (" + format_bytes(bytes_of(*decision)) + ")");
+    return true;
+  }
+
+  void change_what_is_given() {
+    configs::RunConfig trial = config_;
+    if (config_.activations == "keep") {
+      trial.activations = "recompute";
+      propose(trial, world_size_, "--activations recompute");
+      trial = config_;
+    }
+    if (config_.micro_batch_size > 0) {
+      trial.micro_batch_size = 0;
+      FitSearch search(trial, world_size_, rows_, planner_, Effort::kProposal);
+      if (const auto decision = search.run()) {
+        found_.push_back("--micro-batch " +
+                         std::to_string(decision->plan->micro_batch_size) +
+                         " (" + format_bytes(bytes_of(*decision)) + ")");
+      }
+      trial = config_;
+    }
+    if (config_.zero_stage > 0 && config_.zero_stage < 3 && world_size_ > 1) {
+      trial.zero_stage = 3;
+      propose(trial, world_size_, "--zero 3");
+      trial = config_;
+    }
+    if (config_.batch_norm_group_size > 0 || config_.sync_batch_norm) {
+      trial.batch_norm_group_size = 0;
+      trial.sync_batch_norm = false;
+      propose(trial, world_size_, "the run without --bn-group and --sync-bn");
+    }
+  }
+
+  void leave_memory_knobs_out() {
+    configs::RunConfig trial = config_;
+    trial.activations = "auto";
+    trial.micro_batch_size = 0;
+    propose(trial, world_size_,
+            "the run without --activations and --micro-batch");
+  }
+
+  void more_processes() {
+    if (!config_.layout.empty()) return;
+    for (int processes = 2 * world_size_; processes <= kMostProcesses;
+         processes *= 2) {
+      const std::string number = std::to_string(processes);
+      if (propose(config_, processes, "--processes " + number)) return;
+      configs::RunConfig trial = config_;
+      trial.layout = "spatial=" + number;
+      if (propose(trial, processes,
+                  "--processes " + number + " --layout " + trial.layout)) {
+        return;
+      }
+    }
+  }
+
+  void smaller_image() {
+    const int64_t stride = layers::largest_stride(rows_);
+    int64_t largest =
+        layers::rounded_image_size(
+            std::max(config_.image_height, config_.image_width), stride) /
+        stride;
+    int64_t fits = 1;
+    const auto image = [&](int64_t blocks) {
+      configs::RunConfig trial = config_;
+      trial.image_height = std::min(config_.image_height, blocks * stride);
+      trial.image_width = std::min(config_.image_width, blocks * stride);
+      return trial;
+    };
+    while (fits + 1 < largest) {
+      const int64_t middle = fits + (largest - fits) / 2;
+      const configs::RunConfig trial = image(middle);  // outlives the search
+      FitSearch search(trial, world_size_, rows_, planner_, Effort::kProposal);
+      (search.run() ? fits : largest) = middle;
+    }
+    if (fits > 1) {
+      propose(image(fits), world_size_,
+              "--img " + std::to_string(fits * stride));
+    }
+  }
+
+  const configs::RunConfig& config_;
+  const int world_size_;
+  const std::vector<layers::RowCost>& rows_;
+  const Planner& planner_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
+                        const std::vector<layers::RowCost>& rows,
+                        const Planner& planner, PlanAnswer answer) {
+  FitSearch search(config, world_size, rows, planner,
+                   answer == PlanAnswer::kWhetherAdmissible
+                       ? Effort::kAdmissible
+                       : Effort::kFastest);
+  if (auto found = search.run()) return *found;
+  if (!search.least()) return *search.refusal();
+  const PlanDecision& least = *search.least();
+  PlanDecision refused;
+  refused.exit_code = ExitCode::kNoPlan;
+  refused.reason =
+      "a process needs " + exact_bytes(bytes_of(least)) + " " +
+      fullest_phase(*least.plan) + " with activations " +
+      plan::activations_text(least.plan->activation_policies) +
+      " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
+      ", but --memory-limit is " + exact_bytes(config.memory_limit);
+  if (answer == PlanAnswer::kAll) {
+    refused.remedy = Proposals(config, world_size, rows, planner).text();
+  }
+  return refused;
+}
+
+}  // namespace headroom::planner

@@ -1,0 +1,42 @@
+// fit_memory: the first plan, in order of preference, whose predicted bytes
+// stay within --memory-limit on every rank.
+//
+// What is given stays as given. Of what is not, the preferred is tried first:
+//
+//   batch-norm groups   as without a limit; smaller ones only when nothing else
+//                       fits, for they change the mathematics, and it is said
+//   ZeRO                none, then 1, 2, 3, where there is a data axis; a later
+//                       one where it saves more than 5 % of the time by the
+//                       model of plan_time.h
+//   activations         keep, then recompute, of which as little as possible
+//                       (mix_activations.h)
+//   micro-batch         a rank's whole share, then the largest multiple of the
+//                       group that fits; half of that, and so on, where rows
+//                       then give way so much less that it saves 2 % of time
+//
+// If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
+// changes that would fit with their bytes.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+
+// The plan of a request in which everything is given, or its refusal.
+using Planner =
+    std::function<PlanDecision(const configs::RunConfig&, int world_size,
+                               const std::vector<layers::RowCost>&)>;
+
+// REQUIRES: config.memory_limit > 0, rows.
+PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
+                        const std::vector<layers::RowCost>& rows,
+                        const Planner& planner, PlanAnswer answer);
+
+}  // namespace headroom::planner

@@ -1,0 +1,162 @@
+#include "parallel/planner/largest_batch.h"
+
+#include <algorithm>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+namespace {
+
+constexpr int64_t kMostOfARank = 65536;
+// Statistics of fewer images are worse, so a batch that divides into groups of
+// fewer is not worth the images that it has more.
+constexpr int64_t kLeastUsualGroup = 8;
+
+std::string count_images(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " image" : " images");
+}
+
+class BatchSearch {
+ public:
+  BatchSearch(const configs::RunConfig& config, int world_size,
+              const std::vector<layers::RowCost>& rows)
+      : config_(config), world_size_(world_size), rows_(rows) {
+    const plan::ParallelLayout layout = plan::parse_layout(config.layout);
+    data_ = config.layout.empty() ? world_size : layout.data_parallel_size;
+  }
+
+  BatchChoice run() const {
+    const int64_t images =
+        predict::label_bound(config_).statistics.num_images();
+    if (images > 0 && images < data_) refuse_want_of_images(images);
+    const int64_t most =
+        std::min(kMostOfARank, images > 0 ? images / data_ : kMostOfARank);
+    const int64_t fitting = largest_that_fits(most);
+    const int64_t share = largest_in_usual_groups(fitting);
+    BatchChoice choice = at_share(share);
+    std::string bound;
+    if (fitting == kMostOfARank) {
+      bound = "larger ones are not tried";
+    } else if (fitting == most && is_within(at_share(fitting + 1))) {
+      bound = "the data set has no more than " + count_images(images);
+      if (data_ > 1) {
+        bound +=
+            " for " + std::to_string(data_) + " processes to share equally";
+      }
+    }
+    if (share < fitting) {
+      bound +=
+          (bound.empty() ? "" : ", and ") + std::to_string(fitting * data_) +
+          " would be batch-norm groups of " + count_images(group_of(fitting));
+    }
+    if (!bound.empty()) choice.remark = "; " + bound;
+    return choice;
+  }
+
+ private:
+  // One image, or enough for the group that was asked for.
+  int64_t least_share() const {
+    return std::max<int64_t>(
+        1, (config_.batch_norm_group_size + data_ - 1) / data_);
+  }
+
+  int64_t largest_that_fits(int64_t most) const {
+    const int64_t least = least_share();
+    if (const BatchChoice choice = at_share(least); !is_within(choice)) {
+      refuse(choice, least);
+    }
+    int64_t fits = least;
+    int64_t too_large = std::max(most, least) + 1;
+    while (fits + 1 < too_large) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      (is_within(at_share(middle)) ? fits : too_large) = middle;
+    }
+    return fits;
+  }
+
+  int64_t largest_in_usual_groups(int64_t share) const {
+    const bool chooses_groups =
+        config_.batch_norm_group_size == 0 && !config_.sync_batch_norm;
+    while (chooses_groups &&
+           group_of(share) < std::min(share, kLeastUsualGroup)) {
+      --share;  // the next multiple of 8 will do
+    }
+    return share;
+  }
+
+  int64_t group_of(int64_t share) const {
+    return plan::default_batch_norm_group_size(share * data_);
+  }
+
+  bool is_within(const BatchChoice& choice) const {
+    return choice.bytes <= config_.memory_limit;
+  }
+
+  BatchChoice at_share(int64_t share) const {
+    configs::RunConfig trial = config_;
+    trial.global_batch_size = share * data_;
+    trial.micro_batch_size = share;
+    trial.memory_limit = 0;  // nothing gives way
+    const plan::Plan plan = plan_or_throw(trial, world_size_, rows_);
+    return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
+  }
+
+  // "--activations recompute, or " where one image fits with it.
+  std::string leaner_that_fits() const {
+    configs::RunConfig leaner = config_;
+    for (const char* activations : {"lean", "recompute"}) {
+      leaner.activations = activations;
+      if (BatchSearch(leaner, world_size_, rows_).is_within_alone()) {
+        return std::string("--activations ") + activations + ", or ";
+      }
+    }
+    return "";
+  }
+
+  bool is_within_alone() const { return is_within(at_share(least_share())); }
+
+  [[noreturn]] void refuse_want_of_images(int64_t images) const {
+    throw Error("plan",
+                "--batch -1: " + std::to_string(data_) +
+                    " processes share out each batch, but the data set has " +
+                    count_images(images),
+                "use --processes " + std::to_string(images) + " or less");
+  }
+
+  [[noreturn]] void refuse(const BatchChoice& least, int64_t share) const {
+    const std::string what =
+        share == 1
+            ? "one image a process needs "
+            : count_images(share) + " a process, for --bn-group " +
+                  std::to_string(config_.batch_norm_group_size) + ", need ";
+    throw Error("plan",
+                "--batch -1: " + what + exact_bytes(least.bytes) +
+                    ", but --memory-limit is " +
+                    exact_bytes(config_.memory_limit),
+                "use " + leaner_that_fits() +
+                    (share == 1 ? "" : "a smaller --bn-group, or ") +
+                    "a smaller --img or model",
+                ExitCode::kNoPlan);
+  }
+
+  const configs::RunConfig& config_;
+  const int world_size_;
+  const std::vector<layers::RowCost>& rows_;
+  int64_t data_ = 1;
+};
+
+}  // namespace
+
+BatchChoice largest_batch(const configs::RunConfig& config, int world_size,
+                          const std::vector<layers::RowCost>& rows) {
+  HEADROOM_CHECK(config.memory_limit > 0 && !rows.empty(),
+                 "a limit and the model's rows");
+  return BatchSearch(config, world_size, rows).run();
+}
+
+}  // namespace headroom::planner

@@ -1,0 +1,35 @@
+// largest_batch: what --batch -1 means: the largest global batch whose shares
+// go through the network in one piece within --memory-limit.
+//
+// Images that follow each other in micro-batches bound nothing, so a share is
+// one micro-batch, and rows keep what --activations says, or everything. Up to
+// 16 images a rank it is any number. A larger batch divides into batch-norm
+// groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of one),
+// unless --bn-group or --sync-bn says how they are. The batch has no more
+// images than the data set, where that is known (config.label_counts).
+//
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+
+namespace headroom::planner {
+
+struct BatchChoice {
+  int64_t global_batch_size = 0;
+  int64_t bytes = 0;   // predicted, of the fullest rank
+  std::string remark;  // why it is no larger although there is room; or ""
+};
+
+// Throws Error (exit 3) with the bytes if the least share is too much, (exit
+// 2) if the data set has not even that many, and what the planner refuses.
+// REQUIRES: config.memory_limit > 0, rows; config.global_batch_size is ignored.
+BatchChoice largest_batch(const configs::RunConfig& config, int world_size,
+                          const std::vector<layers::RowCost>& rows);
+
+}  // namespace headroom::planner

@@ -1,0 +1,368 @@
+#include "parallel/planner/planner.h"
+
+#include <algorithm>
+#include <set>
+
+#include "parallel/base/device_list.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/capture_rule.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/choose_layout.h"
+#include "parallel/planner/fit_memory.h"
+#include "parallel/planner/plan_match.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/stage_cut.h"
+
+namespace headroom::planner {
+namespace {
+
+struct Refusal {
+  std::string reason;
+  std::string remedy;
+};
+// Nothing, or why not; one check after the other.
+using Check = std::optional<Refusal>;
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+std::string counted(int64_t count, const std::string& what) {
+  return number(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string product_of(const plan::ParallelLayout& layout) {
+  return "data " + number(layout.data_parallel_size) + " x pipeline " +
+         number(layout.pipeline_parallel_size) + " x spatial " +
+         number(layout.spatial_parallel_size) + " = " +
+         number(layout.world_size());
+}
+
+Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
+  if (layout.world_size() == world_size) return std::nullopt;
+  return Refusal{
+      "--layout: " + product_of(layout) + " processes, but there are " +
+          number(world_size),
+      "use --processes " + number(layout.world_size()) +
+          " (under mpirun or srun it counts per slot), or a layout of " +
+          number(world_size)};
+}
+
+Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
+  const int64_t batch = config.global_batch_size;
+  const int data = plan.layout.data_parallel_size;
+  if (batch < data) {
+    return Refusal{
+        "global_batch_size (--batch) " + number(batch) + " < data axis " +
+            number(data) + ": a process would have no image",
+        "use --batch " + number(data) + " or more, or --layout " +
+            "data=" + number(std::max<int64_t>(batch, 1)) + " or less"};
+  }
+  const int64_t group = config.batch_norm_group_size;
+  if (config.sync_batch_norm && group != 0 && group != batch) {
+    return Refusal{"--sync-bn makes one group of the whole --batch of " +
+                       number(batch) + ", but --bn-group is " + number(group),
+                   "leave one of the two out"};
+  }
+  if (group > batch) {
+    return Refusal{
+        "batch_norm_group_size (--bn-group) " + number(group) +
+            " > global_batch_size (--batch) " + number(batch),
+        "use --bn-group " + number(batch) + " for one group per step"};
+  }
+  return std::nullopt;
+}
+
+Check check_stages(const plan::ParallelLayout& layout,
+                   const std::vector<layers::RowCost>& rows) {
+  const auto with_parameters = std::count_if(
+      rows.begin(), rows.end(),
+      [](const layers::RowCost& row) { return row.parameters > 0; });
+  if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
+  return Refusal{"--layout pipeline=" + number(layout.pipeline_parallel_size) +
+                     ": every stage needs a row with parameters, and " +
+                     number(layout.pipeline_parallel_size) + " stages > " +
+                     number(with_parameters) + " such rows of the model",
+                 "use pipeline=" + number(with_parameters) + " or less"};
+}
+
+Check check_tiles(const configs::RunConfig& config,
+                  const plan::ParallelLayout& layout,
+                  const std::vector<layers::RowCost>& rows) {
+  const int spatial = layout.spatial_parallel_size;
+  if (spatial == 1) return std::nullopt;
+  const int64_t stride = layers::largest_stride(rows);
+  const int64_t height =
+      layers::rounded_image_size(config.image_height, stride);
+  const int64_t blocks = height / stride;
+  if (spatial <= blocks) return std::nullopt;
+  return Refusal{"--layout spatial=" + number(spatial) +
+                     ": an image is cut at multiples of the model's largest "
+                     "stride, and " +
+                     number(spatial) + " ranks > " + number(height) +
+                     " rows / " + number(stride) + " = " + number(blocks) +
+                     " blocks",
+                 "use spatial=" + number(blocks) + " or less, or --img " +
+                     number(spatial * stride) + " or more"};
+}
+
+Check check_scales(const configs::RunConfig& config,
+                   const plan::ParallelLayout& layout) {
+  if (!config.multi_scale || layout.spatial_parallel_size == 1) {
+    return std::nullopt;
+  }
+  return Refusal{
+      "--multi-scale resizes whole images, and the layout is " +
+          product_of(layout),
+      "use --layout data=" + number(layout.world_size()) +
+          ", with --zero and --activations where memory is short, or a "
+          "pipeline"};
+}
+
+Check check_teacher(const configs::RunConfig& config,
+                    const plan::ParallelLayout& layout) {
+  const bool is_cut =
+      layout.pipeline_parallel_size > 1 || layout.spatial_parallel_size > 1;
+  if (config.teacher.empty() || !is_cut) return std::nullopt;
+  return Refusal{
+      "--teacher looks at whole images with its whole network, and "
+      "the layout is " +
+          product_of(layout),
+      "use --layout data=" + number(layout.world_size()) +
+          ", with --zero and --activations where memory is short"};
+}
+
+Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
+  const int64_t batch = config.global_batch_size;
+  const int64_t share =
+      plan::share_of(batch, plan.layout.data_parallel_size, 0).size();
+  plan.micro_batch_size = share;
+  plan.batch_norm_group_size = plan::default_batch_norm_group_size(batch);
+  if (config.command != "train") return std::nullopt;  // whole batches per rank
+  if (config.sync_batch_norm) plan.batch_norm_group_size = batch;
+  if (config.batch_norm_group_size > 0) {
+    plan.batch_norm_group_size = config.batch_norm_group_size;
+  }
+  const int64_t group = plan.batch_norm_group_size;
+  if (config.micro_batch_size > 0) {
+    plan.micro_batch_size = std::min(config.micro_batch_size, share);
+  } else if (plan.layout.pipeline_parallel_size > 1 && share >= 2 * group) {
+    plan.micro_batch_size = group;
+  }
+  if (const auto why = plan::why_groups_do_not_fit(batch_cut(config, plan))) {
+    const int64_t below = plan.micro_batch_size / group * group;
+    return Refusal{*why + ": the samples of a group must be in flight together",
+                   "use --micro-batch " +
+                       number(below > 0 ? below : std::min(group, share)) +
+                       ", or --bn-group " + number(plan.micro_batch_size) +
+                       " from the start of a run: it changes the mathematics"};
+  }
+  return std::nullopt;
+}
+
+Check check_graphs(const configs::RunConfig& config, const plan::Plan& plan) {
+  if (!config.cuda_graphs) return std::nullopt;
+  const auto why = plan::why_not_captured(plan, batch_cut(config, plan));
+  if (!why) return std::nullopt;
+  return Refusal{
+      "--cuda-graphs captures rows that wait for nobody, but " + *why,
+      "use --layout data=N, --zero 0 or 1, --activations keep, lean or "
+      "recompute and a --bn-group within a rank's share, or leave it out"};
+}
+
+Check set_stages(const configs::RunConfig& config,
+                 const std::vector<layers::RowCost>& rows, plan::Plan& plan) {
+  if (plan.layout.pipeline_parallel_size == 1) return std::nullopt;
+  const PartitionDecision decision = cut_stages(config, plan, rows);
+  if (!decision.partition) {
+    return Refusal{decision.reason, "use fewer pipeline stages"};
+  }
+  plan.stage_begins = decision.partition->stage_begins;
+  return std::nullopt;
+}
+
+// "data 2 x pipeline 2", "1 process".
+std::string axes_of(const plan::ParallelLayout& layout) {
+  std::string text;
+  const auto add = [&](const std::string& axis, int size) {
+    if (size == 1) return;
+    text += (text.empty() ? "" : " x ") + axis + " " + number(size);
+  };
+  add("data", layout.data_parallel_size);
+  add("pipeline", layout.pipeline_parallel_size);
+  add("spatial", layout.spatial_parallel_size);
+  return text.empty() ? "1 process" : text;
+}
+
+Check set_backend(const configs::RunConfig& config, plan::Plan& plan) {
+  const std::set<std::string> known = {"auto", "gloo", "nccl", "mpi"};
+  if (!known.contains(config.backend)) {
+    return Refusal{"there is no backend '" + config.backend + "'",
+                   "use --backend auto, gloo, nccl or mpi"};
+  }
+  if (config.backend == "nccl" && parse_device_list(config.device).empty()) {
+    return Refusal{
+        "--backend nccl exchanges the memory of devices, and the "
+        "processes compute on the CPU",
+        "name cards with --device, or use --backend gloo"};
+  }
+  plan.backend = backend_of(config);
+  return std::nullopt;
+}
+
+// Keeping everything is the fastest.
+plan::ActivationPolicy policy_of(const configs::RunConfig& config) {
+  return plan::parse_activation_policy(config.activations)
+      .value_or(plan::ActivationPolicy::kKeep);
+}
+
+void set_activations(const configs::RunConfig& config,
+                     const std::vector<layers::RowCost>& rows,
+                     plan::Plan& plan) {
+  const plan::ActivationPolicy policy = policy_of(config);
+  if (policy != plan::ActivationPolicy::kKeep) {
+    plan.activation_policies.assign(rows.size(), policy);
+  }
+}
+
+Check fill_plan(const configs::RunConfig& config, int world_size,
+                const std::vector<layers::RowCost>& rows, plan::Plan& plan) {
+  plan.layout = plan::parse_layout(config.layout);
+  if (config.layout.empty()) plan.layout.data_parallel_size = world_size;
+  plan.zero_stage = static_cast<int>(config.zero_stage);
+  if (auto no = check_world_size(plan.layout, world_size)) return no;
+  HEADROOM_CHECK(!rows.empty() || !plan_needs_rows(config),
+                 "a plan for --layout " + config.layout + " without rows");
+  set_activations(config, rows, plan);
+  if (config.command == "train") {
+    if (auto no = check_batch(config, plan)) return no;
+  }
+  if (plan.layout.pipeline_parallel_size > 1) {
+    if (auto no = check_stages(plan.layout, rows)) return no;
+  }
+  if (auto no = check_tiles(config, plan.layout, rows)) return no;
+  if (auto no = check_scales(config, plan.layout)) return no;
+  if (auto no = check_teacher(config, plan.layout)) return no;
+  if (auto no = set_batch_split(config, plan)) return no;
+  if (auto no = check_graphs(config, plan)) return no;
+  if (auto no = set_stages(config, rows, plan)) return no;
+  return set_backend(config, plan);
+}
+
+PlanDecision plan_without_bytes(const configs::RunConfig& config,
+                                int world_size,
+                                const std::vector<layers::RowCost>& rows) {
+  plan::Plan plan;
+  PlanDecision decision;
+  if (const Check no = fill_plan(config, world_size, rows, plan)) {
+    decision.reason = no->reason;
+    decision.remedy = no->remedy;
+    decision.exit_code = ExitCode::kRequest;
+    return decision;
+  }
+  plan.reason = reason_of(config, plan);
+  decision.reason = plan.reason;
+  decision.plan = plan;
+  return decision;
+}
+
+// The limit on memory aside.
+PlanDecision plan_as_asked(const configs::RunConfig& config, int world_size,
+                           const std::vector<layers::RowCost>& rows) {
+  PlanDecision decision = plan_without_bytes(config, world_size, rows);
+  if (decision.plan && config.command == "train" && !rows.empty()) {
+    if (const auto shortage = host_shortage(config, rows, *decision.plan)) {
+      return {std::nullopt, shortage->reason, shortage->remedy,
+              ExitCode::kNoPlan};
+    }
+    predict_memory(config, rows, *decision.plan);
+  }
+  return decision;
+}
+
+PlanDecision decide(const configs::RunConfig& config, int world_size,
+                    const std::vector<layers::RowCost>& rows,
+                    PlanAnswer answer) {
+  if (config.memory_limit == 0 || config.command != "train" || rows.empty()) {
+    return answer == PlanAnswer::kWhetherAdmissible
+               ? plan_without_bytes(config, world_size, rows)
+               : plan_as_asked(config, world_size, rows);
+  }
+  if (config.layout.empty() && world_size > 1) {
+    const auto fit = [&](const configs::RunConfig& trial) {
+      return fit_memory(trial, world_size, rows, plan_as_asked,
+                        PlanAnswer::kWithoutProposals);
+    };
+    if (auto found = choose_layout(config, world_size, rows, fit)) {
+      return *found;
+    }
+  }
+  return fit_memory(config, world_size, rows, plan_as_asked, answer);
+}
+
+}  // namespace
+
+plan::Backend backend_of(const configs::RunConfig& config) {
+  if (config.backend == "mpi") return plan::Backend::kMpi;
+  if (config.backend == "gloo") return plan::Backend::kGloo;
+  return parse_device_list(config.device).empty() ? plan::Backend::kGloo
+                                                  : plan::Backend::kNccl;
+}
+
+std::string reason_of(const configs::RunConfig& config,
+                      const plan::Plan& plan) {
+  std::string text = counted(config.global_batch_size, "image") + " over " +
+                     axes_of(plan.layout) + ", ";
+  const int64_t count = num_micro_batches(config, plan);
+  text += number(count) +
+          (count == 1 ? " micro-batch of " : " micro-batches of ") +
+          number(plan.micro_batch_size) + ", batch-norm groups of " +
+          number(plan.batch_norm_group_size);
+  if (plan.zero_stage > 0) {
+    text += ", ZeRO stage " + number(plan.zero_stage);
+    if (plan.layout.data_parallel_size == 1) {
+      text += " (which a data axis of 1 leaves without effect)";
+    }
+  }
+  if (plan.stage_begins.size() > 1) {
+    text += ", stages from rows ";
+    for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
+    }
+  }
+  if (!plan.activation_policies.empty()) {
+    text += ", activations " + plan::activations_text(plan.activation_policies);
+  }
+  return text;
+}
+
+bool plan_needs_rows(const configs::RunConfig& config) {
+  const plan::ParallelLayout layout = plan::parse_layout(config.layout);
+  return layout.pipeline_parallel_size > 1 ||
+         layout.spatial_parallel_size > 1 ||
+         policy_of(config) != plan::ActivationPolicy::kKeep ||
+         (config.command == "train" && config.memory_limit > 0);
+}
+
+PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
+                         const std::vector<layers::RowCost>& rows,
+                         PlanAnswer answer) {
+  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
+  PlanDecision decision = decide(config, world_size, rows, answer);
+  if (decision.plan) {
+    decision.reason =
+        (config.layout.empty() ? "chosen: " : "as asked: ") + decision.reason;
+    decision.plan->reason = decision.reason;
+  }
+  return decision;
+}
+
+plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
+                         const std::vector<layers::RowCost>& rows) {
+  PlanDecision decision = choose_plan(config, world_size, rows);
+  if (!decision.plan) {
+    throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
+  }
+  return *decision.plan;
+}
+
+}  // namespace headroom::planner

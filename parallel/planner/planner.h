@@ -1,0 +1,73 @@
+// Planner: which plan a run gets, as a pure function of the request, the number
+// of workers and the model's rows.
+//
+// What is given is obeyed or refused with the equation that fails; what is not
+// given is chosen here:
+//   layout              all workers on the data axis; under --memory-limit the
+//                       fastest that fits (choose_layout.h)
+//   batch-norm groups   the largest divisor of the batch not above 16
+//   micro-batch         a rank's whole share; one group at a time in a pipeline
+//                       where a share holds several, so that stages overlap
+//   pipeline stages     the least memory, then the fastest (stage_cut.h)
+//   activations         kept; where that does not fit the limit on memory, the
+//                       fastest mixture that does (mix_activations.h)
+// Under --memory-limit what is not given is chosen so that the predicted bytes
+// of every rank fit (fit_memory.h).
+// It alone judges how a batch is split; whoever starts processes asks it first.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom::planner {
+
+// A plan, or a refusal: what disagrees, with both numbers, and what to do.
+struct PlanDecision {
+  std::optional<plan::Plan> plan;
+  std::string reason;                    // of the choice, or of the refusal
+  std::string remedy;                    // of a refusal
+  ExitCode exit_code = ExitCode::kDone;  // kRequest or kNoPlan if refused
+};
+
+// Does the plan depend on the model's rows? So it does with a pipeline or
+// spatial axis, where rows do not keep everything, and with a memory limit.
+// Throws Error if --layout is none.
+bool plan_needs_rows(const configs::RunConfig& config);
+
+// What an answer is wanted for. Predicting bytes takes milliseconds, finding
+// what would fit instead of a request that does not takes a second.
+enum class PlanAnswer {
+  kAll,
+  kWithoutProposals,  // a refusal for want of memory proposes nothing
+  kWhetherAdmissible  // without predicted bytes where there is no limit; where
+                      // there is one, a plan that fits and is not the fastest
+};
+
+// Without rows the plan has no predicted bytes.
+// REQUIRES: world_size >= 1; `rows` are the model's
+// (parallel/planner/model_rows.h) where plan_needs_rows(config). Throws Error
+// if --layout is none.
+PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
+                         const std::vector<layers::RowCost>& rows,
+                         PlanAnswer answer = PlanAnswer::kAll);
+
+// The same, a refusal as Error (tag "plan").
+plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
+                         const std::vector<layers::RowCost>& rows);
+
+// What the ranks of a run exchange tensors with. auto: NCCL where they are on
+// devices, else Gloo. REQUIRES: a backend that choose_plan admits.
+plan::Backend backend_of(const configs::RunConfig& config);
+
+// Why a plan is as it is, in words; the limit on memory aside.
+std::string reason_of(const configs::RunConfig& config, const plan::Plan& plan);
+
+}  // namespace headroom::planner

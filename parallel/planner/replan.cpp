@@ -1,0 +1,167 @@
+#include "parallel/planner/replan.h"
+
+#include <algorithm>
+
+#include "parallel/base/units.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/plan_match.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+#include "parallel/planner/stage_cut.h"
+
+namespace headroom::planner {
+namespace {
+
+int64_t bound_of(int64_t needed, const MemoryShortage& shortage) {
+  int64_t bound = needed - needed / 20;
+  const int64_t lacking = shortage.asked_bytes - shortage.free_bytes;
+  if (lacking > 0) bound = std::min(bound, needed - lacking);
+  if (shortage.room_bytes > 0) bound = std::min(bound, shortage.room_bytes);
+  return std::max<int64_t>(1, bound);
+}
+
+// "--layout data=2 and --zero 1": what the request leaves no choice in.
+std::string given_text(const configs::RunConfig& config, bool layout,
+                       bool zero) {
+  std::string text;
+  if (layout) text = "--layout " + config.layout;
+  if (zero) {
+    text += (text.empty() ? "" : " and ") + std::string("--zero ") +
+            std::to_string(config.zero_stage);
+  }
+  return text;
+}
+
+class ReplanSearch {
+ public:
+  ReplanSearch(const configs::RunConfig& config, const plan::Plan& failed,
+               int64_t bound, const std::vector<layers::RowCost>& rows)
+      : request_(config), world_size_(failed.layout.world_size()), rows_(rows) {
+    request_.memory_limit = bound;
+    request_.batch_norm_group_size = failed.batch_norm_group_size;
+    request_.micro_batch_size = 0;
+    request_.resume = "the checkpoint";  // read at the start
+  }
+
+  std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) const {
+    configs::RunConfig trial = request_;
+    if (frees_layout) trial.layout.clear();
+    if (frees_zero) trial.zero_stage = 0;
+    // By itself the planner offloads nothing, but the failed plan did.
+    for (const char* activations : {"auto", "offload"}) {
+      trial.activations = activations;
+      const PlanDecision decision =
+          choose_plan(trial, world_size_, rows_, PlanAnswer::kWithoutProposals);
+      if (decision.plan) return decision.plan;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  configs::RunConfig request_;
+  const int world_size_;
+  const std::vector<layers::RowCost>& rows_;
+};
+
+std::string processes_text(int count) {
+  return std::to_string(count) + (count == 1 ? " process" : " processes");
+}
+
+// What of the request stands in the way of a plan, if anything does.
+Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
+              const std::string& numbers, const ReplanSearch& search) {
+  Replan refusal;
+  const bool has_layout = !config.layout.empty();
+  const bool has_zero = config.zero_stage > 0;
+  for (const auto& [layout, zero] :
+       {std::pair(true, false), std::pair(false, true),
+        std::pair(true, true)}) {
+    if ((layout && !has_layout) || (zero && !has_zero)) continue;
+    const std::optional<plan::Plan> other = search.run(layout, zero);
+    if (!other) continue;
+    const std::string flags =
+        "--layout " + plan::to_string(other->layout) + " --zero " +
+        std::to_string(other->zero_stage) +
+        (config.memory_limit > 0
+             ? " --memory-limit " + std::to_string(config.memory_limit)
+             : "");
+    refusal.reason = numbers + ", and " + given_text(config, layout, zero) +
+                     " forbids another plan (" + flags + " would need " +
+                     format_bytes(fullest_rank_bytes(*other)) + ")";
+    refusal.resume_flags = flags;
+    return refusal;
+  }
+  refusal.reason = numbers + ", and no other plan of " +
+                   processes_text(failed.layout.world_size()) +
+                   " fits; use more --processes, or a smaller --img";
+  return refusal;
+}
+
+}  // namespace
+
+std::string describe(const MemoryShortage& shortage) {
+  std::string text = "step " + std::to_string(shortage.step) + ", rank " +
+                     std::to_string(shortage.rank) +
+                     ": out of memory with the leanest activations";
+  if (shortage.asked_bytes == 0) return text;  // the C++ heap refused
+  text += ": asked for " + format_bytes(shortage.asked_bytes) + ", " +
+          format_bytes(std::max<int64_t>(0, shortage.free_bytes));
+  return text + (shortage.limit_bytes > 0
+                     ? " of the " + format_bytes(shortage.limit_bytes) +
+                           " of --memory-limit free"
+                     : " of the machine's memory free");
+}
+
+int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
+                      const std::vector<layers::RowCost>& rows) {
+  plan::Plan lean = plan;
+  const plan::BatchCut cut = batch_cut(config, plan);
+  if (!plan::why_no_smaller_micro_batch(cut)) {
+    lean.micro_batch_size = plan::smaller_micro_batches(cut).back();
+  }
+  const auto bytes = [&] {
+    return predict::largest_total(
+        predict::estimate_memory(predict::memory_request(config, lean, rows)));
+  };
+  int64_t least = bytes();
+  for (const plan::ActivationPolicy policy :
+       {plan::ActivationPolicy::kLean, plan::ActivationPolicy::kRecompute,
+        plan::ActivationPolicy::kOffload}) {
+    lean.activation_policies.assign(rows.size(), policy);
+    least = std::min(least, bytes());
+  }
+  return least;
+}
+
+Replan plan_after_shortage(const configs::RunConfig& config,
+                           const plan::Plan& failed,
+                           const MemoryShortage& shortage,
+                           const std::vector<layers::RowCost>& rows) {
+  if (rows.empty()) {
+    return {std::nullopt,
+            "the model cannot be read where the coordinator runs, so there is "
+            "no other plan; use more --processes, or a smaller --img",
+            ""};
+  }
+  const int64_t needed = leanest_bytes(config, failed, rows);
+  const int64_t bound = bound_of(needed, shortage);
+  const ReplanSearch search(config, failed, bound, rows);
+  if (auto plan = search.run(false, false)) {
+    plan->reason =
+        "instead of " + plan::to_string(failed.layout) +
+        (failed.zero_stage > 0
+             ? " with ZeRO stage " + std::to_string(failed.zero_stage)
+             : "") +
+        ", which needs " + format_bytes(needed) + " at its leanest; " +
+        plan->reason;
+    return {plan, plan->reason, ""};
+  }
+  return refuse(config, failed,
+                "the plan needs " + format_bytes(needed) +
+                    " on a rank at its leanest where " + format_bytes(bound) +
+                    " may be had",
+                search);
+}
+
+}  // namespace headroom::planner

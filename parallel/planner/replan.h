@@ -1,0 +1,67 @@
+// replan: which plan follows one that ran out of memory at its leanest. Pure.
+//
+//   needed   what the failed plan's fullest rank is predicted to need at its
+//            leanest: the last rungs of the memory ladder
+//            (worker/memory/memory_ladder.h)
+//   bound    5 % less than that; less by what was lacking, and no more than the
+//            ranks have room for, as far as that is known
+//   next     what the planner chooses under that bound
+//
+// So every plan needs less than the one before, and a sequence of plans ends.
+// The layout and the ZeRO stage stay where the request gives them (--zero 0 is
+// no request), and batch-norm groups stay always: they are part of the
+// mathematics. Activations and micro-batches, which the ladder has overruled by
+// now, are chosen anew.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom::planner {
+
+// A step that ran out of memory where nothing leaner was left.
+struct MemoryShortage {
+  int64_t step = 0;
+  int rank = 0;
+  // What it asked for last, and had then; limit_bytes 0: no --memory-limit, and
+  // what was free is the machine's.
+  int64_t asked_bytes = 0;
+  int64_t free_bytes = 0;
+  int64_t limit_bytes = 0;
+  // For the tensors of any rank, now that it has let go of all its own; 0: not
+  // known, as without a limit.
+  int64_t room_bytes = 0;
+};
+
+// "step 3, rank 1: out of memory with the leanest activations: asked for 2 MiB,
+// 1 MiB of the 100 MiB of --memory-limit free".
+std::string describe(const MemoryShortage& shortage);
+
+// The fullest rank's bytes in a step, at the leanest that the ladder makes of a
+// plan.
+// REQUIRES: rows; a plan that the planner accepted for `config`.
+int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
+                      const std::vector<layers::RowCost>& rows);
+
+struct Replan {
+  std::optional<plan::Plan> plan;
+  std::string reason;  // of the plan, or why there is none, with both numbers
+  // Of a refusal: flags that --resume needs to go on; "" where none would help.
+  std::string resume_flags;
+};
+
+// `rows` may be empty where the model could not be read: then there is no plan.
+Replan plan_after_shortage(const configs::RunConfig& config,
+                           const plan::Plan& failed,
+                           const MemoryShortage& shortage,
+                           const std::vector<layers::RowCost>& rows);
+
+}  // namespace headroom::planner

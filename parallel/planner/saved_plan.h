@@ -1,0 +1,30 @@
+// saved_plan: the plan in a run directory, for a run that goes on as it was.
+//
+// The plan of a request is a pure function of it, but a run that ran out of
+// memory may have gone on under another (replan.h).
+//
+// Threads: any; reads one file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom::planner {
+
+struct SavedPlan {
+  std::optional<plan::Plan> plan;
+  std::string why_not;  // why it is none for this request; "" without a file
+};
+
+// plan.json of the run directory, if it is still one for `config` and so many
+// ranks. Throws Error if the file is not a plan.
+SavedPlan read_saved_plan(const std::string& run_directory,
+                          const configs::RunConfig& config, int world_size,
+                          const std::vector<layers::RowCost>& rows);
+
+}  // namespace headroom::planner

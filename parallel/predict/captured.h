@@ -1,0 +1,23 @@
+// captured_step_bytes: what a step takes whose rows were captured as graphs of
+// the device (worker/step/captured_rows.h).
+//
+// Graphs keep what the rows take at their fullest, forward and backward, with
+// images of their own, heads and the gradients of heads. Beside that comes at
+// any time either the loss or what images become the network's input in.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/predict/loss.h"
+#include "parallel/predict/pass.h"
+#include "parallel/predict/stage.h"
+
+namespace headroom::predict {
+
+// Of a micro-batch. REQUIRES: the whole model.
+int64_t captured_step_bytes(const Stage& stage, const Extents& extents,
+                            const LossShape& loss);
+
+}  // namespace headroom::predict

@@ -1,0 +1,23 @@
+// ConvBlock: a convolution with batch norm and activation, forward and
+// backward.
+//
+//   forward   y = convolution(x), its groups' statistics, the output
+//   keeps     x, y, statistics; the rows around x where images are split
+//   backward  the output's gradient becomes y's (in place if nobody else has
+//             it), then the gradients of x and of the weight
+//
+// The output can be made again from y and the statistics; for that its affine
+// parameters are copied.
+//
+// Threads: one.
+#pragma once
+
+#include "configs/layers/row_program.h"
+#include "parallel/predict/pass.h"
+
+namespace headroom::predict {
+
+Map conv_block(const Pass& pass, const Map& x,
+               const layers::RowProgram::Block& made);
+
+}  // namespace headroom::predict

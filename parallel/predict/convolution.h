@@ -1,0 +1,56 @@
+// Convolution: what a library's convolution takes beside its input, output and
+// gradients.
+//
+// oneDNN reorders weights into blocks of its own, and in backward their
+// gradient back again; a strided 3x3 convolution's input gradient is gathered
+// from a padded copy of a sample. A bfloat16 weight gradient turns a sample of
+// the input and of the gradient round. In float64 LibTorch unfolds the input's
+// windows into columns instead. Where channels form groups, each group's fill
+// blocks of their own. A card's library takes what it was observed to take for
+// that shape, its workspace; nothing is known of it before.
+//
+// Weights of convolutions of 16 bits are copies of float32 ones, and their
+// gradients become float32 at once.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/predict/pass.h"
+
+namespace headroom::predict {
+
+struct ConvolutionShape {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t out_stride = 1;  // pixels per cell of the output
+  // Its samples, rows and columns may be taken for pixels of another shape
+  // (worker/kernels/cpu/convolution.h).
+  bool may_be_flat = true;
+  int64_t groups = 1;
+
+  int64_t weight_bytes(const Extents& extents) const {
+    return kernel * kernel * in_channels / groups * out_channels *
+           extents.element_bytes;
+  }
+};
+
+// Beside the output, while it is computed.
+int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents);
+// Beside the input's gradient, while that is computed.
+int64_t input_gradient_scratch(const ConvolutionShape& shape,
+                               const Extents& extents);
+// Beside both gradients, while the weight's is computed; its own included.
+int64_t weight_gradient_bytes(const ConvolutionShape& shape,
+                              const Extents& extents);
+
+// The weight in the maps' type, where it is made for the moment; else null.
+Memory cast_weight(const Pass& pass, const ConvolutionShape& shape);
+// As it is added to the parameters' gradients, once it is computed.
+Memory weight_gradient(Tape& tape, const ConvolutionShape& shape,
+                       const Extents& extents);
+
+}  // namespace headroom::predict

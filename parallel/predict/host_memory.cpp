@@ -1,0 +1,135 @@
+#include "parallel/predict/host_memory.h"
+
+#include <algorithm>
+
+#include "configs/augment_place.h"
+#include "configs/multi_scale.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/predict/memory_request.h"
+#include "parallel/predict/stage.h"
+
+namespace headroom::predict {
+namespace {
+
+// The row as it came, and its largest tensor in the file's order.
+constexpr int64_t kCopiesOfARow = 2;
+
+}  // namespace
+
+int64_t HostMemory::total_bytes() const {
+  return training.total_bytes() + std::max(validation.total_bytes(), files) +
+         state_copy + pictures;
+}
+
+int64_t HostMemory::least_bytes() const {
+  return training.least_bytes() + std::max(validation.least_bytes(), files);
+}
+
+int64_t file_bytes(const std::vector<layers::RowCost>& rows,
+                   configs::Precision precision) {
+  const int64_t element = precision == configs::Precision::kFp64 ? 8 : 4;
+  int64_t largest = 0;
+  for (const ModelRow& row : memory_rows(rows)) {
+    largest = std::max(largest, flat_bytes(row, element));
+  }
+  return kCopiesOfARow * largest;
+}
+
+// Running statistics are padded as their tensors are, of which there are fewer
+// than parameters.
+int64_t state_copy_bytes(const std::vector<layers::RowCost>& rows,
+                         const configs::RunConfig& config) {
+  const bool is_written_beside = config.checkpoint_every_steps > 0 ||
+                                 (!config.nosave && config.epochs > 1);
+  if (!is_written_beside) return 0;
+  constexpr int64_t kAlignmentBytes = 64;
+  const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
+  const int64_t num_moments = config.optimizer == "SGD" ? 1 : 2;
+  int64_t bytes = 0;
+  for (const ModelRow& row : memory_rows(rows)) {
+    bytes += (3 + num_moments) * flat_bytes(row, element) +
+             2 * (2 * row.norm_channels * element +
+                  kAlignmentBytes * row.parameter_tensors);
+  }
+  return bytes;
+}
+
+// A grid of 1920 x 1920 and its images, the widest of them a mosaic of four,
+// mixed with another; a file of up to 4 megapixels on its way in.
+int64_t picture_bytes(const configs::RunConfig& config) {
+  return config.noplots ? 0 : int64_t{64} << 20;
+}
+
+HostShares host_shares(int64_t limit, const HostMemory& least) {
+  if (limit == 0) return {};
+  HostShares shares;
+  // What a run can do without.
+  const auto takes = [&](int64_t bytes) {
+    if (bytes > 0 && least.least_bytes() + bytes > limit) return false;
+    limit -= bytes;
+    return true;
+  };
+  shares.copies_state = takes(least.state_copy);
+  shares.draws_pictures = takes(least.pictures);
+  const int64_t between = std::max(least.validation.least_bytes(), least.files);
+  const int64_t most = std::max(between, limit - least.training.least_bytes());
+  shares.validation = std::min(std::max(limit / 4, between), most);
+  shares.training = std::max<int64_t>(1, limit - shares.validation);
+  return shares;
+}
+
+HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
+                       const std::vector<layers::RowCost>& rows,
+                       const plan::MeshCoordinates& rank) {
+  HostMemory memory;
+  if (plan::rank_of(plan.layout, rank) == 0) {
+    memory.files = file_bytes(rows, config.precision);
+    memory.state_copy = state_copy_bytes(rows, config);
+    memory.pictures = picture_bytes(config);
+  }
+  if (config.synthetic_input) return memory;
+  const int64_t stride = layers::largest_stride(rows);
+  configs::LoaderShape shape;
+  shape.mosaic = !config.rect;
+  shape.image_height = layers::rounded_image_size(config.image_height, stride);
+  shape.image_width = layers::rounded_image_size(config.image_width, stride);
+  shape.own_rows =
+      plan::share_of(shape.image_height / stride,
+                     plan.layout.spatial_parallel_size, rank.spatial_rank)
+          .size() *
+      stride;
+  shape.largest_pixels = shape.source_pixels =
+      shape.image_height * shape.image_width;
+  const configs::InputSize input = configs::largest_input_size(config, stride);
+  shape.input_pixels = input.height * input.width;
+  const int64_t ranks = plan.layout.data_parallel_size;
+  shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
+  shape.most_threads = config.loader_threads;
+  shape.bands = layers::image_bands(rows);
+  configs::LoaderShape validation = shape;
+  shape.packs = configs::augment_place(config).on_device;
+  validation.validation = true;
+  validation.input_pixels = 0;
+  validation.largest_pixels =
+      (shape.image_height + stride) * (shape.image_width + stride);
+  validation.images_of_a_batch = validation_batch_size(config);
+  configs::Hyperparameters hyp = config.hyp;
+  // Where nothing is known of the labels they may have outlines.
+  const LabelBound labels = label_bound(config);
+  if (labels.statistics.is_known()) hyp.copy_paste = labels.copy_paste;
+  const auto share_out = [&](const HostShares& shares) {
+    memory.training = configs::loader_budget(shape, hyp, shares.training);
+    memory.validation =
+        configs::loader_budget(validation, hyp, shares.validation);
+  };
+  share_out({});
+  if (config.host_memory_limit > 0) {
+    const HostShares shares = host_shares(config.host_memory_limit, memory);
+    share_out(shares);
+    if (!shares.copies_state) memory.state_copy = 0;
+    if (!shares.draws_pictures) memory.pictures = 0;
+  }
+  return memory;
+}
+
+}  // namespace headroom::predict

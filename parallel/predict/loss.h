@@ -1,0 +1,31 @@
+// Loss: of each level of the head (worker/loss/level_loss.h).
+//
+//   keeps      the objectness map; of each match the box's gradient, the
+//              objectness target and the class logits; with a teacher the
+//              head's gradient
+//   backward   the head's gradient, zeroed and filled
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/predict/pass.h"
+
+namespace headroom::predict {
+
+struct LossShape {
+  int64_t num_classes = 80;
+  std::vector<int64_t> matches;  // of each level
+  bool focal = false;
+  bool smooths_labels = false;
+  bool has_teacher = false;
+};
+
+// Adds the losses' nodes as roots of backward. REQUIRES: as many heads as
+// levels of matches.
+void run_loss(const Pass& pass, const std::vector<Map>& heads,
+              const LossShape& shape);
+
+}  // namespace headroom::predict

@@ -1,0 +1,160 @@
+#include "parallel/predict/memory_model.h"
+
+#include <algorithm>
+
+#include "parallel/plan/capture_rule.h"
+#include "parallel/predict/captured.h"
+#include "parallel/predict/rank_share.h"
+
+namespace headroom::predict {
+namespace {
+
+// Micro-batches that are gone through beyond those in flight.
+constexpr size_t kMoreMicroBatches = 2;
+
+class Estimator {
+ public:
+  Estimator(const MemoryRequest& request, const plan::MeshCoordinates& rank)
+      : request_(request),
+        share_(request, rank),
+        plan_(request.plan),
+        estimate_(share_.resident()) {}
+
+  MemoryEstimate run() {
+    add_step();
+    return estimate_;
+  }
+
+  // Of many micro-batches those in flight and a few more.
+  StepRequest step() const {
+    StepRequest step;
+    step.stage = share_.stage();
+    step.stage_begins = plan_.stage_begins;
+    step.index = stage_index();
+    // Rounds that follow are like those before them.
+    const size_t count =
+        std::min(share_.part().micro_batches.size(),
+                 plan_.stage_begins.size() -
+                     static_cast<size_t>(stage_index()) + kMoreMicroBatches);
+    for (size_t i = 0; i < count; ++i) {
+      step.micro_batches.push_back(share_.micro_batch(i));
+      step.losses.push_back(loss(i));
+    }
+    return step;
+  }
+
+  RankMicroBatch micro_batch(size_t index) const {
+    RankMicroBatch result;
+    result.stage = share_.stage();
+    result.extents = share_.micro_batch(index);
+    result.loss = loss(index);
+    result.num_in_flight = in_flight();
+    return result;
+  }
+
+ private:
+  int stage_index() const { return share_.rank().pipeline_stage; }
+  int64_t in_flight() const {
+    return std::min<int64_t>(
+        plan_.layout.pipeline_parallel_size - stage_index(),
+        static_cast<int64_t>(share_.part().micro_batches.size()));
+  }
+
+  void add_step() {
+    const StepRequest step = this->step();
+    StepMemory measured = step_memory(step);
+    if (request_.captures_rows &&
+        !plan::why_not_captured(plan_, share_.cut())) {
+      // The first steps, and those of another shape, are run as they are.
+      measured.peak_bytes =
+          std::max(measured.peak_bytes,
+                   captured_step_bytes(step.stage, step.micro_batches.front(),
+                                       step.losses.front()));
+    }
+    const int64_t images =
+        step.stage.begin > 0
+            ? 0
+            : in_flight() * step.micro_batches.front().map_bytes(
+                                request_.image_channels, 1);
+    const int64_t rest = measured.peak_bytes - images;
+    estimate_.images += images;
+    estimate_.activations = std::clamp<int64_t>(
+        in_flight() * measured.kept_bytes - images, 0, rest);
+    estimate_.transient = rest - estimate_.activations;
+    add_targets();
+    if (plan_.layout.spatial_parallel_size > 1 || share_.groups_span_ranks())
+      estimate_.communication +=
+          share_.exchange_bytes(step.micro_batches.front());
+  }
+
+  LossShape loss(size_t micro_batch) const {
+    LossShape result;
+    result.num_classes = request_.num_classes;
+    result.focal = request_.focal_loss;
+    result.smooths_labels = request_.smooths_labels;
+    const auto levels = request_.rows.back().inputs.size();
+    if (request_.step) {
+      if (share_.stage().has_head())
+        result.matches = request_.step->matches[micro_batch];
+      return result;
+    }
+    // All on the level with the largest map.
+    result.matches.assign(levels, 0);
+    result.matches.front() =
+        share_.most_matches(share_.part().micro_batches[micro_batch].size());
+    return result;
+  }
+
+  void add_targets() {
+    const int64_t bound = share_.most_matches(share_.part().local.size());
+    const int64_t matches =
+        request_.step ? request_.step->batch_matches : bound;
+    estimate_.targets =
+        share_.target_bytes(matches + request_.prefetched_batches * bound);
+    // Those of the rank's own image rows are picked out for the loss.
+    if (share_.stage().has_head() && plan_.layout.spatial_parallel_size > 1)
+      estimate_.targets += share_.target_bytes(matches);
+  }
+
+  const MemoryRequest& request_;
+  const RankShare share_;
+  const plan::Plan& plan_;
+  MemoryEstimate estimate_;
+};
+
+}  // namespace
+
+MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
+                                    const plan::MeshCoordinates& rank) {
+  return Estimator(request, rank).run();
+}
+
+std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
+  std::vector<MemoryEstimate> stages;
+  for (int stage = 0; stage < request.plan.layout.pipeline_parallel_size;
+       ++stage) {
+    plan::MeshCoordinates first;
+    first.pipeline_stage = stage;
+    stages.push_back(estimate_rank_memory(request, first));
+  }
+  return stages;
+}
+
+int64_t largest_total(const std::vector<MemoryEstimate>& stages) {
+  int64_t largest = 0;
+  for (const MemoryEstimate& stage : stages)
+    largest = std::max(largest, stage.total());
+  return largest;
+}
+
+StepRequest rank_step(const MemoryRequest& request,
+                      const plan::MeshCoordinates& rank) {
+  return Estimator(request, rank).step();
+}
+
+RankMicroBatch rank_micro_batch(const MemoryRequest& request,
+                                const plan::MeshCoordinates& rank) {
+  return Estimator(request, rank).micro_batch(0);
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,136 @@
+// memory_model: the bytes of tensors that each rank of a plan needs, item by
+// item, without a tensor.
+//
+//   between steps   parameters, gradients, accumulated gradients, moments,
+//                   averages, statistics: split as ZeRO splits them
+//   in a step       what micro-batches in flight keep, and what is needed
+//                   beyond that at the fullest point: the step is gone through
+//                   operator by operator (memory/step.h)
+//   beside          targets of the labels, slices under ZeRO
+//
+// The sum is at least what the counting allocator measures, and little more:
+// tests/integration/fit_test.cpp. What a rank needs outside its steps:
+// phase_memory.h.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/plan/layout.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/label_bound.h"
+#include "parallel/predict/rows.h"
+#include "parallel/predict/step.h"
+
+namespace headroom::predict {
+
+// What is known of a step once its labels are: else bounds are used.
+struct StepShape {
+  int64_t global_size = 0;  // samples of the global batch
+  int64_t image_height = 0;
+  int64_t image_width = 0;
+  // Per micro-batch of the rank and level: matches of the image rows that are
+  // here.
+  std::vector<std::vector<int64_t>> matches;
+  // Of the rank's batch, of whole images.
+  int64_t batch_matches = 0;
+};
+
+// The same of the images of a validation batch that go through at once.
+struct ValidationShape {
+  int64_t samples = 0;
+  int64_t image_height = 0;
+  int64_t image_width = 0;
+  std::vector<int64_t> matches;  // per level, of whole images
+  bool operator==(const ValidationShape&) const = default;
+};
+
+struct MemoryRequest {
+  std::vector<ModelRow> rows;
+  // Of the network that the run learns from, which every rank has; empty: none.
+  std::vector<ModelRow> teacher;
+  plan::Plan plan;
+  int64_t global_batch_size = 1;
+  int64_t image_height = 640;  // of the network's input, at most
+  int64_t image_width = 640;
+  int64_t validation_image_height = 0;  // 0: the same in validation
+  int64_t validation_image_width = 0;
+  int64_t image_channels = 3;
+  int64_t element_bytes = 4;  // of what is kept between steps
+  int64_t map_bytes = 4;      // of a step's maps
+  // As memory::Extents has it.
+  bool convolves_in_float = false;
+  bool on_device = false;
+  const ConvolutionWorkspaces* workspaces = nullptr;
+  bool captures_rows = false;    // worker/step/captured_rows.h
+  bool renders_samples = false;  // on the device (parallel/base/packed_room.h)
+  int64_t num_moments = 1;       // of the optimizer, per parameter
+  int64_t num_classes = 80;
+  LabelBound labels;
+  bool focal_loss = false;
+  bool smooths_labels = false;
+  int64_t num_threads = 1;         // of an operator
+  int64_t prefetched_batches = 0;  // whose targets are there already
+  int64_t num_frozen_rows = 0;     // rows [0, n) do not learn
+  // ZeRO 3 between hosts: a row's parameters are gathered while the one before
+  // it runs.
+  bool fetches_ahead = false;
+  bool resumes = false;  // from a checkpoint
+  std::optional<StepShape> step;
+  std::optional<ValidationShape> validation;
+};
+
+struct MemoryEstimate {
+  int64_t parameters = 0;  // a teacher's, too
+  int64_t gradients = 0;
+  int64_t accumulated_gradients = 0;
+  int64_t moments = 0;
+  int64_t average = 0;
+  int64_t statistics = 0;     // of batch norm, with their average and sums
+  int64_t images = 0;         // of micro-batches in flight, as the network's
+                              // input; on a device also as they were loaded
+  int64_t activations = 0;    // kept by micro-batches in flight, loss included
+  int64_t transient = 0;      // of the micro-batch at work, at the peak
+  int64_t communication = 0;  // slices under ZeRO, what completes exchanges
+  int64_t targets = 0;        // of the labels
+  int64_t workspace = 0;      // votes, reports, single values
+
+  int64_t total() const {
+    return parameters + gradients + accumulated_gradients + moments + average +
+           statistics + images + activations + transient + communication +
+           targets + workspace;
+  }
+  bool operator==(const MemoryEstimate&) const = default;
+};
+
+// Of a step. REQUIRES: a plan whose batch split holds (why_groups_do_not_fit),
+// image sizes in multiples of the largest stride.
+MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
+                                    const plan::MeshCoordinates& rank);
+
+// Of the ranks of each stage; they differ by their share of the batch and of
+// the image, and the largest is meant. Without request.step.
+std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
+
+// The fullest stage's total.
+int64_t largest_total(const std::vector<MemoryEstimate>& stages);
+
+// The rank's step as the model goes through it (segment_estimate.h).
+StepRequest rank_step(const MemoryRequest& request,
+                      const plan::MeshCoordinates& rank);
+
+// The micro-batch of a rank as the model goes through it, for who wants its
+// rows one by one (memory/row_costs.h): the first of a full batch.
+struct RankMicroBatch {
+  Stage stage;
+  Extents extents;
+  LossShape loss;
+  int64_t num_in_flight = 1;
+};
+RankMicroBatch rank_micro_batch(const MemoryRequest& request,
+                                const plan::MeshCoordinates& rank);
+
+}  // namespace headroom::predict

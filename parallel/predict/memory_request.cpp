@@ -1,0 +1,125 @@
+#include "parallel/predict/memory_request.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "configs/augment_place.h"
+#include "configs/layers/model_table.h"
+#include "configs/multi_scale.h"
+#include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
+#include "parallel/base/processor.h"
+
+namespace headroom::predict {
+namespace {
+
+constexpr int64_t kAnchorsPerLevel = 3;
+constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
+// It needs no memory for a backward, but one data rank takes it alone.
+constexpr int64_t kMostValidationImages = 32;
+
+}  // namespace
+
+std::vector<ModelRow> memory_rows(const std::vector<layers::RowCost>& rows) {
+  std::vector<ModelRow> result;
+  for (const layers::RowCost& row : rows) {
+    ModelRow part;
+    part.program = row.program;
+    part.inputs = row.inputs;
+    part.channels = row.channels;
+    part.stride = row.stride;
+    part.parameters = row.parameters;
+    part.parameter_tensors = row.parameter_tensors;
+    part.norm_channels = row.norm_channels;
+    result.push_back(part);
+  }
+  return result;
+}
+
+LabelBound label_bound(const configs::RunConfig& config) {
+  LabelBound labels;
+  if (config.synthetic_input) {
+    labels.assumed_boxes_per_image = kSyntheticBoxesPerImage;
+    return labels;
+  }
+  labels.assumed_boxes_per_image = kAssumedBoxesPerImage;
+  auto statistics = parse_label_statistics(config.label_counts);
+  if (!statistics) {
+    throw Error("config",
+                "label_counts is '" + config.label_counts +
+                    "', which is no list of BOXESxIMAGES by rising boxes",
+                "leave it out: it is read from the label files");
+  }
+  labels.statistics = std::move(*statistics);
+  labels.repeats = config.image_weights;
+  if (config.rect) return labels;
+  labels.mosaic = config.hyp.mosaic;
+  labels.mixup = config.hyp.mixup;
+  if (config.hyp.mosaic9 > 0) labels.images_of_mosaic = 9;
+  if (labels.statistics.outlines > 0) {
+    labels.copy_paste = config.hyp.copy_paste;
+  }
+  return labels;
+}
+
+int64_t validation_batch_size(const configs::RunConfig& config) {
+  if (config.synthetic_input) return 0;
+  return std::min(config.global_batch_size, kMostValidationImages);
+}
+
+MemoryRequest memory_request(const configs::RunConfig& config,
+                             const plan::Plan& plan,
+                             const std::vector<layers::RowCost>& rows) {
+  const int64_t stride = layers::largest_stride(rows);
+  MemoryRequest request;
+  request.rows = memory_rows(rows);
+  request.image_channels = rows.front().program->inputs.front().channels;
+  if (!config.teacher_model.empty()) {
+    layers::ModelTable teacher = layers::load_model_table(config.teacher_model);
+    // Of the student's classes, which are the teacher's.
+    const auto levels = static_cast<int64_t>(rows.back().inputs.size());
+    teacher.num_classes = static_cast<int>(
+        rows.back().channels / (kAnchorsPerLevel * levels) - kFirstClass);
+    request.teacher = memory_rows(layers::row_costs(teacher));
+  }
+  request.plan = plan;
+  request.global_batch_size = config.global_batch_size;
+  const configs::InputSize largest =
+      configs::largest_input_size(config, stride);
+  request.image_height = largest.height;
+  request.image_width = largest.width;
+  // Images are judged at --img.
+  request.validation_image_height =
+      layers::rounded_image_size(config.image_height, stride);
+  request.validation_image_width =
+      layers::rounded_image_size(config.image_width, stride);
+  request.element_bytes = config.precision == configs::Precision::kFp64 ? 8 : 4;
+  const bool is_mixed = config.precision == configs::Precision::kBf16 ||
+                        config.precision == configs::Precision::kFp16;
+  request.map_bytes = is_mixed ? 2 : request.element_bytes;
+  const bool on_cpu = config.device.empty() || config.device == "cpu";
+  request.on_device = !on_cpu;
+  request.captures_rows = config.cuda_graphs;
+  request.renders_samples = configs::augment_place(config).on_device;
+  // As worker/kernels/cpu/convolution.h does.
+  request.convolves_in_float =
+      on_cpu && (config.precision == configs::Precision::kFp16 ||
+                 (config.precision == configs::Precision::kBf16 &&
+                  !convolves_bfloat16()));
+  request.num_moments = config.optimizer == "SGD" ? 1 : 2;
+  const layers::RowCost& detect = rows.back();
+  request.num_classes =
+      detect.channels /
+          (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
+      kFirstClass;
+  request.num_frozen_rows = config.freeze;
+  request.resumes = !config.resume.empty();
+  request.focal_loss = config.hyp.fl_gamma > 0;
+  request.smooths_labels = config.label_smoothing > 0;
+  request.num_threads = std::max<int64_t>(1, config.threads);
+  request.labels = label_bound(config);
+  return request;
+}
+
+}  // namespace headroom::predict

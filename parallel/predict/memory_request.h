@@ -1,0 +1,40 @@
+// memory_request: what the memory model (parallel/predict/memory_model.h) is to
+// be asked for a run, from its configuration, its plan and the model's rows.
+// The coordinator asks it for the plan, every worker for each of its steps.
+//
+// Batches that are prefetched count as the loader's host memory, not here.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/label_bound.h"
+#include "parallel/predict/memory_model.h"
+
+namespace headroom::predict {
+
+// Boxes per image where the labels are not known. More of them in an image
+// take about 0.7 KiB per match of 80 classes more.
+inline constexpr int64_t kAssumedBoxesPerImage = 100;
+
+std::vector<ModelRow> memory_rows(const std::vector<layers::RowCost>& rows);
+
+// Images of a validation batch; fewer go through the network at once where
+// memory asks for it (Plan::validation_images). 0: nothing is validated.
+int64_t validation_batch_size(const configs::RunConfig& config);
+
+// The run's labels, as far as they are known, and its augmentation. Throws
+// Error (exit 2) if config.label_counts is of no such form.
+LabelBound label_bound(const configs::RunConfig& config);
+
+// The same throws. REQUIRES: a plan that the planner accepted for `config`.
+MemoryRequest memory_request(const configs::RunConfig& config,
+                             const plan::Plan& plan,
+                             const std::vector<layers::RowCost>& rows);
+
+}  // namespace headroom::predict

@@ -1,0 +1,116 @@
+#include "parallel/predict/policies.h"
+
+#include <memory>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::predict {
+namespace {
+
+// parallel/activations/offload_policy.cpp
+constexpr int64_t kTooSmallToMatter = 4096;
+
+// Takes what the second run saves.
+class Capture final : public SavePolicy {
+ public:
+  Unpack pack(const Memory& memory) override {
+    taken.push_back(keep(memory));
+    return [] { return Memory(); };
+  }
+  std::vector<Kept> taken;
+};
+
+class Segment final : public SavePolicy,
+                      public std::enable_shared_from_this<Segment> {
+ public:
+  Segment(const Pass& pass, Piece piece)
+      : pass_(pass),
+        piece_(std::move(piece)),
+        replay_(std::make_unique<Replay>()) {
+    pass_.policy = nullptr;
+    pass_.replay = replay_.get();
+  }
+
+  std::vector<Map> run(const std::vector<Map>& inputs,
+                       const RecomputeOptions& options) {
+    for (const Map& input : inputs) {
+      inputs_.push_back(keep(input.memory, options.inputs));
+      places_.push_back({nullptr, input.channels, input.stride, input.node});
+    }
+    Pass first = pass_;
+    first.policy = this;
+    first.derive = Derive::kNothing;
+    std::vector<Map> outputs = piece_(first, inputs);
+    if (!options.output || num_packed_ == 0) return outputs;
+    set_derivation(
+        outputs.front().memory, {},
+        [self = shared_from_this()](const std::vector<Memory>&) {
+          return self->produce().front();
+        },
+        *options.output);
+    return outputs;
+  }
+
+  Unpack pack(const Memory&) override {
+    return [self = shared_from_this(), index = num_packed_++] {
+      if (self->produced_.empty()) self->produce();
+      return self->produced_.at(index).take();
+    };
+  }
+
+ private:
+  std::vector<Memory> produce() {
+    HEADROOM_CHECK(piece_ != nullptr, "a piece is run again twice");
+    Capture capture;
+    std::vector<Memory> outputs;
+    {
+      Graph nobodys(pass_.tape);
+      Pass again = {pass_.extents, pass_.tape,     nobodys,       pass_.row,
+                    &capture,      Derive::kNoted, replay_.get(), pass_.learns};
+      replay_->start();
+      std::vector<Map> inputs = places_;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        inputs[i].memory = inputs_[i].take();
+      inputs_.clear();
+      for (const Map& output : piece_(again, std::move(inputs)))
+        outputs.push_back(output.memory);
+    }
+    HEADROOM_CHECK(capture.taken.size() == num_packed_,
+                   "a piece saves something else when it is run again");
+    produced_.swap(capture.taken);
+    piece_ = nullptr;
+    replay_.reset();
+    return outputs;
+  }
+
+  Pass pass_;
+  Piece piece_;
+  std::unique_ptr<Replay> replay_;
+  std::vector<Kept> inputs_;
+  std::vector<Map> places_;  // the inputs, without memory
+  size_t num_packed_ = 0;
+  std::vector<Kept> produced_;
+};
+
+}  // namespace
+
+Unpack LeanPolicy::pack(const Memory& memory) {
+  const auto kept = std::make_shared<Kept>(keep(memory));
+  return [kept] { return kept->take(); };
+}
+
+Unpack OffloadPolicy::pack(const Memory& memory) {
+  const int64_t bytes = memory->bytes;
+  if (bytes < kTooSmallToMatter) return [memory] { return memory; };
+  return [this, bytes] { return tape_.allocate(bytes); };
+}
+
+std::vector<Map> recompute(const Pass& pass, Piece piece,
+                           const std::vector<Map>& inputs,
+                           const RecomputeOptions& options) {
+  return std::make_shared<Segment>(pass, std::move(piece))
+      ->run(inputs, options);
+}
+
+}  // namespace headroom::predict

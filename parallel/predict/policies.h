@@ -1,0 +1,50 @@
+// Policies: what becomes of what a row's operators save, by the policy of the
+// row, as worker/step/activation_runner.h runs them.
+//
+//   keep       held
+//   lean       a use of its derivation where it has one, else held
+//   recompute  nothing; the row's inputs, and the row once more in backward
+//   offload    in a file, and read anew for each use
+//
+// Threads: one.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/predict/pass.h"
+
+namespace headroom::predict {
+
+class LeanPolicy final : public SavePolicy {
+ public:
+  Unpack pack(const Memory& memory) override;
+};
+
+class OffloadPolicy final : public SavePolicy {
+ public:
+  explicit OffloadPolicy(Tape& tape) : tape_(tape) {}
+  Unpack pack(const Memory& memory) override;
+
+ private:
+  Tape& tape_;
+};
+
+using Piece =
+    std::function<std::vector<Map>(const Pass& pass, std::vector<Map> inputs)>;
+
+struct RecomputeOptions {
+  // Inputs whose derivations cost at most this are made again too.
+  Cost inputs = Cost::kElementwise;
+  // The derivation that the only output gets; none: who saves it keeps it.
+  std::optional<Cost> output;
+};
+
+// Runs the piece; what it saves is produced again in backward by running it
+// once more.
+std::vector<Map> recompute(const Pass& pass, Piece piece,
+                           const std::vector<Map>& inputs,
+                           const RecomputeOptions& options);
+
+}  // namespace headroom::predict

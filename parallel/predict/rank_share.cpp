@@ -1,0 +1,236 @@
+#include "parallel/predict/rank_share.h"
+
+#include <algorithm>
+
+#include "parallel/base/device_commit.h"
+#include "parallel/base/packed_room.h"
+#include "parallel/predict/pass.h"
+
+namespace headroom::predict {
+namespace {
+
+// A box matches at most 3 anchors on a level, and of each the cell and, when
+// its centre lies on a border, all four neighbours.
+constexpr int64_t kMatchesPerBoxAndLevel = 15;
+// Index of 5, box of 4 and anchor of 2 elements, of a match.
+constexpr int64_t kIndicesPerMatch = 5;
+constexpr int64_t kElementsPerMatch = 6;
+// Votes, reports, counters, anchors, single values.
+constexpr int64_t kSmallBytes = 64 << 10;
+
+Stage stage_of(const MemoryRequest& request,
+               const plan::MeshCoordinates& rank) {
+  const plan::Plan& plan = request.plan;
+  const std::vector<int64_t>& begins = plan.stage_begins;
+  const auto at = static_cast<size_t>(rank.pipeline_stage);
+  Stage stage;
+  stage.rows = request.rows;
+  stage.begin = begins[at];
+  stage.end = at + 1 < begins.size()
+                  ? begins[at + 1]
+                  : static_cast<int64_t>(request.rows.size());
+  stage.policies = plan.activation_policies;
+  stage.num_shards = plan.layout.data_parallel_size;
+  stage.zero_stage = stage.num_shards > 1 ? plan.zero_stage : 0;
+  stage.fetches_ahead = request.fetches_ahead && stage.zero_stage == 3;
+  stage.image_channels = request.image_channels;
+  stage.num_frozen_rows = request.num_frozen_rows;
+  stage.teacher = request.teacher;
+  return stage;
+}
+
+template <typename Number>
+int64_t sum_of_rows(const Stage& stage, const Number& of_row) {
+  int64_t total = 0;
+  for (int64_t row = stage.begin; row < stage.end; ++row)
+    total += of_row(stage.rows[static_cast<size_t>(row)]);
+  return total;
+}
+
+}  // namespace
+
+RankShare::RankShare(const MemoryRequest& request,
+                     const plan::MeshCoordinates& rank)
+    : request_(request),
+      rank_(rank),
+      stage_(stage_of(request, rank)),
+      cut_{request.global_batch_size, plan().layout.data_parallel_size,
+           plan().micro_batch_size, plan().batch_norm_group_size} {
+  for (const ModelRow& row : request.rows)
+    largest_stride_ = std::max(largest_stride_, row.stride);
+  part_ = plan::part_of(cut_, samples(), smallest_map_elements(),
+                        rank.data_parallel_rank);
+}
+
+int64_t RankShare::samples() const {
+  return request_.step ? request_.step->global_size
+                       : request_.global_batch_size;
+}
+int64_t RankShare::height() const {
+  return request_.step ? request_.step->image_height : request_.image_height;
+}
+int64_t RankShare::width() const {
+  return request_.step ? request_.step->image_width : request_.image_width;
+}
+int64_t RankShare::smallest_map_elements() const {
+  return height() / largest_stride_ * (width() / largest_stride_);
+}
+int64_t RankShare::own_rows(int64_t height) const {
+  return plan::share_of(height / largest_stride_,
+                        plan().layout.spatial_parallel_size, rank_.spatial_rank)
+             .size() *
+         largest_stride_;
+}
+
+Extents RankShare::extents(int64_t samples, int64_t groups, int64_t height,
+                           int64_t width) const {
+  Extents result;
+  result.samples = samples;
+  result.groups = groups;
+  result.image_height = own_rows(height);
+  result.image_width = width;
+  result.neighbours =
+      std::min<int64_t>(plan().layout.spatial_parallel_size - 1, 2);
+  result.element_bytes = request_.map_bytes;
+  result.convolves_in_float = request_.convolves_in_float;
+  result.on_device = request_.on_device;
+  result.workspaces = request_.workspaces;
+  result.num_threads = request_.num_threads;
+  return result;
+}
+
+Extents RankShare::micro_batch(size_t index) const {
+  const plan::SampleRange& range = part_.micro_batches[index];
+  return extents(range.size(), num_groups(range), height(), width());
+}
+
+bool RankShare::groups_span_ranks() const {
+  return headroom::plan::groups_span_ranks(cut_, samples(),
+                                           smallest_map_elements());
+}
+
+// Where a group sits on several ranks, all of them list all groups.
+int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
+  const auto groups = plan::batch_norm_groups(
+      samples(), cut_.batch_norm_group_size, smallest_map_elements());
+  if (groups_span_ranks()) return static_cast<int64_t>(groups.size());
+  return std::ranges::count_if(groups, [&](const plan::SampleRange& group) {
+    return group.begin < micro_batch.end && group.end > micro_batch.begin;
+  });
+}
+
+MemoryEstimate RankShare::resident() const {
+  const auto slice_of = [&](const ModelRow& row) {
+    return slice_bytes(row, request_.element_bytes, stage_.num_shards);
+  };
+  const int64_t shard = sum_of_rows(stage_, slice_of);
+  const int zero = stage_.zero_stage;
+  // Flat, over the rank's rows.
+  const int64_t whole = zero > 0
+                            ? stage_.num_shards * shard
+                            : sum_of_rows(stage_, [&](const ModelRow& row) {
+                                return flat_bytes(row, request_.element_bytes);
+                              });
+  const int64_t own = zero >= 1 ? shard : whole;
+  MemoryEstimate estimate;
+  estimate.parameters = zero >= 3 ? own : whole;
+  // The copy that maps of 16 bits are convolved with.
+  if (request_.map_bytes < request_.element_bytes && zero < 3)
+    estimate.parameters += whole / request_.element_bytes * request_.map_bytes;
+  estimate.parameters += teacher_bytes();
+  estimate.gradients = zero >= 2 ? own : whole;
+  estimate.accumulated_gradients = own;
+  estimate.moments = request_.num_moments * own;
+  estimate.average = own;
+  const int64_t largest_slice = largest_gathered_row() / stage_.num_shards;
+  // What a gather of new weights sends; what a scatter of gradients receives.
+  if (zero == 1 || zero == 2) estimate.communication += largest_slice;
+  if (zero >= 2) estimate.communication += largest_slice;
+  const int64_t norms = sum_of_rows(
+      stage_, [](const ModelRow& row) { return row.norm_channels; });
+  int64_t all_norms = 0;
+  for (const ModelRow& row : stage_.rows) all_norms += row.norm_channels;
+  // Mean and variance: the model's, their average; the step's sums, which
+  // every stage has of all rows.
+  estimate.statistics =
+      2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
+  estimate.workspace = kSmallBytes;
+  if (request_.on_device) {
+    // What a commit works in (worker/step/device_state.h), and its kernel's
+    // pieces.
+    estimate.workspace +=
+        kCommitScratchElements * request_.element_bytes +
+        2 * norms * (kIndexBytes + 2 * kDoubleBytes) +
+        own / request_.element_bytes / kMostPieceElements * kPieceBytes;
+    estimate.images = place_bytes();
+  }
+  return estimate;
+}
+
+int64_t RankShare::place_bytes() const {
+  if (stage_.begin > 0) return 0;
+  const plan::BatchPart part =
+      plan::part_of(cut_, request_.global_batch_size,
+                    request_.image_height / largest_stride_ *
+                        (request_.image_width / largest_stride_),
+                    rank_.data_parallel_rank);
+  int64_t samples = 0;
+  for (const plan::SampleRange& micro_batch : part.micro_batches)
+    samples = std::max(samples, micro_batch.size());
+  // Colours also where the network sees gray.
+  const int64_t bands =
+      request_.image_channels == 1 ? kColours : request_.image_channels;
+  const int64_t image_bytes =
+      own_rows(request_.image_height) * request_.image_width * bands;
+  return samples * image_bytes +
+         (request_.renders_samples ? staged_bytes(image_bytes) : 0);
+}
+
+int64_t RankShare::teacher_bytes() const {
+  int64_t bytes = 0;
+  for (const ModelRow& row : request_.teacher)
+    bytes += (row.parameters + 2 * row.norm_channels) * request_.element_bytes;
+  return bytes;
+}
+
+int64_t RankShare::largest_gathered_row() const {
+  int64_t largest = 0;
+  for (int64_t row = stage_.begin; row < stage_.end; ++row)
+    largest = std::max(largest,
+                       slice_bytes(stage_.rows[static_cast<size_t>(row)],
+                                   request_.element_bytes, stage_.num_shards));
+  return largest * stage_.num_shards;
+}
+
+int64_t RankShare::exchange_bytes(const Extents& extents) const {
+  int64_t largest = 0;
+  for (int64_t i = stage_.begin; i < stage_.end; ++i) {
+    const ModelRow& row = stage_.rows[static_cast<size_t>(i)];
+    largest =
+        std::max(largest, 2 * extents.groups * row.channels * kDoubleBytes);
+    if (!extents.is_split()) continue;
+    if (row.is_head()) continue;
+    for (const layers::RowProgram::Step& step : row.program->steps) {
+      const layers::StepReach reach = layers::reach_of(*row.program, step);
+      const layers::MapShape& map = row.program->shape_of(step.inputs.front());
+      const int64_t rows = std::min(std::max(reach.top, reach.bottom),
+                                    extents.image_height / map.stride);
+      largest =
+          std::max(largest, extents.rows_bytes(rows, map.channels, map.stride));
+    }
+  }
+  return 2 * largest;
+}
+
+int64_t RankShare::most_matches(int64_t samples) const {
+  return most_boxes(request_.labels, samples).boxes * kMatchesPerBoxAndLevel *
+         static_cast<int64_t>(request_.rows.back().inputs.size());
+}
+
+int64_t RankShare::target_bytes(int64_t matches) const {
+  if (request_.on_device) return 0;  // the host's; the loss has its copy
+  return matches * (kIndicesPerMatch * kDoubleBytes +
+                    kElementsPerMatch * request_.element_bytes);
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,191 @@
+#include "parallel/predict/step.h"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::predict {
+namespace {
+
+// Where a map of another stage, or the gradient of one, comes from or goes to.
+struct End {
+  int peer = 0;
+  size_t map = 0;  // index into received() or sent() of this stage
+};
+
+class Run {
+ public:
+  Run(const StepRequest& request, CachingAllocator* device)
+      : request_(request),
+        num_stages_(static_cast<int>(request.stage_begins.size())),
+        num_micro_batches_(static_cast<int64_t>(request.micro_batches.size())),
+        tape_(device) {
+    HEADROOM_CHECK(request.micro_batches.size() == request.losses.size(),
+                   "a loss for each micro-batch");
+    for (int stage = 0; stage < num_stages_; ++stage) {
+      lists_.push_back(
+          stage_instructions(stage, num_stages_, num_micro_batches_));
+    }
+    const std::vector<int> received = request.stage.received();
+    for (size_t i = 0; i < received.size(); ++i)
+      sources_.push_back({stage_of(received[i]), i});
+    const std::vector<int> sent = request.stage.sent();
+    for (size_t i = 0; i < sent.size(); ++i)
+      for (int stage = request.index + 1; stage < num_stages_; ++stage)
+        if (reads(stage, sent[i])) readers_.push_back({stage, i});
+    posted_.resize(list().size());
+  }
+
+  StepMemory run() {
+    for (; current_ < list().size(); ++current_) {
+      post(current_);
+      if (list()[current_].is_forward)
+        forward();
+      else
+        backward();
+    }
+    memory_.peak_bytes = tape_.peak_bytes();
+    return memory_;
+  }
+  bool fits() const { return tape_.fits(); }
+
+ private:
+  struct Sending {
+    int peer = 0;
+    int64_t peer_instruction = 0;
+    Memory memory;
+  };
+
+  const std::vector<StepInstruction>& list() const {
+    return lists_[static_cast<size_t>(request_.index)];
+  }
+  int stage_of(int row) const {
+    const auto next = std::ranges::upper_bound(request_.stage_begins, row);
+    return static_cast<int>(next - request_.stage_begins.begin()) - 1;
+  }
+  bool reads(int stage, int row) const {
+    const auto at = static_cast<size_t>(stage);
+    const int64_t end = stage + 1 == num_stages_
+                            ? static_cast<int64_t>(request_.stage.rows.size())
+                            : request_.stage_begins[at + 1];
+    for (int64_t i = request_.stage_begins[at]; i < end; ++i)
+      if (std::ranges::count(request_.stage.rows[static_cast<size_t>(i)].inputs,
+                             row) > 0)
+        return true;
+    return false;
+  }
+  int64_t position_at(int peer, const StepInstruction& instruction) const {
+    const auto& peers = lists_[static_cast<size_t>(peer)];
+    return std::ranges::find(peers, instruction) - peers.begin();
+  }
+  int64_t bytes_of(int row, int64_t micro_batch) const {
+    const ModelRow& from = request_.stage.rows[static_cast<size_t>(row)];
+    return request_.micro_batches[static_cast<size_t>(micro_batch)].map_bytes(
+        from.channels, from.stride);
+  }
+
+  // Messages that an instruction receives: maps of earlier stages, or gradients
+  // from those that read this one's maps.
+  void post(size_t index) {
+    if (index >= list().size() || posted_[index].has_value()) return;
+    const StepInstruction& instruction = list()[index];
+    std::deque<Memory> messages;
+    const std::vector<int> rows = instruction.is_forward
+                                      ? request_.stage.received()
+                                      : request_.stage.sent();
+    for (const End& end : instruction.is_forward ? sources_ : readers_)
+      messages.push_back(
+          tape_.allocate(bytes_of(rows[end.map], instruction.micro_batch)));
+    posted_[index] = std::move(messages);
+  }
+  Memory take(const End& from) {
+    const int64_t there = position_at(from.peer, list()[current_]);
+    sending_.remove_if([&](const Sending& sending) {
+      return sending.peer == from.peer && sending.peer_instruction <= there + 1;
+    });
+    std::deque<Memory>& messages = *posted_[current_];
+    Memory first = std::move(messages.front());
+    messages.pop_front();
+    return first;
+  }
+  void send(const End& to, const Memory& memory) {
+    sending_.push_back(
+        {to.peer, position_at(to.peer, list()[current_]), memory});
+  }
+
+  void forward() {
+    std::vector<Memory> received;
+    for (const End& source : sources_) received.push_back(take(source));
+    post(current_ + 1);
+    const int64_t number = list()[current_].micro_batch;
+    const auto at = static_cast<size_t>(number);
+    auto micro_batch = std::make_unique<MicroBatch>(
+        tape_, request_.stage, request_.micro_batches[at], request_.losses[at]);
+    const std::vector<Memory> sent = micro_batch->forward(std::move(received));
+    for (const End& reader : readers_) send(reader, sent[reader.map]);
+    in_flight_[number] = std::move(micro_batch);
+    if (memory_.kept_bytes == 0) memory_.kept_bytes = tape_.live_bytes();
+  }
+
+  void backward() {
+    const int64_t number = list()[current_].micro_batch;
+    const std::unique_ptr<MicroBatch> micro_batch =
+        std::move(in_flight_.at(number));
+    in_flight_.erase(number);
+    // Summed into the first reader's.
+    std::vector<Memory> gradients(request_.stage.sent().size());
+    for (const End& reader : readers_) {
+      Memory taken = take(reader);
+      if (gradients[reader.map] == nullptr)
+        gradients[reader.map] = std::move(taken);
+    }
+    post(current_ + 1);
+    const std::vector<Memory> sent =
+        micro_batch->backward(std::move(gradients));
+    for (const End& source : sources_) send(source, sent[source.map]);
+  }
+
+  const StepRequest& request_;
+  const int num_stages_;
+  const int64_t num_micro_batches_;
+  std::vector<std::vector<StepInstruction>> lists_;
+  std::vector<End> sources_, readers_;
+  Tape tape_;
+  size_t current_ = 0;
+  std::vector<std::optional<std::deque<Memory>>> posted_;
+  std::list<Sending> sending_;
+  std::map<int64_t, std::unique_ptr<MicroBatch>> in_flight_;
+  StepMemory memory_;
+};
+
+}  // namespace
+
+std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
+                                                int64_t num_micro_batches) {
+  std::vector<StepInstruction> result;
+  const int64_t ahead =
+      std::min<int64_t>(num_stages - 1 - stage, num_micro_batches);
+  for (int64_t i = 0; i < num_micro_batches + ahead; ++i) {
+    if (i < num_micro_batches) result.push_back({true, i});
+    if (i >= ahead) result.push_back({false, i - ahead});
+  }
+  return result;
+}
+
+StepMemory step_memory(const StepRequest& request) {
+  return Run(request, nullptr).run();
+}
+
+bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
+  Run step(request, &allocator);
+  step.run();
+  return step.fits();
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,49 @@
+// Step: the micro-batches of one rank's step, in the order in which its stage
+// runs them, with the maps on their way between stages
+// (parallel/pipeline/executor.h, mailbox.h).
+//
+// A message's memory is there from one instruction before it is taken; what is
+// sent stays until something arrives that the peer sent after posting the
+// receive. One stage is plain gradient accumulation.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/predict/stage.h"
+
+namespace headroom::predict {
+
+struct StepInstruction {
+  bool is_forward = true;
+  int64_t micro_batch = 0;
+  bool operator==(const StepInstruction&) const = default;
+};
+
+// 1F1B.
+std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
+                                                int64_t num_micro_batches);
+
+struct StepRequest {
+  Stage stage;  // of this rank; begin and end are those of `index`
+  std::vector<int64_t> stage_begins = {0};
+  int index = 0;  // of the stage
+  // Of each micro-batch. Of many alike a few suffice: one more than stages.
+  std::vector<Extents> micro_batches;
+  std::vector<LossShape> losses;
+};
+
+struct StepMemory {
+  int64_t peak_bytes = 0;
+  int64_t kept_bytes = 0;  // at the end of the first forward
+};
+
+StepMemory step_memory(const StepRequest& request);
+
+// The same on a device: its buffers are asked of `allocator`, which may hold
+// others. Was there room for all?
+bool replay_step(const StepRequest& request, CachingAllocator& allocator);
+
+}  // namespace headroom::predict

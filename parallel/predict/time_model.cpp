@@ -1,0 +1,147 @@
+#include "parallel/predict/time_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "parallel/plan/batch_split.h"
+
+namespace headroom::predict {
+namespace {
+
+class Estimator {
+ public:
+  explicit Estimator(const TimeRequest& request)
+      : request_(request),
+        plan_(request.plan),
+        share_(static_cast<double>(
+            plan::share_of(request.global_batch_size,
+                           request.plan.layout.data_parallel_size, 0)
+                .size())),
+        spatial_(plan_.layout.spatial_parallel_size),
+        num_micro_batches_(static_cast<double>(
+            (plan::share_of(request.global_batch_size,
+                            plan_.layout.data_parallel_size, 0)
+                 .size() +
+             plan_.micro_batch_size - 1) /
+            plan_.micro_batch_size)) {}
+
+  StepEstimate run() {
+    StepEstimate estimate;
+    for (size_t stage = 0; stage < plan_.stage_begins.size(); ++stage) {
+      const double compute = compute_of(stage);
+      estimate.compute = std::max(estimate.compute, compute);
+      estimate.communication =
+          std::max(estimate.communication,
+                   gradients_of(stage) + image_of(stage) + maps_of(stage));
+    }
+    // While the pipeline fills and drains, a stage waits for the others.
+    const double others = static_cast<double>(plan_.stage_begins.size()) - 1;
+    estimate.compute *= (num_micro_batches_ + others) / num_micro_batches_;
+    return estimate;
+  }
+
+ private:
+  size_t begin_of(size_t stage) const {
+    return static_cast<size_t>(plan_.stage_begins[stage]);
+  }
+  size_t end_of(size_t stage) const {
+    return stage + 1 < plan_.stage_begins.size() ? begin_of(stage + 1)
+                                                 : request_.rows.size();
+  }
+  template <typename Body>
+  void for_rows(size_t stage, const Body& body) const {
+    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      body(request_.rows[i], i);
+    }
+  }
+  double pixels() const {
+    return static_cast<double>(request_.image_height) *
+           static_cast<double>(request_.image_width);
+  }
+  double messages(double count, double bytes) const {
+    return count * request_.device.link_latency_seconds +
+           bytes / request_.device.link_bytes_per_second;
+  }
+
+  double compute_of(size_t stage) const {
+    double work = 0;
+    for_rows(stage,
+             [&](const TimeRow& row, size_t) { work += row.work_per_pixel; });
+    return work * pixels() * share_ / spatial_ /
+           request_.device.work_per_second;
+  }
+
+  // Once a step.
+  double gradients_of(size_t stage) const {
+    const int replicas =
+        plan_.layout.data_parallel_size * plan_.layout.spatial_parallel_size;
+    if (replicas == 1) return 0;
+    double parameters = 0;
+    for_rows(stage, [&](const TimeRow& row, size_t) {
+      parameters += static_cast<double>(row.parameters);
+    });
+    const bool gathers = plan_.zero_stage == 3;
+    const double ring = (replicas - 1.0) / replicas;
+    // A sum is a scatter and a gather; ZeRO 3 gathers in each forward and
+    // backward instead.
+    const double passes = gathers ? 1 + 2 * num_micro_batches_ : 2;
+    const double count =
+        gathers ? 3 * static_cast<double>(end_of(stage) - begin_of(stage)) *
+                      num_micro_batches_
+                : 2;
+    return messages(count, passes * ring * parameters *
+                               static_cast<double>(request_.element_bytes));
+  }
+
+  // Between the ranks of an image, forward and backward.
+  double image_of(size_t stage) const {
+    if (spatial_ == 1) return 0;
+    double cells = 0, exchanges = 0, sums = 0;
+    for_rows(stage, [&](const TimeRow& row, size_t) {
+      cells += static_cast<double>(row.halo_channel_rows) *
+               static_cast<double>(request_.image_width / row.stride);
+      exchanges += static_cast<double>(row.halo_exchanges);
+      sums += static_cast<double>(row.norm_layers);
+    });
+    const double neighbours = spatial_ > 2 ? 2 : 1;
+    return messages(2 * num_micro_batches_ * (neighbours * exchanges + sums),
+                    2 * share_ * neighbours * cells *
+                        static_cast<double>(request_.element_bytes));
+  }
+
+  // Received from earlier stages, and their gradients sent back.
+  double maps_of(size_t stage) const {
+    std::set<int> received;
+    for_rows(stage, [&](const TimeRow& row, size_t) {
+      for (const int input : row.inputs) {
+        if (input >= 0 && static_cast<size_t>(input) < begin_of(stage)) {
+          received.insert(input);
+        }
+      }
+    });
+    double cells = 0;
+    for (const int input : received) {
+      const TimeRow& row = request_.rows[static_cast<size_t>(input)];
+      cells += static_cast<double>(row.channels) * pixels() /
+               static_cast<double>(row.stride * row.stride);
+    }
+    return messages(
+        2 * num_micro_batches_ * static_cast<double>(received.size()),
+        2 * share_ / spatial_ * cells *
+            static_cast<double>(request_.element_bytes));
+  }
+
+  const TimeRequest& request_;
+  const plan::Plan& plan_;
+  const double share_;  // images of a rank in a step
+  const double spatial_;
+  const double num_micro_batches_;
+};
+
+}  // namespace
+
+StepEstimate estimate_step(const TimeRequest& request) {
+  return Estimator(request).run();
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,121 @@
+#include "coordinator/log/run_log.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/coordinator/service/local_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fresh_log() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const fs::path folder =
+      fs::path(HEADROOM_BUILD_DIR) / "tests/run_log" / test->name();
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder / "log";
+}
+
+wire::LogSnapshot snapshot_of(uint64_t generation) {
+  wire::LogSnapshot snapshot;
+  snapshot.set_run_directory("/runs/exp");
+  snapshot.mutable_state()->mutable_generation()->set_number(generation);
+  return snapshot;
+}
+
+wire::LoggedKey key_of(uint64_t generation, const std::string& name,
+                       const std::string& value) {
+  wire::LoggedKey key;
+  key.set_generation(generation);
+  key.set_key(name);
+  key.set_value(value);
+  return key;
+}
+
+TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
+  const fs::path file = fresh_log();
+  {
+    const auto log = RunLog::open(file);
+    EXPECT_FALSE(log->found());
+    log->save(snapshot_of(1));
+    log->add(key_of(1, "k", "old"));
+    log->save(snapshot_of(2));
+    log->add(key_of(2, "k", "new"));
+    for (int step = 1; step <= 3; ++step) {
+      wire::Progress progress;
+      progress.set_step(step);
+      log->add(progress);
+      wire::Event event;
+      event.set_sequence(step);
+      log->add(event);
+    }
+  }
+  const auto log = RunLog::open(file);
+  ASSERT_TRUE(log->found());
+  EXPECT_EQ(log->found()->snapshot.state().generation().number(), 2u);
+  EXPECT_EQ(log->found()->progress->step(), 3);
+  EXPECT_EQ(log->found()->events.size(), 3u);
+  EXPECT_EQ(log->found()->keys.at("k"), "new");
+}
+
+TEST(RunLog, AnEqualSnapshotIsNotWrittenAgain) {
+  const fs::path file = fresh_log();
+  const auto log = RunLog::open(file);
+  log->save(snapshot_of(1));
+  const auto bytes = fs::file_size(file);
+  log->save(snapshot_of(1));
+  EXPECT_EQ(fs::file_size(file), bytes);
+}
+
+TEST(RunLog, StaysBounded) {
+  const fs::path file = fresh_log();
+  const auto log = RunLog::open(file);
+  log->save(snapshot_of(1));
+  wire::Event event;
+  event.set_reason(std::string(1 << 20, 'x'));
+  for (int i = 0; i < 5; ++i) log->add(event);
+  ASSERT_TRUE(log->wants_compaction());
+  log->compact({snapshot_of(1), wire::Progress(), {}, {{"k", "v"}}});
+  EXPECT_LT(fs::file_size(file), 1000u);
+  EXPECT_FALSE(log->wants_compaction());
+}
+
+TEST(RunLog, ACoordinatorWithAnotherConfigurationIsRefused) {
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  options.log = fresh_log();
+  { const auto first = Server::start(options); }
+  options.config.seed = 7;
+  try {
+    Server::start(options);
+    FAIL() << "it went on with another run";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[log] " + options.log +
+                  " is of another run, of /runs/exp: start the coordinator "
+                  "with that run's flags, or name another log");
+  }
+}
+
+TEST(RunLog, ASecondCoordinatorOnOneLogIsRefused) {
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  options.log = fresh_log();
+  const auto first = Server::start(options);
+  EXPECT_THROW(Server::start(options), Error);
+}
+
+// The directory is chosen once: a successor that would choose another takes
+// the log's.
+TEST(RunLog, ASuccessorHasTheRunsDirectory) {
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  options.log = fresh_log();
+  { const auto first = Server::start(options); }
+  options.run_directory = "/runs/exp2";
+  const auto second = Server::start(options);
+  EXPECT_EQ(second->status().run_directory, "/runs/exp");
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,191 @@
+#include "coordinator/run/membership.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+
+TimePoint at(int ms) { return TimePoint() + milliseconds(ms); }
+
+Node node_of(const std::string& node_id, std::vector<std::string> workers,
+             int launcher_rank = 0) {
+  Node node;
+  node.node_id = node_id;
+  node.hostname = "host-" + node_id;
+  node.launcher_rank = launcher_rank;
+  node.worker_ids = std::move(workers);
+  return node;
+}
+
+Membership four() { return Membership(4, milliseconds(2000)); }
+
+TEST(Membership, ANodeBringsItsWorkersInTheirOrder) {
+  Membership membership = four();
+  EXPECT_EQ(membership.register_node(at(0), node_of("n", {"a", "b"}, 7)),
+            std::nullopt);
+  ASSERT_EQ(membership.members().size(), 2u);
+  const Member& b = membership.members()[1];
+  EXPECT_EQ(b.worker_id, "b");
+  EXPECT_EQ(b.node_id, "n");
+  EXPECT_EQ(b.hostname, "host-n");
+  EXPECT_EQ(b.launcher_rank, 7);
+  EXPECT_EQ(b.local_slot, 1);
+  EXPECT_EQ(b.state, MemberState::kExpected);
+}
+
+TEST(Membership, WithoutAHostnameAnAgentIsAMachineOfItsOwn) {
+  Membership membership = four();
+  Node node = node_of("n", {"a"});
+  node.hostname = "";
+  membership.register_node(at(0), node);
+  EXPECT_EQ(membership.find("a")->hostname, "n");
+}
+
+TEST(Membership, TheSameRegistrationTwiceIsOne) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a", "b"}));
+  EXPECT_EQ(membership.register_node(at(1), node_of("n", {"a", "b"})),
+            std::nullopt);
+  EXPECT_EQ(membership.members().size(), 2u);
+  EXPECT_EQ(membership.register_node(at(1), node_of("n", {"a", "c"})),
+            "worker b has not left, c cannot take its place");
+  EXPECT_EQ(membership.register_node(at(1), node_of("n", {"a", "b", "c"})),
+            "node n is registered already, with 2 other workers");
+}
+
+TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
+  Membership membership(2, std::chrono::seconds(2));
+  Node node{"n", "h", 0, {"a", "b"}, {}};
+  EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
+  membership.join(at(0), "a", "n");
+  membership.join(at(0), "b", "n");
+  node.worker_ids = {"a", "b.1"};
+  EXPECT_EQ(membership.register_node(at(1), node),
+            "worker b has not left, b.1 cannot take its place");
+  membership.leave("b");
+  node.worker_ids = {"a", "a"};
+  EXPECT_EQ(membership.register_node(at(1), node),
+            "worker a is registered already");
+  node.worker_ids = {"a", "b.1"};
+  EXPECT_EQ(membership.register_node(at(1), node), std::nullopt);
+  EXPECT_EQ(membership.register_node(at(1), node), std::nullopt);
+  EXPECT_EQ(membership.find("b"), nullptr);
+  EXPECT_EQ(membership.members().size(), 2u);
+  EXPECT_EQ(membership.find("b.1")->state, MemberState::kExpected);
+  EXPECT_EQ(membership.find("b.1")->local_slot, 1);
+  EXPECT_EQ(membership.join(at(2), "b.1", "n"), std::nullopt);
+}
+
+TEST(Membership, OnceOpenTheRunMayGrow) {
+  Membership membership(1, std::chrono::seconds(2));
+  EXPECT_EQ(membership.register_node(at(0), {"n", "h", 0, {"a"}, {}}),
+            std::nullopt);
+  EXPECT_NE(membership.register_node(at(0), {"m", "h", 0, {"b"}, {}}),
+            std::nullopt);
+  membership.open();
+  EXPECT_EQ(membership.register_node(at(0), {"m", "h", 0, {"b"}, {}}),
+            std::nullopt);
+}
+
+TEST(Membership, MoreWorkersThanExpectedAreRefusedWithAllNumbers) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a", "b", "c"}));
+  EXPECT_EQ(membership.register_node(at(0), node_of("m", {"d", "e"})),
+            "node m offers 2 workers, but this run has 4 and 3 are "
+            "registered");
+  EXPECT_EQ(membership.members().size(), 3u);
+  EXPECT_EQ(membership.nodes().size(), 1u);
+}
+
+TEST(Membership, AWorkerIdIsThereOnce) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  EXPECT_EQ(membership.register_node(at(0), node_of("m", {"b", "a"})),
+            "worker a is registered already");
+  EXPECT_EQ(membership.register_node(at(0), node_of("m", {"b", "b"})),
+            "worker b is registered already");
+  EXPECT_EQ(membership.find("b"), nullptr);
+}
+
+TEST(Membership, NamesThatWouldSpoilALineAreRefused) {
+  Membership membership = four();
+  EXPECT_EQ(membership.register_node(at(0), node_of("", {"a"})),
+            "node_id is empty");
+  EXPECT_EQ(membership.register_node(at(0), node_of("n", {"a\nb"})),
+            "worker_id holds blanks or unprintable characters");
+  EXPECT_EQ(
+      membership.register_node(at(0), node_of("n", {std::string(201, 'a')})),
+      "worker_id has 201 characters, more than 200");
+  EXPECT_TRUE(membership.members().empty());
+}
+
+TEST(Membership, AWorkerJoinsOnceUnderItsNode) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  EXPECT_EQ(membership.join(at(1), "z", "n"),
+            "worker z belongs to no registered node");
+  EXPECT_EQ(membership.join(at(1), "a", "m"),
+            "worker a belongs to node n, not to m");
+  EXPECT_EQ(membership.join(at(1), "a", "n"), std::nullopt);
+  EXPECT_EQ(membership.find("a")->state, MemberState::kJoined);
+  EXPECT_EQ(membership.join(at(2), "a", "n"), "worker a has joined already");
+  EXPECT_TRUE(membership.leave("a"));
+  EXPECT_FALSE(membership.leave("a"));
+  EXPECT_EQ(membership.join(at(3), "a", "n"), "worker a has left the run");
+}
+
+TEST(Membership, OnlyTheJoinedAndTheRegisteredHaveAHeartbeat) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  EXPECT_FALSE(membership.heartbeat_worker(at(1), "a"));
+  membership.join(at(1), "a", "n");
+  EXPECT_TRUE(membership.heartbeat_worker(at(2), "a"));
+  EXPECT_FALSE(membership.heartbeat_worker(at(2), "z"));
+  membership.leave("a");
+  EXPECT_FALSE(membership.heartbeat_worker(at(3), "a"));
+  EXPECT_TRUE(membership.heartbeat_node(at(3), "n"));
+  EXPECT_FALSE(membership.heartbeat_node(at(3), "m"));
+}
+
+TEST(Membership, ExactlyTheTimeoutIsNotYetSilence) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a", "b"}));
+  membership.join(at(100), "a", "n");
+  membership.heartbeat_node(at(5000), "n");
+  EXPECT_TRUE(membership.expire(at(2100)).worker_ids.empty());
+  const Expired expired = membership.expire(at(2101));
+  EXPECT_EQ(expired.worker_ids, std::vector<std::string>{"a"});
+  EXPECT_TRUE(expired.node_ids.empty());
+  EXPECT_EQ(membership.find("a")->state, MemberState::kGone);
+  EXPECT_EQ(membership.find("b")->state, MemberState::kExpected);
+  EXPECT_TRUE(membership.expire(at(2102)).worker_ids.empty());
+}
+
+TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  EXPECT_EQ(membership.expire(at(2001)).node_ids,
+            std::vector<std::string>{"n"});
+  EXPECT_TRUE(membership.expire(at(2002)).node_ids.empty());
+  EXPECT_TRUE(membership.find_node("n")->silent);
+  membership.heartbeat_node(at(3000), "n");
+  EXPECT_FALSE(membership.find_node("n")->silent);
+  EXPECT_EQ(membership.expire(at(5001)).node_ids,
+            std::vector<std::string>{"n"});
+}
+
+TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  membership.join(at(0), "a", "n");
+  membership.excuse(milliseconds(60000));
+  const Expired excused = membership.expire(at(61000));
+  EXPECT_TRUE(excused.worker_ids.empty());
+  EXPECT_TRUE(excused.node_ids.empty());
+  EXPECT_EQ(membership.expire(at(62001)).worker_ids.size(), 1u);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,403 @@
+// A worker is lost: with whom, when and where the run goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/run/run_state.h"
+#include "tests/coordinator/run/scripted_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+Node other_node(int workers, const std::string& name = "m") {
+  Node node;
+  node.node_id = name;
+  node.hostname = name;
+  for (int k = 0; k < workers; ++k) {
+    node.worker_ids.push_back(name + std::to_string(k));
+  }
+  return node;
+}
+
+Leaving asked(int64_t steps) {
+  Leaving leaving;
+  leaving.cause = LeavingCause::kAsked;
+  leaving.from.committed_steps = steps;
+  return leaving;
+}
+
+TEST(Recovery, AKilledWorkerIsStartedAgainAndTheLayoutStays) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(12, std::nullopt);
+  run.state.worker_disconnected(run.now, "w1");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  const RestartDecision decision =
+      run.state.worker_exited(run.now, "w1", 137, "loading\n");
+  EXPECT_TRUE(decision.restart);
+  EXPECT_EQ(decision.delay.count(), 0);
+  run.complain(0, 12);
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(run.state.reason(), "1 of 2 workers are there, 1 are coming");
+  EXPECT_EQ(run.register_successor(1), std::nullopt);
+  EXPECT_EQ(run.orders(), "");
+  run.join(1);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run");
+  const Generation& generation = run.state.generation();
+  EXPECT_EQ(generation.number, 2u);
+  EXPECT_EQ(generation.find("w1.1")->rank, 1);
+  EXPECT_EQ(generation.begin, (ResumePoint{12, ""}));
+  EXPECT_EQ(generation.reason,
+            "rank 1 on h was killed by signal 9 (SIGKILL); 2 of 2 workers are "
+            "there");
+  EXPECT_EQ(run.events(), "loss_of_process restart join generation plan");
+}
+
+TEST(Recovery, AReportOfAnExitThatComesTwiceCountsOnce) {
+  ScriptedRun run(2);
+  run.start();
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  }
+}
+
+TEST(Recovery, TheNewestCommittedStepIsTheTruth) {
+  ScriptedRun run(3);
+  run.start();
+  run.complain(0, 7);
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.state.worker_exited(run.now, "w1", 139, "");
+  run.complain(2, 8);
+  run.succeed(1);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run w2:run");
+  EXPECT_EQ(run.state.generation().begin.committed_steps, 8);
+}
+
+TEST(Recovery, NobodyIsWaitedForWhoWillNotCome) {
+  ScriptedRun run(3);
+  run.start();
+  EXPECT_FALSE(run.state.worker_exited(run.now, "w2", 127, "").restart);
+  run.complain(0, 5);
+  EXPECT_EQ(run.orders(), "");
+  run.complain(1, 5);
+  EXPECT_EQ(run.orders(), "w0:run w1:run");
+  EXPECT_EQ(run.state.generation().plan.layout.data_parallel_size, 2);
+}
+
+TEST(Recovery, AfterFiveSecondsTheRunGoesOnWithFewerAndLaterWithAll) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.complain(0, 5);
+  run.pass(4900, {1});
+  EXPECT_EQ(run.orders(), "");
+  run.pass(100, {1});
+  EXPECT_EQ(run.orders(), "w0:run");
+  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_FALSE(run.state.leave_requested());
+  // It comes after all: the layout that was asked for returns at a step.
+  run.succeed(1);
+  EXPECT_TRUE(run.state.leave_requested());
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.state.generation_left(run.now, "w0", asked(9)), std::nullopt);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run");
+  EXPECT_EQ(run.state.generation().begin.committed_steps, 9);
+  EXPECT_FALSE(run.state.leave_requested());
+}
+
+TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
+  configs::RunConfig config = ScriptedRun::config();
+  config.min_processes = 2;
+  ScriptedRun run(ScriptedRun::options(2), config);
+  run.start();
+  run.state.worker_exited(run.now, "w1", 127, "");
+  run.complain(0, 5);
+  run.pass(599900, {1});
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(run.state.reason(),
+            "1 of 2 workers are there, --min-processes 2 are needed");
+  run.pass(200, {1});
+  EXPECT_EQ(run.orders(), "w0:save");
+}
+
+TEST(Recovery, ACrashLoopEndsWithItsLastWords) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(4, std::nullopt);
+  std::string victim = "w1";
+  for (int end = 1; end < 5; ++end) {
+    const RestartDecision decision =
+        run.state.worker_exited(run.now, victim, 139, "poisoned\n");
+    EXPECT_TRUE(decision.restart);
+    EXPECT_EQ(decision.delay.count(), end == 1 ? 0 : 250 << (end - 2));
+    run.complain(0, 4);
+    run.succeed(1);
+    EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+    victim = "w1." + std::to_string(end);
+  }
+  run.orders();
+  EXPECT_FALSE(
+      run.state.worker_exited(run.now, victim, 139, "poisoned\n").restart);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.complain(0, 4);
+  EXPECT_EQ(run.orders(), "w0:save");
+  run.state.finish(run.now, "w0", 5, "", "", 4);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1.4) on h was killed by signal 11 (SIGSEGV), for "
+            "the fifth time without a step between; its last words: poisoned; "
+            "the state after 4 steps is saved, continue with: headroom train "
+            "--resume /runs/exp");
+}
+
+TEST(Recovery, AStepBetweenMakesItNoCrashLoop) {
+  ScriptedRun run(2);
+  run.start();
+  std::string victim = "w1";
+  for (int end = 1; end <= 20; ++end) {
+    run.state.committed(end, std::nullopt);
+    const RestartDecision decision =
+        run.state.worker_exited(run.now, victim, 137, "");
+    ASSERT_TRUE(decision.restart);
+    EXPECT_EQ(decision.delay.count(), 0);
+    run.complain(0, end);
+    run.succeed(1);
+    victim = "w1." + std::to_string(end);
+  }
+  EXPECT_EQ(run.state.generation().number, 21u);
+}
+
+TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.worker_failed(run.now, "w0", 5, "[memory] out of memory", 3, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 5, "").restart);
+  run.complain(1, 3);
+  EXPECT_EQ(run.orders(), "w1:save");
+}
+
+TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
+  ScriptedRun run(2);
+  run.start();
+  run.pass(2100, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  run.complain(0, 3);
+  EXPECT_EQ(run.register_successor(1), std::nullopt)
+      << "given up is as good as gone";
+}
+
+TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
+  ScriptedRun run(2);
+  run.start();
+  wire::RunProgress progress;
+  progress.step = 7;
+  progress.quiet_ms = 10'000;
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  progress.quiet_ms = 10'300;
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  run.complain(0, 7);
+  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  run.succeed(1);
+  EXPECT_THAT(run.state.generation().reason,
+              HasSubstr("rank 1 on h was stuck in step 7"));
+}
+
+TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
+  ScriptedRun run(3);
+  run.start();
+  run.state.worker_exited(run.now, "w0", 137, "");
+  run.complain(2, 7);
+  wire::RunProgress progress;
+  progress.quiet_ms = 10'300;
+  run.state.worker_heartbeat(run.now, "w2", progress);  // it has left
+  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.succeed(0);
+  run.succeed(1);
+  EXPECT_EQ(run.state.generation().number, 2u);
+  EXPECT_EQ(run.state.generation().begin.committed_steps, 7);
+}
+
+// Who waits for a message of the lost one would wait for its time limit.
+TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_FALSE(run.state.peer_lost());
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_TRUE(run.state.peer_lost());
+  run.complain(0, 7);
+  run.succeed(1);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_FALSE(run.state.peer_lost());
+}
+
+TEST(Recovery, EverybodyComplainsAndNobodyIsLost) {
+  ScriptedRun run(2);
+  run.start();
+  run.complain(0, 9);
+  EXPECT_EQ(run.orders(), "");
+  run.complain(1, 10);
+  EXPECT_EQ(run.orders(), "w0:run w1:run");
+  EXPECT_EQ(run.state.generation().reason,
+            "the workers lost each other; 2 of 2 workers are there");
+}
+
+TEST(Recovery, AnAgentThatDiesTakesItsWorkersAndTheOthersGoOn) {
+  ScriptedRun run(ScriptedRun::options(2), ScriptedRun::config());
+  Node one = other_node(1, "m"), two = other_node(1, "k");
+  run.state.register_node(run.now, one);
+  run.state.register_node(run.now, two);
+  run.state.join(run.now, "m0", "m");
+  run.state.join(run.now, "k0", "k");
+  EXPECT_EQ(run.orders(), "k0:run m0:run");
+  run.state.worker_disconnected(run.now, "m0");
+  run.state.worker_failed(run.now, "k0", 5, "gone", 3, true);
+  for (int i = 0; i < 25; ++i) {
+    run.now += std::chrono::milliseconds(100);
+    run.state.node_heartbeat(run.now, "k");
+    run.state.worker_heartbeat(run.now, "k0", std::nullopt);
+    run.state.tick(run.now);
+  }
+  EXPECT_EQ(run.orders(), "k0:run");
+  EXPECT_EQ(run.state.generation().members.size(), 1u);
+}
+
+TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_EQ(run.state.register_node(run.now, other_node(2)), std::nullopt);
+  run.state.join(run.now, "m0", "m");
+  EXPECT_FALSE(run.state.leave_requested()) << "the other one is on its way";
+  run.state.join(run.now, "m1", "m");
+  EXPECT_TRUE(run.state.leave_requested());
+  run.state.generation_left(run.now, "w0", asked(5));
+  EXPECT_EQ(run.orders(), "");
+  run.state.generation_left(run.now, "w1", asked(5));
+  EXPECT_EQ(run.orders(), "w0:run w1:run m0:run m1:run");
+  EXPECT_EQ(run.state.generation().plan.layout.data_parallel_size, 4);
+
+  run.state.drain_node(run.now, "n", "SIGTERM");
+  EXPECT_TRUE(run.state.leave_requested());
+  for (const char* worker : {"w0", "w1", "m0", "m1"}) {
+    run.state.generation_left(run.now, worker, asked(8));
+  }
+  EXPECT_EQ(run.orders(), "m0:run m1:run w0:exit w1:exit");
+  run.events();
+  run.state.worker_disconnected(run.now, "w0");
+  EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 0, "").restart);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.events(), "");
+  // The last node: the run itself ends.
+  run.state.drain_node(run.now, "m", "SIGTERM");
+  EXPECT_TRUE(run.state.stop_requested());
+}
+
+TEST(Recovery, WhoIsToldToLeaveIsToldOnce) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.register_node(run.now, other_node(1));
+  run.state.join(run.now, "m0", "m");
+  run.state.generation_left(run.now, "w0", asked(5));
+  run.state.generation_left(run.now, "w1", asked(5));
+  run.state.drain_node(run.now, "m", "SIGTERM");
+  for (const char* worker : {"w0", "w1", "m0"}) {
+    run.state.generation_left(run.now, worker, asked(8));
+  }
+  EXPECT_EQ(run.orders(), "w0:run w1:run m0:run w0:run w1:run m0:exit");
+  run.state.finish(run.now, "w0", 0, "done", "{}", 9);
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+}
+
+TEST(Recovery, ADrainedNodesWorkerThatWasStillStartingLeavesToo) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.register_node(run.now, other_node(1));
+  run.events();
+  run.state.drain_node(run.now, "m", "SIGTERM");
+  EXPECT_EQ(run.orders(), "");
+  run.state.join(run.now, "m0", "m");
+  EXPECT_EQ(run.orders(), "m0:exit");
+  run.events();
+  run.state.worker_disconnected(run.now, "m0");
+  EXPECT_FALSE(run.state.worker_exited(run.now, "m0", 0, "").restart);
+  EXPECT_EQ(run.events(), "") << "nobody's loss";
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
+TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(4, std::nullopt);
+  run.state.worker_disconnected(run.now, "w0");
+  run.state.worker_disconnected(run.now, "w1");
+  run.events();
+  EXPECT_EQ(run.state.register_node(run.now, other_node(2)), std::nullopt);
+  EXPECT_EQ(run.events(), "agent_joins");
+  run.state.join(run.now, "m0", "m");
+  EXPECT_EQ(run.orders(), "");
+  run.state.join(run.now, "m1", "m");
+  EXPECT_EQ(run.orders(), "m0:run m1:run");
+  EXPECT_EQ(run.state.generation().begin, (ResumePoint{4, ""}));
+}
+
+TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
+  configs::RunConfig config = ScriptedRun::config();
+  config.layout = "data=2";
+  ScriptedRun run(ScriptedRun::options(2), config);
+  run.start();
+  run.orders();
+  run.state.register_node(run.now, other_node(1));
+  run.state.join(run.now, "m0", "m");
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_FALSE(run.state.leave_requested());
+  // It stands in for one that is lost.
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.complain(0, 6);
+  EXPECT_EQ(run.orders(), "w0:run m0:run");
+  EXPECT_NE(run.state.generation().find("m0"), nullptr);
+}
+
+TEST(Recovery, AllAreLostAndTheRunGoesOnWithTheirSuccessors) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(6, std::nullopt);
+  run.state.worker_exited(run.now, "w0", 137, "");
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.succeed(0);
+  run.succeed(1);
+  EXPECT_EQ(run.orders(), "w0.1:run w1.1:run");
+  EXPECT_EQ(run.state.generation().begin, (ResumePoint{6, ""}));
+}
+
+TEST(Recovery, ALossWhileTheNextGenerationConnectsIsAnother) {
+  ScriptedRun run(3);
+  run.start();
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.complain(0, 3);
+  run.complain(2, 3);
+  run.succeed(1);
+  run.orders();
+  run.state.worker_exited(run.now, "w2", 137, "");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.complain(0, 3);
+  run.complain(1, 0);
+  run.succeed(2);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run w2.1:run");
+  EXPECT_EQ(run.state.generation().begin.committed_steps, 3);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,36 @@
+#include "coordinator/run/restart_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::coordinator {
+namespace {
+
+TEST(RestartPolicy, AtOnceThenLaterThenNotAtAll) {
+  const std::vector<int> delays = {0, 250, 500, 1000};
+  for (int ends = 1; ends <= 4; ++ends) {
+    const RestartDecision decision = decide_restart({137, ends, false});
+    EXPECT_TRUE(decision.restart);
+    EXPECT_FALSE(decision.is_crash_loop);
+    EXPECT_EQ(decision.delay.count(), delays[static_cast<size_t>(ends - 1)]);
+  }
+  const RestartDecision last = decide_restart({137, 5, false});
+  EXPECT_FALSE(last.restart);
+  EXPECT_TRUE(last.is_crash_loop);
+  EXPECT_EQ(last.reason,
+            "it has ended 5 times in a row without a step between");
+}
+
+TEST(RestartPolicy, WhoCouldFareNoBetterIsNotStartedAgain) {
+  for (const int code : {2, 3, 4, 127}) {
+    EXPECT_FALSE(decide_restart({code, 1, false}).restart) << code;
+    EXPECT_FALSE(decide_restart({code, 9, false}).is_crash_loop) << code;
+  }
+  for (const int code : {1, 5, 134, 137, 139}) {
+    EXPECT_TRUE(decide_restart({code, 1, false}).restart) << code;
+  }
+  EXPECT_EQ(decide_restart({137, 1, true}).reason,
+            "its node is to leave the run");
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,326 @@
+// A worker is lost, complains, or fails where no generation can be formed
+// again, as under MPI: how the run ends then.
+#include <gtest/gtest.h>
+
+#include "coordinator/run/run_state.h"
+#include "tests/coordinator/run/scripted_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+configs::RunConfig mpi_config() {
+  configs::RunConfig config = ScriptedRun::config();
+  config.backend = "mpi";
+  return config;
+}
+
+class FailStopRun : public ScriptedRun {
+ public:
+  explicit FailStopRun(int workers)
+      : ScriptedRun(options(workers), mpi_config()) {}
+};
+
+TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
+  FailStopRun run(2);
+  run.start();
+  run.state.committed(12, std::nullopt);
+  run.state.worker_disconnected(run.now, "w1");
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.state.reason(),
+            "1 of 1 survivors have not said how far they are");
+  run.state.worker_exited(run.now, "w1", 137, "loading\n");
+  EXPECT_EQ(run.orders(), "");
+  run.complain(0, 12);
+  EXPECT_EQ(run.orders(), "w0:save");
+  EXPECT_EQ(run.state.finish(run.now, "w0", 5, "saved", "", 12), std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); its "
+            "last words: loading; the state after 12 steps is saved, continue "
+            "with: headroom train --resume /runs/exp");
+  EXPECT_EQ(run.orders(), "w0:exit");
+  EXPECT_EQ(run.events(), "loss_of_process run_over");
+}
+
+TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
+  FailStopRun run(3);
+  run.start();
+  run.complain(0, 7);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.orders(), "");
+  run.state.worker_exited(run.now, "w1", 139, "");
+  EXPECT_EQ(run.orders(), "");
+  run.complain(2, 8);
+  EXPECT_EQ(run.orders(), "w2:save");
+  run.state.finish(run.now, "w2", 5, "", "", 8);
+  EXPECT_EQ(run.orders(), "w0:exit w2:exit");
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1) on h was killed by signal 11 (SIGSEGV); the "
+            "state after 8 steps is saved, continue with: headroom train "
+            "--resume /runs/exp");
+}
+
+TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
+  FailStopRun run(3);
+  run.start();
+  run.complain(0, 7);
+  run.state.worker_exited(run.now, "w0", 5, "peer is gone");
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.complain(2, 7);
+  EXPECT_EQ(run.orders(), "w2:save");
+  run.state.finish(run.now, "w2", 5, "", "", 7);
+  EXPECT_EQ(run.state.reason().substr(0, 18), "rank 1 (worker w1)");
+}
+
+TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
+  FailStopRun run(2);
+  run.start();
+  run.state.committed(3, std::nullopt);
+  run.pass(2000, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(100, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  run.complain(0, 3);
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  EXPECT_FALSE(run.state.worker_heartbeat(run.now, "w1", std::nullopt));
+  run.state.finish(run.now, "w0", 5, "", "", 3);
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
+            "3 steps is saved, continue with: headroom train --resume "
+            "/runs/exp");
+}
+
+TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
+  FailStopRun run(2);
+  run.start();
+  run.now += std::chrono::seconds(60);
+  run.state.tick(run.now);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(5000);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(2100, {0});
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+}
+
+TEST(Loss, ASilentAgentAloneIsAWarning) {
+  FailStopRun run(2);
+  run.start();
+  run.pass(10000, {}, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.events(), "agent_silent");
+}
+
+TEST(Loss, ASilentAgentsWorkersThatHaveNotJoinedWillNot) {
+  FailStopRun run(2);
+  run.register_node();
+  run.join(0);
+  run.orders();
+  run.pass(2100, {}, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "worker w1 on h has not joined, and its agent is silent; no step "
+            "had been committed, start the run again");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
+  FailStopRun run(1);
+  run.start();
+  run.state.committed(4, std::nullopt);
+  run.state.worker_disconnected(run.now, "w0");
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.pass(2000, {}, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.reason(),
+            "rank 0 (worker w0) on h closed its connection; the state after 4 "
+            "steps is not saved, continue from the last checkpoint with: "
+            "headroom train --resume /runs/exp");
+}
+
+TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
+  FailStopRun run(2);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "done", "{}", 4);
+  ASSERT_EQ(run.state.phase(), RunPhase::kFinished);
+  run.state.worker_disconnected(run.now, "w1");
+  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+}
+
+TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
+  FailStopRun run(3);
+  run.start();
+  run.state.committed(6, std::nullopt);
+  run.state.worker_exited(run.now, "w2", 137, "");
+  run.complain(1, 6);
+  run.pass(129900);
+  EXPECT_EQ(run.orders(), "");
+  run.pass(100);
+  EXPECT_EQ(run.orders(), "w1:save");
+}
+
+TEST(Loss, WithNobodyToSaveTheRunEndsAfterTheSameTime) {
+  FailStopRun run(2);
+  run.start();
+  run.state.committed(6, std::nullopt);
+  run.state.worker_exited(run.now, "w1", 137, "");
+  run.pass(129900);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.pass(100);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.orders(), "w0:exit");
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); the "
+            "state after 6 steps is not saved, continue from the last "
+            "checkpoint with: headroom train --resume /runs/exp");
+}
+
+TEST(Loss, ASaverThatDiesIsReplaced) {
+  FailStopRun run(3);
+  run.start();
+  run.state.worker_exited(run.now, "w2", 137, "");
+  run.complain(0, 6);
+  run.complain(1, 6);
+  EXPECT_EQ(run.orders(), "w0:save");
+  run.state.worker_exited(run.now, "w0", 137, "");
+  EXPECT_EQ(run.orders(), "w1:save");
+  run.state.finish(run.now, "w1", 5, "", "", 6);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.reason().substr(0, 18), "rank 2 (worker w2)");
+}
+
+TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
+  FailStopRun run(3);
+  run.start();
+  run.state.worker_exited(run.now, "w2", 137, "");
+  run.complain(0, 6);
+  run.complain(1, 6);
+  EXPECT_EQ(run.orders(), "w0:save");
+  run.state.worker_failed(run.now, "w0", 5, "[checkpoint] disk full", 6, false);
+  EXPECT_EQ(run.orders(), "w1:save");
+  run.pass(119900);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.pass(100);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+  EXPECT_EQ(run.state.reason(),
+            "rank 2 (worker w2) on h was killed by signal 9 (SIGKILL); the "
+            "state after 6 steps is not saved, continue from the last "
+            "checkpoint with: headroom train --resume /runs/exp");
+}
+
+TEST(Loss, EverybodyComplainsAndNobodyIsLost) {
+  FailStopRun run(2);
+  run.start();
+  run.complain(0, 9);
+  run.complain(1, 10);
+  EXPECT_EQ(run.orders(), "w1:save");
+  run.state.finish(run.now, "w1", 5, "", "", 10);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.pass(2000);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.reason(),
+            "the workers lost each other though none has ended: "
+            "[communication] peer is gone; the state after 10 steps is saved, "
+            "continue with: headroom train --resume /runs/exp");
+}
+
+TEST(Loss, BeforeTheFirstStepNothingIsSaved) {
+  FailStopRun run(2);
+  run.start();
+  run.state.worker_exited(run.now, "w1", 1, "boom");
+  run.complain(0, 0);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "rank 1 (worker w1) on h ended with exit code 1; its last words: "
+            "boom; no step had been committed, start the run again");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
+  for (const int code : {2, 3, 4}) {
+    FailStopRun run(2);
+    run.start();
+    run.state.worker_failed(run.now, "w1", code, "[data] no labels: add some",
+                            0, false);
+    run.state.worker_failed(run.now, "w0", 2, "[late] second", 0, false);
+    EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+    EXPECT_EQ(run.state.exit_code(), code);
+    EXPECT_EQ(run.state.reason(), "[data] no labels: add some");
+    EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+    EXPECT_EQ(run.events(), "fault run_over");
+  }
+}
+
+TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
+  FailStopRun run(2);
+  run.start();
+  run.complain(0, 0);
+  run.state.worker_failed(run.now, "w1", 4, "[data] nothing left", 0, false);
+  EXPECT_EQ(run.state.exit_code(), 4);
+  EXPECT_EQ(run.state.reason(), "[data] nothing left");
+}
+
+TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
+  FailStopRun run(2);
+  run.start();
+  run.state.worker_failed(run.now, "w0", 5, "[memory] out of memory", 3, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.complain(1, 3);
+  EXPECT_EQ(run.orders(), "w1:save");
+  run.state.finish(run.now, "w1", 5, "", "", 3);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "rank 0 (worker w0) on h stopped: [memory] out of memory; the "
+            "state after 3 steps is saved, continue with: headroom train "
+            "--resume /runs/exp");
+}
+
+TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
+  FailStopRun run(2);
+  run.register_node();
+  run.join(0);
+  run.orders();
+  run.state.worker_exited(run.now, "w1", 127, "no such file");
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "worker w1 on h ended with exit code 127; its last words: no such "
+            "file; no step had been committed, start the run again");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
+  FailStopRun run(2);
+  run.register_node();
+  run.state.worker_exited(run.now, "w1", 2, "[worker] unknown flag");
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 2);
+}
+
+TEST(Failure, ThatNobodySentIsIgnored) {
+  FailStopRun run(1);
+  run.start();
+  run.state.worker_failed(run.now, "z", 2, "x", 0, false);
+  run.state.worker_exited(run.now, "z", 2, "x");
+  run.state.worker_disconnected(run.now, "z");
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
+TEST(Failure, RankZeroMayFinishThoughAPeerLeftEarly) {
+  FailStopRun run(2);
+  run.start();
+  run.state.worker_exited(run.now, "w1", 0, "");
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.state.finish(run.now, "w0", 0, "done", "{}", 20);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 0);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

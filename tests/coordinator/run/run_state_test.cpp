@@ -1,0 +1,279 @@
+// From the first registration to an end as it should be.
+#include "coordinator/run/run_state.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/run/scripted_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+TEST(RunState, WaitsInWords) {
+  ScriptedRun run(2);
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.state.reason(), "no agent has registered yet");
+  run.register_node();
+  EXPECT_EQ(run.state.reason(),
+            "0 of 2 workers have joined; missing: w0 on h, w1 on h");
+  run.join(1);
+  EXPECT_EQ(run.state.reason(), "1 of 2 workers have joined; missing: w0 on h");
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(run.state.generation().number, 0u);
+}
+
+TEST(RunState, TheLastJoinFormsGenerationOne) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(1);
+  run.join(0);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.state.reason(), "all 2 workers have joined");
+  EXPECT_EQ(run.orders(), "w0:run w1:run");
+  EXPECT_EQ(run.events(), "join join generation plan");
+  const Generation& generation = run.state.generation();
+  EXPECT_EQ(generation.number, 1u);
+  EXPECT_EQ(generation.find("w0")->rank, 0);
+  EXPECT_EQ(generation.find("w1")->rank, 1);
+  EXPECT_EQ(generation.plan.micro_batch_size, 8);
+}
+
+TEST(RunState, TheGenerationsEventListsItsMembers) {
+  ScriptedRun run(1);
+  run.register_node();
+  run.join(0);
+  const std::vector<wire::EventRecord> events = run.state.take_events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].reason, "generation 1: the only worker has joined");
+  EXPECT_EQ(events[1].detail_json,
+            R"({"generation":1,"world_size":1,"workers":)"
+            R"([{"rank":0,"worker_id":"w0","hostname":"h"}]})");
+  EXPECT_EQ(events[2].event, "plan");
+  EXPECT_EQ(events[2].detail_json.substr(0, 18), R"({"plan":{"layout":)");
+}
+
+TEST(RunState, WhoIsNotWelcomeIsRefusedInWords) {
+  ScriptedRun run(1);
+  run.register_node();
+  EXPECT_EQ(run.state.join(run.now, "z", "n"),
+            "worker z belongs to no registered node");
+  Node other;
+  other.node_id = "m";
+  other.worker_ids = {"z"};
+  EXPECT_EQ(run.state.register_node(run.now, other),
+            "node m offers 1 workers, but this run has 1 and 1 are "
+            "registered");
+}
+
+TEST(RunState, WaitingForWorkersHasAnEnd) {
+  ScriptedRun run(2);
+  run.pass(20 * 60 * 1000);  // without any agent: for ever
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  run.register_node();
+  run.join(0);
+  run.orders();
+  run.pass(600 * 1000, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  run.pass(100, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "1 of 2 workers have joined; missing: w1 on h; gave up after "
+            "600 s");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(RunState, FinishSendsEverybodyHome) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_EQ(run.state.finish(run.now, "w0", 0, "", "{\"map50\":0.8}", 100),
+            std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 0);
+  EXPECT_EQ(run.state.reason(), "finished after 100 steps");
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+  const RunStatus status = run.state.status(run.now);
+  EXPECT_EQ(status.result_json, "{\"map50\":0.8}");
+  EXPECT_EQ(status.progress.step, 100);
+  const std::vector<wire::EventRecord> events = run.state.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].event, wire::kRunOverEvent);
+  EXPECT_EQ(events[0].detail_json, R"({"exit_code":0,"state":"finished"})");
+}
+
+TEST(RunState, OnlyRankZeroFinishes) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_EQ(run.state.finish(run.now, "w1", 0, "", "", 100),
+            "only rank 0 ends a run, or the worker that was told to save; "
+            "worker w1 is rank 1");
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
+TEST(RunState, TheExitCodeOfAFinishDecidesItsState) {
+  for (const auto& [code, phase] :
+       {std::pair(0, RunPhase::kFinished), std::pair(130, RunPhase::kFinished),
+        std::pair(5, RunPhase::kFailed), std::pair(4, RunPhase::kFailed)}) {
+    ScriptedRun run(1);
+    run.start();
+    run.state.finish(run.now, "w0", code, "why", "", 3);
+    EXPECT_EQ(run.state.phase(), phase) << code;
+    EXPECT_EQ(run.state.exit_code(), code);
+    EXPECT_EQ(run.state.reason(), "why");
+  }
+}
+
+TEST(RunState, TheEndIsFinal) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "done", "{}", 100);
+  run.orders();
+  run.events();
+  run.state.finish(run.now, "w0", 5, "again", "", 1);
+  run.state.drain(run.now, "late");
+  run.state.stop(run.now, "late");
+  run.complain(1, 3);
+  run.state.worker_failed(run.now, "w1", 2, "late", 0, false);
+  run.state.worker_exited(run.now, "w1", 139, "segfault");
+  run.state.worker_disconnected(run.now, "w0");
+  run.pass(10000, {0, 1}, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 0);
+  EXPECT_EQ(run.state.reason(), "done");
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(run.events(), "");
+}
+
+TEST(RunState, ADrainBeforeTheBeginningEndsAtOnceWith130) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  run.state.drain(run.now, "Ctrl-C");
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 130);
+  EXPECT_EQ(run.state.reason(), "interrupted before the run began: Ctrl-C");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(RunState, ADrainWhileRunningIsARequest) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_FALSE(run.state.stop_requested());
+  run.state.drain(run.now, "Ctrl-C");
+  run.state.drain(run.now, "Ctrl-C");
+  EXPECT_TRUE(run.state.stop_requested());
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(run.events(), "drain");
+  run.state.finish(run.now, "w0", 130, "interrupted after 7 steps", "", 7);
+  EXPECT_EQ(run.state.exit_code(), 130);
+}
+
+TEST(RunState, AStopEndsAtOnce) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.stop(run.now, "asked");
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 130);
+  EXPECT_EQ(run.state.reason(), "the coordinator was stopped: asked");
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+}
+
+TEST(RunState, WhoJoinsAfterTheEndIsSentHome) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.state.drain(run.now, "Ctrl-C");
+  run.join(1);
+  EXPECT_EQ(run.orders(), "w1:exit");
+}
+
+TEST(RunState, ProgressNeverGoesBack) {
+  ScriptedRun run(2);
+  run.start();
+  wire::RunProgress progress;
+  progress.step = 5;
+  progress.epoch = 1;
+  run.state.committed(5, progress);
+  progress.step = 4;
+  progress.epoch = 0;
+  run.state.worker_heartbeat(run.now, "w0", progress);
+  run.state.committed(4, progress);
+  EXPECT_EQ(run.state.status(run.now).progress.step, 5);
+  EXPECT_EQ(run.state.status(run.now).progress.epoch, 1);
+  progress.step = 5;
+  progress.epoch = 2;
+  run.state.worker_heartbeat(run.now, "w0", progress);
+  EXPECT_EQ(run.state.status(run.now).progress.epoch, 2);
+}
+
+TEST(RunState, OnlyRankZerosProgressIsTheRuns) {
+  ScriptedRun run(2);
+  run.start();
+  wire::RunProgress progress;
+  progress.step = 9;
+  progress.measured_peak_bytes = 123;
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  const RunStatus status = run.state.status(run.now);
+  EXPECT_EQ(status.progress.step, 0);
+  EXPECT_EQ(status.members[1].measured_peak_bytes, 123);
+  EXPECT_EQ(status.members[0].measured_peak_bytes, 0);
+}
+
+TEST(RunState, TheStatusShowsEveryMember) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  run.now += std::chrono::milliseconds(1500);
+  RunStatus status = run.state.status(run.now);
+  EXPECT_EQ(status.state, "waiting");
+  EXPECT_FALSE(status.plan);
+  ASSERT_EQ(status.members.size(), 2u);
+  EXPECT_EQ(status.members[0].state, "joined");
+  EXPECT_EQ(status.members[0].rank, -1);
+  EXPECT_DOUBLE_EQ(status.members[0].heartbeat_age_seconds, 1.5);
+  EXPECT_EQ(status.members[1].state, "expected");
+  run.join(1);
+  status = run.state.status(run.now);
+  EXPECT_EQ(status.state, "running");
+  EXPECT_EQ(status.members[1].state, "running");
+  EXPECT_EQ(status.members[1].rank, 1);
+  EXPECT_TRUE(status.plan);
+  EXPECT_EQ(status.run_directory, "/runs/exp");
+}
+
+TEST(EverybodyTold, NeedsTheEndTheWorkersTheAgentsAndTheFollowers) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_FALSE(run.state.everybody_told(run.now, true));
+  run.state.finish(run.now, "w0", 0, "", "", 1);
+  EXPECT_FALSE(run.state.everybody_told(run.now, true));
+  run.state.worker_disconnected(run.now, "w0");
+  run.state.worker_exited(run.now, "w1", 0, "");
+  EXPECT_FALSE(run.state.everybody_told(run.now, true));
+  run.state.node_heartbeat(run.now, "n");
+  EXPECT_TRUE(run.state.everybody_told(run.now, true));
+  EXPECT_FALSE(run.state.everybody_told(run.now, false));
+}
+
+TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
+  ScriptedRun run(1);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "", "", 1);
+  run.state.worker_disconnected(run.now, "w0");
+  run.pass(2000, {0}, false);
+  EXPECT_FALSE(run.state.everybody_told(run.now, true));
+  run.pass(100, {0}, false);
+  EXPECT_TRUE(run.state.everybody_told(run.now, true));
+}
+
+TEST(EverybodyTold, AfterTheFarewellNobodyIsWaitedFor) {
+  ScriptedRun run(1);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "", "", 1);
+  run.now += std::chrono::milliseconds(4999);
+  EXPECT_FALSE(run.state.everybody_told(run.now, false));
+  run.now += std::chrono::milliseconds(1);
+  EXPECT_TRUE(run.state.everybody_told(run.now, false));
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,194 @@
+// The worker's side: what it does when the coordinator is late, gone, or
+// refuses it.
+#include "worker/control/coordinator_client.h"
+
+#include <gmock/gmock.h>
+
+#include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
+#include "tests/coordinator/service/cuttable_wire.h"
+#include "tests/coordinator/service/local_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
+  std::string address;
+  {
+    const LocalRun earlier(1);  // finds a free port
+    address = earlier.server->address();
+  }
+  std::unique_ptr<ControlClient> agent = ControlClient::connect(address);
+  std::thread registers([&] {
+    NodeRegistration node;
+    node.node_id = "n";
+    node.worker_ids = {"w0"};
+    EXPECT_EQ(agent->register_node(node).run_directory, "/runs/later");
+  });
+  std::this_thread::sleep_for(milliseconds(500));
+  ServerOptions options = LocalRun::options(1, "/runs/later");
+  options.listen = address;
+  const auto server = Server::start(options);
+  registers.join();
+  const auto worker =
+      control::CoordinatorClient::connect(address, "n", "w0", "127.0.0.1");
+  EXPECT_EQ(worker->next_assignment().run_directory, "/runs/later");
+}
+
+TEST(CoordinatorClient, ARegistrationGivesUpAfterItsTimeout) {
+  const auto agent = ControlClient::connect("127.0.0.1:1");
+  EXPECT_THAT([&] { agent->register_node({}, milliseconds(300)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("registering with the coordinator at "
+                            "127.0.0.1:1: no answer")));
+}
+
+TEST(CoordinatorClient, NobodyToAskIsACommunicationErrorAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto client = ControlClient::connect("127.0.0.1:1");
+  EXPECT_THROW(client->status(), CommunicationError);
+  EXPECT_THROW(client->drain(""), CommunicationError);
+  EXPECT_THROW(client->stream_events(0, [](const auto&) { return true; }),
+               CommunicationError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+}
+
+TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
+  LocalRun run(1);
+  EXPECT_THAT(
+      [&] {
+        control::CoordinatorClient::connect(run.server->address(), "n",
+                                            "stranger", "127.0.0.1");
+      },
+      ThrowsMessage<Error>("[coordinator] joining the coordinator at " +
+                           run.server->address() +
+                           ": worker stranger belongs to no registered node"));
+  const auto w0 = run.worker(0);
+  EXPECT_THAT([&] { run.worker(0); },
+              ThrowsMessage<Error>(HasSubstr("has joined already")));
+}
+
+// A generation may take minutes to form: who waits for it is not stuck, and
+// must not be taken for it once there is one.
+TEST(CoordinatorClient, WhoWaitsForAnAssignmentIsNotStuck) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  PeerWait::sign_of_life();
+  std::thread waits([&] { w0->next_assignment(); });
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(PeerWait::quiet(), milliseconds(0));
+  const auto w1 = run.worker(1);
+  waits.join();
+  EXPECT_LT(PeerWait::quiet(), milliseconds(150));
+}
+
+TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  wire::RunProgress progress;
+  progress.step = 3;
+  progress.num_steps = 100;
+  progress.epoch = 1;
+  progress.num_epochs = 5;
+  progress.step_in_epoch = 2;
+  progress.steps_per_epoch = 20;
+  progress.box = 0.25;
+  progress.obj = 0.5;
+  progress.cls = 0.125;
+  progress.images_per_second = 64;
+  progress.measured_peak_bytes = 1 << 30;
+  progress.predicted_peak_bytes = 1 << 29;
+  progress.image_height = 320;
+  progress.image_width = 640;
+  progress.phase = "train";
+  w0->set_progress(progress);
+  ASSERT_TRUE(
+      eventually([&] { return run.server->status().progress.step == 3; }));
+  const RunStatus status = run.agent->status();
+  EXPECT_EQ(status.progress.num_steps, 100);
+  EXPECT_EQ(status.progress.epoch, 1);
+  EXPECT_EQ(status.progress.num_epochs, 5);
+  EXPECT_EQ(status.progress.step_in_epoch, 2);
+  EXPECT_EQ(status.progress.steps_per_epoch, 20);
+  EXPECT_EQ(status.progress.box, 0.25);
+  EXPECT_EQ(status.progress.obj, 0.5);
+  EXPECT_EQ(status.progress.cls, 0.125);
+  EXPECT_EQ(status.progress.images_per_second, 64);
+  EXPECT_EQ(status.progress.measured_peak_bytes, 1 << 30);
+  EXPECT_EQ(status.progress.predicted_peak_bytes, 1 << 29);
+  EXPECT_EQ(status.progress.image_height, 320);
+  EXPECT_EQ(status.progress.image_width, 640);
+  EXPECT_EQ(status.progress.phase, "train");
+  ASSERT_EQ(status.members.size(), 1u);
+  EXPECT_EQ(status.members[0].measured_peak_bytes, 1 << 30);
+  EXPECT_LT(status.members[0].heartbeat_age_seconds, 2);
+  progress.step = 4;
+  w0->commit(4, 1.5, progress);
+  EXPECT_TRUE(
+      eventually([&] { return run.server->status().progress.step == 4; }));
+}
+
+TEST(CoordinatorClient, HeartbeatsKeepAnIdleRunAlive) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  const auto w1 = run.worker(1);
+  std::this_thread::sleep_for(milliseconds(2600));
+  EXPECT_EQ(run.state(), "running");
+  EXPECT_LT(run.agent->node_orders().silence_seconds, 2);
+}
+
+TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
+  auto run = std::make_unique<LocalRun>(1);
+  const auto w0 = run->worker(0);
+  w0->next_assignment();
+  const std::string address = run->server->address();
+  // Cut off without a farewell: nobody listens on the port any more.
+  run->server->stop();
+  run.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step < 3000; ++step) {
+    w0->commit(step, 0.5, wire::RunProgress());
+    w0->report_event(control::RunEvent());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+  EXPECT_FALSE(w0->stop_requested());
+  EXPECT_THROW(w0->report_failure({5, "x", true}), CommunicationError);
+}
+
+TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
+  LocalRun run(2);
+  CuttableWire wire(run.server->address());
+  const auto w0 = control::CoordinatorClient::connect(wire.address(), "n", "w0",
+                                                      "127.0.0.1", seconds(3));
+  const auto begin = std::chrono::steady_clock::now();
+  wire.cut();
+  EXPECT_THAT(
+      [&] { w0->next_assignment(); },
+      ThrowsMessage<CommunicationError>(HasSubstr(
+          "no answer from the coordinator at " + wire.address() + " for 3 s")));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, seconds(3));
+  EXPECT_LT(waited, seconds(8));
+}
+
+TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
+  LocalRun run(2);
+  CuttableWire wire(run.server->address());
+  const auto w0 = control::CoordinatorClient::connect(wire.address(), "n", "w0",
+                                                      "127.0.0.1");
+  wire.cut();
+  EXPECT_TRUE(eventually([&] { return run.state() != "waiting"; }));
+  wire.mend();
+  // Membership is fixed: a broken stream was a leave.
+  EXPECT_THAT([&] { w0->next_assignment(); },
+              ThrowsMessage<Error>(HasSubstr("worker w0 ")));
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

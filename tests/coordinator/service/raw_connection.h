@@ -1,0 +1,57 @@
+// RawConnection: a TCP connection to a coordinator that knows no protocol.
+#pragma once
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace headroom::coordinator {
+
+class RawConnection {
+ public:
+  // To the loopback address HOST:PORT.
+  explicit RawConnection(const std::string& address)
+      : handle_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const std::string port = address.substr(address.rfind(':') + 1);
+    name.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
+    connected_ =
+        connect(handle_, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
+  }
+  RawConnection(const RawConnection&) = delete;
+  ~RawConnection() { close(handle_); }
+
+  bool connected() const { return connected_; }
+  void send_bytes(const std::string& bytes) const {
+    // The server may hang up at any byte: that is no failure of the test.
+    (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Until the peer closes.
+  std::string receive_all() const {
+    std::string all;
+    char bytes[4096];
+    for (ssize_t count; (count = recv(handle_, bytes, sizeof(bytes), 0)) > 0;) {
+      all.append(bytes, static_cast<size_t>(count));
+    }
+    return all;
+  }
+  bool is_closed_by_peer() const {
+    char bytes[4096];
+    ssize_t count = 0;
+    do {
+      count = recv(handle_, bytes, sizeof(bytes), MSG_DONTWAIT);
+    } while (count > 0);
+    return count == 0 || (errno != EAGAIN && errno != EINTR);
+  }
+
+ private:
+  int handle_;
+  bool connected_ = false;
+};
+
+}  // namespace headroom::coordinator

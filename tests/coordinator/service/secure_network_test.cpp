@@ -1,0 +1,236 @@
+// Who is let in: with certificates and a token, a run goes on undisturbed by
+// everybody who has neither.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <random>
+
+#include "coordinator/service/certificates.h"
+#include "coordinator/service/server.h"
+#include "parallel/base/check.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/version.h"
+#include "tests/coordinator/service/local_run.h"
+#include "tests/coordinator/service/raw_connection.h"
+
+namespace headroom::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+fs::path fresh_certificates(const std::string& name) {
+  const fs::path folder =
+      fs::path(HEADROOM_BUILD_DIR) / "tests/secure_network" / name;
+  fs::remove_all(folder);
+  make_certificates(folder, {});
+  return folder;
+}
+
+// A coordinator with certificates, an agent and a worker that trains.
+class SecureNetwork : public ::testing::Test {
+ protected:
+  ~SecureNetwork() override { wire::set_channel_security({}); }
+
+  void SetUp() override {
+    ours_ = fresh_certificates("ours");
+    security_ = client_of(ours_);
+    wire::set_channel_security(security_);
+    ServerOptions options = LocalRun::options(1, "/runs/exp");
+    options.security =
+        wire::read_channel_security(ours_, "", wire::ChannelSide::kServer);
+    server_ = Server::start(options);
+    agent_ = ControlClient::connect(server_->address());
+    NodeRegistration node;
+    node.node_id = "n";
+    node.hostname = "h";
+    node.worker_ids = {"w0"};
+    agent_->register_node(node);
+    worker_ = control::CoordinatorClient::connect(server_->address(), "n", "w0",
+                                                  "127.0.0.1");
+    assignment_ = worker_->next_assignment();
+    ASSERT_EQ(assignment_.action, control::Action::kRun);
+  }
+
+  // The training that went on meanwhile ends as it should.
+  void TearDown() override {
+    ASSERT_NE(worker_, nullptr);
+    wire::RunProgress progress;
+    progress.step = ++step_;
+    worker_->commit(step_, 0.5, progress);
+    EXPECT_TRUE(
+        eventually([&] { return server_->status().progress.step == step_; }));
+    EXPECT_EQ(server_->status().state, "running");
+    EXPECT_EQ(server_->status().generation, 1u);
+    worker_->finish(0, "done", "{}", step_);
+    EXPECT_EQ(worker_->next_assignment().action, control::Action::kExit);
+  }
+
+  static wire::ChannelSecurity client_of(const fs::path& folder) {
+    return wire::read_channel_security(folder, "", wire::ChannelSide::kClient);
+  }
+
+  // What a registration as `security` is answered.
+  grpc::Status registers_as(const wire::ChannelSecurity& security) const {
+    const auto stub = wire::Coordinator::NewStub(
+        wire::make_channel(server_->address(), security));
+    wire::RegisterRequest request;
+    request.set_version(wire::kVersion);
+    request.set_node_id("stranger");
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(5));
+    return stub->Register(&context, request, &response);
+  }
+
+  int64_t refused(const std::string& reason) const {
+    const auto all = server_->refused_calls();
+    const auto found = all.find(reason);
+    return found == all.end() ? 0 : found->second;
+  }
+
+  fs::path ours_;
+  wire::ChannelSecurity security_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<ControlClient> agent_;
+  std::unique_ptr<control::CoordinatorClient> worker_;
+  control::Assignment assignment_;
+  int64_t step_ = 0;
+};
+
+TEST_F(SecureNetwork, AWrongTokenIsRefused) {
+  wire::ChannelSecurity wrong = security_;
+  wrong.token = std::string(64, 'a');
+  EXPECT_EQ(registers_as(wrong).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  wrong.token.clear();
+  const grpc::Status status = registers_as(wrong);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(status.error_message(), "wrong join token");
+  EXPECT_EQ(server_->refused_calls().at("wrong join token"), 2);
+}
+
+TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
+  wire::ChannelSecurity none = security_;
+  none.certificate.clear();
+  none.key.clear();
+  EXPECT_EQ(registers_as(none).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(registers_as({}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  // gRPC's client tries more than once.
+  EXPECT_TRUE(eventually([&] { return refused("no certificate") >= 1; }));
+  EXPECT_TRUE(eventually([&] { return refused("no TLS") >= 1; }));
+}
+
+TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
+  const wire::ChannelSecurity foreign =
+      client_of(fresh_certificates("foreign"));
+  wire::ChannelSecurity forged = foreign;  // it knows our CA and our token
+  forged.ca = security_.ca;
+  forged.token = security_.token;
+  EXPECT_EQ(registers_as(forged).error_code(), grpc::StatusCode::UNAVAILABLE);
+  wire::ChannelSecurity deceived = security_;
+  deceived.ca = foreign.ca;
+  EXPECT_TRUE(eventually([&] { return refused("foreign certificate") >= 1; }));
+  EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// What was said in another generation, or in another run, is said in vain.
+TEST_F(SecureNetwork, AReplayedGenerationIsRefused) {
+  const auto stub = wire::Coordinator::NewStub(
+      wire::make_channel(server_->address(), security_));
+  wire::FinishRequest request;
+  request.mutable_stamp()->set_generation(0);
+  request.mutable_stamp()->set_run_digest(server_->status().run_digest);
+  request.set_worker_id("w0");
+  wire::FinishResponse response;
+  grpc::ClientContext context;
+  EXPECT_EQ(stub->Finish(&context, request, &response).error_code(),
+            grpc::StatusCode::ABORTED);
+  request.mutable_stamp()->set_generation(1);
+  request.mutable_stamp()->set_run_digest("0123456789abcdef");
+  grpc::ClientContext again;
+  EXPECT_EQ(stub->Finish(&again, request, &response).error_code(),
+            grpc::StatusCode::ABORTED);
+  EXPECT_EQ(server_->refused_calls().at("stale"), 2);
+}
+
+TEST_F(SecureNetwork, AnOversizedMessageIsRefused) {
+  const auto stub = wire::Coordinator::NewStub(
+      wire::make_channel(server_->address(), security_));
+  for (const size_t bytes : {size_t{2} << 20, size_t{64} << 20}) {
+    wire::RegisterRequest request;
+    request.set_version(wire::kVersion);
+    request.set_hostname(std::string(bytes, 'x'));
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    EXPECT_EQ(stub->Register(&context, request, &response).error_code(),
+              grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << bytes;
+  }
+  // gRPC drops what is beyond its own limit, 4 MiB, before anybody sees it.
+  EXPECT_EQ(refused("message too long"), 1);
+}
+
+TEST_F(SecureNetwork, AThousandIdleConnectionsAreShownOut) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  constexpr int kConnections = 1000;
+  if (limit.rlim_cur < 2 * kConnections + 200) {
+    GTEST_SKIP() << "this process may open " << limit.rlim_cur << " files";
+  }
+  std::vector<std::unique_ptr<RawConnection>> idle;
+  for (int i = 0; i < kConnections; ++i) {
+    idle.push_back(std::make_unique<RawConnection>(server_->address()));
+    ASSERT_TRUE(idle.back()->connected());
+  }
+  EXPECT_TRUE(eventually([&] {
+    return registers_as(security_).error_code() !=
+           grpc::StatusCode::UNAVAILABLE;
+  })) << "others are still answered";
+  // gRPC gives each 5 s for its handshake.
+  const auto all_closed = [&] {
+    for (const auto& connection : idle) {
+      if (!connection->is_closed_by_peer()) return false;
+    }
+    return true;
+  };
+  bool closed = false;
+  for (int i = 0; i < 6 && !closed; ++i) closed = eventually(all_closed);
+  EXPECT_TRUE(closed);
+  EXPECT_TRUE(
+      eventually([&] { return refused("silent connection") >= kConnections; }));
+}
+
+TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 100; ++i) {
+    const RawConnection connection(server_->address());
+    ASSERT_TRUE(connection.connected());
+    std::string bytes(1 + random() % 4096, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    // Half of them begin like TLS.
+    connection.send_bytes(i % 2 == 0 ? bytes : "\x16\x03\x01" + bytes);
+  }
+  EXPECT_TRUE(eventually(
+      [&] { return refused("no TLS") + refused("broken handshake") >= 100; }));
+}
+
+TEST(OpenNetwork, BeyondLoopbackCertificatesAreEnough) {
+  const fs::path folder = fresh_certificates("beyond");
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  options.listen = "0.0.0.0:0";
+  EXPECT_THROW(Server::start(options), Error);
+  options.security =
+      wire::read_channel_security(folder, "", wire::ChannelSide::kServer);
+  EXPECT_NE(Server::start(options), nullptr);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,450 @@
+// The service over a real loopback connection, with fake workers.
+#include "coordinator/service/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/version.h"
+#include "tests/coordinator/service/local_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+// A client below the two of the project, to say what they never would.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address)
+      : stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {}
+  template <typename Method, typename Request, typename Response>
+  grpc::Status call(Method method, const Request& request, Response* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(5));
+    return (stub_.get()->*method)(&context, request, response);
+  }
+  wire::Coordinator::Stub& stub() { return *stub_; }
+
+ private:
+  std::unique_ptr<wire::Coordinator::Stub> stub_;
+};
+
+using Stub = wire::Coordinator::Stub;
+
+TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
+  LocalRun run(2);
+  EXPECT_THAT(run.registered.run_config_yaml, HasSubstr("yolov5n"));
+  EXPECT_EQ(run.registered.run_directory, "/runs/exp");
+  EXPECT_EQ(run.registered.run_digest.size(), 16u);
+  const auto w1 = run.worker(1);
+  EXPECT_EQ(run.state(), "waiting");
+  const auto w0 = run.worker(0);
+  const control::Assignment a0 = w0->next_assignment();
+  const control::Assignment a1 = w1->next_assignment();
+  EXPECT_EQ(a0.action, control::Action::kRun);
+  EXPECT_EQ(a0.generation, 1u);
+  EXPECT_EQ(a0.rank, 0);
+  EXPECT_EQ(a1.rank, 1);
+  EXPECT_EQ(a1.local_rank, 1);
+  EXPECT_EQ(a1.world_size, 2);
+  EXPECT_EQ(a1.local_world_size, 2);
+  EXPECT_EQ(a0.plan, a1.plan);
+  EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
+  EXPECT_EQ(a0.run_config_yaml, run.registered.run_config_yaml);
+  EXPECT_EQ(a0.run_directory, "/runs/exp");
+  EXPECT_EQ(a0.reason, "all 2 workers have joined");
+
+  const auto keys0 = w0->rendezvous(1);
+  const auto keys1 = w1->rendezvous(1);
+  std::string found;
+  std::thread waits([&] { found = keys1->get("ranks/0", seconds(5)); });
+  std::this_thread::sleep_for(milliseconds(100));
+  keys0->set("ranks/0", std::string("a\0b", 3));
+  waits.join();
+  EXPECT_EQ(found, std::string("a\0b", 3));
+  EXPECT_EQ(keys0->get("ranks/0", seconds(5)), found);
+}
+
+TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT([&] { w0->rendezvous(1)->get("ranks/7", milliseconds(300)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("nobody published rendezvous key 'ranks/7' within "
+                            "300 ms")));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, milliseconds(300));
+  EXPECT_LT(waited, seconds(3));
+}
+
+TEST(Server, AnotherGenerationIsRefusedByNumber) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  EXPECT_THAT([&] { w0->rendezvous(7)->set("k", "v"); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 7, the run is at "
+                            "generation 1")));
+  EXPECT_THAT([&] { w0->rendezvous(2)->get("k", seconds(1)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 2, the run is at "
+                            "generation 1")));
+}
+
+TEST(Server, EveryStampedCallOfAnotherRunIsAborted) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address());
+  wire::Stamp foreign;
+  foreign.set_generation(1);
+  foreign.set_run_digest("0123456789abcdef");
+  const auto expect_aborted = [&](auto method, auto request, auto response) {
+    *request.mutable_stamp() = foreign;
+    const grpc::Status status = raw.call(method, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED)
+        << request.GetTypeName();
+    EXPECT_EQ(status.error_message(),
+              "the message is of run 0123456789abcdef, this coordinator serves "
+              "run " +
+                  run.registered.run_digest)
+        << request.GetTypeName();
+  };
+  expect_aborted(&Stub::Heartbeat, wire::HeartbeatRequest(),
+                 wire::HeartbeatResponse());
+  expect_aborted(&Stub::Publish, wire::PublishRequest(),
+                 wire::PublishResponse());
+  expect_aborted(&Stub::Lookup, wire::LookupRequest(), wire::LookupResponse());
+  expect_aborted(&Stub::ReportFailure, wire::ReportFailureRequest(),
+                 wire::ReportFailureResponse());
+  expect_aborted(&Stub::ReportExit, wire::ReportExitRequest(),
+                 wire::ReportExitResponse());
+  expect_aborted(&Stub::Commit, wire::CommitRequest(), wire::CommitResponse());
+  expect_aborted(&Stub::ReportEvent, wire::ReportEventRequest(),
+                 wire::ReportEventResponse());
+  expect_aborted(&Stub::Finish, wire::FinishRequest(), wire::FinishResponse());
+  EXPECT_EQ(run.state(), "running");
+}
+
+TEST(Server, AnotherVersionIsRefusedWithBoth) {
+  LocalRun run(1);
+  RawClient raw(run.server->address());
+  wire::RegisterRequest node;
+  node.set_version("0.0.9");
+  wire::RegisterResponse response;
+  const grpc::Status status = raw.call(&Stub::Register, node, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(),
+            "coordinator is " + std::string(wire::kVersion) +
+                ", this agent is 0.0.9: install the same build on every node");
+
+  wire::WatchRequest worker;
+  worker.set_node_id("n");
+  worker.set_worker_id("w0");
+  grpc::ClientContext context;
+  const auto reader = raw.stub().Watch(&context, worker);
+  wire::Assignment assignment;
+  EXPECT_FALSE(reader->Read(&assignment));
+  const grpc::Status refused = reader->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(refused.error_message(),
+            "coordinator is " + std::string(wire::kVersion) +
+                ", this worker is of no version: install the same build on "
+                "every node");
+  EXPECT_EQ(run.state(), "waiting");
+}
+
+TEST(Server, AMessageThatIsTooLargeIsRefusedAndTheRestGoesOn) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  const auto keys = w0->rendezvous(1);
+  EXPECT_THAT(
+      [&] { keys->set("k", std::string(wire::kMaxMessageBytes, 'x')); },
+      ThrowsMessage<CommunicationError>(HasSubstr("bytes, more than 1048576")));
+  EXPECT_THROW(keys->set("k", std::string(5 << 20, 'x')), CommunicationError);
+  keys->set("k", "v");
+  EXPECT_EQ(keys->get("k", seconds(1)), "v");
+}
+
+TEST(Server, APortInUseIsOneLine) {
+  LocalRun run(1);
+  ServerOptions options = LocalRun::options(1, "");
+  options.listen = run.server->address();
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>("[coordinator] cannot listen on " +
+                                   run.server->address() +
+                                   ": Address already in use: choose another "
+                                   "address, or port 0 for any free port"));
+}
+
+TEST(Server, BeyondLoopbackNeedsTheFlag) {
+  ServerOptions options = LocalRun::options(1, "");
+  options.listen = "0.0.0.0:0";
+  try {
+    Server::start(options);
+    FAIL() << "listened on " << options.listen;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    EXPECT_THAT(error.what(), HasSubstr("--insecure-network"));
+  }
+  options.insecure_network = true;
+  EXPECT_THAT(Server::start(options)->address(), StartsWith("0.0.0.0:"));
+}
+
+TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
+  ServerOptions options = LocalRun::options(2, "");
+  options.config.global_batch_size = 1;
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>(HasSubstr("(--batch) 1 < data axis 2")));
+  options.expected_workers = 0;
+  EXPECT_THAT([&] { Server::start(options); },
+              ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));
+}
+
+TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  const control::Assignment assignment = w0->next_assignment();
+  w1->next_assignment();
+  wire::RunProgress progress;
+  progress.step = 12;
+  w0->commit(12, 0.5, progress);
+
+  w1.reset();  // its stream breaks, as when it is killed
+  EXPECT_TRUE(eventually([&] { return run.state() == "reforming"; }));
+  const SuccessorOrder order =
+      run.agent->report_exit("w1", 137, "reading images\n");
+  EXPECT_TRUE(order.restart);
+  EXPECT_EQ(order.reason, "started again at once");
+  w0->report_failure({5, "[communication] peer is gone", true, 12});
+  NodeRegistration node;
+  node.node_id = "n";
+  node.hostname = "h";
+  node.worker_ids = {"w0", "w1.1"};
+  run.agent->register_successors(node);
+  const auto successor = control::CoordinatorClient::connect(
+      run.server->address(), "n", "w1.1", "127.0.0.1");
+  const control::Assignment next = w0->next_assignment();
+  EXPECT_EQ(next.action, control::Action::kRun);
+  EXPECT_EQ(next.generation, assignment.generation + 1);
+  EXPECT_EQ(next.resume_steps, 12);
+  EXPECT_EQ(next.resume_checkpoint, "");
+  EXPECT_EQ(successor->next_assignment().rank, 1);
+  EXPECT_EQ(run.state(), "running");
+}
+
+TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
+  LocalRun run(1);
+  RawClient raw(run.server->address());
+  wire::WatchRequest worker;  // joins, and never has a heartbeat
+  worker.set_version(wire::kVersion);
+  worker.set_node_id("n");
+  worker.set_worker_id("w0");
+  grpc::ClientContext context;
+  const auto reader = raw.stub().Watch(&context, worker);
+  wire::Assignment assignment;
+  ASSERT_TRUE(reader->Read(&assignment));
+  EXPECT_EQ(assignment.action(), wire::ACTION_WAIT);
+  ASSERT_TRUE(reader->Read(&assignment));
+  EXPECT_EQ(assignment.action(), wire::ACTION_RUN);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually(
+      [&] { return !run.agent->node_orders().lost_worker_ids.empty(); }));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, milliseconds(1900));
+  EXPECT_LT(waited, milliseconds(4000));
+  EXPECT_EQ(run.agent->node_orders().lost_worker_ids,
+            std::vector<std::string>{"w0"});
+  EXPECT_EQ(run.server->status().reason,
+            "0 of 1 workers are there, 1 are coming");
+  context.TryCancel();
+  reader->Finish();
+}
+
+TEST(Server, TheHealthServiceSaysServing) {
+  LocalRun run(1);
+  // grpc.health.v1.Health/Check: an empty request, status 1 is SERVING.
+  const grpc::Slice empty;
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::GenericStub stub(wire::make_channel(run.server->address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(
+      &context, "/grpc.health.v1.Health/Check", request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(answer.Dump(&slices).ok());
+  ASSERT_EQ(slices.size(), 1u);
+  EXPECT_EQ(std::string(slices[0].begin(), slices[0].end()),
+            std::string("\x08\x01"));
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+TEST(Server, ALookupEndsWhenItsRunDoes) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  w0->next_assignment();
+  std::thread dies([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    w1.reset();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      [&] { w0->rendezvous(1)->get("ranks/1", seconds(60)); },
+      ThrowsMessage<CommunicationError>(HasSubstr("the run is reforming")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+  dies.join();
+}
+
+TEST(Server, ADrainReachesTheWorkersWithTheirHeartbeats) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  EXPECT_FALSE(w0->stop_requested());
+  run.agent->drain("Ctrl-C");
+  EXPECT_TRUE(eventually([&] { return w0->stop_requested(); }));
+  EXPECT_TRUE(
+      eventually([&] { return run.agent->node_orders().stop_requested; }));
+  w0->finish(130, "interrupted after 3 steps", "", 3);
+  EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
+  EXPECT_EQ(run.server->status().exit_code, 130);
+}
+
+TEST(Server, AFinishedRunIsOverOnceEverybodyKnows) {
+  LocalRun run(2);
+  auto w0 = run.worker(0);
+  auto w1 = run.worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  w0->finish(0, "", "{\"map50\":0.8}", 100);
+  EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
+  EXPECT_EQ(w1->next_assignment().action, control::Action::kExit);
+  EXPECT_FALSE(run.server->wait_until_over(milliseconds(300)));
+  const auto begin = std::chrono::steady_clock::now();
+  w0.reset();
+  w1.reset();
+  EXPECT_TRUE(run.server->wait_until_over(seconds(10)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
+  const RunStatus status = run.agent->status();
+  EXPECT_TRUE(status.over());
+  EXPECT_EQ(status.result_json, "{\"map50\":0.8}");
+  EXPECT_EQ(status.reason, "finished after 100 steps");
+  EXPECT_EQ(status.version, wire::kVersion);
+}
+
+TEST(Server, StopEndsTheRun) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  run.agent->stop("asked");
+  EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
+  EXPECT_EQ(run.server->status().reason, "the coordinator was stopped: asked");
+}
+
+TEST(Server, FollowersGetEveryEventOnceInOrderUpToTheEnd) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  std::vector<std::string> seen;
+  std::string result;
+  const auto client = ControlClient::connect(run.server->address());
+  std::thread follower([&] {
+    client->stream_events(0, [&](const wire::EventRecord& event) {
+      EXPECT_EQ(event.sequence, static_cast<int64_t>(seen.size()) + 1);
+      seen.push_back(event.event);
+      if (event.event != wire::kRunOverEvent) return true;
+      result = client->status().result_json;
+      return false;
+    });
+  });
+  w0->next_assignment();
+  control::RunEvent event;
+  event.event = "checkpoint";
+  event.step = 4;
+  event.reason = "bytes \xff are no text";
+  w0->report_event(event);
+  w0->finish(0, "", "{}", 4);
+  follower.join();
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"join", "generation", "plan",
+                                      "checkpoint", wire::kRunOverEvent}));
+  EXPECT_EQ(result, "{}");
+}
+
+TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
+  std::string name = testing::TempDir() + "headroom-run-XXXXXX";
+  const std::filesystem::path folder = mkdtemp(name.data());
+  const std::filesystem::path directory = folder / "exp";
+  {
+    LocalRun run(1, directory.string());
+    const auto w0 = run.worker(0);
+    w0->next_assignment();
+    EXPECT_TRUE(eventually([&] { return run.state() == "running"; }));
+    EXPECT_FALSE(std::filesystem::exists(directory));
+    std::filesystem::create_directory(directory);
+    w0->finish(0, "", "{}", 4);
+  }
+  std::ifstream file(directory / "events.jsonl");
+  std::vector<std::string> events;
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_TRUE(object.contains("step") && object.contains("rank") &&
+                object.contains("reason") && object.contains("time"));
+    events.push_back(object["event"]);
+  }
+  EXPECT_EQ(events, (std::vector<std::string>{"join", "generation", "plan",
+                                              wire::kRunOverEvent}));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Server, StopsWhileClientsWait) {
+  auto run = std::make_unique<LocalRun>(2);
+  const auto w0 = run->worker(0);
+  const auto w1 = run->worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  const auto client = ControlClient::connect(run->server->address());
+  std::thread follower([&] {
+    client->stream_events(0, [](const wire::EventRecord&) { return true; });
+  });
+  std::thread lookup([&] {
+    EXPECT_THROW(w0->rendezvous(1)->get("never", seconds(60)),
+                 CommunicationError);
+  });
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto begin = std::chrono::steady_clock::now();
+  run->server->stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
+  follower.join();
+  lookup.join();
+  EXPECT_THROW(w1->next_assignment(), CommunicationError);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

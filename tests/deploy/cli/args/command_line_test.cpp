@@ -1,0 +1,289 @@
+#include "deploy/cli/args/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/help_text.h"
+#include "deploy/cli/args/launch_flags.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+CommandLine parse(const std::string& line) {
+  return parse_command_line(words_of(line));
+}
+
+configs::RunConfig config_of(const std::string& flags) {
+  const CommandLine line = parse("train " + flags);
+  return configs::run_config_from_flags("train", line.run_flags);
+}
+
+std::string refusal(const std::string& words) {
+  try {
+    const CommandLine line = parse(words);
+    configs::run_config_from_flags(line.command, line.run_flags);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CommandLine, EverySpellingSetsItsKnob) {
+  EXPECT_EQ(config_of("--data d.yaml").data, "d.yaml");
+  EXPECT_EQ(config_of("--cfg yolov5n").cfg, "yolov5n");
+  EXPECT_EQ(config_of("--weights w.safetensors").weights, "w.safetensors");
+  for (const char* img : {"--img", "--imgsz", "--img-size"}) {
+    EXPECT_EQ(config_of(std::string(img) + " 320").image_height, 320);
+    EXPECT_EQ(config_of(std::string(img) + " 320").image_width, 320);
+    EXPECT_EQ(config_of(std::string(img) + " 320 480").image_height, 320);
+    EXPECT_EQ(config_of(std::string(img) + " 320 480").image_width, 480);
+  }
+  EXPECT_EQ(config_of("--batch 64").global_batch_size, 64);
+  EXPECT_EQ(config_of("--batch-size 64").global_batch_size, 64);
+  EXPECT_EQ(config_of("--epochs 7").epochs, 7);
+  EXPECT_EQ(config_of("--max-steps 12").max_steps, 12);
+  EXPECT_EQ(config_of("--optimizer Adam").optimizer, "Adam");
+  EXPECT_TRUE(config_of("--cos-lr").cos_lr);
+  EXPECT_EQ(config_of("--label-smoothing 0.1").label_smoothing, 0.1);
+  EXPECT_TRUE(config_of("--single-cls").single_cls);
+  EXPECT_TRUE(config_of("--rect").rect);
+  EXPECT_EQ(config_of("--freeze 10").freeze, 10);
+  EXPECT_EQ(config_of("--seed 3").seed, 3u);
+  EXPECT_EQ(config_of("--precision fp64").precision, configs::Precision::kFp64);
+  EXPECT_EQ(config_of("--patience 5").patience, 5);
+  EXPECT_EQ(config_of("--bn-group 4").batch_norm_group_size, 4);
+  EXPECT_EQ(config_of("--device cpu").device, "cpu");
+  EXPECT_EQ(config_of("--processes 2").processes, 2);
+  EXPECT_EQ(config_of("--layout data=2").layout, "data=2");
+  EXPECT_EQ(config_of("--micro-batch 4").micro_batch_size, 4);
+  EXPECT_EQ(config_of("--zero 3").zero_stage, 3);
+  EXPECT_EQ(config_of("--activations recompute").activations, "recompute");
+  EXPECT_TRUE(config_of("--sync-bn").sync_batch_norm);
+  EXPECT_EQ(config_of("--backend gloo").backend, "gloo");
+  EXPECT_EQ(config_of("--threads 1").threads, 1);
+  EXPECT_EQ(config_of("--workers 4").loader_threads, 4);
+  EXPECT_EQ(config_of("--host-memory-limit 2GiB").host_memory_limit,
+            int64_t{2} << 30);
+  EXPECT_TRUE(config_of("--synthetic-input").synthetic_input);
+  EXPECT_EQ(config_of("--project p").project, "p");
+  EXPECT_EQ(config_of("--name n").name, "n");
+  EXPECT_TRUE(config_of("--exist-ok").exist_ok);
+  EXPECT_EQ(config_of("--resume runs/train/exp").resume, "runs/train/exp");
+  EXPECT_EQ(config_of("--resume --epochs 9").resume, "latest");
+  EXPECT_TRUE(config_of("--noval").noval);
+  EXPECT_TRUE(config_of("--nosave").nosave);
+  EXPECT_EQ(config_of("--save-period -1").save_period, -1);
+  EXPECT_EQ(config_of("--save-period=5").save_period, 5);
+}
+
+TEST(CommandLine, TheFlagsOfVal) {
+  const CommandLine line =
+      parse("val --task test --conf-thres 0.01 --iou-thres 0.5 --max-det 100");
+  const configs::RunConfig config =
+      configs::run_config_from_flags("val", line.run_flags);
+  EXPECT_EQ(config.command, "val");
+  EXPECT_EQ(config.task, "test");
+  EXPECT_EQ(config.confidence_threshold, 0.01);
+  EXPECT_EQ(config.nms_iou_threshold, 0.5);
+  EXPECT_EQ(config.max_detections, 100);
+}
+
+TEST(CommandLine, LaterFlagsAndSetsWin) {
+  EXPECT_EQ(config_of("--epochs 3 --set epochs=5").epochs, 5);
+  EXPECT_EQ(config_of("--set epochs=5 --epochs 3").epochs, 3);
+  EXPECT_EQ(config_of("--epochs 3 --epochs 4").epochs, 4);
+  const configs::RunConfig config = config_of(
+      "--set epochs=5 --set hyp.lr0=0.5 --epochs 6 --set "
+      "checkpoint_every_steps=3");
+  EXPECT_EQ(config.epochs, 6);
+  EXPECT_EQ(config.hyp.lr0, 0.5);
+  EXPECT_EQ(config.checkpoint_every_steps, 3);
+}
+
+TEST(CommandLine, LaunchFlagsStandApart) {
+  const CommandLine line = parse(
+      "train --rendezvous /shared --json --insecure-network --coordinator "
+      "10.0.0.5:29500 --epochs 3");
+  EXPECT_EQ(line.value_of("--rendezvous", ""), "/shared");
+  EXPECT_TRUE(line.has("--json"));
+  EXPECT_TRUE(line.has("--insecure-network"));
+  EXPECT_EQ(line.value_of("--coordinator", ""), "10.0.0.5:29500");
+  EXPECT_EQ(line.run_flags.size(), 1u);
+  EXPECT_EQ(
+      parse("agent --coordinator a:1 --processes 3").count_of("--processes", 1),
+      3);
+}
+
+TEST(CommandLine, IgnoredFlagsOfYolov5AreRemarkedUpon) {
+  const CommandLine line = parse("train --verbose --epochs 3");
+  EXPECT_THAT(line.notes, ElementsAre("--verbose changes nothing: every class "
+                                      "is always listed"));
+  EXPECT_EQ(line.run_flags.size(), 1u);
+}
+
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_TRUE(parse("--help").help);
+  EXPECT_TRUE(parse("help").help);
+  EXPECT_TRUE(parse("--version").version);
+  EXPECT_EQ(parse("train --epochs 3 --help").command, "train");
+  EXPECT_TRUE(parse("train --epochs 3 -h").help);
+}
+
+struct Refused {
+  std::string words;
+  std::string line;
+};
+
+void PrintTo(const Refused& refused, std::ostream* out) {
+  *out << refused.words;
+}
+
+class RefusedCommandLine : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedCommandLine, InOneLineThatSaysWhatToDo) {
+  EXPECT_EQ(refusal(GetParam().words), GetParam().line);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedCommandLine,
+    ::testing::Values(
+        Refused{"", "[command line] no command: headroom --help lists them"},
+        Refused{"trian",
+                "[command line] unknown command 'trian': did you mean "
+                "'train'?"},
+        Refused{"train --optimizer LAMB",
+                "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
+                "for example --optimizer SGD"},
+        Refused{"plan --rendezvous /x",
+                "[config] unknown flag --rendezvous: headroom plan --help "
+                "lists the flags"},
+        Refused{"train --epcohs 3",
+                "[config] unknown flag --epcohs: did you mean '--epochs'?"},
+        Refused{"train --rendesvous=/x",
+                "[config] unknown flag --rendesvous: did you mean "
+                "'--rendezvous'?"},
+        Refused{"train --xyzzy",
+                "[config] unknown flag --xyzzy: headroom "
+                "train --help lists the flags"},
+        Refused{"train --evolve 300",
+                "[config] --evolve: the genetic search of hyper-parameters "
+                "needs hundreds of whole runs: use a published set, --hyp "
+                "scratch-low or scratch-high"},
+        Refused{"train --cache",
+                "[config] --cache: caching images is not in this version: "
+                "leave it out; --workers N reads ahead with N threads"},
+        Refused{"train --task test",
+                "[config] --task is a flag of headroom val, not of headroom "
+                "train: leave it out, or set its key with --set (headroom val "
+                "--help)"},
+        Refused{"plan --task test",
+                "[config] --task is a flag of headroom val, not of headroom "
+                "plan: leave it out, or set its key with --set (headroom val "
+                "--help)"},
+        Refused{"train my.yaml",
+                "[command line] 'my.yaml' belongs to no flag: headroom train "
+                "--help shows what may stand where"},
+        Refused{"train --epochs three",
+                "[config] --epochs three: 'three' is not a whole number: for "
+                "example --epochs 100"},
+        Refused{"train --processes 0",
+                "[config] --processes 0: a run needs at least one process: "
+                "leave the flag out to have the number chosen"},
+        Refused{"train --img 320 --img 640",
+                "[command line] --img is given 2 times: give it once"},
+        Refused{"train --data",
+                "[command line] --data must be followed by DATA.YAML: headroom "
+                "train --help shows how to write it"},
+        Refused{"train --epochs --rect",
+                "[command line] --epochs must be followed by N: headroom train "
+                "--help shows how to write it"},
+        Refused{"agent --coordinator",
+                "[command line] --coordinator must be followed by HOST:PORT: "
+                "headroom agent --help shows how to write it"},
+        Refused{"train --img 320 480 640",
+                "[command line] --img must be followed by HEIGHT [WIDTH]: "
+                "headroom train --help shows how to write it"},
+        Refused{"train --cos-lr=false",
+                "[command line] --cos-lr is a switch and takes no value: leave "
+                "it out to have it off"},
+        Refused{"status --cordinator a:1",
+                "[command line] unknown flag --cordinator: did you mean "
+                "'--coordinator'?"},
+        Refused{"status --config-fd 3",
+                "[command line] unknown flag --config-fd: headroom status "
+                "--help lists them"}));
+
+TEST(CommandLine, SeveralValuesAndOtherFlagsInAnyOrder) {
+  const configs::RunConfig config =
+      config_of("--resume --img 320 480 --rect --epochs 3 --batch=8");
+  EXPECT_EQ(config.resume, "latest");
+  EXPECT_EQ(config.image_width, 480);
+  EXPECT_TRUE(config.rect);
+  EXPECT_EQ(config.epochs, 3);
+  EXPECT_EQ(config.global_batch_size, 8);
+}
+
+TEST(CommandLine, CountsArePositive) {
+  EXPECT_EQ(parse("agent").count_of("--processes", 1), 1);
+  for (const char* bad : {"0", "-1", "two", "1.5"}) {
+    try {
+      parse(std::string("agent --processes=") + bad).count_of("--processes", 1);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), std::string("[command line] --processes ") + bad +
+                                  " is no count: give a whole number of at "
+                                  "least 1");
+    }
+  }
+}
+
+TEST(HelpText, ListsTheCommands) {
+  const std::string text = general_help();
+  for (const CommandSummary& command : command_summaries()) {
+    EXPECT_THAT(text, HasSubstr("\n  " + command.name + " "));
+  }
+}
+
+TEST(HelpText, TeachesWithExamplesDefaultsAndUnits) {
+  const std::string text = command_help("train");
+  EXPECT_THAT(text, HasSubstr("\nExamples\n  headroom train --data "));
+  EXPECT_THAT(text, HasSubstr("  --batch, --batch-size N\n"));
+  EXPECT_THAT(text, HasSubstr("Default 16 images."));
+  EXPECT_EQ(text.find("--config-fd"), std::string::npos);
+  for (const CommandSummary& command : command_summaries()) {
+    EXPECT_EQ(command.examples.size(), 3u) << command.name;
+    std::istringstream lines(command_help(command.name));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("  headroom ")) continue;
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+  }
+}
+
+TEST(HelpText, EveryExampleIsAccepted) {
+  for (const CommandSummary& command : command_summaries()) {
+    for (const std::string& example : command.examples) {
+      const std::string words = example.substr(example.find("headroom ") + 9);
+      EXPECT_NO_THROW(parse(words)) << example;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom::cli

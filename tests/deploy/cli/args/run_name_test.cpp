@@ -1,0 +1,96 @@
+#include "deploy/cli/args/run_name.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+configs::RunConfig config_in(const fs::path& project) {
+  configs::RunConfig config;
+  config.project = project.string();
+  return config;
+}
+
+void make_resumable(const TemporaryFolder& root, const std::string& name) {
+  root.write(name + "/run.yaml", "");
+  fs::create_directories(root.path() / name / "checkpoints");
+}
+
+TEST(RunName, NumbersAsYolov5Does) {
+  const TemporaryFolder root;
+  const configs::RunConfig config = config_in(root.path());
+  EXPECT_EQ(new_run_directory(config), root.path() / "exp");
+  fs::create_directory(root.path() / "exp");
+  EXPECT_EQ(new_run_directory(config), root.path() / "exp2");
+  fs::create_directory(root.path() / "exp2");
+  EXPECT_EQ(new_run_directory(config), root.path() / "exp3");
+}
+
+TEST(RunName, LooksOnlyAndMakesNothing) {
+  const TemporaryFolder root;
+  new_run_directory(config_in(root.path() / "not" / "there"));
+  EXPECT_TRUE(fs::is_empty(root.path()));
+}
+
+TEST(RunName, ADanglingLinkIsTaken) {
+  const TemporaryFolder root;
+  fs::create_symlink("/nowhere/at/all", root.path() / "exp");
+  EXPECT_EQ(new_run_directory(config_in(root.path())), root.path() / "exp2");
+}
+
+TEST(RunName, ExistOkUsesTheSameAgain) {
+  const TemporaryFolder root;
+  configs::RunConfig config = config_in(root.path());
+  config.name = "mine";
+  config.exist_ok = true;
+  fs::create_directory(root.path() / "mine");
+  EXPECT_EQ(new_run_directory(config), root.path() / "mine");
+}
+
+TEST(RunName, TheProjectFollowsTheCommand) {
+  configs::RunConfig config;
+  EXPECT_EQ(project_folder(config), fs::current_path() / "runs/train");
+  config.command = "val";
+  EXPECT_EQ(project_folder(config), fs::current_path() / "runs/val");
+}
+
+TEST(RunName, ResumeTakesTheNewestRunWithCheckpoints) {
+  const TemporaryFolder root;
+  make_resumable(root, "exp");
+  make_resumable(root, "exp2");
+  root.write("exp3/run.yaml", "");  // ended before its first checkpoint
+  const auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(root.path() / "exp/checkpoints", now);
+  fs::last_write_time(root.path() / "exp2/checkpoints",
+                      now - std::chrono::hours(1));
+  EXPECT_EQ(run_directory_to_resume(root.path(), ""), root.path() / "exp");
+  EXPECT_EQ(run_directory_to_resume(root.path(), root.path() / "exp2"),
+            root.path() / "exp2");
+}
+
+TEST(RunName, ResumeRefusesWhatIsNoRun) {
+  const TemporaryFolder root;
+  const auto refusal = [&](const std::string& given) -> std::string {
+    try {
+      run_directory_to_resume(root.path(), given);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal(""), "[resume] no run under " + root.path().string() +
+                             " has a checkpoint: name the run: --resume DIR");
+  EXPECT_EQ(refusal(root.path() / "gone"),
+            "[resume] " + (root.path() / "gone").string() +
+                " is no run to resume: it has no run.yaml or no checkpoints "
+                "folder: give the folder of a run that saved a checkpoint");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,129 @@
+// A worker without tensors, for tests of whoever starts workers: it joins the
+// coordinator as the real one does and then behaves as FAKE_WORKER says.
+//
+//   ""        3 epochs of 4 steps, two validations, a warning, results
+//   slow      commits steps until it is asked to stop, then ends with 130
+//   die       ends before it joins, with last words
+//   refuse    reports that the data is bad
+//   crash     rank 1 is killed in mid-run, with last words; rank 0 saves
+//   late      as "", but needs 7 s to leave, and says so in the file "left"
+//   stubborn  joins, then ignores every request to end
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "proto/channel_security.h"
+#include "worker/control/coordinator_client.h"
+
+namespace {
+
+using headroom::control::Assignment;
+using headroom::control::CoordinatorClient;
+using headroom::wire::RunProgress;
+
+void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+RunProgress progress_after(int64_t step) {
+  RunProgress progress;
+  progress.step = step;
+  progress.num_steps = 12;
+  progress.epoch = (step - 1) / 4;
+  progress.num_epochs = 3;
+  progress.step_in_epoch = (step - 1) % 4 + 1;
+  progress.steps_per_epoch = 4;
+  progress.images_per_second = 50;
+  progress.phase = "train";
+  return progress;
+}
+
+void train(CoordinatorClient& client, const Assignment& assignment) {
+  for (int64_t step = 1; step <= 12; ++step) {
+    pause();
+    client.set_progress(progress_after(step));
+    if (assignment.rank == 0)
+      client.commit(step - 1, 0.5, progress_after(step));
+  }
+  if (assignment.rank != 0) return;
+  client.report_event({"data", 12, -1, "2 images were skipped", "", true});
+  client.report_event({"validation", 12, 0, "validated",
+                       R"({"epoch": 2, "precision": 0.5, "recall": 0.25,)"
+                       R"( "map50": 0.75, "map": 0.125})",
+                       false});
+  client.finish(0, "all 12 steps done", R"({"map50": 0.75, "map": 0.125})", 12);
+}
+
+void train_until_stopped(CoordinatorClient& client,
+                         const Assignment& assignment) {
+  int64_t step = 0;
+  while (!client.stop_requested()) {
+    pause();
+    step = step % 11 + 1;
+    client.set_progress(progress_after(step));
+  }
+  if (assignment.rank != 0) return;
+  client.finish(130, "interrupted after step 3; go on with --resume", "{}", 3);
+}
+
+int behave(CoordinatorClient& client, const std::string& behaviour) {
+  for (;;) {
+    const Assignment assignment = client.next_assignment();
+    if (assignment.action == headroom::control::Action::kExit) {
+      if (behaviour == "late") {
+        std::this_thread::sleep_for(std::chrono::seconds(7));
+        std::ofstream("left") << "by itself";
+      }
+      return 0;
+    }
+    if (assignment.action == headroom::control::Action::kSaveAndExit) {
+      client.finish(5, "stopped after step 2; go on with --resume", "{}", 2);
+      continue;
+    }
+    std::fprintf(stderr, "12:00:00 warning rank %d of %d, threads %s\n",
+                 assignment.rank, assignment.world_size,
+                 std::getenv("OMP_NUM_THREADS"));
+    if (behaviour == "slow") {
+      train_until_stopped(client, assignment);
+    } else if (behaviour == "refuse") {
+      client.report_failure({4, "[data] nothing is left: give other images"});
+      return 4;
+    } else if (behaviour == "crash" && assignment.rank == 1) {
+      std::fprintf(stderr, "the roof is on fire\n");
+      raise(SIGKILL);
+    } else if (behaviour == "crash") {
+      client.report_failure({5, "[communication] rank 1 is gone", true, 2});
+    } else if (behaviour == "stubborn") {
+      for (;;) ::pause();
+    } else {
+      train(client, assignment);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  const char* given = std::getenv("FAKE_WORKER");
+  const std::string behaviour = given == nullptr ? "" : given;
+  if (behaviour == "die") {
+    std::fprintf(stderr, "12:00:00 info starting\nno more strength\n");
+    return 7;
+  }
+  std::map<std::string, std::string> flags;
+  for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
+  headroom::wire::set_channel_security(headroom::wire::read_channel_security(
+      flags["--certs"], flags["--token-file"],
+      headroom::wire::ChannelSide::kClient));
+  const auto client = CoordinatorClient::connect(
+      flags["--coordinator"], flags["--node-id"], flags["--worker-id"],
+      flags["--advertise-host"]);
+  return behave(*client, behaviour);
+}

@@ -1,0 +1,40 @@
+#include "deploy/cli/headline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string headline_for(const std::string& model, int64_t height,
+                         int64_t width) {
+  RunRequest request;
+  request.config.command = "train";
+  request.config.cfg = model;
+  request.config.image_height = height;
+  request.config.image_width = width;
+  return headline(request);
+}
+
+TEST(Headline, ShowsTheSizeThatIsTrained) {
+  EXPECT_THAT(headline_for("yolov5n", 65, 65),
+              HasSubstr("yolov5n, 96 x 96 (rounded up from 65 x 65), batch"));
+  EXPECT_THAT(headline_for("yolov5n6", 640, 650),
+              HasSubstr("640 x 704 (rounded up from 640 x 650)"));
+  EXPECT_THAT(headline_for("yolov5n", 32, 32),
+              HasSubstr("64 x 64 (rounded up from 32 x 32)"));
+  EXPECT_THAT(headline_for("yolov5n", 320, 640), HasSubstr("320 x 640, batch"));
+}
+
+TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
+  EXPECT_THAT(headline_for("elsewhere.yaml", 65, 65),
+              HasSubstr("65 x 65, batch"));
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,149 @@
+// What an operator sees of the whole program: cores, logs, what is left behind,
+// a network that falls silent. With workers that only pretend to train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "tests/coordinator/service/cuttable_wire.h"
+#include "tests/deploy/cli/supervision.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::Json;
+using ::testing::Not;
+using testing::Program;
+using testing::ProgramResult;
+using testing::run_program;
+
+using Operation = testing::Supervision;
+
+// One of two cores: as mpirun binds by default, or as somebody asked it to.
+TEST_F(Operation, ABindingThatNobodyAskedForIsUndone) {
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (cores < 2) GTEST_SKIP() << "this machine has one core";
+  const auto bound = [&](const std::string& asked) {
+    return run_program(
+        {"/bin/sh", "-c",
+         "export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 "
+         "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 " +
+             asked + "; exec taskset -c 0 '" + headroom().string() +
+             "' train --data data.yaml --cfg yolov5n --noautoanchor "
+             "--exist-ok"},
+        folder_);
+  };
+  const std::string all = std::to_string(cores);
+  const ProgramResult by_default = bound("");
+  EXPECT_EQ(by_default.exit_code, 0) << by_default.err;
+  EXPECT_THAT(by_default.err, HasSubstr("mpirun bound its processes to 1 of " +
+                                        all + " cores by default: undone"));
+  EXPECT_THAT(by_default.err, HasSubstr("rank 0 of 1, threads " + all + "\n"));
+  const ProgramResult asked = bound("OMPI_MCA_hwloc_base_binding_policy=core");
+  EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  EXPECT_THAT(asked.err, Not(HasSubstr("undone")));
+  EXPECT_THAT(asked.err, HasSubstr("rank 0 of 1, threads 1\n"));
+}
+
+// In the folder for temporary files, in shared memory.
+class Leftovers : public Operation {
+ protected:
+  void SetUp() override {
+    Operation::SetUp();
+    temporary_ = folder_ / "tmp";
+    fs::create_directories(temporary_);
+    setenv("TMPDIR", temporary_.c_str(), 1);
+  }
+  void TearDown() override { unsetenv("TMPDIR"); }
+
+  static std::set<std::string> names_in(const fs::path& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  }
+
+  fs::path temporary_;
+  const std::set<std::string> shared_memory_ = names_in("/dev/shm");
+};
+
+TEST_F(Leftovers, AnEndLeavesNoneAndTheNextStartRemovesThoseOfTheKilled) {
+  EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
+  EXPECT_TRUE(names_in(temporary_).empty());
+  setenv("FAKE_WORKER", "slow", 1);
+  {
+    const Program run(train({"--processes", "2"}), folder_);
+    ASSERT_TRUE(wait_for("rank 0 of 2"));
+  }  // SIGKILL: the kernel kills the others
+  expect_nobody_left();
+  EXPECT_FALSE(names_in(temporary_).empty()) << "then this test shows nothing";
+  unsetenv("FAKE_WORKER");
+  EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
+  EXPECT_EQ(names_in(temporary_), (std::set<std::string>{}));
+  EXPECT_EQ(names_in("/dev/shm"), shared_memory_);
+}
+
+// The agent gives its worker up, as the coordinator does, and starts another.
+// Between machines, where a heartbeat must wait for the connection to be made:
+// tests/integration/two_nodes_test.
+TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
+  setenv("FAKE_WORKER", "slow", 1);
+  const std::string certs = (folder_ / "certs").string();
+  ASSERT_EQ(
+      run_program({headroom(), "coordinator", "--init-certs", certs}, folder_)
+          .exit_code,
+      0);
+  const Program coordinator(
+      {headroom(), "coordinator", "--data", (folder_ / "data.yaml").string(),
+       "--cfg", "yolov5n", "--listen", "127.0.0.1:0", "--certs", certs},
+      folder_);
+  const std::string mark = "listening on ";
+  ASSERT_TRUE(wait_for(mark));
+  std::string address = standard_error();
+  address = address.substr(address.find(mark) + mark.size());
+  coordinator::CuttableWire wire(address.substr(0, address.find('\n')));
+  fs::create_directories(folder_ / "agent");
+  const Program agent(
+      {headroom(), "agent", "--coordinator", wire.address(), "--certs", certs},
+      folder_ / "agent");
+  ASSERT_TRUE(wait_for("generation 1"));
+  wire.set_silent(true);
+  wire.cut();  // what there was has been given up by keep-alive
+  wire.mend();
+  ASSERT_TRUE(wait_for("agent_silent"));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  wire.set_silent(false);
+  const auto healed = std::chrono::steady_clock::now();
+  EXPECT_TRUE(wait_for("generation 2: ")) << standard_error();
+  EXPECT_LT(std::chrono::steady_clock::now() - healed, std::chrono::seconds(5));
+}
+
+TEST_F(Operation, LinesOfAllProcessesAreInTheRunsFolder) {
+  fs::create_directories(folder_ / "runs/train/exp");
+  const ProgramResult run =
+      run_program(train({"--processes", "2", "--exist-ok"}), folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  char host[256] = "";
+  ASSERT_EQ(gethostname(host, sizeof host), 0);
+  const fs::path logs = folder_ / "runs/train/exp/logs";
+  int warnings = 0, events = 0;
+  for (const Json& record : testing::read_lines(
+           logs / ("workers-" + std::string(host) + "-0.jsonl"))) {
+    if (record.at("level") == "warning") ++warnings;
+    EXPECT_THAT(record.at("process").get<std::string>(), HasSubstr("worker "));
+  }
+  for (const Json& record : testing::read_lines(logs / "coordinator.jsonl")) {
+    events += record.at("message") == "run_over: all 12 steps done";
+  }
+  EXPECT_EQ(warnings, 2) << "each worker says one";
+  EXPECT_EQ(events, 1);
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,151 @@
+#include "deploy/cli/process/child_process.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+ChildOptions shell(const std::string& script) {
+  ChildOptions options;
+  options.name = "child";
+  options.command = {"/bin/sh", "-c", script};
+  return options;
+}
+
+bool is_alive(int pid) {
+  for (int i = 0; i < 200; ++i) {
+    if (kill(pid, 0) != 0) return false;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return true;
+}
+
+TEST(ChildProcess, ItsExitCodeAndLastWords) {
+  ChildProcess child(shell("echo out; echo err >&2; exit 3"));
+  EXPECT_EQ(child.wait(seconds(20)), 3);
+  EXPECT_EQ(child.last_words(), "out\nerr\n");
+}
+
+TEST(ChildProcess, ASignalIsAnExitCodeToo) {
+  ChildProcess child(shell("kill -9 $$"));
+  EXPECT_EQ(child.wait(seconds(20)), 128 + SIGKILL);
+}
+
+TEST(ChildProcess, OnlyTheLastLinesAreKeptAllAreHandedOver) {
+  std::mutex mutex;
+  size_t lines = 0;
+  ChildOptions options = shell("for i in $(seq 1 50); do echo line $i; done");
+  options.on_line = [&](const std::string&) {
+    std::lock_guard lock(mutex);
+    ++lines;
+  };
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 0);
+  EXPECT_EQ(lines, 50u);
+  const std::string words = child.last_words();
+  EXPECT_TRUE(words.starts_with("line 31\n")) << words;
+  EXPECT_TRUE(words.ends_with("line 50\n")) << words;
+}
+
+TEST(ChildProcess, AnEndlessLineIsCutInPieces) {
+  ChildProcess child(shell("head -c 100000 /dev/zero | tr '\\0' x"));
+  EXPECT_EQ(child.wait(seconds(20)), 0);
+  EXPECT_EQ(child.last_words().size(), 100'000u + 13u);
+}
+
+TEST(ChildProcess, AMissingProgramIsNamed) {
+  ChildOptions options;
+  options.name = "worker 0";
+  options.command = {"/nowhere/headroom-worker"};
+  try {
+    ChildProcess child(options);
+    FAIL() << "started";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[launch] worker 0 cannot start: /nowhere/headroom-worker: No "
+                 "such file or directory: check that the file is there and may "
+                 "be run");
+  }
+}
+
+TEST(ChildProcess, ItsEnvironmentIsOursAndMore) {
+  setenv("HEADROOM_TEST_OURS", "1", 1);
+  ChildOptions options = shell("echo $HEADROOM_TEST_OURS $OMP_NUM_THREADS");
+  options.extra_environment = {{"OMP_NUM_THREADS", "2"}};
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 0);
+  EXPECT_EQ(child.last_words(), "1 2\n");
+}
+
+TEST(ChildProcess, OnlyPassedDescriptorsAreOpenInIt) {
+  const int passed = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int kept = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ChildOptions options =
+      shell("ls /proc/self/fd/" + std::to_string(passed) +
+            " && ! ls /proc/self/fd/" + std::to_string(kept) + " 2>/dev/null");
+  options.passed_fds = {passed};
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 0) << child.last_words();
+  close(passed);
+  close(kept);
+}
+
+TEST(ChildProcess, ItHasAGroupOfItsOwnSoThatCtrlCPassesIt) {
+  ChildProcess child(shell("sleep 100"));
+  EXPECT_EQ(getpgid(child.pid()), child.pid());
+  EXPECT_NE(getpgid(0), child.pid());
+}
+
+TEST(ChildProcess, WhoIgnoresTheRequestToEndIsKilled) {
+  ChildProcess child(shell("trap '' TERM; echo ready; sleep 100 & wait"));
+  while (child.last_words().empty()) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(child.terminate(milliseconds(200)), 128 + SIGKILL);
+}
+
+TEST(ChildProcess, TheDestructorEndsTheWholeGroup) {
+  int grandchild = 0;
+  {
+    ChildProcess child(shell("sleep 100 & echo $!; wait"));
+    while (child.last_words().empty()) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    grandchild = std::stoi(child.last_words());
+  }
+  EXPECT_FALSE(is_alive(grandchild));
+}
+
+TEST(ChildProcess, ItDiesWithItsParent) {
+  int report[2];
+  ASSERT_EQ(pipe(report), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    auto* child = new ChildProcess(shell("sleep 100"));
+    const int pid = child->pid();
+    [[maybe_unused]] ssize_t told = write(report[1], &pid, sizeof pid);
+    kill(getpid(), SIGKILL);
+  }
+  int pid = 0;
+  ASSERT_EQ(read(report[0], &pid, sizeof pid), ssize_t{sizeof pid});
+  waitpid(parent, nullptr, 0);
+  EXPECT_FALSE(is_alive(pid));
+  close(report[0]);
+  close(report[1]);
+}
+
+}  // namespace
+}  // namespace headroom::cli

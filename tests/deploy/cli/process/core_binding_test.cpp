@@ -1,0 +1,96 @@
+#include "deploy/cli/process/core_binding.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+// Hyper-threads have numbers far from each other's.
+const std::vector<Cores> kTwoNodes = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+const Cores kAll = {0, 1, 2, 3, 4, 5, 6, 7};
+
+TEST(CoreBinding, ReadsTheKernelsLists) {
+  EXPECT_EQ(parse_cores("0-3,8"), (Cores{0, 1, 2, 3, 8}));
+  EXPECT_EQ(parse_cores("5"), (Cores{5}));
+  for (const char* bad : {"", "x", "3-1", "-2", "0-99999999"}) {
+    EXPECT_TRUE(parse_cores(bad).empty()) << bad;
+  }
+}
+
+TEST(CoreBinding, ReadsTheMachinesNodes) {
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& file, const std::string& text) {
+    const auto path = folder.path() / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << '\n';
+  };
+  write("online", "0,2-3");
+  write("node0/cpulist", "0-1,4-5");
+  write("node2/cpulist", "2-3,6-7");
+  write("node3/cpulist", "");  // memory without cores
+  EXPECT_EQ(numa_nodes(folder.path()), kTwoNodes);
+  EXPECT_TRUE(numa_nodes(folder.path() / "none").empty());
+}
+
+TEST(CoreBinding, EachWorkerHasTheNodeOfItsShare) {
+  EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 0, 2, 4), kTwoNodes[0]);
+  EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 1, 2, 4), kTwoNodes[1]);
+  for (int k = 0; k < 4; ++k) {
+    EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, k, 4, 2), kTwoNodes[k / 2]) << k;
+  }
+  // More workers than cores.
+  EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 15, 16, 1), kTwoNodes[1]);
+  // A share that lies in both, as does that of a worker alone.
+  EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 1, 3, 2).empty());
+  EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 1, 8).empty());
+}
+
+TEST(CoreBinding, OnlyAllowedCoresCount) {
+  EXPECT_EQ(cores_of_worker(kTwoNodes, {1, 2, 3, 5}, 0, 2, 1), (Cores{1, 5}));
+  EXPECT_TRUE(cores_of_worker(kTwoNodes, {0, 1}, 1, 2, 1).empty())
+      << "one node: nothing to choose";
+  EXPECT_TRUE(cores_of_worker(kTwoNodes, {}, 0, 2, 1).empty());
+}
+
+TEST(CoreBinding, NobodyIsBoundToFewerCoresThanItHasThreads) {
+  EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 2, 5).empty());
+  EXPECT_TRUE(cores_of_worker({{0, 1}}, {0, 1}, 0, 2, 1).empty());
+  EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
+}
+
+TEST(CoreBinding, OnlyABindingThatNobodyAskedForIsTheLaunchersDefault) {
+  Environment job = {{"OMPI_COMM_WORLD_RANK", "0"}};
+  EXPECT_TRUE(is_bound_by_default(job));
+  EXPECT_FALSE(is_bound_by_default({{"SLURM_PROCID", "0"}}));
+  for (const char* asked :
+       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_cpu_set",
+        "OMPI_MCA_hwloc_base_cpu_list"}) {
+    Environment bound = job;
+    bound[asked] = "core";
+    EXPECT_FALSE(is_bound_by_default(bound)) << asked;
+  }
+}
+
+TEST(CoreBinding, ABindingCanBeUndone) {
+  const Cores before = allowed_cores();
+  ASSERT_FALSE(before.empty());
+  std::thread([&] {  // a binding is its thread's
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(before[0], &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(allowed_cores(), (Cores{before[0]}));
+    EXPECT_GE(use_all_cores(), static_cast<int>(before.size()));
+  })
+      .join();
+  EXPECT_EQ(allowed_cores(), before);
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,117 @@
+#include "deploy/cli/process/line_log.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::vector<Json> records(const testing::TemporaryFolder& folder,
+                          const std::string& file) {
+  std::vector<Json> all;
+  std::istringstream lines(folder.read("logs/" + file));
+  for (std::string line; std::getline(lines, line);) {
+    all.push_back(Json::parse(line));
+  }
+  return all;
+}
+
+TEST(LineLog, ALineIsARecord) {
+  const testing::TemporaryFolder run;
+  LineLog log(run.path(), "workers-h-0");
+  log.add("worker w0", "12:03:44 warning [gen 2 rank 1/2] two are bad");
+  log.add("worker w0", "terminate \"called\" \xff");
+  const auto found = records(run, "workers-h-0.jsonl");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].at("process"), "worker w0");
+  EXPECT_EQ(found[0].at("level"), "warning");
+  EXPECT_EQ(found[0].at("message"), "[gen 2 rank 1/2] two are bad");
+  const std::string time = found[0].at("time");
+  EXPECT_EQ(time.size(), std::string("2026-11-22T01:02:03.456Z").size());
+  EXPECT_EQ(time.back(), 'Z');
+  EXPECT_EQ(found[1].at("level"), "output");
+  EXPECT_EQ(found[1].at("message"), "terminate \"called\" ?");
+}
+
+TEST(LineLog, TheNewestLinesStayWithinTheLimit) {
+  const testing::TemporaryFolder run;
+  constexpr int kLines = 200;
+  LineLogLimits limits;
+  limits.file_bytes = 1000;
+  limits.files = 3;
+  LineLog log(run.path(), "coordinator", limits);
+  for (int i = 0; i < kLines; ++i) log.add("c", std::to_string(i));
+  int64_t bytes = 0;
+  int files = 0;
+  std::vector<int> kept;
+  for (const char* file :
+       {"coordinator.2.jsonl", "coordinator.1.jsonl", "coordinator.jsonl"}) {
+    const auto size =
+        static_cast<int64_t>(fs::file_size(run.path() / "logs" / file));
+    EXPECT_LE(size, limits.file_bytes);
+    bytes += size;
+    ++files;
+    for (const Json& record : records(run, file)) {
+      kept.push_back(std::stoi(record.at("message").get<std::string>()));
+    }
+  }
+  EXPECT_FALSE(fs::exists(run.path() / "logs/coordinator.3.jsonl"));
+  EXPECT_GT(bytes, 2 * 800);
+  ASSERT_FALSE(kept.empty());
+  // Without a gap, up to the last.
+  EXPECT_EQ(kept.back(), kLines - 1);
+  EXPECT_EQ(kept.back() - kept.front() + 1, static_cast<int>(kept.size()));
+  EXPECT_EQ(files, 3);
+}
+
+TEST(LineLog, LinesWaitForTheRunsFolder) {
+  const testing::TemporaryFolder parent;
+  const fs::path run = parent.path() / "exp";
+  LineLogLimits limits;
+  limits.waiting_lines = 3;
+  {
+    LineLog log(run, "coordinator", limits);
+    for (int i = 0; i < 5; ++i) log.add("c", std::to_string(i));
+    EXPECT_FALSE(fs::exists(run)) << "it is not this log's to make";
+    fs::create_directory(run);
+    log.add("c", "5");
+  }
+  std::ifstream in(run / "logs/coordinator.jsonl");
+  std::vector<std::string> messages;
+  for (std::string line; std::getline(in, line);) {
+    messages.push_back(Json::parse(line).at("message"));
+  }
+  EXPECT_EQ(messages, (std::vector<std::string>{"2", "3", "4", "5"}));
+}
+
+TEST(LineLog, AnotherRunAddsAndAnotherProcessHasAFileOfItsOwn) {
+  const testing::TemporaryFolder run;
+  { LineLog(run.path(), "workers").add("w", "earlier"); }
+  LineLog first(run.path(), "workers");
+  LineLog second(run.path(), "workers");
+  first.add("w", "first");
+  second.add("w", "second");
+  EXPECT_EQ(records(run, "workers.jsonl").size(), 2u);
+  ASSERT_EQ(records(run, "workers-2.jsonl").size(), 1u);
+  EXPECT_EQ(records(run, "workers-2.jsonl")[0].at("message"), "second");
+}
+
+TEST(LineLog, AFolderThatCannotBeWrittenToIsNoFailure) {
+  const testing::TemporaryFolder run;
+  run.write("logs", "a file");
+  LineLog log(run.path(), "coordinator");
+  log.add("c", "one");
+  log.add("c", "two");
+  EXPECT_EQ(run.read("logs"), "a file");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,169 @@
+#include "deploy/cli/process/rendezvous.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "parallel/base/check.h"
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using testing::TemporaryFolder;
+
+LauncherPlace place_of(int size, int local_size) {
+  return {.launcher = "mpirun",
+          .rank = 0,
+          .size = size,
+          .local_rank = 0,
+          .local_size = local_size,
+          .job_id = "77-ab"};
+}
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Rendezvous, OneHostMeetsInAPrivateFolderNamedAfterTheJob) {
+  const RendezvousFolder folder =
+      rendezvous_folder(place_of(2, 2), "", "/tmp", 1000);
+  EXPECT_EQ(folder.path, "/tmp/headroom-1000-77-ab");
+  EXPECT_TRUE(folder.is_private);
+}
+
+TEST(Rendezvous, TheFlagNamesAFolderForSeveralHosts) {
+  const RendezvousFolder folder =
+      rendezvous_folder(place_of(4, 2), "/shared/runs", "/tmp", 1000);
+  EXPECT_EQ(folder.path, "/shared/runs");
+  EXPECT_FALSE(folder.is_private);
+}
+
+TEST(Rendezvous, SeveralHostsWithoutAFolderAreRefused) {
+  EXPECT_EQ(
+      refusal([] { rendezvous_folder(place_of(4, 2), "", "/tmp", 1000); }),
+      "[rendezvous] 2 of 4 processes are on this host and nothing says where "
+      "the others find the coordinator: give --rendezvous DIR, a folder that "
+      "all hosts share, or --coordinator HOST:PORT");
+}
+
+TEST(Rendezvous, AJobWithoutANameCannotMeetInAFolder) {
+  LauncherPlace place = place_of(2, 2);
+  place.job_id.clear();
+  EXPECT_EQ(refusal([&] { rendezvous_folder(place, "", "/tmp", 1000); }),
+            "[rendezvous] mpirun gives its job no name, so its 2 processes "
+            "cannot meet in a folder: give --coordinator HOST:PORT, an address "
+            "of rank 0's host");
+}
+
+TEST(Rendezvous, AnAddressIsThereOnceItIsPublished) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path() / "meet", false};
+  const FolderHold hold = prepare_folder(folder, geteuid());
+  EXPECT_FALSE(read_address(folder, "job"));
+  publish_address(folder, "job", "10.0.0.5:29500");
+  EXPECT_EQ(read_address(folder, "job"), "10.0.0.5:29500");
+  publish_address(folder, "job", "10.0.0.5:29501");
+  EXPECT_EQ(read_address(folder, "job"), "10.0.0.5:29501");
+}
+
+TEST(Rendezvous, AFileOfAnotherJobIsNotMistaken) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path(), false};
+  publish_address(folder, "earlier", "10.0.0.5:1");
+  EXPECT_FALSE(read_address(folder, "later"));
+}
+
+TEST(Rendezvous, ANonsensicalFileIsRefused) {
+  const TemporaryFolder root;
+  root.write("headroom-job.address", "no address\n");
+  EXPECT_EQ(refusal([&] {
+              read_address({root.path(), false}, "job");
+            }),
+            "[rendezvous] " + root.path().string() +
+                " holds no address in headroom-job.address: give another "
+                "--rendezvous DIR");
+}
+
+TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path() / "private", true};
+  const FolderHold first = prepare_folder(folder, geteuid());
+  // The second process of the job.
+  const FolderHold second = prepare_folder(folder, geteuid());
+  struct stat found {};
+  ASSERT_EQ(stat(folder.path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0700u);
+
+  ASSERT_EQ(chmod(folder.path.c_str(), 0755), 0);
+  EXPECT_EQ(refusal([&] { (void)prepare_folder(folder, geteuid()); }),
+            "[rendezvous] " + folder.path.string() +
+                " is open to other users: remove it, or give --rendezvous DIR");
+}
+
+TEST(Rendezvous, SomebodyElsesFolderOrALinkIsNotUsed) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path() / "private", true};
+  const FolderHold hold = prepare_folder(folder, geteuid());
+  EXPECT_NE(refusal([&] {
+              (void)prepare_folder(folder, geteuid() + 1);
+            }).find("belongs to user"),
+            std::string::npos);
+
+  const RendezvousFolder link{root.path() / "link", true};
+  std::filesystem::create_directory_symlink(folder.path, link.path);
+  EXPECT_NE(refusal([&] {
+              (void)prepare_folder(link, geteuid());
+            }).find("is no folder"),
+            std::string::npos);
+}
+
+TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path() / "private", true};
+  const FolderHold hold = prepare_folder(folder, geteuid());
+  publish_address(folder, "job", "127.0.0.1:29500");
+  withdraw_address(folder, "job");
+  EXPECT_FALSE(std::filesystem::exists(folder.path));
+}
+
+// A job that was killed leaves its folder; the next one removes it.
+TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
+  const TemporaryFolder root;
+  const auto folder_of = [&](const std::string& job) {
+    LauncherPlace place = place_of(2, 2);
+    place.job_id = job;
+    return rendezvous_folder(place, "", root.path(), geteuid());
+  };
+  {
+    const FolderHold killed = prepare_folder(folder_of("dead"), geteuid());
+    publish_address(folder_of("dead"), "dead", "127.0.0.1:29500");
+  }
+  root.write("headroom-other", "no folder");
+  const FolderHold living = prepare_folder(folder_of("living"), geteuid());
+  EXPECT_FALSE(std::filesystem::exists(folder_of("dead").path));
+  const FolderHold next = prepare_folder(folder_of("next"), geteuid());
+  EXPECT_TRUE(std::filesystem::exists(folder_of("living").path));
+  EXPECT_TRUE(std::filesystem::exists(root.path() / "headroom-other"));
+}
+
+TEST(Rendezvous, WithdrawingLeavesASharedFolderAndOtherJobsAlone) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path(), false};
+  publish_address(folder, "mine", "127.0.0.1:1");
+  publish_address(folder, "other", "127.0.0.1:2");
+  withdraw_address(folder, "mine");
+  EXPECT_FALSE(read_address(folder, "mine"));
+  EXPECT_EQ(read_address(folder, "other"), "127.0.0.1:2");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,484 @@
+#include "deploy/cli/run_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "configs/layers/model_table.h"
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/check.h"
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TemporaryFolder;
+
+class RunRequestTest : public ::testing::Test {
+ protected:
+  RunRequestTest() {
+    fs::create_directories(root_.path() / "images");
+    data_ =
+        root_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
+  }
+
+  CommandLine line(std::vector<std::string> flags) const {
+    std::vector<std::string> words = {"train", "--data", data_.string(),
+                                      "--project", root_.path().string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return parse_command_line(words);
+  }
+  RunRequest request(const std::vector<std::string>& flags,
+                     const std::optional<LauncherPlace>& place = {}) const {
+    return make_run_request(line(flags), place, 8);
+  }
+  std::string refusal(const std::vector<std::string>& flags,
+                      const std::optional<LauncherPlace>& place = {}) const {
+    try {
+      request(flags, place);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  static LauncherPlace slots(int size, int local_size) {
+    return {.launcher = "mpirun",
+            .size = size,
+            .local_size = local_size,
+            .job_id = "7"};
+  }
+  // A run that was saved as `config`.
+  fs::path save_run(configs::RunConfig config) const {
+    config.data = data_.string();
+    root_.write("exp/run.yaml", configs::to_yaml(config));
+    fs::create_directories(root_.path() / "exp/checkpoints");
+    return root_.path() / "exp";
+  }
+
+  TemporaryFolder root_;
+  fs::path data_;
+};
+
+TEST_F(RunRequestTest, OneProcessWithAllCoresByDefault) {
+  const RunRequest run = request({"--cfg", "yolov5n"});
+  EXPECT_EQ(run.expected_workers(), 1);
+  EXPECT_EQ(run.config.processes, 1);
+  EXPECT_EQ(run.config.threads, 8);
+  EXPECT_EQ(run.run_directory, root_.path() / "exp");
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunRequestTest, AFaultOfARankThatIsNotThereIsRefused) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--processes", "2", "--inject",
+                     "oom@rank=1,step=3;nan@rank=2,step=4"}),
+            "[config] --inject nan@rank=2,step=4: there is no rank 2, ranks "
+            "are counted from 0: use rank=0 to rank=1");
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--processes", "2", "--inject",
+                     "oom@rank=1,step=3"}),
+            "accepted");
+}
+
+TEST_F(RunRequestTest, MoreFrozenRowsThanTheModelHasAreRefusedBeforeAStart) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "26"}),
+            "[model] --freeze 26, but yolov5n has 25 rows: use 0 to 25");
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
+}
+
+TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
+  const RunRequest run = request({});
+  EXPECT_EQ(run.config.cfg, "yolov5s");
+  EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
+                                     "yolov5s from scratch"));
+}
+
+TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
+  const RunRequest run =
+      request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
+  EXPECT_THAT(run.notes, ElementsAre(AllOf(HasSubstr("plan: "),
+                                           HasSubstr("of 1 GiB needed"))));
+}
+
+// Where bytes decide; a resumed run keeps what it was planned with.
+TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
+  int asked = 0;
+  const AskData measure = [&](configs::RunConfig& config,
+                              DataQuestion question) {
+    EXPECT_EQ(config.data, data_.string());
+    EXPECT_TRUE(question.label_counts);
+    ++asked;
+    config.label_counts = "2x30";
+  };
+  const auto counts = [&](const std::vector<std::string>& flags) {
+    return make_run_request(line(flags), std::nullopt, 8, measure)
+        .config.label_counts;
+  };
+  EXPECT_EQ(counts({"--cfg", "yolov5n"}), "");
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(counts({"--cfg", "yolov5n", "--memory-limit", "4GiB"}), "2x30");
+  EXPECT_EQ(
+      counts({"--cfg", "yolov5n", "--memory-limit", "4GiB", "--batch", "-1"}),
+      "2x30");
+  EXPECT_EQ(counts({"--memory-limit", "4GiB", "--synthetic-input"}), "");
+  EXPECT_EQ(asked, 2);
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.memory_limit = int64_t{4} << 30;
+  saved.label_counts = "9x9";
+  const fs::path run = save_run(saved);
+  EXPECT_EQ(counts({"--resume", run.string()}), "2x30") << "--data is given";
+  const CommandLine resumed =
+      parse_command_line({"train", "--resume", run.string()});
+  EXPECT_EQ(
+      make_run_request(resumed, std::nullopt, 8, measure).config.label_counts,
+      "9x9");
+  EXPECT_EQ(asked, 3);
+}
+
+// A child that reads labels judges anchors too, of the process whose run it is.
+TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
+  std::vector<bool> anchors;
+  const AskData ask = [&](configs::RunConfig& config, DataQuestion question) {
+    anchors.push_back(question.anchors);
+    config.label_counts = "2x30";
+    if (question.anchors) config.anchors_reason = "kept";
+  };
+  const std::vector<std::string> limited = {"--memory-limit", "4GiB"};
+  const configs::RunConfig first =
+      make_run_request(line(limited), std::nullopt, 8, ask).config;
+  EXPECT_FALSE(wants_anchors(first));
+  EXPECT_TRUE(has_judged_anchors(first));
+  LauncherPlace place;
+  place.size = 2;
+  place.rank = 1;
+  const configs::RunConfig second =
+      make_run_request(line(limited), place, 8, ask).config;
+  EXPECT_TRUE(wants_anchors(second)) << "as rank 0 judges them";
+  EXPECT_FALSE(has_judged_anchors(second));
+  make_run_request(line({"--memory-limit", "4GiB", "--noautoanchor"}),
+                   std::nullopt, 8, ask);
+  const auto plan = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--data", data_.string()});
+    make_run_request(parse_command_line(words), std::nullopt, 8, ask);
+  };
+  plan({"plan"});
+  plan({"plan", "--write", "ask"});
+  EXPECT_THAT(anchors, ElementsAre(true, false, false, false, true));
+}
+
+TEST_F(RunRequestTest, ProcessesShareTheCores) {
+  const RunRequest run = request({"--cfg", "yolov5n", "--processes", "3"});
+  EXPECT_EQ(run.expected_workers(), 3);
+  EXPECT_EQ(run.config.threads, 2);
+  EXPECT_EQ(request({"--processes", "16"}).config.threads, 1);
+  EXPECT_EQ(request({"--processes", "2", "--threads", "1"}).config.threads, 1);
+}
+
+TEST_F(RunRequestTest, TheLayoutNumbersTheProcesses) {
+  EXPECT_EQ(request({"--layout", "data=4"}).expected_workers(), 4);
+  EXPECT_EQ(refusal({"--layout", "data=4", "--processes", "2"}),
+            "[plan] --layout: data 4 x pipeline 1 x spatial 1 = 4 processes, "
+            "but there are 2: use --processes 4 (under mpirun or srun it "
+            "counts per slot), or a layout of 2");
+  EXPECT_EQ(request({"--layout", "data=2,pipeline=2,spatial=2", "--bn-group",
+                     "2", "--cfg", "yolov5n"})
+                .expected_workers(),
+            8);
+}
+
+TEST_F(RunRequestTest, UnderALauncherProcessesCountPerSlot) {
+  EXPECT_EQ(request({}, slots(2, 2)).expected_workers(), 2);
+  EXPECT_EQ(request({}, slots(2, 2)).config.threads, 4);
+  const RunRequest run = request({"--processes", "2"}, slots(4, 2));
+  EXPECT_EQ(run.num_agents, 4);
+  EXPECT_EQ(run.workers_per_agent, 2);
+  EXPECT_EQ(run.config.processes, 8);
+  EXPECT_EQ(run.config.threads, 2);  // 4 workers on this host
+  EXPECT_EQ(request({"--layout", "data=4"}, slots(2, 1)).workers_per_agent, 2);
+}
+
+TEST_F(RunRequestTest, MpiNeedsOneWorkerPerSlot) {
+  EXPECT_EQ(refusal({"--backend", "mpi", "--processes", "2"}, slots(2, 2)),
+            "[mpi] --backend mpi needs one worker per slot of mpirun, but "
+            "--processes is 2: start more slots (-np N) with --processes 1");
+  EXPECT_EQ(refusal({"--backend", "mpi", "--processes", "2"}),
+            "[mpi] --backend mpi with 2 processes, but no mpirun started this "
+            "one: use mpirun -np 2 headroom ... --processes 1, or another "
+            "--backend");
+  EXPECT_EQ(request({"--backend", "mpi"}, slots(2, 2)).expected_workers(), 2);
+}
+
+TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
+  EXPECT_EQ(refusal({"--weights", "gone.safetensors"}),
+            "[weights] there is no file gone.safetensors: give a .safetensors "
+            "or .pt file, or leave --weights out");
+  EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_.path() / "exp"));
+}
+
+TEST_F(RunRequestTest, BatchSmallerThanTheDataAxis) {
+  EXPECT_EQ(refusal({"--batch", "1", "--layout", "data=2"}),
+            "[plan] global_batch_size (--batch) 1 < data axis 2: a process "
+            "would have no image: use --batch 2 or more, or --layout data=1 or "
+            "less");
+}
+
+TEST_F(RunRequestTest, ResumeRestoresTheRun) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.epochs = 60;
+  saved.processes = 2;
+  saved.threads = 3;
+  saved.hyp.lr0 = 0.02;
+  const fs::path directory = save_run(saved);
+  const RunRequest run = make_run_request(
+      parse_command_line({"train", "--resume", directory.string()}), {}, 8);
+  EXPECT_EQ(run.run_directory, directory);
+  EXPECT_EQ(run.config.resume, directory);
+  EXPECT_EQ(run.config.cfg, "yolov5n");
+  EXPECT_EQ(run.config.epochs, 60);
+  EXPECT_EQ(run.config.hyp.lr0, 0.02);
+  EXPECT_EQ(run.config.threads, 3);
+  EXPECT_EQ(run.expected_workers(), 2);
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  const fs::path directory = save_run(saved);
+  const RunRequest run =
+      make_run_request(parse_command_line({"train", "--resume", "--project",
+                                           root_.path().string()}),
+                       {}, 8);
+  EXPECT_EQ(run.run_directory, directory);
+}
+
+TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.epochs = 60;
+  saved.processes = 2;
+  saved.layout = "data=2";
+  const fs::path directory = save_run(saved);
+  const RunRequest run = make_run_request(
+      parse_command_line({"train", "--resume", directory.string(), "--epochs",
+                          "80", "--processes", "4"}),
+      {}, 8);
+  EXPECT_EQ(run.expected_workers(), 4);
+  EXPECT_EQ(run.config.layout, "");
+  EXPECT_THAT(run.notes,
+              ElementsAre("resume: epochs was 60 and is now 80",
+                          "resume: processes was 2 and is now 4",
+                          "resume: layout was data=2 and is now chosen anew"));
+}
+
+TEST_F(RunRequestTest, WhatHasNoPlanIsRefusedBeforeAnythingStarts) {
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--layout", "pipeline=20"}),
+            "[plan] --layout pipeline=20: every stage needs a row with "
+            "parameters, and 20 stages > 19 such rows of the model: use "
+            "pipeline=19 or less");
+  EXPECT_EQ(refusal({"--sync-bn", "--bn-group", "4"}),
+            "[plan] --sync-bn makes one group of the whole --batch of 16, but "
+            "--bn-group is 4: leave one of the two out");
+  EXPECT_FALSE(fs::exists(root_.path() / "exp"));
+}
+
+TEST_F(RunRequestTest, APlanNeedsNoData) {
+  const CommandLine plan = parse_command_line({"plan", "--layout", "data=2"});
+  const RunRequest run = make_run_request(plan, {}, 8);
+  EXPECT_EQ(run.config.command, "train");
+  EXPECT_EQ(run.expected_workers(), 2);
+  try {
+    make_run_request(parse_command_line({"train"}), {}, 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[config] there is no data set: give --data DATA.YAML "
+                 "(configs/data/own_images.yaml explains its lines)");
+  }
+}
+
+TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.processes = 4;
+  saved.layout = "data=2,pipeline=2";
+  saved.zero_stage = 3;
+  saved.micro_batch_size = 4;
+  saved.batch_norm_group_size = 4;
+  saved.activations = "recompute";
+  const std::string directory = save_run(saved);
+  const auto resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", directory});
+    return make_run_request(parse_command_line(words), {}, 8);
+  };
+  RunRequest run = resumed({});
+  EXPECT_EQ(run.expected_workers(), 4);
+  EXPECT_EQ(run.config.layout, "data=2,pipeline=2");
+  EXPECT_EQ(run.config.zero_stage, 3);
+  EXPECT_EQ(run.config.activations, "recompute");
+  EXPECT_THAT(run.notes, IsEmpty());
+  for (const auto& flag :
+       std::vector<std::vector<std::string>>{{"--zero", "1"},
+                                             {"--activations", "keep"},
+                                             {"--micro-batch", "8"},
+                                             {"--layout", "data=3"},
+                                             {"--processes", "2"},
+                                             {"--set", "zero_stage=1"}}) {
+    run = resumed(flag);
+    EXPECT_NE(run.config.layout, "data=2,pipeline=2") << flag[0];
+    EXPECT_NE(run.config.zero_stage, 3) << flag[0];
+    EXPECT_NE(run.config.micro_batch_size, 4) << flag[0];
+    EXPECT_NE(run.config.activations, "recompute") << flag[0];
+    EXPECT_EQ(run.config.batch_norm_group_size, 4) << flag[0];
+  }
+}
+
+TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  const std::string directory = save_run(saved);
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", directory});
+    try {
+      make_run_request(parse_command_line(words), {}, 8);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused({"--batch", "32"}),
+            "[resume] global_batch_size (--batch) was 16 and cannot become 32: "
+            "the committed steps were made with it: leave it out, or start a "
+            "new run without --resume");
+  EXPECT_NE(refused({"--single-cls"}).find("single_cls was false"),
+            std::string::npos);
+  EXPECT_NE(
+      refused({"--sync-bn"}).find("sync_batch_norm (--sync-bn) was false"),
+      std::string::npos);
+  EXPECT_NE(refused({"--optimizer", "Adam"}).find("optimizer was SGD"),
+            std::string::npos);
+}
+
+// The file of a run's model is the user's, and may be edited in between.
+TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
+  const std::string table =
+      layers::model_table_text(layers::load_model_table("yolov5n"));
+  const fs::path cfg = root_.write("my.yaml", "# mine\n" + table);
+  configs::RunConfig saved;
+  saved.cfg = cfg.string();
+  const fs::path run = save_run(saved);
+  const auto resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--resume", run.string()});
+    try {
+      make_run_request(parse_command_line(words), {}, 8);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(resumed({"--cfg", "yolov5s"}),
+              HasSubstr("cfg was " + cfg.string() +
+                        " and cannot become yolov5s: the committed steps were "
+                        "made with it"))
+      << "a run of an older build has no record";
+  root_.write("exp/model.yaml", table);
+  EXPECT_EQ(resumed({}), "accepted");
+  const fs::path copy = root_.write("copy.yaml", table);
+  EXPECT_EQ(resumed({"--cfg", copy.string()}), "accepted") << "it was moved";
+  EXPECT_THAT(
+      resumed({"--cfg", "yolov5s"}),
+      AllOf(HasSubstr("[resume] yolov5s is not the model that " + run.string() +
+                      " was begun with: width_multiple "
+                      "was 0.25 and is now 0.5"),
+            HasSubstr("go on with --cfg " + run.string() + "/model.yaml")));
+  EXPECT_EQ(resumed({"--weights", "other.safetensors"}),
+            "[resume] --weights other.safetensors would change nothing: a "
+            "resumed run has the weights of its checkpoint: leave it out, or "
+            "start a new run with it, without --resume");
+  std::string edited = table;
+  ASSERT_NE(table.find("[-1, 6, C3, [256]]"), std::string::npos) << table;
+  edited.replace(table.find("[-1, 6, C3, [256]]"), 18, "[-1, 9, C3, [256]]");
+  root_.write("my.yaml", edited);
+  EXPECT_THAT(resumed({}),
+              HasSubstr("[resume] " + cfg.string() + " is not the model that " +
+                        run.string() +
+                        " was begun with: row 4 was [-1, 6, C3, [256]] and is "
+                        "now [-1, 9, C3, [256]]"));
+  EXPECT_EQ(resumed({"--cfg", (run / "model.yaml").string()}), "accepted");
+}
+
+TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.processes = 3;
+  const fs::path directory = save_run(saved);
+  const CommandLine resume =
+      parse_command_line({"train", "--resume", directory.string()});
+  EXPECT_EQ(make_run_request(resume, slots(3, 3), 8).workers_per_agent, 1);
+  try {
+    make_run_request(resume, slots(2, 2), 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[resume] the run has 3 processes and there are 2 agents: give "
+        "--processes N, the number per agent");
+  }
+}
+
+TEST_F(RunRequestTest, ResumeReadsTheHyperParametersOfTheRunAlone) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.hyp_file = "scratch-high";
+  saved.hyp.lr0 = 0.5;  // by --set, over the file
+  const fs::path directory = save_run(saved);
+  std::vector<std::string> notes;
+  EXPECT_EQ(resumed_config(directory, {}, notes).hyp.lr0, 0.5);
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+// --config may be the run.yaml of an earlier run.
+TEST_F(RunRequestTest, AnchorsThatARunFoundAreNotTheNextOnes) {
+  configs::RunConfig found;
+  found.anchors = "1,2; 3,4; 5,6";
+  found.anchors_reason = "found";
+  root_.write("found.yaml", configs::to_yaml(found));
+  const std::string file = (root_.path() / "found.yaml").string();
+  EXPECT_EQ(request({"--config", file}).config.anchors, "");
+  found.anchors_reason = "";
+  root_.write("found.yaml", configs::to_yaml(found));
+  EXPECT_EQ(request({"--config", file}).config.anchors, found.anchors);
+}
+
+TEST_F(RunRequestTest, AResumedRunKeepsItsAnchors) {
+  configs::RunConfig saved;
+  saved.anchors = "1,2; 3,4; 5,6";
+  saved.anchors_reason = "found";
+  const fs::path folder = save_run(saved);
+  const auto resume = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"train", "--resume", folder.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return make_run_request(parse_command_line(words), std::nullopt, 8);
+  };
+  EXPECT_EQ(resume({}).config.anchors, saved.anchors);
+  try {
+    resume({"--set", "anchors=7,8; 3,4; 5,6"});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; 3,4; "
+                        "5,6: the committed steps were made with it"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace headroom::cli

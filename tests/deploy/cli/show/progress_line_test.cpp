@@ -1,0 +1,111 @@
+#include "deploy/cli/show/progress_line.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::cli {
+namespace {
+
+wire::RunProgress middle_of_a_run() {
+  wire::RunProgress progress;
+  progress.step = 38;
+  progress.num_steps = 780;
+  progress.epoch = 2;
+  progress.num_epochs = 60;
+  progress.step_in_epoch = 12;
+  progress.steps_per_epoch = 13;
+  progress.box = 0.0812;
+  progress.obj = 0.0331;
+  progress.cls = 0.0208;
+  progress.images_per_second = 58.34;
+  progress.measured_peak_bytes = 1'288'490'189;  // 1.2 GiB
+  progress.phase = "train";
+  return progress;
+}
+
+TEST(ProgressLine, AllOfIt) {
+  EXPECT_EQ(progress_line(middle_of_a_run(), 250.4, 0),
+            "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  "
+            "1.2 GiB (predicted -)  ETA 4m10s");
+}
+
+TEST(ProgressLine, PredictedMemoryWhereItIsKnown) {
+  wire::RunProgress progress = middle_of_a_run();
+  progress.predicted_peak_bytes = 1'395'864'371;  // 1.3 GiB
+  EXPECT_EQ(progress_line(progress, std::nullopt, 0),
+            "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  "
+            "1.2 GiB (predicted 1.3 GiB)");
+}
+
+TEST(ProgressLine, OtherPhasesAreNamed) {
+  wire::RunProgress progress = middle_of_a_run();
+  progress.phase = "validate";
+  EXPECT_EQ(progress_line(progress, std::nullopt, 0).substr(0, 38),
+            "epoch 3/60  12/13  validating  box 0.0");
+  progress.phase = "checkpoint";
+  EXPECT_EQ(progress_line(progress, std::nullopt, 0).substr(0, 34),
+            "epoch 3/60  12/13  saving  box 0.0");
+}
+
+TEST(ProgressLine, BeforeTheFirstStep) {
+  EXPECT_EQ(progress_line(wire::RunProgress(), std::nullopt, 80), "starting");
+}
+
+TEST(ProgressLine, EtaInWholeSecondsMinutesOrHours) {
+  const auto eta = [](double seconds) {
+    const std::string line = progress_line(middle_of_a_run(), seconds, 0);
+    return line.substr(line.rfind("ETA"));
+  };
+  EXPECT_EQ(eta(7.6), "ETA 8s");
+  EXPECT_EQ(eta(59.6), "ETA 1m0s");
+  EXPECT_EQ(eta(3599), "ETA 59m59s");
+  EXPECT_EQ(eta(7384), "ETA 2h3m");
+}
+
+TEST(ProgressLine, CutAtAWordToTheWidth) {
+  const std::string line = progress_line(middle_of_a_run(), 250, 40);
+  EXPECT_EQ(line, "epoch 3/60  12/13  box 0.081 obj 0.033…");
+  EXPECT_EQ(progress_line(middle_of_a_run(), 250, 4), "epo…");
+}
+
+wire::EventRecord validation_event() {
+  wire::EventRecord event;
+  event.event = "validation";
+  event.step = 39;
+  event.rank = 0;
+  event.reason = "epoch 3 validated";
+  event.detail_json = R"({"epoch": 2, "precision": 0.8119, "recall": 0.7441,)"
+                      R"( "map50": 0.7913, "map": 0.4522})";
+  return event;
+}
+
+TEST(ValidationLine, TheMetricsOfAnEpoch) {
+  EXPECT_EQ(validation_line(validation_event(), 60),
+            "epoch 3/60  P 0.812 R 0.744 mAP50 0.791 mAP 0.452");
+}
+
+TEST(ValidationLine, TheReasonWhereTheDetailIsUnreadable) {
+  wire::EventRecord event = validation_event();
+  for (
+      const char* detail :
+      {"", "{", "[1]", R"({"epoch": 2})",
+       R"({"epoch": 2, "precision": "x", "recall": 0, "map50": 0, "map": 0})"}) {
+    event.detail_json = detail;
+    EXPECT_EQ(validation_line(event, 60), "epoch 3 validated") << detail;
+  }
+}
+
+TEST(EventLine, AsMuchAsIsKnown) {
+  wire::EventRecord event;
+  event.reason = "2 images were skipped";
+  EXPECT_EQ(event_line(event), "2 images were skipped");
+  event.warning = true;
+  EXPECT_EQ(event_line(event), "warning: 2 images were skipped");
+  event.step = 12;
+  EXPECT_EQ(event_line(event), "warning: step 12: 2 images were skipped");
+  event.rank = 1;
+  EXPECT_EQ(event_line(event),
+            "warning: step 12, rank 1: 2 images were skipped");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,133 @@
+#include "deploy/cli/show/run_result.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using testing::TemporaryFolder;
+
+TEST(RunResult, ForPeopleWithWhatToDoNext) {
+  const TemporaryFolder root;
+  root.write("weights/best.safetensors", "");
+  coordinator::RunStatus status;
+  status.run_directory = root.path();
+  status.reason = "all 780 steps done";
+  status.result_json =
+      R"({"precision": 0.8, "recall": 0.75, "map50": 0.8034, "map": 0.51})";
+  configs::RunConfig config;
+  config.data = "d.yaml";
+  const std::string directory = root.path();
+  EXPECT_EQ(result_text(config, status),
+            "results:  P 0.800  R 0.750  mAP50 0.803  mAP 0.510\n"
+            "in:       " +
+                directory +
+                "\n"
+                "end:      all 780 steps done\n"
+                "judge:    headroom val --data d.yaml --weights " +
+                directory + "/weights/best.safetensors\n");
+}
+
+TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
+  const TemporaryFolder root;
+  root.write("a run/weights/best.safetensors", "");
+  coordinator::RunStatus status;
+  status.run_directory = root.path() / "a run";
+  configs::RunConfig config;
+  config.data = "my data/d.yaml";
+  EXPECT_NE(result_text(config, status)
+                .find("headroom val --data 'my data/d.yaml' --weights '" +
+                      status.run_directory + "/weights/best.safetensors'\n"),
+            std::string::npos);
+}
+
+TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
+  coordinator::RunStatus status;
+  status.run_directory = "/r";
+  status.reason = "validated 10 images";
+  status.result_json =
+      R"({"map50": 0.5, "per_class": [)"
+      R"({"name": "circle", "labels": 5, "precision": 1, "recall": 0.5,)"
+      R"( "map50": 0.25, "map": 0.125, "coco": {"all": {"AP": 0.1},)"
+      R"( "small": {"AP": -1}, "medium": {"AP": 0.2}, "large": {"AP": 0.3}}}],)"
+      R"( "per_size": {"small": {"objects": 7, "AP": -1, "AP50": 0.5,)"
+      R"( "AP75": 0.25, "AR100": 0.75}}})";
+  const std::string text = result_text(configs::RunConfig(), status);
+  EXPECT_NE(text.find("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
+                      "0.300\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("          COCO, small       AP     -  AP50 0.500  AP75 "
+                      "0.250  AR100 0.750  of 7 objects\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(RunResult, EveryClassWithLabelsHasALine) {
+  coordinator::RunStatus status;
+  status.run_directory = "/r";
+  status.reason = "validated 10 images";
+  status.result_json =
+      R"({"map50": 0.5, "per_class": [)"
+      R"({"name": "circle", "labels": 5, "precision": 1, "recall": 0.5,)"
+      R"( "map50": 0.25, "map": 0.125},)"
+      R"({"name": "absent", "labels": 0, "precision": 0, "recall": 0}]})";
+  EXPECT_EQ(result_text(configs::RunConfig(), status),
+            "results:  mAP50 0.500\n"
+            "          circle            P 1.000  R 0.500  mAP50 0.250  mAP "
+            "0.125\n"
+            "in:       /r\n"
+            "end:      validated 10 images\n");
+}
+
+TEST(RunResult, WithoutValidation) {
+  coordinator::RunStatus status;
+  status.run_directory = "/nowhere";
+  status.reason = "reached --max-steps 3";
+  EXPECT_EQ(result_text(configs::RunConfig(), status),
+            "results:  (no validation)\n"
+            "in:       /nowhere\n"
+            "end:      reached --max-steps 3\n");
+}
+
+TEST(RunResult, AsOneJsonDocument) {
+  const auto json = nlohmann::json::parse(
+      result_json({5, "stopped"}, "/run", R"({"map50": 0.5})"));
+  EXPECT_EQ(json["map50"], 0.5);
+  EXPECT_EQ(json["exit_code"], 5);
+  EXPECT_EQ(json["reason"], "stopped");
+  EXPECT_EQ(json["run_directory"], "/run");
+}
+
+TEST(RunResult, JsonSurvivesBrokenTextAndNoSummary) {
+  const auto json =
+      nlohmann::json::parse(result_json({2, "bad \xff byte"}, "", "{"));
+  EXPECT_EQ(json["exit_code"], 2);
+}
+
+TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
+  const TemporaryFolder root;
+  EXPECT_EQ(resume_hint({130, "stopped"}, root.path()), "");
+  const std::string directory = root.path();
+  root.write("checkpoints/step-2/state.safetensors.partial", "");
+  EXPECT_EQ(resume_hint({5, "disk full"}, directory), "") << "never finished";
+  root.write("checkpoints/step-3/MANIFEST.json", "{}");
+  EXPECT_EQ(resume_hint({130, "stopped"}, directory),
+            "go on with: headroom train --resume " + directory);
+  EXPECT_EQ(resume_hint({5, "lost"}, directory),
+            "go on with: headroom train --resume " + directory);
+  const std::string spaced = directory + "/my runs";
+  root.write("my runs/checkpoints/step-3/MANIFEST.json", "{}");
+  EXPECT_EQ(resume_hint({5, "lost"}, spaced),
+            "go on with: headroom train --resume '" + spaced + "'");
+  EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");
+  EXPECT_EQ(resume_hint({2, "refused"}, directory), "");
+  EXPECT_EQ(resume_hint({0, "done"}, directory), "");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,463 @@
+// The whole program, with workers that only pretend to train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/deploy/cli/supervision.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::descendants;
+using ::testing::HasSubstr;
+using testing::Json;
+using ::testing::Not;
+using testing::Program;
+using testing::ProgramResult;
+using testing::run_program;
+using testing::Supervision;
+
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(Supervision, ARunEndsWithItsResults) {
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("results:  mAP50 0.750  mAP 0.125\n"));
+  EXPECT_THAT(run.out, HasSubstr("end:      all 12 steps done\n"));
+  EXPECT_THAT(run.err, HasSubstr("processes 2 x "));
+  EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
+  EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
+  EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, JsonIsTheOnlyOutput) {
+  const ProgramResult run = run_program(train({"--json"}), folder_);
+  const Json json = Json::parse(run.out);
+  EXPECT_EQ(json["map50"], 0.75);
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["run_directory"], (folder_ / "runs/train/exp").string());
+}
+
+TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
+  const ProgramResult run =
+      run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "[config] unknown flag --epcohs: did you mean '--epochs'?\n");
+  EXPECT_EQ(Json::parse(run.out)["exit_code"], 2);
+}
+
+TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
+  const auto refused_as = [&](int rank, const std::string& words) {
+    const std::string number = std::to_string(rank);
+    return run_program(
+        {"/bin/sh", "-c",
+         "OMPI_COMM_WORLD_RANK=" + number +
+             " OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=" + number +
+             " OMPI_COMM_WORLD_LOCAL_SIZE=2 '" + headroom().string() + "' " +
+             words},
+        folder_);
+  };
+  for (const std::string words : {"train --epcohs 3 --json", "trian", ""}) {
+    const ProgramResult first = refused_as(0, words);
+    EXPECT_EQ(first.exit_code, 2);
+    EXPECT_EQ(count_of(first.err, "\n"), 1u) << first.err;
+    const ProgramResult second = refused_as(1, words);
+    EXPECT_EQ(second.exit_code, 2);
+    EXPECT_EQ(second.err, "");
+    EXPECT_EQ(second.out, "");
+  }
+  // An address that nobody can reach is not waited for.
+  const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
+  EXPECT_EQ(lost.exit_code, 2);
+  EXPECT_LT(lost.seconds, 10);
+}
+
+TEST_F(Supervision, AnAddressWithoutAPortIsRefusedAtOnce) {
+  for (const std::string address : {"foo", "foo:", "127.0.0.1:0", ":29500"}) {
+    const ProgramResult run =
+        run_program({headroom(), "train", "--coordinator", address}, folder_);
+    EXPECT_EQ(run.exit_code, 2) << address;
+    EXPECT_THAT(run.err, HasSubstr("--coordinator " + address)) << address;
+    EXPECT_LT(run.seconds, 2) << address;
+  }
+}
+
+TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
+  const std::string program = "'" + headroom().string() + "' ";
+  for (const std::string words : {"plan --json", "plan", "--help"}) {
+    const ProgramResult run = run_program(
+        {"/bin/sh", "-c", program + words + " > /dev/full"}, folder_);
+    EXPECT_EQ(run.exit_code, 5) << words;
+    EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
+  }
+  // Nor does a refusal turn into another one.
+  EXPECT_EQ(run_program({"/bin/sh", "-c",
+                         program + "plan --batch 0 --json > /dev/full"},
+                        folder_)
+                .exit_code,
+            2);
+}
+
+TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
+  fs::remove(folder_ / "bin/headroom-worker");
+  const ProgramResult run =
+      run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
+                   "data=2,pipeline=2", "--bn-group", "2", "--json"},
+                  folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["world_size"], 4);
+  EXPECT_LT(run.seconds, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  const ProgramResult refused = run_program(
+      {headroom(), "plan", "--layout", "spatial=64", "--json"}, folder_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("64 ranks > 640 rows / 32 = 20 blocks"));
+  EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
+}
+
+TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
+  fs::remove(folder_ / "bin/headroom-worker");
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "[launch] there is no program " +
+                (folder_ / "bin/headroom-worker").string() +
+                ": build it (cmake --build build --target headroom-worker); it "
+                "belongs beside headroom\n");
+}
+
+TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
+  setenv("FAKE_WORKER", "die", 1);
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("no more strength"));
+  EXPECT_THAT(run.err, HasSubstr("ended with exit code 7"));
+  EXPECT_LT(run.seconds, 10);
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AWorkersRefusalIsPrintedOnce) {
+  setenv("FAKE_WORKER", "refuse", 1);
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 4) << run.err;
+  EXPECT_EQ(count_of(run.err, "[data] nothing is left: give other images"), 1u)
+      << run.err;
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AWorkerThatIsKilledEachTimeEndsTheRunWithFive) {
+  setenv("FAKE_WORKER", "crash", 1);
+  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("killed by signal 9"));
+  EXPECT_THAT(run.err, HasSubstr("for the fifth time without a step between"));
+  EXPECT_EQ(count_of(run.err, "the roof is on fire"), 1u) << run.err;
+  EXPECT_LT(run.seconds, 15);
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("stopping at the next committed step (Ctrl-C again to "
+                        "stop at once)\n"));
+  EXPECT_THAT(result.err, HasSubstr("interrupted after step 3; go on with "
+                                    "--resume"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  run.signal(SIGTERM);
+  ASSERT_TRUE(wait_for("stopping at the next committed step"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  run.signal(SIGTERM);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+  expect_nobody_left();
+}
+
+// Under MPI all processes leave together, which a busy machine delays: who is
+// killed then makes mpirun call a good run a failure.
+TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
+  setenv("FAKE_WORKER", "late", 1);
+  const ProgramResult run = run_program(train(), folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(fs::exists(folder_ / "left")) << run.err;
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  run.signal(SIGKILL);
+  run.join();
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  for (int time = 1; time <= 2; ++time) {
+    for (pid_t pid : descendants(run.pid(), "--config-fd")) {
+      kill(pid, SIGKILL);
+    }
+    ASSERT_TRUE(
+        wait_for("the coordinator was started again and goes on with "
+                 "generation 1, start " +
+                 std::to_string(time + 1)))
+        << standard_error();
+  }
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
+                        "is started again at 127.0.0.1:"));
+  // Everybody is still there, and hears what the new one says.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("interrupted after step 3"));
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 1u) << "started once";
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AKilledAgentIsStartedAgainWithNewWorkers) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const std::vector<pid_t> workers =
+      descendants(run.pid(), "bin/headroom-worker");
+  EXPECT_EQ(workers.size(), 2u);
+  for (const pid_t pid : descendants(run.pid(), "--supervised")) {
+    kill(pid, SIGKILL);
+  }
+  ASSERT_TRUE(wait_for("it is started again")) << standard_error();
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it is "
+                        "started again\n"));
+  for (int i = 0; i < 1000 && count_of(standard_error(), "rank 1 of 2") < 2;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (const pid_t pid : workers) {  // at most not yet reaped
+    EXPECT_EQ(text_of("/proc/" + std::to_string(pid) + "/cmdline"), "") << pid;
+  }
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AnAgentThatIsKilledEachTimeEndsTheRun) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  pid_t last = 0;
+  for (int time = 0; time < 5; ++time) {
+    pid_t agent = last;
+    for (int i = 0; i < 1000 && agent == last; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const auto agents = descendants(run.pid(), "--supervised");
+      if (!agents.empty()) agent = agents[0];
+    }
+    ASSERT_NE(agent, last) << standard_error();
+    kill(agent, SIGKILL);
+    last = agent;
+  }
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(count_of(result.err, "it is started again"), 4u) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it has "
+                        "ended 5 times in a row without a step between\n"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, APortInUseIsOneLine) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program first(train(), folder_);
+  ASSERT_TRUE(wait_for("--coordinator "));
+  const std::string said = standard_error();
+  std::string address = said.substr(said.find("--coordinator ") + 14);
+  address = address.substr(0, address.find('\n'));
+  fs::create_directories(folder_ / "second");
+  const ProgramResult second =
+      run_program({headroom(), "coordinator", "--listen", address,
+                   "--synthetic-input", "--cfg", "yolov5n"},
+                  folder_ / "second");
+  EXPECT_EQ(second.exit_code, 2) << second.err;
+  EXPECT_EQ(count_of(second.err, "\n"), 1u) << second.err;
+  EXPECT_THAT(second.err, HasSubstr(address));
+}
+
+TEST_F(Supervision, StatusShowsProcessesAndPlan) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const std::string said = standard_error();
+  std::string address = said.substr(said.find("--coordinator ") + 14);
+  address = address.substr(0, address.find('\n'));
+  fs::create_directories(folder_ / "status");
+  const ProgramResult status =
+      run_program({headroom(), "status", "--coordinator", address, "--json"},
+                  folder_ / "status");
+  EXPECT_EQ(status.exit_code, 0) << status.err;
+  const Json json = Json::parse(status.out);
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_EQ(json["members"].size(), 2u);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
+  if (system("command -v mpirun >/dev/null") != 0) {
+    GTEST_SKIP() << "there is no mpirun here";
+  }
+  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
+                                      "--allow-run-as-root"};
+  for (const std::string& word : train({"--json"})) command.push_back(word);
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);  // of rank 0 alone
+  EXPECT_THAT(run.err, HasSubstr("rank 0 of 2"));
+  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
+  if (system("command -v mpirun >/dev/null") != 0) {
+    GTEST_SKIP() << "there is no mpirun here";
+  }
+  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
+                                      "--allow-run-as-root"};
+  for (const std::string& word : train({"--processes", "0"})) {
+    command.push_back(word);
+  }
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_EQ(count_of(run.err, "[config] --processes 0"), 1u) << run.err;
+}
+
+// A slot of a two-host job, as Open MPI describes it.
+std::vector<std::string> on_host(int rank, std::vector<std::string> command) {
+  std::vector<std::string> words = {
+      "env",
+      "OMPI_COMM_WORLD_RANK=" + std::to_string(rank),
+      "OMPI_COMM_WORLD_SIZE=2",
+      "OMPI_COMM_WORLD_LOCAL_RANK=0",
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+      "PMIX_NAMESPACE=" + std::to_string(getpid())};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+TEST_F(Supervision, HostsMeetInASharedFolder) {
+  const std::vector<std::string> command =
+      train({"--rendezvous", "meet", "--insecure-network"});
+  for (const char* host : {"first", "second"}) {
+    fs::create_directories(folder_ / host);
+    for (const char* name : {"data.yaml", "images", "meet"}) {
+      fs::create_symlink(folder_ / name, folder_ / host / name);
+    }
+  }
+  fs::create_directories(folder_ / "meet");
+  Program first(on_host(0, command), folder_ / "first");
+  Program second(on_host(1, command), folder_ / "second");
+  const ProgramResult ended = first.join();
+  if (ended.err.find("this host has no address") != std::string::npos) {
+    GTEST_SKIP() << "this machine has no network but loopback";
+  }
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("rank 0 of 2"));
+  EXPECT_THAT(ended.out, HasSubstr("end:      all 12 steps done\n"));
+  const ProgramResult other = second.join();
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(other.out, "");
+  EXPECT_THAT(other.err, HasSubstr("rank 1 of 2"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "meet"));
+}
+
+TEST_F(Supervision, SeveralHostsNeedAPlaceToMeetAndAPrivateNetwork) {
+  const ProgramResult nowhere = run_program(on_host(0, train()), folder_);
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err,
+              HasSubstr("give --rendezvous DIR, a folder that all hosts share, "
+                        "or --coordinator HOST:PORT\n"));
+  const ProgramResult insecure = run_program(
+      on_host(0, train({"--coordinator", "192.0.2.1:29500"})), folder_);
+  EXPECT_EQ(insecure.exit_code, 2);
+  EXPECT_EQ(insecure.err,
+            "[network] the coordinator's address 192.0.2.1:29500 is beyond "
+            "loopback, where control traffic must be encrypted: give --certs "
+            "DIR (headroom coordinator --init-certs DIR makes it), or allow "
+            "plain text with --insecure-network on a private network\n");
+}
+
+TEST_F(Supervision, CoordinatorAndAgentsOnTheirOwn) {
+  fs::create_directories(folder_ / "server");
+  fs::create_directories(folder_ / "joiner");
+  Program server({headroom(), "coordinator", "--expected-workers", "3",
+                  "--synthetic-input", "--cfg", "yolov5n"},
+                 folder_ / "server");
+  std::string said;
+  for (int i = 0; i < 1000 && said.find("listening on") == std::string::npos;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    said = text_of(folder_ / "server/stderr.txt");
+  }
+  const size_t at = said.find("listening on ");
+  ASSERT_NE(at, std::string::npos) << said;
+  const std::string address =
+      said.substr(at + 13, said.find('\n', at) - at - 13);
+  Program joiner({headroom(), "train", "--coordinator", address},
+                 folder_ / "joiner");
+  const ProgramResult agent = run_program(
+      {headroom(), "agent", "--coordinator", address, "--processes", "2"},
+      folder_);
+  EXPECT_EQ(agent.exit_code, 0) << agent.err;
+  EXPECT_THAT(agent.err, HasSubstr("all 12 steps done"));
+  EXPECT_EQ(joiner.join().exit_code, 0);
+  const ProgramResult ended = server.join();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("finished: all 12 steps done"));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AnAgentWithoutACoordinatorGivesUp) {
+  const ProgramResult agent =
+      run_program({headroom(), "agent", "--coordinator", "nowhere"}, folder_);
+  EXPECT_EQ(agent.exit_code, 2);
+  EXPECT_EQ(agent.err,
+            "[network] --coordinator nowhere is no address: write HOST:PORT, "
+            "for example 10.0.0.5:29500\n");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "configs/layers/model_table.h"
+#include "parallel/plan/activation_policies.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+configs::RunConfig request(int64_t batch, int64_t limit) {
+  configs::RunConfig config;
+  config.cfg = "yolov5s";
+  config.global_batch_size = batch;
+  config.memory_limit = limit;
+  return config;
+}
+
+PlanDecision decide(const configs::RunConfig& config, int world_size = 1) {
+  return choose_plan(config, world_size,
+                     layers::row_costs(layers::load_model_table(config.cfg)));
+}
+
+int64_t bytes_of(const PlanDecision& decision) {
+  const auto& all = decision.plan->predicted_peak_bytes;
+  return *std::max_element(all.begin(), all.end());
+}
+
+TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
+  const PlanDecision decision = decide(request(16, 64 * kGiB));
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(decision.plan->micro_batch_size, 16);
+  EXPECT_EQ(plan::activations_text(decision.plan->activation_policies), "keep");
+}
+
+TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
+  configs::RunConfig config = request(16, kGiB);
+  config.activations = "keep";
+  config.micro_batch_size = 16;
+  EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
+  config = request(4, 38 << 20);
+  config.cfg = "yolov5n";
+  config.layout = "spatial=2";
+  config.image_height = config.image_width = 64;
+  EXPECT_THAT(decide(config, 2).reason, HasSubstr(" at the start with"));
+}
+
+TEST(FitMemory, TheLargestMultipleOfTheGroupIsTaken) {
+  configs::RunConfig config = request(64, 4 * kGiB);
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(plan::activations_text(decision.plan->activation_policies), "keep");
+  EXPECT_EQ(decision.plan->micro_batch_size, 16);
+  EXPECT_LE(bytes_of(decision), 4 * kGiB);
+}
+
+TEST(FitMemory, ActivationsAreMixedBeforeGroupsShrink) {
+  const PlanDecision decision = decide(request(64, 2 * kGiB));
+  ASSERT_TRUE(decision.plan);
+  const std::string activations =
+      plan::activations_text(decision.plan->activation_policies);
+  EXPECT_NE(activations, "keep");
+  EXPECT_THAT(decision.reason, HasSubstr("activations " + activations));
+  EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+  EXPECT_LE(bytes_of(decision), 2 * kGiB);
+}
+
+// The mixture is that of its micro-batch, and asks for no larger one than
+// recomputing everything allows.
+TEST(FitMemory, AMixtureMayComeWithASmallerMicroBatch) {
+  configs::RunConfig config = request(16, 2 * kGiB);
+  config.batch_norm_group_size = 4;
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan);
+  config.micro_batch_size = decision.plan->micro_batch_size;
+  EXPECT_EQ(decide(config).plan, decision.plan) << "of this micro-batch";
+  config.activations = "recompute";
+  config.micro_batch_size = 0;
+  const PlanDecision recomputed = decide(config);
+  ASSERT_TRUE(recomputed.plan);
+  EXPECT_LE(decision.plan->micro_batch_size, recomputed.plan->micro_batch_size);
+}
+
+TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaid) {
+  const PlanDecision decision = decide(request(64, kGiB / 2));
+  ASSERT_TRUE(decision.plan);
+  EXPECT_LT(decision.plan->batch_norm_group_size, 16);
+  EXPECT_THAT(decision.reason, HasSubstr("changes the mathematics"));
+  EXPECT_LE(bytes_of(decision), kGiB / 2);
+}
+
+TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
+  configs::RunConfig config = request(64, 2 * kGiB);
+  config.activations = "keep";
+  config.micro_batch_size = 64;
+  const PlanDecision decision = decide(config);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(decision.reason, HasSubstr("--memory-limit is 2 GiB"));
+  EXPECT_THAT(decision.remedy, HasSubstr("--processes "));
+  EXPECT_THAT(decision.remedy, HasSubstr("--img "));
+}
+
+TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
+  configs::RunConfig config = request(64, 2 * kGiB);
+  EXPECT_THAT(decide(config).reason,
+              HasSubstr("needed with 100 boxes per image, as assumed"));
+  config.label_counts = "0x5000 1x5000 2x5000 3x1000 4x500 5x100 6x50 40x1";
+  const PlanDecision decision = decide(config);
+  EXPECT_THAT(decision.reason,
+              HasSubstr(" boxes in a micro-batch, by the data set's labels"));
+  EXPECT_LE(bytes_of(decision), 2 * kGiB);
+  config.activations = "keep";
+  config.micro_batch_size = 64;
+  const PlanDecision refused = decide(config);
+  EXPECT_FALSE(refused.plan);
+  EXPECT_THAT(refused.remedy, HasSubstr("--img "));
+}
+
+TEST(FitMemory, NothingFitsInNothing) {
+  const PlanDecision decision = decide(request(64, 1 << 20), 2);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+}
+
+// Validation shares its batch out where memory asks for it, and nothing else
+// changes.
+TEST(FitMemory, AValidationTakesSoManyImagesAsFit) {
+  const PlanDecision free = decide(request(32, 64 * kGiB));
+  EXPECT_EQ(free.plan->validation_images, 32);
+  const PlanDecision tight = decide(request(32, kGiB / 2));
+  ASSERT_TRUE(tight.plan);
+  EXPECT_GE(tight.plan->validation_images, 1);
+  EXPECT_LT(tight.plan->validation_images, 32);
+  for (const plan::PhaseBytes& rank : tight.plan->predicted_phase_bytes) {
+    EXPECT_GT(rank.validation, 0);
+    EXPECT_LE(rank.validation, kGiB / 2);
+    EXPECT_LE(rank.start_up, kGiB / 2);
+  }
+}
+
+TEST(FitMemory, SyntheticInputIsNotValidated) {
+  configs::RunConfig config = request(16, 64 * kGiB);
+  config.synthetic_input = true;
+  EXPECT_EQ(decide(config).plan->validation_images, 0);
+}
+
+TEST(FitMemory, TheHostsMemoryMustHoldABatchOfEachLoader) {
+  configs::RunConfig config = request(16, 64 * kGiB);
+  config.host_memory_limit = 10 << 20;
+  const PlanDecision decision = decide(config);
+  ASSERT_FALSE(decision.plan);
+  EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(decision.reason,
+              HasSubstr("--host-memory-limit is 10 MiB (10485760 bytes)"));
+  EXPECT_THAT(decision.remedy, HasSubstr("use --host-memory-limit "));
+  const std::string least =
+      decision.remedy.substr(std::string("use --host-memory-limit ").size());
+  config.host_memory_limit = std::stoll(least);
+  const PlanDecision fits = decide(config);
+  ASSERT_TRUE(fits.plan) << fits.reason;
+  EXPECT_LE(fits.plan->predicted_phase_bytes.front().host,
+            config.host_memory_limit);
+}
+
+}  // namespace
+}  // namespace headroom::planner

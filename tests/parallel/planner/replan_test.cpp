@@ -1,0 +1,197 @@
+#include "parallel/planner/replan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "configs/layers/model_table.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+const std::vector<layers::RowCost>& rows() {
+  static const std::vector<layers::RowCost> all =
+      layers::row_costs(layers::load_model_table("yolov5s"));
+  return all;
+}
+
+configs::RunConfig request(const std::string& layout = "", int64_t zero = 0) {
+  configs::RunConfig config;
+  config.cfg = "yolov5s";
+  config.global_batch_size = 16;
+  config.image_height = 320;
+  config.image_width = 320;
+  config.layout = layout;
+  config.zero_stage = zero;
+  return config;
+}
+
+plan::Plan plan_of(const configs::RunConfig& config, int world_size) {
+  return plan_or_throw(config, world_size, rows());
+}
+
+// Where nothing is known but that it did not fit.
+MemoryShortage some_shortage() {
+  MemoryShortage shortage;
+  shortage.step = 3;
+  shortage.rank = 1;
+  shortage.asked_bytes = kMiB;
+  shortage.free_bytes = kMiB;
+  return shortage;
+}
+
+TEST(Replan, ThePlanAtItsLeanestNeedsLessThanAsItIs) {
+  const configs::RunConfig config = request();
+  const plan::Plan plan = plan_of(config, 2);
+  const int64_t least = leanest_bytes(config, plan, rows());
+  EXPECT_LT(least, fullest_rank_bytes(plan));
+  plan::Plan lean = plan;
+  lean.activation_policies.assign(rows().size(),
+                                  plan::ActivationPolicy::kRecompute);
+  EXPECT_EQ(leanest_bytes(config, lean, rows()), least);
+}
+
+TEST(Replan, TheNextPlanNeedsLessThanTheFailedOneAtItsLeanest) {
+  const configs::RunConfig config = request();
+  const plan::Plan failed = plan_of(config, 2);
+  const Replan next =
+      plan_after_shortage(config, failed, some_shortage(), rows());
+  ASSERT_TRUE(next.plan) << next.reason;
+  EXPECT_FALSE(next.plan->layout == failed.layout &&
+               next.plan->zero_stage == failed.zero_stage);
+  EXPECT_LE(fullest_rank_bytes(*next.plan),
+            leanest_bytes(config, failed, rows()) * 95 / 100 + 1);
+  EXPECT_EQ(next.plan->layout.world_size(), 2);
+  EXPECT_EQ(next.reason, next.plan->reason);
+  EXPECT_THAT(next.reason, StartsWith("instead of data=2"));
+}
+
+// Each plan is the failed one of the next: the sequence ends, and never
+// returns.
+TEST(Replan, ASequenceOfPlansEnds) {
+  for (const int world_size : {1, 2, 3, 4, 8}) {
+    SCOPED_TRACE(world_size);
+    const configs::RunConfig config = request();
+    plan::Plan failed = plan_of(config, world_size);
+    int64_t needed = leanest_bytes(config, failed, rows());
+    int plans = 0;
+    for (;; ++plans) {
+      ASSERT_LT(plans, 30);
+      const Replan next =
+          plan_after_shortage(config, failed, some_shortage(), rows());
+      if (!next.plan) {
+        EXPECT_THAT(next.reason, HasSubstr("no other plan"));
+        break;
+      }
+      failed = *next.plan;
+      const int64_t less = leanest_bytes(config, failed, rows());
+      EXPECT_LE(less, needed * 95 / 100 + 1);
+      needed = less;
+    }
+    EXPECT_EQ(plans > 0, world_size > 1);
+  }
+}
+
+TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
+  const configs::RunConfig config = request();
+  const plan::Plan failed = plan_of(config, 4);
+  const int64_t needed = leanest_bytes(config, failed, rows());
+  MemoryShortage shortage = some_shortage();
+  shortage.room_bytes = needed * 7 / 10;
+  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  ASSERT_TRUE(next.plan) << next.reason;
+  EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.room_bytes);
+  // More room than it needed is no reason to try as much again.
+  shortage.room_bytes = 10 * needed;
+  const Replan other = plan_after_shortage(config, failed, shortage, rows());
+  ASSERT_TRUE(other.plan);
+  EXPECT_LT(fullest_rank_bytes(*other.plan), needed);
+}
+
+TEST(Replan, WhatWasLackingCounts) {
+  const configs::RunConfig config = request();
+  const plan::Plan failed = plan_of(config, 4);
+  const int64_t needed = leanest_bytes(config, failed, rows());
+  MemoryShortage shortage = some_shortage();
+  shortage.asked_bytes = shortage.free_bytes + needed * 3 / 10;
+  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  ASSERT_TRUE(next.plan) << next.reason;
+  EXPECT_LE(fullest_rank_bytes(*next.plan), needed * 7 / 10 + 1);
+}
+
+TEST(Replan, GroupsStayAsTheyAre) {
+  configs::RunConfig config = request();
+  config.batch_norm_group_size = 4;
+  const plan::Plan failed = plan_of(config, 2);
+  const Replan next =
+      plan_after_shortage(config, failed, some_shortage(), rows());
+  ASSERT_TRUE(next.plan) << next.reason;
+  EXPECT_EQ(next.plan->batch_norm_group_size, 4);
+}
+
+TEST(Replan, AGivenLayoutStaysAndItsShardingMayRise) {
+  const configs::RunConfig config = request("data=2");
+  const plan::Plan failed = plan_of(config, 2);
+  const Replan next =
+      plan_after_shortage(config, failed, some_shortage(), rows());
+  ASSERT_TRUE(next.plan) << next.reason;
+  EXPECT_EQ(next.plan->layout, failed.layout);
+  EXPECT_GT(next.plan->zero_stage, 0);
+}
+
+TEST(Replan, ARefusalNamesTheFlagThatForbids) {
+  configs::RunConfig config = request("data=2", 1);
+  config.memory_limit = 4096 * kMiB;
+  const plan::Plan failed = plan_of(config, 2);
+  const Replan next =
+      plan_after_shortage(config, failed, some_shortage(), rows());
+  EXPECT_FALSE(next.plan);
+  EXPECT_THAT(next.reason, HasSubstr("--zero 1 forbids another plan"));
+  EXPECT_THAT(next.reason, Not(HasSubstr("\n")));
+  EXPECT_THAT(next.resume_flags,
+              StartsWith("--layout data=2,pipeline=1,spatial=1 --zero "));
+  EXPECT_THAT(next.resume_flags, HasSubstr("--memory-limit 4294967296"));
+}
+
+TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
+  const configs::RunConfig config = request();
+  const plan::Plan failed = plan_of(config, 1);
+  MemoryShortage shortage = some_shortage();
+  shortage.room_bytes = 7 * kMiB;
+  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  EXPECT_FALSE(next.plan);
+  EXPECT_THAT(next.reason, HasSubstr("at its leanest where 7 MiB may be had"));
+  EXPECT_THAT(next.reason, HasSubstr("no other plan of 1 process fits"));
+  EXPECT_EQ(next.resume_flags, "");
+  EXPECT_FALSE(plan_after_shortage(config, failed, shortage, {}).plan);
+}
+
+TEST(Replan, TheShortageInWords) {
+  MemoryShortage shortage;
+  shortage.step = 3;
+  shortage.rank = 1;
+  EXPECT_EQ(describe(shortage),
+            "step 3, rank 1: out of memory with the leanest activations");
+  shortage.asked_bytes = 2 * kMiB;
+  shortage.free_bytes = kMiB;
+  EXPECT_EQ(describe(shortage),
+            "step 3, rank 1: out of memory with the leanest activations: asked "
+            "for 2 MiB, 1 MiB of the machine's memory free");
+  shortage.limit_bytes = 100 * kMiB;
+  EXPECT_EQ(describe(shortage),
+            "step 3, rank 1: out of memory with the leanest activations: asked "
+            "for 2 MiB, 1 MiB of the 100 MiB of --memory-limit free");
+}
+
+}  // namespace
+}  // namespace headroom::planner

@@ -1,0 +1,83 @@
+#include "parallel/planner/saved_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "configs/layers/model_table.h"
+#include "parallel/base/check.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Saved : public ::testing::Test {
+ protected:
+  Saved() {
+    folder_ = std::filesystem::path(::testing::TempDir()) / "saved_plan";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  static configs::RunConfig config() {
+    configs::RunConfig config;
+    config.cfg = "yolov5s";
+    return config;
+  }
+  static plan::Plan another_plan() {
+    configs::RunConfig given = config();
+    given.layout = "pipeline=2";
+    return plan_or_throw(given, 2, rows());
+  }
+  static const std::vector<layers::RowCost>& rows() {
+    static const std::vector<layers::RowCost> all =
+        layers::row_costs(layers::load_model_table("yolov5s"));
+    return all;
+  }
+  void save(const std::string& text) const {
+    std::ofstream(folder_ / "plan.json") << text;
+  }
+  SavedPlan read(const configs::RunConfig& config, int world_size = 2) const {
+    return read_saved_plan(folder_.string(), config, world_size, rows());
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Saved, ThePlanIsTheOneThatWasSaved) {
+  save(plan::plan_to_json(another_plan()));
+  EXPECT_EQ(read(config()).plan, another_plan());
+  EXPECT_NE(plan_or_throw(config(), 2, rows()).layout, another_plan().layout);
+}
+
+TEST_F(Saved, WithoutAFileThereIsNone) {
+  const SavedPlan saved = read(config());
+  EXPECT_FALSE(saved.plan);
+  EXPECT_EQ(saved.why_not, "");
+}
+
+TEST_F(Saved, WhatIsNoPlanForTheRequestAnyMoreSaysWhy) {
+  save(plan::plan_to_json(another_plan()));
+  EXPECT_THAT(read(config(), 3).why_not, HasSubstr("there are 3"));
+  configs::RunConfig limited = config();
+  limited.memory_limit = fullest_rank_bytes(another_plan()) - 1;
+  EXPECT_FALSE(read(limited).plan);
+  EXPECT_THAT(read(limited).why_not, HasSubstr("it needs"));
+  plan::Plan other_model = another_plan();
+  other_model.activation_policies.resize(3, plan::ActivationPolicy::kLean);
+  save(plan::plan_to_json(other_model));
+  EXPECT_THAT(read(config()).why_not, HasSubstr("number of rows"));
+}
+
+TEST_F(Saved, AFileThatIsNoPlanIsRefused) {
+  save("{}");
+  EXPECT_THROW(read(config()), Error);
+}
+
+}  // namespace
+}  // namespace headroom::planner

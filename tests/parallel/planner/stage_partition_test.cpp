@@ -1,0 +1,226 @@
+#include "parallel/planner/stage_partition.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "parallel/base/check.h"
+
+namespace headroom::planner {
+namespace {
+
+PartitionRequest chain(const std::vector<double>& costs, size_t num_stages) {
+  PartitionRequest request;
+  for (size_t i = 0; i < costs.size(); ++i) {
+    PartitionRow row;
+    row.cost = costs[i];
+    row.inputs = {static_cast<int>(i) - 1};
+    request.rows.push_back(row);
+  }
+  request.in_flight.assign(num_stages, 1);
+  return request;
+}
+
+TEST(StagePartition, MinimisesTheSlowestStage) {
+  const auto decision = partition_stages(chain({4, 1, 1, 3, 2, 1}, 3));
+  ASSERT_TRUE(decision.partition);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 4}));
+  EXPECT_EQ(decision.partition->stage_costs, (std::vector<double>{4, 5, 3}));
+  EXPECT_EQ(decision.reason,
+            "stage 1 of 3, rows 1 to 3, decides with 42 % of the work");
+}
+
+TEST(StagePartition, OneStageTakesAll) {
+  const auto decision = partition_stages(chain({1, 2}, 1));
+  ASSERT_TRUE(decision.partition);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0}));
+  EXPECT_EQ(decision.reason,
+            "stage 0 of 1, rows 0 to 1, decides with 100 % of the work");
+}
+
+TEST(StagePartition, EveryStageGetsParameters) {
+  PartitionRequest request = chain({1, 9, 9, 1}, 2);
+  request.rows[2].has_parameters = false;
+  request.rows[3].has_parameters = false;
+  const auto decision = partition_stages(request);
+  ASSERT_TRUE(decision.partition);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
+}
+
+TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
+  PartitionRequest request = chain({2, 1, 1, 2}, 3);  // any cut costs 3 or 2
+  request.rows[0].map_bytes = 10;
+  request.rows[1].map_bytes = 20;
+  request.rows[2].map_bytes = 10;
+  auto decision = partition_stages(request);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 3}));
+
+  request = chain({1, 0, 1}, 2);
+  decision = partition_stages(request);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
+  request.rows[0].map_bytes = 2;
+  request.rows[1].map_bytes = 1;
+  decision = partition_stages(request);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
+}
+
+// Skips held by the reading stage count, once, for every micro-batch in flight.
+TEST(StagePartition, BytesOfAStage) {
+  PartitionRequest request = chain({1, 1, 1, 1}, 2);
+  request.in_flight = {2, 1};
+  for (PartitionRow& row : request.rows) {
+    row.fixed_bytes = 100;
+    row.activation_bytes = 10;
+    row.map_bytes = 1;
+  }
+  request.rows[2].inputs = {1, 0};
+  request.rows[3].inputs = {2, 0};
+  const auto decision = partition_stages(request);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(decision.partition->stage_bytes,
+            (std::vector<int64_t>{200 + 2 * 20, 200 + 20 + 2}));
+}
+
+TEST(StagePartition, TheMemoryLimitMovesTheCut) {
+  PartitionRequest request = chain({1, 1, 1, 1}, 2);
+  for (PartitionRow& row : request.rows) row.activation_bytes = 1024;
+  request.rows[0].activation_bytes = 2048;
+  request.in_flight = {2, 1};
+  request.memory_limit_bytes = 5 * 1024;
+  const auto decision = partition_stages(request);
+  ASSERT_TRUE(decision.partition);
+  EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(decision.reason,
+            "stage 1 of 2, rows 1 to 3, decides with 75 % of the work, every "
+            "stage within 5 KiB");
+}
+
+TEST(StagePartition, RefusesWithNumbers) {
+  PartitionRequest request = chain({1, 1, 1}, 4);
+  EXPECT_FALSE(partition_stages(request).partition);
+  EXPECT_EQ(partition_stages(request).reason,
+            "4 stages, but only 3 of 3 rows have parameters");
+  request = chain({1, 1, 1}, 3);
+  request.rows[1].has_parameters = false;
+  EXPECT_EQ(partition_stages(request).reason,
+            "3 stages, but only 2 of 3 rows have parameters");
+  request = chain({1, 1, 1}, 2);
+  for (PartitionRow& row : request.rows) row.fixed_bytes = 1024;
+  request.memory_limit_bytes = 1500;
+  EXPECT_FALSE(partition_stages(request).partition);
+  EXPECT_EQ(partition_stages(request).reason,
+            "no cut into 2 stages keeps every stage within 1.46 KiB: the "
+            "fullest needs at least 2 KiB");
+}
+
+TEST(StagePartition, ImpossibleRequestsAreProgrammersErrors) {
+  EXPECT_THROW(partition_stages(chain({1}, 0)), CheckFailure);
+  EXPECT_THROW(partition_stages(chain({-1}, 1)), CheckFailure);
+  PartitionRequest request = chain({1, 1}, 1);
+  request.rows[1].inputs = {1};
+  EXPECT_THROW(partition_stages(request), CheckFailure);
+}
+
+// The slowest stage of the best of all cuts; nothing if none fits.
+std::optional<double> best_by_trying(const PartitionRequest& request) {
+  const int num_rows = static_cast<int>(request.rows.size());
+  const int num_stages = static_cast<int>(request.in_flight.size());
+  std::optional<double> best;
+  for (int mask = 0; mask < 1 << (num_rows - 1); ++mask) {
+    std::vector<int> cuts = {0};
+    for (int row = 1; row < num_rows; ++row)
+      if ((mask >> (row - 1) & 1) != 0) cuts.push_back(row);
+    if (static_cast<int>(cuts.size()) != num_stages) continue;
+    cuts.push_back(num_rows);
+    double slowest = 0;
+    bool fits = true;
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const auto index = static_cast<size_t>(stage);
+      double cost = 0;
+      int64_t bytes = 0, kept = 0, busy = 0;
+      bool has_parameters = false;
+      std::vector<int> received;
+      for (int row = cuts[index]; row < cuts[index + 1]; ++row) {
+        const PartitionRow& one = request.rows[static_cast<size_t>(row)];
+        cost += one.cost;
+        bytes +=
+            one.fixed_bytes + request.in_flight[index] * one.activation_bytes;
+        busy = std::max(busy, kept + one.busy_bytes);
+        kept += one.activation_bytes;
+        has_parameters |= one.has_parameters;
+        for (const int input : one.inputs)
+          if (input >= 0 && input < cuts[index]) received.push_back(input);
+      }
+      bytes += std::max<int64_t>(busy - kept, 0);
+      std::sort(received.begin(), received.end());
+      received.erase(std::unique(received.begin(), received.end()),
+                     received.end());
+      for (const int row : received)
+        bytes += request.in_flight[index] *
+                 request.rows[static_cast<size_t>(row)].map_bytes;
+      slowest = std::max(slowest, cost);
+      fits =
+          fits && has_parameters &&
+          (!request.memory_limit_bytes || bytes <= *request.memory_limit_bytes);
+    }
+    if (fits && (!best || slowest < *best)) best = slowest;
+  }
+  return best;
+}
+
+// With it there is a partition, with a byte less there is none.
+void expect_smallest_limit(PartitionRequest request) {
+  const std::optional<int64_t> limit = smallest_memory_limit(request);
+  request.memory_limit_bytes = limit;
+  EXPECT_EQ(best_by_trying(request).has_value(), limit.has_value());
+  EXPECT_EQ(partition_stages(request).partition.has_value(), limit.has_value());
+  if (!limit) return;
+  request.memory_limit_bytes = *limit - 1;
+  EXPECT_FALSE(best_by_trying(request));
+}
+
+TEST(StagePartition, IsTheBestOfAllCuts) {
+  int num_refused = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&random](uint32_t most) {
+      return static_cast<int>(random() % (most + 1));
+    };
+    PartitionRequest request;
+    const int num_rows = 1 + draw(8);
+    for (int row = 0; row < num_rows; ++row) {
+      PartitionRow one;
+      one.cost = draw(20);
+      one.fixed_bytes = draw(30);
+      one.activation_bytes = draw(30);
+      one.busy_bytes = draw(60);
+      one.map_bytes = draw(10);
+      one.has_parameters = draw(3) > 0;
+      one.inputs = {row - 1};
+      if (row > 1) one.inputs.push_back(draw(static_cast<uint32_t>(row - 1)));
+      request.rows.push_back(one);
+    }
+    const int num_stages = 1 + draw(3);
+    for (int stage = num_stages; stage > 0; --stage)
+      request.in_flight.push_back(stage);
+    if (draw(1) == 1) request.memory_limit_bytes = 60 + draw(200);
+    const auto decision = partition_stages(request);
+    const std::optional<double> best = best_by_trying(request);
+    ASSERT_EQ(decision.partition.has_value(), best.has_value())
+        << "seed " << seed << ": " << decision.reason;
+    expect_smallest_limit(request);
+    if (!best) {
+      ++num_refused;
+      continue;
+    }
+    const auto& costs = decision.partition->stage_costs;
+    EXPECT_EQ(*std::max_element(costs.begin(), costs.end()), *best)
+        << "seed " << seed;
+  }
+  EXPECT_GT(num_refused, 20);
+  EXPECT_LT(num_refused, 280);
+}
+
+}  // namespace
+}  // namespace headroom::planner

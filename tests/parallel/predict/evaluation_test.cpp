@@ -1,0 +1,75 @@
+// An evaluation against bytes counted by hand.
+#include "parallel/predict/evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/parallel/predict/small_rows.h"
+
+namespace headroom::predict {
+namespace {
+
+// Only a head: 18 channels on a received map of 16, at stride 2, of one image
+// of 64 x 64 pixels, float32.
+constexpr int64_t kMapBytes = 32 * 32 * 16 * 4;
+constexpr int64_t kHeadBytes = 32 * 32 * 18 * 4;
+
+EvaluationRequest head_request() {
+  EvaluationRequest request;
+  request.stage.rows = small_rows();
+  request.stage.begin = 1;
+  request.stage.end = 2;
+  request.extents.image_height = request.extents.image_width = 64;
+  request.whole_image_height = 64;
+  request.loss = {1, {0}, false};
+  return request;
+}
+
+// The head's scratch aside, its output and boxes of the same size are most.
+TEST(Evaluation, BoxesLieBesideTheHeads) {
+  EXPECT_EQ(evaluation_peak_bytes(head_request()), 2 * kHeadBytes);
+}
+
+TEST(Evaluation, InDoubleBoxesAreCopiedToFloat) {
+  EvaluationRequest request = head_request();
+  request.extents.element_bytes = 8;
+  EXPECT_EQ(evaluation_peak_bytes(request), 2 * 2 * kHeadBytes + kHeadBytes);
+}
+
+TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
+  EvaluationRequest request = head_request();
+  request.extents.neighbours = 1;
+  request.extents.image_height = 32;
+  const int64_t own = kHeadBytes / 2;
+  // Its own, its copy, the other's part, all together.
+  EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);
+  request.spatial_rank = 1;
+  EXPECT_EQ(evaluation_peak_bytes(request),
+            std::max(kMapBytes / 2 + own, 2 * own));
+}
+
+// The convolution unfolds the windows of so small an image: 27 values a cell.
+TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
+  EvaluationRequest request = head_request();
+  request.stage.begin = 0;
+  request.stage.end = 1;
+  const int64_t image = 64 * 64 * 3 * 4;
+  EXPECT_EQ(evaluation_peak_bytes(request),
+            image + kMapBytes + 32 * 32 * 27 * 4);
+}
+
+// Averages are gathered row by row from ZeRO 1 on.
+TEST(Evaluation, GatheredRowsComeOnTop) {
+  EvaluationRequest request = head_request();
+  request.stage.begin = 0;
+  request.stage.end = 1;
+  const int64_t alone = evaluation_peak_bytes(request);
+  request.stage.zero_stage = 1;
+  request.stage.num_shards = 2;
+  EXPECT_EQ(evaluation_peak_bytes(request),
+            alone + 2 * slice_bytes(request.stage.rows[0], 4, 2));
+}
+
+}  // namespace
+}  // namespace headroom::predict

@@ -1,0 +1,47 @@
+#include "parallel/predict/halo.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/parallel/predict/pass_fixture.h"
+
+namespace headroom::predict {
+namespace {
+
+class Halos : public PassFixture {};
+
+TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
+  EXPECT_EQ(rows_around(extents_, 3, 1), 0) << "whole images";
+  extents_.neighbours = 1;
+  EXPECT_EQ(rows_around(extents_, 1, 1), 0);
+  EXPECT_EQ(rows_around(extents_, 3, 1), 2);
+  EXPECT_EQ(rows_around(extents_, 3, 2), 1);
+  EXPECT_EQ(rows_around(extents_, 6, 2), 4);
+}
+
+// Two rows of 8 cells and 16 channels, of 2 samples: 2,048 bytes.
+TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
+  extents_.neighbours = 1;
+  const Map x = map(16, 4);
+  tape_.reset_peak();
+  const int64_t before = tape_.live_bytes();
+  const Memory halo = fetch_halo(pass(), x, 2);
+  EXPECT_EQ(halo->bytes, 2'048);
+  EXPECT_EQ(tape_.peak_bytes(), before + 2 * 2'048);
+  const Memory joined = join_halo(pass(), x, 2);
+  EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
+}
+
+// The rows that go, the map's own, what comes back and its copy.
+TEST_F(Halos, AHalosGradientGoesBack) {
+  extents_.neighbours = 1;
+  const Map x = map(16, 4);
+  tape_.reset_peak();
+  const int64_t before = tape_.live_bytes();
+  const Memory own_rows = give_back_halo(pass(), x, 2);
+  EXPECT_EQ(own_rows->bytes, x.memory->bytes);
+  EXPECT_EQ(tape_.live_bytes(), before + x.memory->bytes);
+  EXPECT_EQ(tape_.peak_bytes(), before + x.memory->bytes + 3 * 2'048);
+}
+
+}  // namespace
+}  // namespace headroom::predict

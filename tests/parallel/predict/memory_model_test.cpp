@@ -1,0 +1,116 @@
+#include "parallel/predict/memory_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/parallel/predict/small_rows.h"
+
+namespace headroom::predict {
+namespace {
+
+// A convolution of 16 channels at stride 2 and a head of 18 on it, on an image
+// of 64 x 64 pixels, float32. Parameters in a flat buffer: 464 and 306 of 4
+// bytes, and 64 bytes for each of the head's 2 tensors; the others fill lines.
+constexpr int64_t kConvBytes = 464 * 4;
+constexpr int64_t kHeadBytes = 306 * 4 + 2 * 64;
+constexpr int64_t kImageBytes = 64 * 64 * 3 * 4;
+constexpr int64_t kMapBytes = 32 * 32 * 16 * 4;
+constexpr int64_t kStatisticsBytes = 2 * 16 * 8;
+constexpr int64_t kObjectnessBytes = 32 * 32 * 3 * 4;
+
+MemoryRequest small_request() {
+  MemoryRequest request;
+  request.rows = small_rows();
+  request.plan.micro_batch_size = 1;
+  request.plan.batch_norm_group_size = 1;
+  request.plan.stage_begins = {0};
+  request.image_height = request.image_width = 64;
+  request.num_classes = 1;
+  request.step = StepShape{1, 64, 64, {{0}}, 0};
+  return request;
+}
+
+TEST(MemoryModel, ItemsOfOneProcess) {
+  const MemoryEstimate estimate = estimate_rank_memory(small_request(), {});
+  EXPECT_EQ(estimate.parameters, kConvBytes + kHeadBytes);
+  EXPECT_EQ(estimate.gradients, estimate.parameters);
+  EXPECT_EQ(estimate.accumulated_gradients, estimate.parameters);
+  EXPECT_EQ(estimate.moments, estimate.parameters);
+  EXPECT_EQ(estimate.average, estimate.parameters);
+  EXPECT_EQ(estimate.statistics, 2 * 16 * 2 * 4 + 2 * 16 * 8);
+  EXPECT_EQ(estimate.images, kImageBytes);
+  EXPECT_EQ(estimate.activations,
+            2 * kMapBytes + kStatisticsBytes + kObjectnessBytes);
+  EXPECT_GT(estimate.transient, 0);
+  EXPECT_EQ(estimate.communication, 0);
+  EXPECT_EQ(estimate.targets, 0);
+}
+
+TEST(MemoryModel, AdamHasTwoMoments) {
+  MemoryRequest request = small_request();
+  request.num_moments = 2;
+  EXPECT_EQ(estimate_rank_memory(request, {}).moments,
+            2 * (kConvBytes + kHeadBytes));
+}
+
+// Halves of 928 and 676 bytes, in lines of 64.
+TEST(MemoryModel, ZeroThreeHoldsSlices) {
+  MemoryRequest request = small_request();
+  request.plan.layout.data_parallel_size = 2;
+  request.plan.zero_stage = 3;
+  request.global_batch_size = 2;
+  request.step->global_size = 2;
+  const MemoryEstimate estimate = estimate_rank_memory(request, {});
+  EXPECT_EQ(estimate.parameters, 960 + 704);
+  EXPECT_EQ(estimate.gradients, 960 + 704);
+  EXPECT_EQ(estimate.accumulated_gradients, 960 + 704);
+  EXPECT_EQ(estimate.moments, 960 + 704);
+  EXPECT_EQ(estimate.average, 960 + 704);
+  EXPECT_EQ(estimate.communication, 960) << "the largest slice";
+}
+
+// Index of 5 numbers, box of 4 and anchor of 2 elements: 64 bytes a match; 15
+// matches per box where the labels are not known.
+TEST(MemoryModel, MatchesAreBoundedUntilTheyAreKnown) {
+  MemoryRequest request = small_request();
+  request.labels.assumed_boxes_per_image = 100;
+  request.step->batch_matches = 7;
+  EXPECT_EQ(estimate_rank_memory(request, {}).targets, 7 * 64);
+  const int64_t known = estimate_rank_memory(request, {}).total();
+  request.step.reset();
+  EXPECT_EQ(estimate_rank_memory(request, {}).targets, 1500 * 64);
+  EXPECT_GT(estimate_rank_memory(request, {}).total(), known);
+  request.labels.statistics = label_statistics({3, 8, 5});
+  EXPECT_EQ(estimate_rank_memory(request, {}).targets, 8 * 15 * 64);
+}
+
+TEST(MemoryModel, AMicroBatchOfARankIsTheModels) {
+  MemoryRequest request = small_request();
+  request.plan.micro_batch_size = 2;
+  request.plan.batch_norm_group_size = 2;
+  request.global_batch_size = request.step->global_size = 4;
+  request.step->matches = {{0}, {0}};
+  const RankMicroBatch part = rank_micro_batch(request, {});
+  EXPECT_EQ(part.extents.samples, 2);
+  EXPECT_EQ(part.extents.groups, 1);
+  EXPECT_EQ(part.stage.end, 2);
+  EXPECT_EQ(part.num_in_flight, 1);
+}
+
+TEST(MemoryModel, StagesShareTheState) {
+  MemoryRequest request = small_request();
+  request.plan.layout.pipeline_parallel_size = 2;
+  request.plan.stage_begins = {0, 1};
+  request.step.reset();
+  const std::vector<MemoryEstimate> stages = estimate_memory(request);
+  ASSERT_EQ(stages.size(), 2U);
+  EXPECT_EQ(stages[0].parameters, kConvBytes);
+  EXPECT_EQ(stages[1].parameters, kHeadBytes);
+  EXPECT_EQ(largest_total(stages),
+            std::max(stages[0].total(), stages[1].total()));
+}
+
+}  // namespace
+}  // namespace headroom::predict

@@ -1,0 +1,126 @@
+#include "parallel/predict/phase_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/parallel/predict/small_rows.h"
+
+namespace headroom::predict {
+namespace {
+
+// A convolution of 16 channels at stride 2, and a head of 18 on it (3 anchors,
+// 1 class), on images of 64 x 64 pixels, float32.
+constexpr int64_t kConvParameters = 9 * 3 * 16 + 2 * 16;
+constexpr int64_t kHeadParameters = 16 * 18 + 18;
+
+MemoryRequest small_request() {
+  MemoryRequest request;
+  request.rows = small_rows();
+  request.plan.micro_batch_size = request.plan.batch_norm_group_size = 1;
+  request.image_height = request.image_width = 64;
+  request.num_classes = 1;
+  request.plan.validation_images = 1;
+  request.labels.assumed_boxes_per_image = 0;
+  return request;
+}
+
+// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs
+// there are the image, its input, and its output; then boxes beside the head.
+TEST(PhaseMemory, AValidationKeepsNothing) {
+  const MemoryRequest request = small_request();
+  const MemoryEstimate estimate = estimate_validation(request, {});
+  EXPECT_EQ(estimate.images, 66 * 66 * 3 * 4);
+  EXPECT_EQ(estimate.activations, 0);
+  const int64_t cells = 33 * 33;
+  // The convolution's output and the block's, and its statistics.
+  EXPECT_GE(estimate.images + estimate.transient,
+            estimate.images + 2 * cells * 16 * 4);
+  EXPECT_LE(estimate.transient, 2 * cells * 16 * 4 + (64 << 10));
+  EXPECT_EQ(estimate.parameters, estimate_checkpoint(request, {}).parameters);
+}
+
+TEST(PhaseMemory, AStepHoldsMoreThanAValidationOfItsImages) {
+  MemoryRequest request = small_request();
+  request.validation = ValidationShape{1, 64, 64, {0}};
+  EXPECT_LT(estimate_validation(request, {}).total(),
+            estimate_rank_memory(request, {}).total());
+}
+
+TEST(PhaseMemory, WithoutValidationTheStateIsAllThereIs) {
+  MemoryRequest request = small_request();
+  request.plan.validation_images = 0;
+  EXPECT_EQ(estimate_validation(request, {}).total(),
+            estimate_checkpoint(request, {}).total());
+}
+
+TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
+  MemoryRequest request = small_request();
+  request.num_classes = 80;
+  request.rows.back().channels = 255;
+  request.validation = ValidationShape{1, 64, 64, {0}};
+  const int64_t empty = estimate_validation(request, {}).total();
+  request.validation->matches = {4000};
+  // Logits of 80 classes, and 3 maps of their size.
+  EXPECT_GE(estimate_validation(request, {}).total(),
+            empty - (4 << 20) + 4000 * 80 * 4 * 4);
+}
+
+// Twice the model at first, and the flat buffers between.
+TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
+  MemoryRequest request = small_request();
+  const MemoryEstimate start = estimate_start_up(request, {});
+  EXPECT_GE(start.total(), 3 * (kConvParameters + kHeadParameters) * 4);
+  // Where nothing is split the state is the most there is.
+  EXPECT_LE(start.transient, 32 << 10);
+}
+
+TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
+  MemoryRequest request = small_request();
+  for (ModelRow& row : request.rows) row.parameters <<= 10;
+  request.plan.layout.data_parallel_size = 4;
+  request.plan.zero_stage = 3;
+  request.global_batch_size = 4;
+  const int64_t whole = (kConvParameters + kHeadParameters) * 4 << 10;
+  const MemoryEstimate start = estimate_start_up(request, {});
+  EXPECT_GE(start.total(), 2 * whole);
+  EXPECT_GT(start.total(), estimate_checkpoint(request, {}).total() + whole);
+}
+
+TEST(PhaseMemory, ACheckpointIsWhatLiesThereBetweenSteps) {
+  const MemoryRequest request = small_request();
+  const MemoryEstimate estimate = estimate_checkpoint(request, {});
+  EXPECT_EQ(estimate.transient, 0);
+  EXPECT_EQ(estimate.activations, 0);
+  EXPECT_LT(estimate.total(), estimate_rank_memory(request, {}).total());
+}
+
+TEST(PhaseMemory, FrozenRowsKeepNothing) {
+  MemoryRequest request = small_request();
+  const MemoryEstimate learning = estimate_rank_memory(request, {});
+  request.num_frozen_rows = 1;
+  const MemoryEstimate frozen = estimate_rank_memory(request, {});
+  EXPECT_LT(frozen.activations + frozen.images,
+            learning.activations + learning.images);
+  EXPECT_EQ(frozen.parameters, learning.parameters);
+  EXPECT_EQ(frozen.moments, learning.moments) << "buffers are flat";
+}
+
+TEST(MostValidationImages, AreThoseThatFit) {
+  MemoryRequest request = small_request();
+  const auto bytes = [&](int64_t images) {
+    request.plan.validation_images = images;
+    return estimate_validation(request, {}).total();
+  };
+  for (const int64_t images : {1, 2, 7, 16}) {
+    EXPECT_EQ(most_validation_images(request, 16, bytes(images)), images);
+  }
+  EXPECT_EQ(most_validation_images(request, 16, bytes(8) - 1), 7);
+  EXPECT_EQ(most_validation_images(request, 16, 1), 1) << "the least there is";
+  EXPECT_EQ(
+      most_validation_images(request, 16, std::numeric_limits<int64_t>::max()),
+      16);
+}
+
+}  // namespace
+}  // namespace headroom::predict

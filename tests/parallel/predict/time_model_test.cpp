@@ -1,0 +1,94 @@
+#include "parallel/predict/time_model.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::predict {
+namespace {
+
+// Four equal rows in a chain; a unit of work takes a nanosecond, a byte too.
+TimeRequest four_rows() {
+  TimeRequest request;
+  for (int i = 0; i < 4; ++i) {
+    TimeRow row;
+    row.work_per_pixel = 30;
+    row.parameters = 1000;
+    row.channels = 8;
+    row.stride = 2;
+    row.halo_channel_rows = 16;
+    row.halo_exchanges = 1;
+    row.norm_layers = 1;
+    row.inputs = {i - 1};
+    request.rows.push_back(row);
+  }
+  request.global_batch_size = 8;
+  request.image_height = 64;
+  request.image_width = 32;
+  request.plan.micro_batch_size = 8;
+  request.plan.batch_norm_group_size = 1;
+  request.device = {1e9, 1e9, 0};
+  return request;
+}
+
+TEST(TimeModel, OneProcessComputesAndWaitsForNobody) {
+  const StepEstimate step = estimate_step(four_rows());
+  // 4 rows x 30 x 64 x 32 pixels x 8 images.
+  EXPECT_DOUBLE_EQ(step.compute, 1e-9 * 4 * 30 * 64 * 32 * 8);
+  EXPECT_EQ(step.communication, 0);
+}
+
+TEST(TimeModel, DataRanksShareTheWorkAndSumTheGradients) {
+  TimeRequest request = four_rows();
+  const double alone = estimate_step(request).compute;
+  request.plan.layout.data_parallel_size = 2;
+  request.plan.micro_batch_size = 4;
+  const StepEstimate step = estimate_step(request);
+  EXPECT_DOUBLE_EQ(step.compute, alone / 2);
+  // 4,000 parameters of 4 bytes; a ring of two passes each half of them twice.
+  EXPECT_DOUBLE_EQ(step.communication, 1e-9 * 4 * 4000);
+  request.plan.zero_stage = 3;
+  EXPECT_GT(estimate_step(request).communication, step.communication);
+}
+
+TEST(TimeModel, APipelineOfMoreMicroBatchesWaitsLess) {
+  TimeRequest request = four_rows();
+  const double alone = estimate_step(request).compute;
+  request.plan.layout.pipeline_parallel_size = 2;
+  request.plan.stage_begins = {0, 2};
+  const StepEstimate one = estimate_step(request);
+  EXPECT_DOUBLE_EQ(one.compute, alone);  // one stage after the other
+  request.plan.micro_batch_size = 2;
+  const StepEstimate four = estimate_step(request);
+  EXPECT_DOUBLE_EQ(four.compute, alone / 2 * 5 / 4);
+  // Row 1's map and its gradient: 8 channels at stride 2.
+  EXPECT_DOUBLE_EQ(four.communication, 1e-9 * 2 * 8 * 8 * (64 * 32 / 4) * 4);
+  request.plan.stage_begins = {0, 1};  // the slower stage counts
+  EXPECT_DOUBLE_EQ(estimate_step(request).compute, alone * 3 / 4 * 5 / 4);
+}
+
+TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
+  TimeRequest request = four_rows();
+  request.device.link_latency_seconds = 1e-3;
+  const double alone = estimate_step(request).compute;
+  request.plan.layout.spatial_parallel_size = 2;
+  const StepEstimate step = estimate_step(request);
+  EXPECT_DOUBLE_EQ(step.compute, alone / 2);
+  const double halos = 1e-9 * 2 * 8 * 4 * (16 * 16) * 4;
+  const double latencies = 1e-3 * 2 * (4 + 4);
+  const double gradients = 1e-9 * 4 * 4000 + 2e-3;
+  EXPECT_NEAR(step.communication, halos + latencies + gradients, 1e-12);
+  request.plan.layout.spatial_parallel_size = 4;  // two neighbours each
+  EXPECT_GT(estimate_step(request).communication, step.communication);
+}
+
+TEST(TimeModel, MoreImagesTakeLonger) {
+  TimeRequest request = four_rows();
+  request.plan.layout.data_parallel_size = 2;
+  request.plan.micro_batch_size = 4;
+  const double before = estimate_step(request).total();
+  request.global_batch_size = 16;
+  request.plan.micro_batch_size = 8;
+  EXPECT_GT(estimate_step(request).total(), before);
+}
+
+}  // namespace
+}  // namespace headroom::predict

@@ -1,0 +1,338 @@
+// Checkpoints beside training: the bytes of one that training waits for, under
+// any layout; and what happens where the disk, the memory or the time is short.
+#include "worker/checkpoint/checkpoint_saver.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "parallel/base/file_digest.h"
+#include "parallel/collectives/communicator.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/run_ranks.h"
+#include "tests/worker/step/zero_run.h"
+#include "worker/checkpoint/buddy_copies.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace headroom::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using Answer = CheckpointSaver::Answer;
+
+class TestJob : public BackgroundWriter::Job {
+ public:
+  explicit TestJob(std::function<bool()> advance)
+      : advance_(std::move(advance)) {}
+  bool advance() override { return advance_(); }
+
+ private:
+  std::function<bool()> advance_;
+};
+
+std::shared_ptr<TestJob> job(std::function<bool()> advance) {
+  return std::make_shared<TestJob>(std::move(advance));
+}
+
+TEST(BackgroundWriter, RunsAJobToItsEndOnAnotherThread) {
+  BackgroundWriter writer;
+  std::promise<std::thread::id> done;
+  int pieces = 0;
+  writer.start(job([&] {
+    if (++pieces < 3) return true;
+    done.set_value(std::this_thread::get_id());
+    return false;
+  }));
+  EXPECT_NE(done.get_future().get(), std::this_thread::get_id());
+  writer.finish();
+  EXPECT_EQ(pieces, 3);
+  EXPECT_FALSE(writer.is_busy());
+  EXPECT_EQ(writer.error(), nullptr);
+}
+
+TEST(BackgroundWriter, GetsWhatOthersLeave) {
+  BackgroundWriter writer;
+  int nice = 0;
+  writer.start(job([&] {
+    nice = ::getpriority(PRIO_PROCESS, 0);
+    return false;
+  }));
+  while (writer.is_busy()) std::this_thread::yield();
+  EXPECT_EQ(nice, 19);
+  EXPECT_LT(::getpriority(PRIO_PROCESS, 0), 19);
+}
+
+// A thread of lowest priority may never come to run.
+TEST(BackgroundWriter, WhoWaitsDoesTheRest) {
+  BackgroundWriter writer;
+  std::promise<void> begun, released;
+  std::shared_future<void> release = released.get_future().share();
+  std::vector<std::thread::id> threads;
+  writer.start(job([&] {
+    threads.push_back(std::this_thread::get_id());
+    if (threads.size() == 1) {
+      begun.set_value();
+      release.wait();
+    }
+    return threads.size() < 3;
+  }));
+  begun.get_future().wait();
+  EXPECT_TRUE(writer.is_busy());
+  std::thread waiting([&] { writer.finish(); });
+  const std::thread::id waiter = waiting.get_id();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  released.set_value();
+  waiting.join();
+  ASSERT_EQ(threads.size(), 3u);
+  EXPECT_NE(threads[0], waiter);
+  EXPECT_EQ(threads[1], waiter);
+  EXPECT_EQ(threads[2], waiter);
+}
+
+TEST(BackgroundWriter, AFailureEndsTheJobAlone) {
+  BackgroundWriter writer;
+  writer.start(job([]() -> bool { throw Error("disk", "is full", ""); }));
+  writer.finish();
+  EXPECT_NE(writer.error(), nullptr);
+  int pieces = 0;
+  writer.start(job([&] { return ++pieces < 2; }));
+  writer.finish();
+  EXPECT_EQ(writer.error(), nullptr);
+  EXPECT_EQ(pieces, 2);
+}
+
+void fill(step::TrainingState& state, int64_t step) {
+  state.before_change();
+  int64_t number = 0;
+  for (const step::TrainingState::Buffer& buffer : state.buffers()) {
+    for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
+      const at::Tensor view =
+          buffer.arena->view(static_cast<int64_t>(slot), *buffer.flat);
+      view.copy_(at::sin(at::arange(view.numel(), at::kDouble) +
+                         static_cast<double>(10 * step + number++))
+                     .view(view.sizes()));
+    }
+  }
+  state.counters.committed_steps = step;
+}
+
+class CheckpointSavers : public ::testing::Test {
+ protected:
+  CheckpointSavers() { fs::remove_all(folder_); }
+  ~CheckpointSavers() override { fs::remove_all(folder_); }
+
+  CheckpointSaver::Options options(const std::string& name = "beside") const {
+    return {folder_ / name, "{}", 2, true};
+  }
+  static std::string digest(const fs::path& folder, const char* file) {
+    return file_digest(folder / file);
+  }
+  static void expect_same_files(const fs::path& a, const fs::path& b) {
+    for (const char* file : {kCheckpointState, kCheckpointManifest}) {
+      EXPECT_EQ(digest(a, file), digest(b, file)) << file;
+    }
+  }
+
+  const fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" /
+                           ("checkpoint_saver_" + std::to_string(::getpid()));
+};
+
+// One process with the whole state.
+struct Alone {
+  explicit Alone(const CheckpointSaver::Options& options)
+      : world(collectives::make_single_communicator()),
+        mesh(*world, {}),
+        state(model::tiny_table(), step::zero_options({}, &mesh)),
+        saver(options, state, mesh) {}
+
+  std::vector<CheckpointOutcome> save(int64_t step) {
+    fill(state, step);
+    EXPECT_EQ(saver.begin({}), Answer::kBegun);
+    saver.finish();
+    return saver.take_outcomes();
+  }
+
+  std::unique_ptr<collectives::Communicator> world;
+  collectives::Mesh mesh;
+  step::TrainingState state;
+  CheckpointSaver saver;
+};
+
+TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
+  Alone run(options());
+  fill(run.state, 6);
+  save_checkpoint(folder_ / "waited-for", run.state, nullptr, "{}", 2);
+  ASSERT_EQ(run.saver.begin({}), Answer::kBegun);
+  fill(run.state, 7);  // training goes on
+  run.saver.finish();
+  const auto outcomes = run.saver.take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].failure, "");
+  EXPECT_EQ(outcomes[0].step, 6);
+  EXPECT_EQ(outcomes[0].folder, folder_ / "beside/step-6");
+  expect_same_files(folder_ / "beside/step-6", folder_ / "waited-for/step-6");
+  EXPECT_EQ(static_cast<uintmax_t>(outcomes[0].bytes),
+            fs::file_size(folder_ / "beside/step-6" / kCheckpointState) +
+                fs::file_size(folder_ / "beside/step-6" / kCheckpointManifest));
+  EXPECT_TRUE(run.saver.take_outcomes().empty());
+}
+
+// While a saver may still copy it.
+TEST_F(CheckpointSavers, AStateTellsOfEachChangeBeforeIt) {
+  Alone run(options());
+  const std::vector<std::function<void()>> changes = {
+      [&] { run.state.start_epoch(); }, [&] { run.state.reset_average(); },
+      [&] { step::run_step({}, run.state, *run.world, 6); }};
+  for (const auto& change : changes) {
+    fill(run.state, 6);
+    const auto before = step::whole_state(run.state, nullptr);
+    const auto is_as_before = [&] {
+      for (const auto& [name, values] : step::whole_state(run.state, nullptr)) {
+        if (!at::equal(values, before.at(name))) return false;
+      }
+      return true;
+    };
+    int told = 0;
+    run.state.set_before_change([&] {
+      ++told;
+      EXPECT_TRUE(is_as_before());
+    });
+    change();
+    EXPECT_EQ(told, 1);
+    EXPECT_FALSE(is_as_before());
+    run.state.set_before_change(nullptr);
+  }
+}
+
+TEST_F(CheckpointSavers, KeepTheNewest) {
+  Alone run(options());
+  for (const int64_t step : {1, 2, 3}) run.save(step);
+  EXPECT_FALSE(fs::exists(folder_ / "beside/step-1"));
+  EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 3);
+  EXPECT_TRUE(fs::exists(folder_ / "beside/step-2"));
+}
+
+TEST_F(CheckpointSavers, OneThatIsDueWhileOneIsWrittenIsSkipped) {
+  Alone run(options());
+  int64_t step = 0, begun = 0, skipped = 0;
+  // The thread has just been started when the next one is due.
+  while (skipped == 0 && step < 200) {
+    fill(run.state, ++step);
+    ++(run.saver.begin({}) == Answer::kBegun ? begun : skipped);
+    ++(run.saver.begin({}) == Answer::kBegun ? begun : skipped);
+  }
+  run.saver.finish();
+  EXPECT_GT(skipped, 0);
+  EXPECT_EQ(run.saver.take_outcomes().size(), static_cast<size_t>(begun));
+  EXPECT_EQ(newest_checkpoint(folder_ / "beside"), step);
+}
+
+TEST_F(CheckpointSavers, WithoutRoomForACopyNothingIsBegun) {
+  CheckpointSaver::Options no_room = options();
+  no_room.may_copy = false;
+  Alone run(no_room);
+  fill(run.state, 6);
+  EXPECT_EQ(run.saver.begin({}), Answer::kNoRoom);
+  run.saver.finish();
+  EXPECT_TRUE(run.saver.take_outcomes().empty());
+}
+
+TEST_F(CheckpointSavers, AFullDiskCostsTheNewOneOnly) {
+  Alone run(options());
+  ASSERT_EQ(run.save(4).at(0).failure, "");
+  const auto bytes = fs::file_size(folder_ / "beside/step-4/state.safetensors");
+  for (const rlim_t limit : {rlim_t{10}, bytes / 2, bytes - 1}) {
+    std::vector<CheckpointOutcome> outcomes;
+    {
+      const FileSizeLimit full(limit);
+      outcomes = run.save(5);
+    }
+    ASSERT_EQ(outcomes.size(), 1u);
+    EXPECT_EQ(outcomes[0].step, 5);
+    EXPECT_NE(outcomes[0].failure.find("state.safetensors cannot be written"),
+              std::string::npos)
+        << outcomes[0].failure;
+    EXPECT_FALSE(fs::exists(folder_ / "beside/step-5"));
+    EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 4);
+  }
+  EXPECT_EQ(run.save(6).at(0).failure, "");
+  Alone loaded(options("other"));
+  load_newest_checkpoint(folder_ / "beside", loaded.state, nullptr);
+  EXPECT_EQ(loaded.state.counters.committed_steps, 6);
+}
+
+struct SaverLayout {
+  std::string name;
+  plan::ParallelLayout layout;
+  int zero_stage = 0;
+};
+
+// By the ranks that hold parts, from the copies that buddies get.
+TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
+  {
+    Alone run(options());
+    fill(run.state, 6);
+    save_checkpoint(folder_ / "one", run.state, nullptr, "{}", 2);
+  }
+  const std::vector<SaverLayout> layouts = {
+      {"data2", {.data_parallel_size = 2}, 0},
+      {"zero1", {.data_parallel_size = 2}, 1},
+      {"zero3", {.data_parallel_size = 3}, 3},
+      {"pipeline2", {.pipeline_parallel_size = 2}, 0},
+      {"all",
+       {.pipeline_parallel_size = 2,
+        .data_parallel_size = 2,
+        .spatial_parallel_size = 2},
+       3},
+      {"all_undivided",
+       {.pipeline_parallel_size = 2,
+        .data_parallel_size = 2,
+        .spatial_parallel_size = 2},
+       0}};
+  for (const SaverLayout& one : layouts) {
+    SCOPED_TRACE(one.name);
+    run_ranks(one.layout.world_size(), [&](int rank,
+                                           collectives::Communicator& world) {
+      collectives::Mesh mesh(world, one.layout);
+      step::TrainingStateOptions mine = step::zero_options({}, &mesh);
+      mine.seed = 3;
+      mine.zero_stage = one.zero_stage;
+      if (one.layout.pipeline_parallel_size > 1) {
+        mine.rows = mesh.is_first_stage() ? model::LayerGraph::RowRange{0, 4}
+                                          : model::LayerGraph::RowRange{4, 9};
+      }
+      step::TrainingState state(model::tiny_table(), mine);
+      CheckpointSaver saver(options(one.name), state, mesh);
+      load_newest_checkpoint(folder_ / "one", state, &mesh);
+      std::unique_ptr<BuddyCopies> buddies;
+      if (!state.is_whole()) {
+        buddies = std::make_unique<BuddyCopies>(world, 1);
+        buddies->after_commit(state, "");
+      }
+      EXPECT_EQ(saver.begin(buddies ? buddies->newest() : at::Tensor()),
+                Answer::kBegun);
+      state.before_change();
+      for (const step::TrainingState::Buffer& buffer : state.buffers()) {
+        buffer.flat->zero_();
+      }
+      if (buddies) buddies->settle();
+      saver.finish();
+      const auto outcomes = saver.take_outcomes();
+      ASSERT_EQ(outcomes.size(), rank == 0 ? 1u : 0u);
+      if (rank == 0) {
+        EXPECT_EQ(outcomes[0].failure, "");
+      }
+    });
+    expect_same_files(folder_ / "one/step-6", folder_ / one.name / "step-6");
+  }
+}
+
+}  // namespace
+}  // namespace headroom::checkpoint

@@ -1,0 +1,220 @@
+// Each format, with files made here: pixels in, pixels out, and damage.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <tiffio.h>
+
+#include <cstring>
+#include <opencv2/core.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/sampling/random.h"
+
+namespace headroom::codecs {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Codecs : public testing::Test {
+ protected:
+  cv::Mat decoded(const std::string& bytes) {
+    const fs::path file = folder_.write("image", bytes);
+    const ImageResult result = decode_image(file);
+    if (!result.ok()) throw std::runtime_error(result.reason);
+    const ImageSizeResult size = inspect_image(file);
+    EXPECT_EQ(size.reason, "");
+    EXPECT_EQ(size.size, (ImageSize{result.pixels.rows, result.pixels.cols}));
+    return result.pixels;
+  }
+  std::string reason(const std::string& bytes) {
+    return decode_image(folder_.write("image", bytes)).reason;
+  }
+
+  TemporaryFolder folder_;
+  const cv::Mat picture_ = test_picture(37, 45, 5);
+};
+
+TEST_F(Codecs, LosslessFormatsKeepEveryPixel) {
+  EXPECT_TRUE(same_pixels(decoded(encode_bmp(picture_)), picture_));
+  EXPECT_TRUE(same_pixels(decoded(encode_png(picture_)), picture_));
+  EXPECT_TRUE(same_pixels(decoded(encode_webp(picture_)), picture_));
+}
+
+TEST_F(Codecs, JpegIsCloseToItsSource) {
+  const cv::Mat smooth(64, 80, CV_8UC3, cv::Scalar(200, 90, 30));
+  const cv::Mat pixels = decoded(encode_jpeg(smooth, 95));
+  EXPECT_LE(cv::norm(pixels, smooth, cv::NORM_INF), 3);
+}
+
+TEST_F(Codecs, TiffInItsForms) {
+  for (const uint16_t compression :
+       {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
+    for (const bool tiled : {false, true}) {
+      for (const uint16_t bits : {8, 16}) {
+        for (const bool big : {false, true}) {
+          TiffForm form;
+          form.compression = compression;
+          form.tiled = tiled;
+          form.bits = bits;
+          form.big = big;
+          const fs::path file = folder_.path() / "image.tif";
+          write_tiff(file, picture_, form);
+          EXPECT_TRUE(same_pixels(decode_image(file).pixels, picture_))
+              << compression << " tiled " << tiled << " bits " << bits
+              << " big " << big << ": " << decode_image(file).reason;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Codecs, TiffOrientationIsAppliedOnce) {
+  for (uint16_t orientation = 1; orientation <= 8; ++orientation) {
+    for (const bool tiled : {false, true}) {
+      TiffForm form;
+      form.orientation = orientation;
+      form.tiled = tiled;
+      const fs::path file = folder_.path() / "image.tif";
+      write_tiff(file, picture_, form);
+      const cv::Mat pixels = decode_image(file).pixels;
+      const ImageSize size = read_image_size(file).size;
+      EXPECT_EQ(size, (ImageSize{pixels.rows, pixels.cols}));
+      EXPECT_EQ(pixels.rows, orientation >= 5 ? 45 : 37);
+      // Where the stored picture's first pixel has to be.
+      const bool right = orientation == 2 || orientation == 3 ||
+                         orientation == 6 || orientation == 7;
+      const bool bottom = orientation == 3 || orientation == 4 ||
+                          orientation == 7 || orientation == 8;
+      EXPECT_EQ(pixels.at<cv::Vec3b>(bottom ? pixels.rows - 1 : 0,
+                                     right ? pixels.cols - 1 : 0),
+                picture_.at<cv::Vec3b>(0, 0))
+          << orientation << " tiled " << tiled;
+    }
+  }
+}
+
+TEST_F(Codecs, BmpWithPaletteMasksAndTopDownRows) {
+  // 3 x 2 pixels of 4 bits: 0 1 2 / 2 1 0 (rows bottom up).
+  std::string bytes = encode_bmp(cv::Mat(1, 1, CV_8UC3, cv::Scalar(0, 0, 0)));
+  bytes.resize(54);
+  bytes[10] = 54 + 12;  // pixels follow a palette of three
+  bytes[18] = 3;
+  bytes[22] = 2;
+  bytes[28] = 4;
+  bytes[46] = 3;
+  bytes += std::string("\x0a\x0b\x0c\0\x14\x15\x16\0\x1e\x1f\x20\0", 12);
+  const std::string rows("\x01\x20\0\0\x21\x00\0\0", 8);
+  const cv::Mat palette = decoded(bytes + rows);
+  EXPECT_EQ(palette.at<cv::Vec3b>(1, 0), cv::Vec3b(12, 11, 10));
+  EXPECT_EQ(palette.at<cv::Vec3b>(1, 1), cv::Vec3b(22, 21, 20));
+  EXPECT_EQ(palette.at<cv::Vec3b>(0, 0), cv::Vec3b(32, 31, 30));
+
+  std::string top_down = bytes;
+  top_down[22] = -2;
+  top_down[23] = top_down[24] = top_down[25] = -1;
+  EXPECT_EQ(decoded(top_down + rows).at<cv::Vec3b>(0, 0),
+            cv::Vec3b(12, 11, 10));
+
+  // 16 bits with 5 for red, 6 for green, 5 for blue.
+  std::string deep = bytes.substr(0, 54);
+  deep[10] = 66;
+  deep[18] = 2;
+  deep[22] = 1;
+  deep[28] = 16;
+  deep[30] = 3;
+  deep += std::string("\0\xf8\0\0\xe0\x07\0\0\x1f\0\0\0", 12);
+  deep += std::string("\0\xf8\x1f\0", 4);  // pure red, pure blue
+  const cv::Mat masked = decoded(deep);
+  EXPECT_EQ(masked.at<cv::Vec3b>(0, 0), cv::Vec3b(255, 0, 0));
+  EXPECT_EQ(masked.at<cv::Vec3b>(0, 1), cv::Vec3b(0, 0, 255));
+}
+
+TEST_F(Codecs, BmpRefusals) {
+  std::string bytes = encode_bmp(picture_);
+  bytes[28] = 7;
+  EXPECT_NE(reason(bytes).find("7 bits per pixel"), std::string::npos);
+  bytes[28] = 24;
+  bytes[30] = 1;
+  EXPECT_NE(reason(bytes).find("compressed BMP"), std::string::npos);
+  bytes[30] = 0;
+  bytes[18] = bytes[19] = 0;
+  EXPECT_NE(reason(bytes).find("without pixels"), std::string::npos);
+}
+
+// A cut file must never pass, at any length.
+TEST_F(Codecs, TruncationIsAlwaysNoticed) {
+  const fs::path tiff = folder_.path() / "whole.tif";
+  TiffForm form;
+  form.compression = COMPRESSION_LZW;
+  write_tiff(tiff, picture_, form);
+  for (const std::string& whole :
+       {encode_jpeg(picture_, 80), encode_png(picture_), encode_webp(picture_),
+        encode_bmp(picture_), read_bytes(tiff)}) {
+    ASSERT_EQ(reason(whole), "");
+    const size_t step = std::max<size_t>(1, whole.size() / 60);
+    for (size_t length = 0; length < whole.size(); length += step) {
+      EXPECT_NE(reason(whole.substr(0, length)), "")
+          << length << " of " << whole.size();
+    }
+    EXPECT_NE(reason(whole.substr(0, whole.size() - 1)), "");
+  }
+}
+
+// Random damage: any verdict, but a described one, and no crash.
+TEST_F(Codecs, DamageNeverCrashes) {
+  std::vector<std::string> files{encode_jpeg(picture_, 80),
+                                 encode_png(picture_), encode_webp(picture_),
+                                 encode_bmp(picture_)};
+  for (const bool tiled : {false, true}) {
+    TiffForm form;
+    form.compression = COMPRESSION_ADOBE_DEFLATE;
+    form.tiled = tiled;
+    const fs::path tiff = folder_.path() / "whole.tif";
+    write_tiff(tiff, picture_, form);
+    files.push_back(read_bytes(tiff));
+  }
+  sampling::RandomStream draws(1, 0, 0,
+                               sampling::RandomPurpose::kSyntheticImage);
+  int refused = 0;
+  for (int round = 0; round < 250; ++round) {
+    for (std::string bytes : files) {
+      const int64_t changes = 1 + draws.below(8);
+      for (int64_t i = 0; i < changes; ++i) {
+        // Headers are where damage hurts most.
+        const auto range = static_cast<int64_t>(
+            draws.below(2) == 0 ? std::min<size_t>(64, bytes.size())
+                                : bytes.size());
+        bytes[draws.below(range)] = static_cast<char>(draws.below(256));
+      }
+      const fs::path file = folder_.write("image", bytes);
+      ImageLimits limits;
+      limits.max_pixels = 1'000'000;
+      const ImageResult result = decode_image(file, limits);
+      const ImageSizeResult size = read_image_size(file, limits);
+      inspect_image(file, limits);
+      refused += result.ok() ? 0 : 1;
+      if (result.ok()) {
+        EXPECT_EQ(size.size,
+                  (ImageSize{result.pixels.rows, result.pixels.cols}));
+      }
+    }
+  }
+  EXPECT_GT(refused, 250);
+}
+
+TEST_F(Codecs, WhatIsNoFileIsRefused) {
+  EXPECT_NE(decode_image(folder_.path() / "missing").reason, "");
+  EXPECT_EQ(decode_image(folder_.path()).reason, "not a regular file");
+  const fs::path pipe = folder_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(decode_image(pipe).reason, "not a regular file");
+  EXPECT_EQ(decode_image("/dev/zero").reason, "not a regular file");
+}
+
+}  // namespace
+}  // namespace headroom::codecs

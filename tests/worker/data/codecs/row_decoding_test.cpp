@@ -1,0 +1,204 @@
+// Some rows of an image are the rows that the whole of it has, in every format
+// and form, and the verdict on a file does not depend on them.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <opencv2/core.hpp>
+#include <string>
+
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/sampling/random.h"
+
+namespace headroom::codecs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kHeight = 149;
+constexpr int kWidth = 71;
+
+class RowDecoding : public testing::Test {
+ protected:
+  static cv::Mat cut(const cv::Mat& whole, PixelRows rows) {
+    rows = clamp_rows(rows, whole.rows);
+    return whole.rowRange(static_cast<int>(rows.begin),
+                          static_cast<int>(rows.end));
+  }
+
+  PixelRows random_rows(int64_t height) {
+    const int64_t begin = draws_.below(height + 1);
+    return {begin, begin + draws_.below(height + 1 - begin)};
+  }
+
+  void expect_its_rows(const fs::path& file, const std::string& name) {
+    const ImageResult whole = decode_image(file);
+    ASSERT_TRUE(whole.ok()) << name << ": " << whole.reason;
+    const int64_t height = whole.pixels.rows;
+    std::vector<PixelRows> ranges{{0, 0},
+                                  {0, 1},
+                                  {height - 1, height},
+                                  {height, height},
+                                  {0, height},
+                                  {height - 2, height + 100},
+                                  {height + 5, height + 9}};
+    for (int i = 0; i < 25; ++i) ranges.push_back(random_rows(height));
+    for (const PixelRows rows : ranges) {
+      const ImageResult some = decode_rows(file, rows);
+      ASSERT_TRUE(some.ok()) << name << ": " << some.reason;
+      EXPECT_EQ(some.size, whole.size);
+      if (clamp_rows(rows, height).size() == 0) {
+        EXPECT_TRUE(some.pixels.empty());
+        continue;
+      }
+      EXPECT_TRUE(some.pixels.isContinuous());
+      EXPECT_TRUE(same_pixels(some.pixels, cut(whole.pixels, rows)))
+          << name << " rows " << rows.begin << " to " << rows.end << " of "
+          << height;
+    }
+  }
+
+  // Files by name, as small ones of each way to decode.
+  std::map<std::string, std::string> files_of_each_format() {
+    std::map<std::string, std::string> files;
+    files["jpeg"] = encode_jpeg(picture_, JpegForm{});
+    JpegForm form;
+    form.progressive = true;
+    files["progressive"] = encode_jpeg(picture_, form);
+    form = {};
+    form.restart_rows = 1;
+    files["restarts"] = encode_jpeg(picture_, form);
+    files["png"] = encode_png(picture_);
+    files["interlaced"] = encode_png(picture_, {.interlaced = true});
+    files["bmp"] = encode_bmp(picture_);
+    files["webp"] = encode_webp(picture_);
+    files["lossy webp"] = encode_webp(picture_, false);
+    for (const uint16_t compression :
+         {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
+      for (const bool tiled : {false, true}) {
+        TiffForm tiff;
+        tiff.compression = compression;
+        tiff.tiled = tiled;
+        const fs::path file = folder_.path() / "made.tif";
+        write_tiff(file, picture_, tiff);
+        files["tiff " + std::to_string(compression) + (tiled ? " tiled" : "")] =
+            read_bytes(file);
+      }
+    }
+    TiffForm tiff;
+    tiff.compression = COMPRESSION_JPEG;
+    tiff.ycbcr = true;
+    write_tiff(folder_.path() / "made.tif", picture_, tiff);
+    files["tiff of jpeg"] = read_bytes(folder_.path() / "made.tif");
+    return files;
+  }
+
+  TemporaryFolder folder_;
+  sampling::RandomStream draws_{11, 0, 0,
+                                sampling::RandomPurpose::kSyntheticImage};
+  const cv::Mat picture_ = test_picture(kHeight, kWidth, 5);
+};
+
+TEST_F(RowDecoding, EveryFormat) {
+  for (const auto& [name, bytes] : files_of_each_format()) {
+    expect_its_rows(folder_.write("image", bytes), name);
+  }
+}
+
+// Chroma at the edges of a range comes from rows beyond it.
+TEST_F(RowDecoding, JpegInItsForms) {
+  struct Sampling {
+    int across, down;
+  };
+  for (const auto [across, down] :
+       {Sampling{1, 1}, Sampling{2, 1}, Sampling{1, 2}, Sampling{2, 2},
+        Sampling{4, 1}, Sampling{4, 2}}) {
+    for (const int components : {1, 3, 4}) {
+      for (const int coding : {0, 1, 2, 3}) {
+        JpegForm form;
+        form.across = across;
+        form.down = down;
+        form.components = components;
+        form.progressive = coding == 1;
+        form.arithmetic = coding == 2;
+        form.restart_rows = coding == 3 ? 2 : 0;
+        expect_its_rows(folder_.write("image", encode_jpeg(picture_, form)),
+                        "JPEG " + std::to_string(across) + " x " +
+                            std::to_string(down) + ", " +
+                            std::to_string(components) +
+                            " components, coding " + std::to_string(coding));
+      }
+    }
+  }
+}
+
+TEST_F(RowDecoding, WhateverTheOrientation) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::string name = "orientation " + std::to_string(orientation);
+    JpegForm jpeg;
+    jpeg.orientation = orientation;
+    expect_its_rows(folder_.write("image", encode_jpeg(picture_, jpeg)),
+                    "JPEG " + name);
+    PngForm png;
+    png.orientation = orientation;
+    png.has_alpha = orientation % 2 == 0;
+    const fs::path file = folder_.write("image", encode_png(picture_, png));
+    EXPECT_EQ(read_image_size(file).size.height,
+              orientation >= 5 ? kWidth : kHeight);
+    expect_its_rows(file, "PNG " + name);
+    TiffForm tiff;
+    tiff.orientation = static_cast<uint16_t>(orientation);
+    write_tiff(folder_.path() / "image.tif", picture_, tiff);
+    expect_its_rows(folder_.path() / "image.tif", "TIFF " + name);
+  }
+}
+
+TEST_F(RowDecoding, BmpFromTheTopDown) {
+  std::string bytes = encode_bmp(picture_);
+  const auto height = static_cast<uint32_t>(-kHeight);
+  for (int i = 0; i < 4; ++i) {
+    bytes[22 + i] = static_cast<char>(height >> (8 * i) & 255);
+  }
+  expect_its_rows(folder_.write("image", bytes), "BMP from the top down");
+}
+
+// Wherever the damage is and whatever rows are asked for: ranks that share an
+// image must agree on whether it counts.
+TEST_F(RowDecoding, TheVerdictIsThatOfTheWholeFile) {
+  int damaged = 0;
+  for (const auto& [name, whole] : files_of_each_format()) {
+    for (int round = 0; round < 40; ++round) {
+      std::string bytes = whole;
+      if (round % 2 == 0) {
+        bytes.resize(static_cast<size_t>(
+            draws_.below(static_cast<int64_t>(whole.size()))));
+      } else {
+        const int64_t changes = 1 + draws_.below(4);
+        for (int64_t i = 0; i < changes; ++i) {
+          bytes[static_cast<size_t>(
+              draws_.below(static_cast<int64_t>(bytes.size())))] =
+              static_cast<char>(draws_.below(256));
+        }
+      }
+      const fs::path file = folder_.write("image", bytes);
+      const ImageResult verdict = decode_image(file);
+      damaged += verdict.ok() ? 0 : 1;
+      const int64_t height = verdict.ok() ? verdict.pixels.rows : kHeight;
+      for (const PixelRows rows :
+           {PixelRows{0, 0}, PixelRows{0, 20}, PixelRows{height - 20, height},
+            random_rows(height)}) {
+        const ImageResult some = decode_rows(file, rows);
+        EXPECT_EQ(some.reason, verdict.reason) << name << " round " << round;
+        if (!some.ok() || !verdict.ok()) continue;
+        if (clamp_rows(rows, height).size() == 0) continue;
+        EXPECT_TRUE(same_pixels(some.pixels, cut(verdict.pixels, rows)))
+            << name << " round " << round;
+      }
+    }
+  }
+  EXPECT_GT(damaged, 200);
+}
+
+}  // namespace
+}  // namespace headroom::codecs

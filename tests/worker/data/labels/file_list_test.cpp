@@ -1,0 +1,86 @@
+#include "worker/data/labels/file_list.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(FileList, DirectoriesAreSearchedAndSorted) {
+  const TemporaryFolder folder;
+  for (const char* name : {"b/2.JPG", "a.png", "b/1.jpeg", "c/d/e.TIFF",
+                           "notes.txt", "z.webp", "f.bmp", "movie.mp4"}) {
+    folder.write(name, "x");
+  }
+  folder.write("g.gif", "x");
+  DataReport report;
+  const auto files = list_images({folder.path()}, report);
+  std::vector<std::string> names;
+  for (const fs::path& file : files) {
+    names.push_back(file.lexically_relative(folder.path()).string());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"a.png", "b/1.jpeg", "b/2.JPG",
+                                             "c/d/e.TIFF", "f.bmp", "z.webp"}));
+  ASSERT_EQ(report.faults.size(), 1u);
+  EXPECT_EQ(report.faults[0].kind, DataFaultKind::kUnsupportedImage);
+}
+
+TEST(FileList, LinksThatLeadInACircleEnd) {
+  const TemporaryFolder folder;
+  folder.write("a/1.jpg", "x");
+  fs::create_directory_symlink(folder.path(), folder.path() / "a/up");
+  fs::create_symlink(folder.path() / "nowhere", folder.path() / "a/gone");
+  DataReport report;
+  EXPECT_EQ(list_images({folder.path()}, report).size(), 1u);
+}
+
+TEST(FileList, ListFilesNameImages) {
+  const TemporaryFolder folder;
+  const fs::path other = folder.write("elsewhere/3.jpg", "x");
+  folder.write("lists/1.jpg", "x");
+  const fs::path list =
+      folder.write("lists/train.txt", "./1.jpg\r\n\n1.jpg\n./missing.jpg  \n" +
+                                          other.string() + "\n");
+  DataReport report;
+  const auto files = list_images({list}, report);
+  EXPECT_EQ(files,
+            (std::vector<fs::path>{other, folder.path() / "lists/1.jpg",
+                                   folder.path() / "lists/missing.jpg"}));
+  // Named twice, in two spellings.
+  EXPECT_EQ(report.counts[static_cast<int>(DataFaultKind::kListedTwice)], 1);
+}
+
+TEST(FileList, AMissingSourceIsRefused) {
+  DataReport report;
+  try {
+    list_images({"/nowhere/images"}, report);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kData);
+    EXPECT_NE(std::string(error.what()).find("/nowhere/images"),
+              std::string::npos);
+  }
+}
+
+TEST(LabelPath, ReplacesTheLastImagesFolder) {
+  EXPECT_EQ(label_path("/images/a/images/train/1.jpg"),
+            "/images/a/labels/train/1.txt");
+  EXPECT_EQ(label_path("/data/pictures/1.jpeg"), "/data/pictures/1.txt");
+}
+
+TEST(LabelPath, FallsBackToTheImagesSide) {
+  const TemporaryFolder folder;
+  const fs::path image = folder.write("images/1.jpg", "x");
+  EXPECT_EQ(label_path(image), folder.path() / "labels/1.txt");
+  folder.write("images/1.txt", "");
+  EXPECT_EQ(label_path(image), folder.path() / "images/1.txt");
+  folder.write("labels/1.txt", "");
+  EXPECT_EQ(label_path(image), folder.path() / "labels/1.txt");
+}
+
+}  // namespace
+}  // namespace headroom::labels

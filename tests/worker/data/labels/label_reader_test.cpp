@@ -1,0 +1,243 @@
+// One data set in three formats comes to the same index.
+#include "worker/data/labels/label_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/data/labels/box_counts.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string voc_object(const std::string& name, const std::string& x1,
+                       const std::string& y1, const std::string& x2,
+                       const std::string& y2) {
+  return "<object><name>" + name + "</name><bndbox><xmin>" + x1 +
+         "</xmin><ymin>" + y1 + "</ymin><xmax>" + x2 + "</xmax><ymax>" + y2 +
+         "</ymax></bndbox></object>\n";
+}
+
+// Pictures of 40 x 20 and 10 x 30.
+class LabelFormats : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_.write("images/1.bmp", encode_bmp(test_picture(20, 40, 1)));
+    folder_.write("images/sub/2.bmp", encode_bmp(test_picture(30, 10, 2)));
+  }
+
+  IndexedDataset voc(const std::string& names = "") {
+    folder_.write("voc/Annotations/1.xml",
+                  "<annotation>\n<size><width>9</width></size>\n" +
+                      voc_object("b", "4", "5", "20", "15") +
+                      voc_object("a", "0", "0.5", "40", "20") +
+                      "</annotation>");
+    folder_.write("voc/Annotations/2.xml",
+                  "<annotation>\n" + voc_object("a", "3", "7", "3", "7") +
+                      voc_object("a", "-5", "10", "5", "20") + "</annotation>");
+    folder_.write("voc/ImageSets/Main/train.txt", "1\n2 -1\n");
+    folder_.write("voc/ImageSets/Main/val.txt", "1\n");
+    if (!names.empty()) folder_.write("voc/data.yaml", "names: " + names);
+    config_ = configs::load_data_config(folder_.path() / "voc");
+    return index_dataset(config_, Split::kTrain);
+  }
+
+  IndexedDataset coco(const std::string& annotations,
+                      const std::string& names = "[a, b]") {
+    folder_.write("train.json",
+                  "{\"images\": [{\"id\": 20, \"file_name\": \"sub/2.bmp\"},\n"
+                  "{\"id\": \"10\", \"file_name\": \"1.bmp\"}],\n"
+                  "\"categories\": [{\"id\": 9, \"name\": \"b\"}, {\"id\": 4, "
+                  "\"name\": \"a\"}],\n\"annotations\": [\n" +
+                      annotations + "]}");
+    const fs::path yaml =
+        folder_.write("data.yaml",
+                      "train: train.json\nval: train.json\nimages: images\n"
+                      "names: " +
+                          names);
+    config_ = configs::load_data_config(yaml);
+    return index_dataset(config_, Split::kTrain);
+  }
+
+  std::string refusal(const std::string& annotations,
+                      const std::string& names = "[a, b]") {
+    try {
+      coco(annotations, names);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kData);
+      return error.what();
+    }
+    return "not refused";
+  }
+
+  TemporaryFolder folder_;
+  configs::DataConfig config_;
+};
+
+constexpr const char* kBoxes =
+    R"({"id": 1, "image_id": 10, "category_id": 9, "bbox": [4, 5, 16, 10]},
+{"id": 2, "image_id": 10, "category_id": 4, "bbox": [0, 0.5, 40, 19.5],
+ "segmentation": [[0, 0, 1, 1, 2, 2]]},
+{"id": 3, "image_id": 20, "category_id": 4, "bbox": [3, 7, 0, 0]},
+{"id": 4, "image_id": 20, "category_id": 4, "bbox": [-5, 10, 10, 10]})";
+
+void expect_same(const Dataset& a, const Dataset& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (int64_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a.path(i), b.path(i));
+    const auto x = a.labels(i), y = b.labels(i);
+    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << i;
+  }
+}
+
+TEST_F(LabelFormats, VocAndCocoAreTheSameIndex) {
+  const IndexedDataset from_voc = voc();
+  EXPECT_THAT(config_.names, ElementsAre("a", "b"));
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
+            (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(count_boxes(from_voc).boxes, (std::vector<int64_t>{2, 1}));
+  const IndexedDataset from_coco = coco(kBoxes);
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
+            (std::vector<int64_t>{2, 1}));
+  expect_same(from_voc.dataset, from_coco.dataset);
+  EXPECT_EQ(from_voc.dataset.labels(0)[0],
+            (BoxLabel{1, 12.f / 40, .5f, 16.f / 40, .5f}));
+  EXPECT_EQ(from_voc.dataset.labels(1)[0],
+            (BoxLabel{0, .25f, .5f, .5f, static_cast<float>(1. / 3)}));
+}
+
+TEST_F(LabelFormats, FaultsAreNamedByFileLineAndBox) {
+  const std::string root = folder_.path().string();
+  EXPECT_THAT(
+      voc().report.lines(9),
+      ElementsAre(
+          HasSubstr("2 faults"),
+          root + "/voc/Annotations/2.xml:2: zero size (object 'a': x 3 to 3, y "
+                 "7 to 7): box dropped",
+          root + "/voc/Annotations/2.xml:3: sticks out of the image (object "
+                 "'a': x -0.5 to 0.5, y 0.333333 to 0.666667): box clipped to "
+                 "the image"));
+  EXPECT_THAT(coco(kBoxes).report.lines(9),
+              ElementsAre(HasSubstr("2 faults"),
+                          root + "/train.json:8: zero size (annotation 3: x 3 "
+                                 "to 3, y 7 to 7): box dropped",
+                          HasSubstr("train.json:9: sticks out of the image")));
+  const auto more = coco(std::string(kBoxes) + R"(,
+{"id": 5, "image_id": 99, "category_id": 4, "bbox": [1, 1, 5, 5]},
+{"id": 6, "image_id": 10, "category_id": 4, "bbox": [1, 1, 5]},
+{"id": 7, "image_id": 10, "category_id": 5, "bbox": [1, 1, 5, 5]},
+{"id": 8, "image_id": 10, "category_id": 4, "bbox": [1, 1, 5, 5],
+ "iscrowd": 1})")
+                        .report;
+  EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kUnknownImage)], 1);
+  EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadLine)], 1);
+  EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadClass)], 1);
+  EXPECT_EQ(more.boxes, 3);  // a crowd is none
+}
+
+TEST_F(LabelFormats, OutlinesOfCoco) {
+  const auto dataset_of = [&](const std::string& segmentation) {
+    coco(R"({"id": 1, "image_id": 10, "category_id": 9, "bbox": [4, 5, 16, 10],
+"segmentation": )" +
+         segmentation + "}");
+    IndexOptions options;
+    options.keep_outlines = true;
+    return index_dataset(config_, Split::kTrain, options);
+  };
+  const Dataset one = dataset_of("[[4, 5, 20, 5, 12, 15]]").dataset;
+  EXPECT_EQ(one.num_polygons(), 1);
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).polygons, 1);
+  ASSERT_EQ(one.outlines(0).of(0).size(), 3u);
+  EXPECT_EQ(one.outlines(0).of(0)[1], (IndexedPoint{.5f, .25f}));
+  // Two parts, joined there and back.
+  const Dataset two =
+      dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
+  EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
+  // A part that is none costs the outline, a mask is none; boxes stay.
+  const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
+  EXPECT_EQ(odd.dataset.num_labels(), 1);
+  EXPECT_EQ(odd.dataset.num_polygons(), 0);
+  EXPECT_THAT(odd.report.lines(9).at(1), HasSubstr("outline left out"));
+  const IndexedDataset mask =
+      dataset_of(R"({"counts": [1, 2, 3], "size": [4, 5]})");
+  EXPECT_EQ(mask.report.num_faults(), 0);
+  EXPECT_EQ(mask.dataset.num_labels(), 1);
+  EXPECT_EQ(mask.dataset.num_polygons(), 0);
+}
+
+TEST_F(LabelFormats, NamesGiveTheOrderOfClasses) {
+  const Dataset from_voc = voc("[b, a]").dataset;
+  EXPECT_THAT(from_voc.class_names(), ElementsAre("b", "a"));
+  EXPECT_EQ(from_voc.labels(0)[0].class_index, 0);
+  const Dataset from_coco = coco(kBoxes, "{0: b, 1: a}").dataset;
+  expect_same(from_voc, from_coco);
+  EXPECT_THAT(refusal(kBoxes, "[a]"),
+              HasSubstr("train.json:5 has class 'b', but names in"));
+}
+
+TEST_F(LabelFormats, WhatLeadsOutOrIsDamagedCostsItsImage) {
+  voc();
+  folder_.write("voc/Annotations/1.xml", "<annotation>\n<object>");
+  folder_.write("voc/ImageSets/Main/train.txt", "1\n2\n../../x\n");
+  const DataReport report = index_dataset(config_, Split::kTrain).report;
+  EXPECT_EQ(report.images, 1);
+  EXPECT_THAT(report.lines(9),
+              ElementsAre(HasSubstr("faults"),
+                          HasSubstr("train.txt:3: unreadable image (no image "
+                                    "'../../x'"),
+                          HasSubstr("1.xml: unreadable labels"),
+                          HasSubstr("zero size"), HasSubstr("sticks out")));
+  folder_.write("voc/Annotations/1.xml", "<html><body>not found</body></html>");
+  EXPECT_THAT(index_dataset(config_, Split::kTrain).report.lines(9),
+              Contains(HasSubstr("its root is not 'annotation'")));
+  folder_.write("train.json",
+                R"({"images": [{"id": 1, "file_name": "../1.bmp"},
+                {"id": 2, "file_name": "1.bmp"}],
+                "categories": [{"id": 1, "name": "a"}], "annotations": [
+                {"image_id": 2, "category_id": 1, "bbox": [1, 1, 2, 2]},
+                {"image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}]})");
+  const fs::path yaml = folder_.write("data.yaml",
+                                      "train: train.json\nval: train.json\n"
+                                      "images: images\nnames: [a]\n");
+  const auto indexed =
+      index_dataset(configs::load_data_config(yaml), Split::kTrain);
+  EXPECT_EQ(indexed.dataset.size(), 1);
+  EXPECT_THAT(indexed.report.lines(9)[1], HasSubstr("leads out of its folder"));
+}
+
+TEST(LabelReaders, BloodCellsFromVocAndYolo) {
+  const fs::path root = shared_data_set("bccd");
+  if (!fs::exists(root)) GTEST_SKIP() << kSharedDataMissing;
+  configs::DataConfig voc = configs::load_data_config(root / "voc");
+  EXPECT_THAT(voc.names, ElementsAre("Platelets", "RBC", "WBC"));
+  const configs::DataConfig yolo =
+      configs::load_data_config(root / "data.yaml");
+  voc.names = yolo.names;
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    const auto a = index_dataset(voc, split);
+    const auto b = index_dataset(yolo, split);
+    ASSERT_EQ(a.dataset.size(), b.dataset.size());
+    EXPECT_EQ(a.report.num_faults(), b.report.num_faults());
+    for (int64_t i = 0; i < a.dataset.size(); ++i) {
+      EXPECT_EQ(a.dataset.path(i).filename(), b.dataset.path(i).filename());
+      const auto x = a.dataset.labels(i), y = b.dataset.labels(i);
+      ASSERT_EQ(x.size(), y.size()) << a.dataset.path(i);
+      for (size_t k = 0; k < x.size(); ++k) {
+        EXPECT_EQ(x[k].class_index, y[k].class_index);
+        EXPECT_NEAR(x[k].cx, y[k].cx, 1e-6);
+        EXPECT_NEAR(x[k].cy, y[k].cy, 1e-6);
+        EXPECT_NEAR(x[k].w, y[k].w, 1e-6);
+        EXPECT_NEAR(x[k].h, y[k].h, 1e-6);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom::labels

@@ -1,0 +1,75 @@
+#include "worker/data/loader/image_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+
+namespace headroom::loader {
+namespace {
+
+TEST(ImageWeights, OfAClassAreItsInverseShareTimesWhatItsMapLacksSquared) {
+  // 1/2, 1/8 and, of a class without labels, 1: of 13/8.
+  const std::vector<double> before = class_weights({2, 8, 0}, {});
+  EXPECT_DOUBLE_EQ(before[0], 4.0 / 13);
+  EXPECT_DOUBLE_EQ(before[1], 1.0 / 13);
+  EXPECT_DOUBLE_EQ(before[2], 8.0 / 13);
+  const std::vector<double> after = class_weights({2, 8, 0}, {0.5, 0, 1});
+  EXPECT_DOUBLE_EQ(after[0], 1.0 / 13);
+  EXPECT_DOUBLE_EQ(after[1], 1.0 / 13);
+  EXPECT_DOUBLE_EQ(after[2], 0);
+}
+
+TEST(ImageWeights, OfAnImageAreTheSumOverItsLabels) {
+  const TemporaryFolder folder;
+  const labels::Dataset dataset =
+      labels::index_dataset(write_data_set(folder, 23), labels::Split::kTrain)
+          .dataset;
+  std::vector<int64_t> labels(3, 0);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    for (const labels::BoxLabel& label : dataset.labels(i))
+      ++labels[label.class_index];
+  }
+  const std::vector<double> maps = {0.2, 0.9, 0.4};
+  for (const std::vector<double>& known : {std::vector<double>(), maps}) {
+    const std::vector<double> of_class = class_weights(labels, known);
+    const std::vector<double> weights = image_weights(dataset, known);
+    ASSERT_EQ(weights.size(), 23u);
+    int64_t without = 0;
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      double expected = 0;
+      for (const labels::BoxLabel& label : dataset.labels(i)) {
+        expected += of_class[label.class_index];
+      }
+      EXPECT_EQ(weights[i], expected) << i;
+      without += dataset.labels(i).empty() ? 1 : 0;
+    }
+    EXPECT_EQ(images_without_labels(dataset), without);
+    EXPECT_GT(without, 0);
+  }
+  EXPECT_NE(digest_of(image_weights(dataset, {})),
+            digest_of(image_weights(dataset, maps)));
+}
+
+TEST(ImageWeights, WithNothingLeftToLearnNothingIsDrawn) {
+  const TemporaryFolder folder;
+  const labels::Dataset dataset =
+      labels::index_dataset(write_data_set(folder, 5), labels::Split::kTrain)
+          .dataset;
+  try {
+    image_weights(dataset, {1, 1, 1});
+    FAIL() << "no image has a weight";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kData);
+    EXPECT_STREQ(error.what(),
+                 "[data] --image-weights has no image left to draw: every "
+                 "class with labels has reached mAP 1: train on without it: "
+                 "--weights of this run in a new one");
+  }
+}
+
+}  // namespace
+}  // namespace headroom::loader

@@ -1,0 +1,102 @@
+// Batches that a device renders: what the network gets of them is to the bit
+// what it gets of those whose pixels the loader made.
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/packed_room.h"
+#include "tests/support/test_device/test_device_api.h"
+#include "tests/worker/data/loader/loader_fixture.h"
+#include "worker/step/image_feed.h"
+#include "worker/step/network_input.h"
+
+namespace headroom::loader {
+namespace {
+
+class RenderedBatches : public LoaderFixture {
+ protected:
+  static constexpr int64_t kBatches = 8;
+
+  void expect_as_on_the_cpu(LoaderOptions options) {
+    options.global_batch_size = 6;
+    options.micro_batch_size = 5;  // more than are rendered at a time
+    const std::vector<Batch> made = take(options, kBatches);
+    options.packs_samples = true;
+    options.allocate_images = step::page_locked_images(device_);
+    Loader loader(options);
+    step::ImageFeed feed(device_, [&] { return loader.made_ahead(); });
+    for (const Batch& expected : made) {
+      const Batch batch = loader.next();
+      EXPECT_EQ(batch.images.sizes(), expected.images.sizes());
+      EXPECT_EQ(static_cast<int64_t>(batch.packed_bytes.size()),
+                expected.images.size(0));
+      ASSERT_EQ(batch.labels.size(), expected.labels.size());
+      for (size_t part = 0; part < batch.micro_batches.size(); ++part) {
+        const plan::SampleRange range = batch.micro_batches[part];
+        const at::Tensor input = feed.input(batch, batch.micro_batches, part,
+                                            device_.options(at::kFloat));
+        EXPECT_TRUE(input.cpu().equal(step::network_input(
+            expected.images.narrow(0, range.begin - batch.local_begin,
+                                   range.size()),
+            at::kFloat)))
+            << "step " << batch.step << " part " << part;
+      }
+      count(batch);
+    }
+  }
+
+  void count(const Batch& batch) {
+    const int64_t image = batch.images[0].numel();
+    for (const int64_t bytes : batch.packed_bytes) {
+      ++samples_;
+      // Of finished pixels there is neither more nor less.
+      finished_ += bytes >= image && bytes < image + 400;
+    }
+  }
+
+  const devices::ComputeDevice device_ = test_compute_device();
+  int64_t samples_ = 0, finished_ = 0;
+};
+
+TEST_F(RenderedBatches, OfTheDefaultHyperparameters) {
+  expect_as_on_the_cpu(options());
+  EXPECT_LT(finished_, samples_ / 2);
+}
+
+// Some have more tiles than there is room for.
+TEST_F(RenderedBatches, OfAllThatADeviceDoes) {
+  LoaderOptions asked = options();
+  asked.hyp.degrees = 10;
+  asked.hyp.shear = 3;
+  asked.hyp.perspective = 0.0005;
+  asked.hyp.mixup = asked.hyp.flipud = asked.hyp.mosaic9 = 0.5;
+  asked.hyp.mosaic = 0.8;
+  expect_as_on_the_cpu(asked);
+  EXPECT_GT(finished_, 0);
+  EXPECT_LT(finished_, samples_);
+}
+
+// What it does not do comes finished, in the same batches.
+TEST_F(RenderedBatches, WithWhatTheCpuDoes) {
+  LoaderOptions asked = options();
+  asked.hyp.blur = asked.hyp.median_blur = asked.hyp.gray = asked.hyp.clahe =
+      0.15;
+  expect_as_on_the_cpu(asked);
+  EXPECT_GT(finished_, 0);
+  EXPECT_LT(finished_, samples_);
+}
+
+TEST_F(RenderedBatches, OfOtherSizes) {
+  LoaderOptions asked = options();
+  asked.multi_scale = true;
+  expect_as_on_the_cpu(asked);
+}
+
+TEST_F(RenderedBatches, OfSimilarShapesAndOfRows) {
+  expect_as_on_the_cpu(options(LoaderMode::kTrainRect));
+  LoaderOptions asked = options();
+  asked.own_rows = [](int64_t height) { return plan::SampleRange{32, height}; };
+  expect_as_on_the_cpu(asked);
+}
+
+}  // namespace
+}  // namespace headroom::loader

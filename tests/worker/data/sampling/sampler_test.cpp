@@ -1,0 +1,54 @@
+#include "worker/data/sampling/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace headroom::sampling {
+namespace {
+
+TEST(Sampler, EachSampleExactlyOncePerEpoch) {
+  for (const int64_t n : {1, 2, 3, 5, 16, 17, 100, 205}) {
+    for (const int64_t batch : {1, 2, 3, 7, 16, 64, 300}) {
+      const int64_t steps = steps_per_epoch(n, batch);
+      EXPECT_EQ(steps, (n + batch - 1) / batch);
+      for (int64_t epoch = 0; epoch < 2; ++epoch) {
+        std::vector<int64_t> used;
+        for (int64_t s = 0; s < steps; ++s) {
+          const EpochStep step = epoch_step(epoch * steps + s, n, batch);
+          ASSERT_EQ(step.epoch, epoch);
+          ASSERT_EQ(step.step, s);
+          const std::vector<int64_t> samples = shuffled_samples(11, step, n);
+          ASSERT_EQ(static_cast<int64_t>(samples.size()),
+                    step.positions.size());
+          used.insert(used.end(), samples.begin(), samples.end());
+        }
+        std::sort(used.begin(), used.end());
+        std::vector<int64_t> expected(n);
+        std::iota(expected.begin(), expected.end(), 0);
+        ASSERT_EQ(used, expected) << n << " samples, batch " << batch;
+      }
+    }
+  }
+}
+
+TEST(Sampler, TheLastBatchIsShort) {
+  const EpochStep last = epoch_step(12, 205, 16);
+  EXPECT_EQ(last.epoch, 0);
+  EXPECT_EQ(last.positions, (plan::SampleRange{192, 205}));
+  EXPECT_EQ(epoch_step(13, 205, 16).epoch, 1);
+  EXPECT_EQ(epoch_step(13, 205, 16).positions, (plan::SampleRange{0, 16}));
+}
+
+TEST(Sampler, OrderedSamplesKeepTheirOrder) {
+  const std::vector<int64_t> order{4, 2, 0, 1, 3};
+  EXPECT_EQ(ordered_samples(epoch_step(0, 5, 3), order),
+            (std::vector<int64_t>{4, 2, 0}));
+  EXPECT_EQ(ordered_samples(epoch_step(1, 5, 3), order),
+            (std::vector<int64_t>{1, 3}));
+}
+
+}  // namespace
+}  // namespace headroom::sampling

@@ -1,0 +1,299 @@
+// Tiles are the parts that the whole picture has there, in every format, coding
+// and orientation; 16 bits stay; damage anywhere refuses the file.
+#include "worker/data/tiles/tile_cutter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <opencv2/core.hpp>
+#include <string>
+#include <utility>
+
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/exif.h"
+#include "worker/data/codecs/png_bytes.h"
+#include "worker/data/codecs/row_reader.h"
+#include "worker/data/sampling/random.h"
+
+namespace headroom::tiles {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr int kHeight = 149;
+constexpr int kWidth = 71;
+
+cv::Rect as_cv(const TileRect& rect) {
+  return {static_cast<int>(rect.x), static_cast<int>(rect.y),
+          static_cast<int>(rect.width), static_cast<int>(rect.height)};
+}
+
+class TileCutter : public testing::Test {
+ protected:
+  // All tiles, and some of them, in any order.
+  void expect_parts_of(const cv::Mat& whole, const fs::path& file,
+                       const std::string& name) {
+    std::vector<TileRect> all = tile_grid(whole.rows, whole.cols, 40, 25, 0.3);
+    const std::vector<TileRect> some = {all[all.size() - 2], all[1]};
+    const std::vector<TileRect> rows_apart = {{3, 1, 5, 9}, {60, 2, 5, 30}};
+    for (const auto& tiles : {all, some, rows_apart, {}}) {
+      std::vector<int> taken(tiles.size(), 0);
+      EXPECT_EQ(cut_tiles(file, tiles, {},
+                          [&](size_t index, const cv::Mat& pixels) {
+                            ++taken[index];
+                            EXPECT_TRUE(same_pixels(
+                                pixels, whole(as_cv(tiles[index])).clone()))
+                                << name << " tile " << index << " of "
+                                << tiles.size();
+                          }),
+                "")
+          << name;
+      EXPECT_EQ(taken, std::vector<int>(tiles.size(), 1)) << name;
+    }
+  }
+
+  void expect_parts(const fs::path& file, const std::string& name) {
+    const codecs::ImageResult whole = codecs::decode_image(file);
+    ASSERT_TRUE(whole.ok()) << name << ": " << whole.reason;
+    EXPECT_EQ(codecs::inspect_streamed(file).size, whole.size) << name;
+    expect_parts_of(whole.pixels, file, name);
+    for (const TileRect& window :
+         tile_grid(whole.size.height, whole.size.width, 40, 25, 0.3)) {
+      const codecs::ImageResult cut = cut_window(file, window);
+      EXPECT_EQ(cut.reason, "") << name;
+      EXPECT_EQ(cut.size, whole.size) << name;
+      EXPECT_TRUE(same_pixels(cut.pixels, whole.pixels(as_cv(window)).clone()))
+          << name << " from " << window.y << ", " << window.x;
+    }
+  }
+
+  void expect_parts(const std::string& bytes, const std::string& name) {
+    expect_parts(folder_.write("image", bytes), name);
+  }
+
+  TemporaryFolder folder_;
+  const cv::Mat picture_ = test_picture(kHeight, kWidth, 5);
+};
+
+TEST_F(TileCutter, JpegInItsForms) {
+  for (const auto& [across, down] : std::vector<std::pair<int, int>>{
+           {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}}) {
+    for (const int components : {1, 3, 4}) {
+      for (const int coding : {0, 1, 2, 3}) {
+        JpegForm form;
+        form.across = across;
+        form.down = down;
+        form.components = components;
+        form.progressive = coding == 1;
+        form.restart_rows = coding == 2 ? 1 : 0;
+        form.arithmetic = coding == 3;
+        expect_parts(encode_jpeg(picture_, form),
+                     std::to_string(across) + "x" + std::to_string(down) +
+                         " of " + std::to_string(components) + ", coding " +
+                         std::to_string(coding));
+      }
+    }
+  }
+}
+
+TEST_F(TileCutter, OtherFormats) {
+  expect_parts(encode_png(picture_), "png");
+  expect_parts(encode_png(picture_, {.interlaced = true}), "interlaced");
+  expect_parts(encode_png(picture_, {.has_alpha = true}), "alpha");
+  expect_parts(encode_bmp(picture_), "bmp");
+  expect_parts(encode_webp(picture_), "webp");
+  for (const uint16_t compression :
+       {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
+    for (const bool tiled : {false, true}) {
+      TiffForm form;
+      form.compression = compression;
+      form.tiled = tiled;
+      form.big = tiled;
+      const fs::path file = folder_.path() / "made.tif";
+      write_tiff(file, picture_, form);
+      expect_parts(file, "tiff " + std::to_string(compression) +
+                             (tiled ? " tiled" : ""));
+    }
+  }
+  TiffForm form;
+  form.compression = COMPRESSION_JPEG;
+  form.ycbcr = true;
+  write_tiff(folder_.path() / "made.tif", picture_, form);
+  expect_parts(folder_.path() / "made.tif", "tiff of jpeg");
+}
+
+TEST_F(TileCutter, EveryOrientation) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::string name = "orientation " + std::to_string(orientation);
+    JpegForm jpeg;
+    jpeg.orientation = orientation;
+    expect_parts(encode_jpeg(picture_, jpeg), name);
+    expect_parts(encode_png(picture_, {.orientation = orientation}), name);
+    TiffForm tiff;
+    tiff.orientation = static_cast<uint16_t>(orientation);
+    write_tiff(folder_.path() / "made.tif", picture_, tiff);
+    expect_parts(folder_.path() / "made.tif", name);
+  }
+}
+
+// Values that 8 bits cannot hold.
+cv::Mat deep_picture(int channels) {
+  cv::Mat pixels(kHeight, kWidth, CV_MAKETYPE(CV_16U, channels));
+  auto* value = pixels.ptr<uint16_t>();
+  for (size_t i = 0; i < pixels.total() * pixels.channels(); ++i) {
+    value[i] = static_cast<uint16_t>(i * 40503 + i / 7);
+  }
+  return pixels;
+}
+
+TEST_F(TileCutter, SixteenBitsStay) {
+  for (const int channels : {1, 3}) {
+    const cv::Mat deep = deep_picture(channels);
+    const fs::path file =
+        folder_.write("deep.png", codecs::encode_png_bytes(deep));
+    expect_parts_of(deep, file, "png of 16 bits");
+  }
+  for (const bool tiled : {false, true}) {
+    for (const uint16_t compression : {COMPRESSION_NONE, COMPRESSION_LZW}) {
+      TiffForm form;
+      form.bits = 16;
+      form.tiled = tiled;
+      form.compression = compression;
+      const fs::path file = folder_.path() / "deep.tif";
+      write_tiff(file, picture_, form);
+      cv::Mat deep;
+      picture_.convertTo(deep, CV_16UC3, 257);
+      expect_parts_of(deep, file, tiled ? "tiles" : "strips");
+    }
+  }
+}
+
+TEST_F(TileCutter, GrayPngStaysGray) {
+  cv::Mat gray;
+  cv::extractChannel(picture_, gray, 1);
+  expect_parts_of(
+      gray, folder_.write("gray.png", codecs::encode_png_bytes(gray)), "gray");
+}
+
+// As training: whatever tiles are wanted, all of the file has to be sound.
+TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
+  const std::string jpeg = encode_jpeg(picture_, JpegForm{});
+  const std::string png = encode_png(picture_);
+  const std::vector<TileRect> first = {{0, 0, 8, 8}};
+  for (const std::string& bytes : {jpeg, png}) {
+    const fs::path file =
+        folder_.write("cut", bytes.substr(0, bytes.size() * 3 / 4));
+    EXPECT_FALSE(codecs::decode_image(file).ok());
+    int taken = 0;
+    EXPECT_THAT(
+        cut_tiles(file, first, {}, [&](size_t, const cv::Mat&) { ++taken; }),
+        HasSubstr("damaged "));
+    EXPECT_EQ(taken, 1);
+  }
+  EXPECT_THAT(cut_tiles(folder_.write("page", "<html>"), first, {},
+                        [](size_t, const cv::Mat&) {}),
+              HasSubstr("not an image"));
+}
+
+// The verdict is decode_image's, whatever the bytes are.
+TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
+  JpegForm progressive;
+  progressive.progressive = true;
+  TiffForm tiles;
+  tiles.tiled = true;
+  tiles.compression = COMPRESSION_LZW;
+  const fs::path file = folder_.path() / "damaged";
+  write_tiff(file, picture_, tiles);
+  const std::vector<std::string> sound = {
+      encode_jpeg(picture_, JpegForm{}),
+      encode_jpeg(picture_, progressive),
+      encode_png(picture_),
+      encode_png(picture_, {.interlaced = true}),
+      encode_bmp(picture_),
+      encode_webp(picture_),
+      read_bytes(file)};
+  sampling::RandomStream draws(7, 0, 0,
+                               sampling::RandomPurpose::kSyntheticImage);
+  codecs::ImageLimits limits;
+  limits.max_pixels = 1'000'000;
+  int refused = 0, kept = 0;
+  for (size_t kind = 0; kind < sound.size(); ++kind) {
+    for (int round = 0; round < 60; ++round) {
+      std::string bytes = sound[kind];
+      const auto length = static_cast<int64_t>(bytes.size());
+      // Half of them in the headers.
+      const int64_t reach =
+          round % 2 == 0 ? std::min<int64_t>(length, 200) : length;
+      for (int i = 0; i <= round % 3; ++i) {
+        bytes[static_cast<size_t>(draws.below(reach))] =
+            static_cast<char>(draws.below(256));
+      }
+      folder_.write("damaged", bytes);
+      const codecs::ImageResult whole = codecs::decode_image(file, limits);
+      // What may not be held may be streamed.
+      if (whole.reason.find("above the limit") != std::string::npos) continue;
+      const std::string reason =
+          cut_tiles(file, {}, limits, [](size_t, const cv::Mat&) {});
+      EXPECT_EQ(reason.empty(), whole.ok())
+          << "kind " << kind << " round " << round << ": '" << reason
+          << "', but '" << whole.reason << "'";
+      ++(whole.ok() ? kept : refused);
+    }
+  }
+  EXPECT_GT(refused, 80);
+  EXPECT_GT(kept, 80);
+}
+
+TEST_F(TileCutter, WhatHasToBeHeldWholeIsRefusedAboveTheLimit) {
+  codecs::ImageLimits limits;
+  limits.max_pixels = 3000;  // a band of 40 rows, not the picture
+  JpegForm progressive;
+  progressive.progressive = true;
+  for (const std::string& bytes :
+       {encode_jpeg(picture_, progressive),
+        encode_png(picture_, {.interlaced = true}), encode_webp(picture_)}) {
+    EXPECT_EQ(
+        codecs::inspect_streamed(folder_.write("image", bytes), limits).reason,
+        "71 x 149 pixels are above the limit of 3000");
+  }
+  const auto tiles = tile_grid(kHeight, kWidth, 40, 25, 0.3);
+  for (const std::string& bytes :
+       {encode_jpeg(picture_, JpegForm{}), encode_png(picture_),
+        encode_bmp(picture_)}) {
+    const fs::path file = folder_.write("image", bytes);
+    EXPECT_TRUE(codecs::inspect_streamed(file, limits).ok());
+    size_t taken = 0;
+    EXPECT_EQ(cut_tiles(file, tiles, limits,
+                        [&](size_t, const cv::Mat&) { ++taken; }),
+              "");
+    EXPECT_EQ(taken, tiles.size());
+  }
+  // One strip, or one row of tiles, is held.
+  TiffForm form;
+  write_tiff(folder_.path() / "made.tif", picture_, form);
+  EXPECT_TRUE(
+      codecs::inspect_streamed(folder_.path() / "made.tif", limits).ok());
+  limits.max_pixels = 7 * kWidth - 1;  // a strip has 7 rows
+  EXPECT_EQ(
+      codecs::inspect_streamed(folder_.path() / "made.tif", limits).reason,
+      "71 x 7 pixels are above the limit of 496");
+}
+
+TEST(StoredRect, IsWhereTheUprightTileComesFrom) {
+  cv::Mat stored(5, 7, CV_32S);
+  for (int i = 0; i < 35; ++i) stored.at<int>(i / 7, i % 7) = i;
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const cv::Mat whole = codecs::upright(stored.clone(), orientation);
+    const TileRect tile{1, 2, 3, 2};
+    const TileRect from = stored_rect(tile, {5, 7}, orientation);
+    const cv::Mat part =
+        codecs::upright(stored(as_cv(from)).clone(), orientation);
+    EXPECT_TRUE(same_pixels(part, whole(as_cv(tile)).clone())) << orientation;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::tiles

@@ -1,0 +1,214 @@
+// A data set of tiles: read again by training's own readers, and nothing of it
+// where it could not be finished.
+#include "worker/data/tiles/tiling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tiffio.h>
+
+#include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/labels/verification.h"
+
+namespace headroom::tiles {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Tiling : public testing::Test {
+ protected:
+  Tiling() {
+    // The box of a lies in two tiles of 60, that of b in one; c has none.
+    folder_.write("in/images/a.jpg", codecs::encode_jpeg(picture_, 90));
+    folder_.write("in/labels/a.txt", "1 .5 .25 .25 .125\n0 .9 .9 .1 .1\n");
+    folder_.write("in/images/a.bmp", encode_bmp(picture_));
+    folder_.write("in/images/c.bmp", encode_bmp(test_picture(30, 40, 4)));
+    yaml_ = folder_.write("in/data.yaml",
+                          "train: images\nval: images\nnames: ['a: b', c]\n");
+    request_.output = folder_.path() / "out";
+    request_.tiles.height = request_.tiles.width = 60;
+    request_.tiles.empty_share = 1;
+    request_.index.num_threads = 2;
+  }
+
+  std::map<std::string, std::string> files_below(const fs::path& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      files[fs::relative(entry.path(), folder).string()] =
+          read_bytes(entry.path());
+    }
+    return files;
+  }
+
+  // Names in the folder where the output is to appear.
+  std::vector<std::string> beside() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  std::string refusal(ExitCode code) {
+    try {
+      tile_data(configs::load_data_config(yaml_), request_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), code);
+      return error.what();
+    }
+    ADD_FAILURE() << "not refused";
+    return "";
+  }
+
+  TemporaryFolder folder_;
+  const cv::Mat picture_ = test_picture(100, 160, 5);
+  fs::path yaml_;
+  TilingRequest request_;
+};
+
+TEST_F(Tiling, TheTilesAreASoundDataSet) {
+  const configs::DataConfig config = configs::load_data_config(yaml_);
+  const auto splits = tile_data(config, request_);
+  ASSERT_EQ(splits.size(), 2u);
+  const configs::DataConfig tiled =
+      configs::load_data_config(request_.output / "data.yaml");
+  EXPECT_EQ(tiled.names, config.names);
+  const auto verified = labels::verify_data(tiled, {});
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(verified[i].report.num_faults(), 0);
+    EXPECT_EQ(verified[i].refusal, "");
+    EXPECT_EQ(verified[i].report.images, splits[i].tiles);
+    EXPECT_EQ(verified[i].report.boxes, splits[i].boxes);
+    EXPECT_EQ(verified[i].report.background, splits[i].empty_tiles);
+  }
+  // 2 x 4 tiles of each large image, and the small one as it is.
+  EXPECT_EQ(splits[0].in_grid, 17);
+  EXPECT_EQ(splits[0].report.images, 3);
+  EXPECT_EQ(splits[0].lost_boxes, 0);
+
+  const auto files = files_below(request_.output);
+  EXPECT_EQ(files.count("images/train/a_2_0_0.jpg"), 1u)
+      << "of two images of a name, the second in order gets a number";
+  const codecs::ImageResult tile =
+      codecs::decode_image(request_.output / "images/train/a_40_33.png");
+  EXPECT_TRUE(
+      same_pixels(tile.pixels, picture_(cv::Rect(33, 40, 60, 60)).clone()));
+  EXPECT_TRUE(same_pixels(
+      codecs::decode_image(request_.output / "images/val/c_0_0.png").pixels,
+      test_picture(30, 40, 4)));
+  const auto jpeg = codecs::decode_image(folder_.path() / "in/images/a.jpg");
+  EXPECT_EQ(
+      files.at("images/train/a_2_40_33.jpg"),
+      codecs::encode_jpeg(jpeg.pixels(cv::Rect(33, 40, 60, 60)).clone(), 95));
+}
+
+TEST_F(Tiling, TheNumberOfThreadsChangesNothing) {
+  request_.tiles.empty_share = 0.5;
+  const auto first = tile_data(configs::load_data_config(yaml_), request_);
+  const auto files = files_below(request_.output);
+  request_.output = folder_.path() / "again";
+  request_.index.num_threads = 1;
+  const auto again = tile_data(configs::load_data_config(yaml_), request_);
+  EXPECT_EQ(files_below(request_.output), files);
+  EXPECT_EQ(tiling_text(first), tiling_text(again));
+}
+
+TEST_F(Tiling, ADamagedImageIsLeftOutWithAllItsTiles) {
+  const std::string bytes = codecs::encode_jpeg(picture_, 90);
+  folder_.write("in/images/b.jpg", bytes.substr(0, bytes.size() * 3 / 4));
+  folder_.write("in/labels/b.txt", "0 .1 .1 .1 .1\n");
+  folder_.write("in/images/d.png", "<html>");
+  const auto splits = tile_data(configs::load_data_config(yaml_), request_);
+  for (const auto& [name, content] : files_below(request_.output)) {
+    EXPECT_EQ(name.find("/b_"), std::string::npos) << name;
+  }
+  EXPECT_EQ(splits[0].report.num_faults(), 2);
+  const std::string text = tiling_text(splits);
+  EXPECT_THAT(text, HasSubstr("b.jpg: unreadable image (damaged JPEG"));
+  EXPECT_THAT(text, HasSubstr("d.png: unreadable image (text (HTML"));
+  const auto json = nlohmann::json::parse(tiling_json(splits, request_.output));
+  EXPECT_EQ(json["data"], (request_.output / "data.yaml").string());
+  EXPECT_EQ(json["splits"][0]["tiles"], 17);
+  EXPECT_EQ(json["splits"][0]["faults"].size(), 2u);
+}
+
+TEST_F(Tiling, AFolderThatHoldsSomethingIsRefusedAndLeftAlone) {
+  folder_.write("out/mine.txt", "1");
+  EXPECT_THAT(refusal(ExitCode::kRequest), HasSubstr("/out is not empty"));
+  EXPECT_THAT(beside(), ElementsAre("in", "out"));
+  EXPECT_EQ(files_below(request_.output).size(), 1u);
+}
+
+TEST_F(Tiling, AnEmptyFolderIsTakenWithOrWithoutASlash) {
+  fs::create_directory(request_.output);
+  request_.output += "/";
+  tile_data(configs::load_data_config(yaml_), request_);
+  EXPECT_TRUE(fs::exists(folder_.path() / "out/data.yaml"));
+  EXPECT_THAT(beside(), ElementsAre("in", "out"));
+}
+
+TEST_F(Tiling, NothingIsLeftOfWhatCouldNotBeFinished) {
+  std::atomic<int> tiles = 0;
+  request_.stopped = [&] { return ++tiles >= 15; };
+  EXPECT_THAT(refusal(ExitCode::kInterrupted), HasSubstr("interrupted"));
+  EXPECT_THAT(beside(), ElementsAre("in"));
+
+  request_.stopped = [] { return false; };
+  folder_.write("in/labels/c.txt", "7 .5 .5 .2 .2\n");
+  EXPECT_THAT(refusal(ExitCode::kData), HasSubstr("c.txt:1 has class 7"));
+  EXPECT_THAT(beside(), ElementsAre("in"));
+}
+
+TEST_F(Tiling, BoxesThatNoTileShowsAreCountedAndASetWithoutAnyIsRefused) {
+  folder_.write("in/labels/a.txt", "0 .5 .5 1 1\n0 .1 .1 .05 .05\n");
+  request_.tiles.min_visible = 0.5;
+  const auto splits = tile_data(configs::load_data_config(yaml_), request_);
+  EXPECT_EQ(splits[0].lost_boxes, 2);  // a.jpg and a.bmp share their labels
+  EXPECT_THAT(tiling_text(splits), HasSubstr("train: 2 boxes are in no tile"));
+
+  request_.output = folder_.path() / "none";
+  folder_.write("in/labels/a.txt", "0 .5 .5 1 1\n");
+  EXPECT_THAT(refusal(ExitCode::kData),
+              HasSubstr("has 3 images with 2 boxes, and no tile shows one"));
+  EXPECT_THAT(beside(), ElementsAre("in", "out"));
+}
+
+TEST_F(Tiling, SaysThatAlphaIsLeftOut) {
+  const auto alpha_line = [&] {
+    const auto splits = tile_data(configs::load_data_config(yaml_), request_);
+    fs::remove_all(request_.output);
+    const std::string text = tiling_text(splits);
+    const auto json = nlohmann::json::parse(tiling_json(splits, ""));
+    EXPECT_EQ(json["splits"][0]["images_with_alpha"].get<int>() > 0,
+              text.find("alpha") != std::string::npos);
+    const size_t at = text.find("train: of ");
+    return at == std::string::npos ? ""
+                                   : text.substr(at, text.find('\n', at) - at);
+  };
+  BandForm form;
+  form.rgb = true;
+  write_bands(folder_.path() / "in/images/e.tif", test_bands(60, 80, 4, 1),
+              form);
+  EXPECT_EQ(alpha_line(), "");
+  form.extra = EXTRASAMPLE_ASSOCALPHA;
+  write_bands(folder_.path() / "in/images/f.tif", test_bands(60, 80, 4, 1),
+              form);
+  EXPECT_EQ(alpha_line(),
+            "train: of 1 image the sample that the file calls alpha is left "
+            "out: where it is a band of a model's, write the file without that "
+            "mark (gdal_translate -co ALPHA=NO) and tile it again");
+}
+
+}  // namespace
+}  // namespace headroom::tiles

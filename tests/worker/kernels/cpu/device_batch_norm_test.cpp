@@ -1,0 +1,197 @@
+// The block where its map goes through a device's kernels, which here run their
+// text on the CPU: everything but the GPU itself.
+#include "worker/kernels/cpu/device_batch_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/support/test_device/emulated_kernels.h"
+#include "tests/worker/model/conv_block_fixture.h"
+
+namespace headroom::kernels {
+namespace {
+
+// Maps of the CPU go through the kernels while this lives.
+class Emulated {
+ public:
+  Emulated() { set_map_kernels(at::kCPU, &kernels_); }
+  ~Emulated() { set_map_kernels(at::kCPU, nullptr); }
+  int passes() const { return kernels_.passes(); }
+
+ private:
+  EmulatedKernels kernels_;
+};
+
+// Adds what a second rank with the same samples would.
+class TwiceTheSame final : public StatisticsExchange {
+ public:
+  void sum(std::span<double> values) override {
+    for (double& value : values) value *= 2;
+  }
+};
+
+class DeviceBlock : public testing::TestWithParam<model::BlockCase> {};
+
+TEST_P(DeviceBlock, EqualsAtenOperators) {
+  const model::BlockCase& block = GetParam();
+  const double tolerance = block.scalar_type == at::kDouble ? 1e-12 : 2e-5;
+  model::BlockTensors tensors = model::random_tensors(block, 7);
+  model::BlockTensors expected = model::copied(tensors, at::kDouble);
+  at::Tensor out;
+  {
+    const Emulated device;
+    out = model::conv_block(model::arguments_of(block, tensors),
+                            model::training_context(block));
+    out.backward(tensors.dout);
+    EXPECT_EQ(device.passes(), 4);
+  }
+  const at::Tensor reference = model::reference_block(block, expected);
+  reference.backward(expected.dout);
+
+  EXPECT_EQ(out.scalar_type(), block.scalar_type);
+  EXPECT_LE(model::relative_error(out, reference), tolerance);
+  const std::vector<at::Tensor> leaves = tensors.leaves();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    EXPECT_EQ(leaves[i].grad().scalar_type(), block.scalar_type);
+    EXPECT_LE(
+        model::relative_error(leaves[i].grad(), expected.leaves()[i].grad()),
+        tolerance)
+        << "leaf " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, DeviceBlock,
+    testing::Values(
+        model::BlockCase{5, 17, 3, 1, 1, 7, 5, {3}, at::kDouble},
+        model::BlockCase{8, 16, 3, 2, 1, 9, 11, {2, 2}, at::kDouble},
+        model::BlockCase{8, 24, 1, 1, 0, 6, 6, {4, 1, 3}, at::kDouble},
+        model::BlockCase{8, 24, 3, 1, 1, 6, 6, {4, 1, 3}, at::kFloat},
+        model::BlockCase{3, 5, 1, 1, 0, 13, 3, {1, 2}, at::kFloat},
+        model::BlockCase{
+            8, 16, 3, 1, 1, 9, 11, {2}, at::kDouble, 8, layers::kRelu},
+        model::BlockCase{8,
+                         16,
+                         3,
+                         1,
+                         1,
+                         9,
+                         11,
+                         {2},
+                         at::kDouble,
+                         1,
+                         {layers::ActivationKind::kHardswish}},
+        model::BlockCase{8,
+                         16,
+                         3,
+                         1,
+                         1,
+                         9,
+                         11,
+                         {2},
+                         at::kDouble,
+                         1,
+                         {layers::ActivationKind::kMish}}));
+
+// The functions beneath, where the CPU's own give the reference.
+struct Maps {
+  at::Tensor y, dout, weight, bias;
+  GroupedBatchNorm norm;
+
+  Maps() {
+    at::manual_seed(11);
+    y = at::randn({6, 10, 5, 4}, at::kDouble)
+            .contiguous(at::MemoryFormat::ChannelsLast);
+    // A slice of a wider map's gradient.
+    dout = at::randn({6, 14, 5, 4}, at::kDouble)
+               .contiguous(at::MemoryFormat::ChannelsLast)
+               .narrow(1, 4, 10);
+    weight = at::rand({10}, at::kDouble) + 0.5;
+    bias = at::randn({10}, at::kDouble);
+    norm.groups = {{0, 1, 1, true}, {1, 4, 3, false}, {4, 6, 2, true}};
+  }
+};
+
+struct Results {
+  at::Tensor sums, statistics, out, dy, dweight, dbias;
+};
+
+Results results_of(const Maps& maps) {
+  Results all;
+  all.sums = at::ones({20}, at::kDouble);
+  all.statistics = batch_statistics(maps.y, maps.norm, 1e-3, all.sums);
+  all.out = normalise_and_activate(maps.y, all.statistics, maps.weight,
+                                   maps.bias, maps.norm);
+  const auto gradients = grouped_batch_norm_gradients(
+      maps.dout, maps.y, all.statistics, maps.weight, maps.bias, maps.norm);
+  all.dy = gradients.dy;
+  all.dweight = gradients.dnorm_weight;
+  all.dbias = gradients.dnorm_bias;
+  return all;
+}
+
+void expect_close(const Results& a, const Results& b) {
+  EXPECT_LE(model::relative_error(a.sums, b.sums), 1e-12);
+  EXPECT_LE(model::relative_error(a.statistics, b.statistics), 1e-12);
+  EXPECT_LE(model::relative_error(a.out, b.out), 1e-12);
+  EXPECT_LE(model::relative_error(a.dy, b.dy), 1e-12);
+  EXPECT_LE(model::relative_error(a.dweight, b.dweight), 1e-12);
+  EXPECT_LE(model::relative_error(a.dbias, b.dbias), 1e-12);
+}
+
+TEST(DeviceBatchNorm, CountsGroupsAsTheCpuDoes) {
+  const Maps maps;
+  const Results expected = results_of(maps);
+  const Emulated device;
+  expect_close(results_of(maps), expected);
+}
+
+TEST(DeviceBatchNorm, SumsOfAnExchangeAreTheGroups) {
+  TwiceTheSame exchange;
+  Maps maps;
+  maps.norm.exchange = &exchange;
+  for (BatchNormGroup& group : maps.norm.groups) group.global_samples *= 2;
+  const Results expected = results_of(maps);
+  const Emulated device;
+  expect_close(results_of(maps), expected);
+}
+
+TEST(DeviceBatchNorm, FixedStatisticsFeedNothingBack) {
+  Maps maps;
+  maps.norm.groups = {{0, 6, 6, false}};
+  maps.norm.fixed_statistics = true;
+  const at::Tensor mean = at::randn({10}, at::kDouble);
+  const at::Tensor variance = at::rand({10}, at::kDouble) + 0.5;
+  const auto gradients = [&] {
+    const at::Tensor statistics = running_statistics(mean, variance, 1e-3);
+    return grouped_batch_norm_gradients(maps.dout, maps.y, statistics,
+                                        maps.weight, maps.bias, maps.norm);
+  };
+  const auto expected = gradients();
+  const Emulated device;
+  EXPECT_LE(model::relative_error(gradients().dy, expected.dy), 1e-12);
+  EXPECT_LE(
+      model::relative_error(gradients().dnorm_weight, expected.dnorm_weight),
+      1e-12);
+}
+
+TEST(DeviceBatchNorm, AGroupOfOneValueIsRefused) {
+  const Emulated device;
+  GroupedBatchNorm norm;
+  norm.groups = {{0, 1, 1, true}};
+  EXPECT_THROW(batch_statistics(at::randn({1, 3, 1, 1}, at::kDouble), norm,
+                                1e-3, at::Tensor()),
+               CheckFailure);
+}
+
+TEST(DeviceBatchNorm, AMapWithoutKernelsIsRefused) {
+  const at::Tensor map = at::empty({1, 3, 2, 2}, at::TensorOptions(at::kMeta));
+  EXPECT_THROW(map_kernels_for(map), Error);
+  EXPECT_EQ(map_kernels_for(at::empty({1, 3, 2, 2})), nullptr);
+}
+
+}  // namespace
+}  // namespace headroom::kernels

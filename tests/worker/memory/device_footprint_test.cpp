@@ -1,0 +1,124 @@
+// What a process has on its device beside its tensors, from looks at it.
+#include "worker/memory/device_footprint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "parallel/base/check.h"
+#include "parallel/predict/cluster.h"
+#include "worker/run/device_memory_report.h"
+
+namespace headroom::memory {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = 1 << 20;
+
+devices::DeviceUse use(int64_t used,
+                       std::optional<int64_t> own = std::nullopt) {
+  return {used * kMiB,
+          own ? std::optional(*own * kMiB) : std::optional<int64_t>()};
+}
+
+TEST(DeviceFootprint, OwnBytesCountWhateverOthersDo) {
+  // Others give 900 MiB back meanwhile, and 50 of ours are segments.
+  EXPECT_EQ(bytes_taken(use(2000, 100), use(1500, 500), 50 * kMiB), 350 * kMiB);
+  // Before its context a process is not listed.
+  EXPECT_EQ(bytes_taken(use(2000), use(2400, 300), 0), 300 * kMiB);
+}
+
+TEST(DeviceFootprint, ElseTheDifferenceOfAll) {
+  EXPECT_EQ(bytes_taken(use(2000), use(2400), 100 * kMiB), 300 * kMiB);
+  EXPECT_EQ(bytes_taken(use(2000), use(1400), 0), 0);
+  EXPECT_EQ(bytes_taken(std::nullopt, use(1400), 0), std::nullopt);
+  EXPECT_EQ(bytes_taken(use(1400), std::nullopt, 0), std::nullopt);
+}
+
+TEST(DeviceFootprint, AContextThatNobodyMeasuresIsReserved) {
+  const DeviceFootprint known = footprint_of_context(use(10), use(400, 390));
+  EXPECT_TRUE(known.is_measured);
+  EXPECT_EQ(known.total(), 390 * kMiB);
+  const DeviceFootprint unknown =
+      footprint_of_context(std::nullopt, std::nullopt);
+  EXPECT_FALSE(unknown.is_measured);
+  EXPECT_EQ(unknown.total(), predict::kGpuContextBytes);
+  EXPECT_THAT(describe({}, unknown), HasSubstr("(reserved, not measured)"));
+}
+
+TEST(DeviceRoom, IsTheLimitOrWhatOthersLeave) {
+  const int64_t card = 8000 * kMiB;
+  const auto room = [&](int64_t limit,
+                        const std::optional<devices::DeviceUse>& now,
+                        int64_t held = 0) {
+    return device_room(limit * kMiB, card, now, held * kMiB);
+  };
+  EXPECT_EQ(room(0, std::nullopt).bytes, card);
+  EXPECT_EQ(room(0, use(1000, 400)).bytes, 7400 * kMiB);
+  EXPECT_EQ(room(0, use(1000), 300).bytes, 7300 * kMiB);
+  EXPECT_FALSE(room(0, use(1000)).is_limit);
+  EXPECT_TRUE(room(6000, use(1000, 400)).is_limit);
+  EXPECT_EQ(room(6000, use(1000, 400)).bytes, 6000 * kMiB);
+  // A limit that others leave no room for is none.
+  EXPECT_EQ(room(6000, use(5000, 400)).bytes, 3400 * kMiB);
+  EXPECT_FALSE(room(6000, use(5000, 400)).is_limit);
+}
+
+StepSegments segments_of(int64_t tensors, int64_t segments) {
+  StepSegments result;
+  result.leanest.tensor_bytes = tensors * kMiB;
+  result.leanest.segment_bytes = segments * kMiB;
+  return result;
+}
+
+std::string refusal(const DeviceRoom& room) {
+  DeviceFootprint footprint;
+  footprint.context = 300 * kMiB;
+  footprint.communication = 40 * kMiB;
+  footprint.libraries = 60 * kMiB;
+  try {
+    require_room(1, segments_of(900, 1000), footprint, room);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
+  EXPECT_EQ(refusal({1400 * kMiB, true, 8000 * kMiB}), "");
+  EXPECT_EQ(refusal({1399 * kMiB, true, 8000 * kMiB}),
+            "[memory] rank 1 needs 1.37 GiB (1468006400 bytes) of its device "
+            "in a step however lean it is: segments of 1000 MiB for 900 MiB of "
+            "tensors, 300 MiB of context, 40 MiB of communication, 60 MiB that "
+            "libraries loaded when first used; but --memory-limit is 1.37 GiB "
+            "(1466957824 bytes): use --memory-limit 1468006400 or more, or a "
+            "smaller --batch or --img, or more --processes");
+  EXPECT_THAT(refusal({1000 * kMiB, false, 8000 * kMiB}),
+              AllOf(HasSubstr("1000 MiB (1048576000 bytes) of its 7.81 GiB are "
+                              "left beside what others use"),
+                    HasSubstr("free some of it, or use a smaller --batch")));
+}
+
+TEST(DeviceMemoryEvent, IsOfTheRankThatHasLeastRoom) {
+  run::DeviceMemoryLine roomy;
+  roomy.room = 8000 * kMiB;
+  roomy.segments = 100 * kMiB;
+  run::DeviceMemoryLine full = roomy;
+  full.segments = 7000 * kMiB;
+  full.footprint.context = 500 * kMiB;
+  EXPECT_THAT(run::device_memory_event({roomy, full}).reason,
+              HasSubstr("needs up to 7.32 GiB of the 7.81 GiB"));
+  EXPECT_EQ(run::fullest_rank({roomy, full}), 1);
+  EXPECT_FALSE(run::any_lacks_room({roomy, full}));
+  full.segments = 7600 * kMiB;
+  EXPECT_TRUE(run::any_lacks_room({roomy, full}));
+  EXPECT_THAT(run::device_memory_event({roomy, full}).reason,
+              HasSubstr("tried again, leaner"));
+}
+
+}  // namespace
+}  // namespace headroom::memory

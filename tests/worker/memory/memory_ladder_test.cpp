@@ -1,0 +1,206 @@
+#include "worker/memory/memory_ladder.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+
+namespace headroom::memory {
+namespace {
+
+using Move = LadderMove;
+
+LadderRungs all_rungs() {
+  return {{"the plan's policies", "rows are lean", "rows are recomputed",
+           "rows are offloaded"},
+          {},
+          {4, 2},
+          ""};
+}
+
+// Walks the ladder as the trainer does, with all other ranks calm.
+class Walk {
+ public:
+  explicit Walk(LadderRungs rungs) : rungs_(std::move(rungs)) {}
+
+  Move fail() {
+    const LadderDecision decision = after_failure(rungs_, state);
+    state = after_failed_vote(decision.state);
+    reason = decision.reason;
+    if (decision.move == Move::kSmallerMicroBatch) {
+      state = take_cut(rungs_, state);
+    }
+    return decision.move;
+  }
+  Move commit() {
+    const LadderDecision decision = after_commit(rungs_, state);
+    state = decision.state;
+    reason = decision.reason;
+    return decision.move;
+  }
+  // The steps that commit calmly before something happens; -1: nothing does.
+  int64_t calm_steps_before_a_move() {
+    for (int64_t step = 1; step <= 10 * kCalmSteps; ++step) {
+      if (commit() != Move::kStay) return step;
+    }
+    return -1;
+  }
+
+  LadderState state;
+  std::string reason;
+
+ private:
+  const LadderRungs rungs_;
+};
+
+TEST(MemoryLadder, AllRungsOfOneStepInOrder) {
+  Walk walk(all_rungs());
+  EXPECT_EQ(walk.fail(), Move::kTryAgain);
+  EXPECT_EQ(walk.reason, "caches are released and the step is tried again");
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  EXPECT_EQ(walk.reason, "from now on rows are lean");
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  EXPECT_EQ(walk.reason, "from now on rows are recomputed");
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  EXPECT_EQ(walk.reason, "from now on rows are offloaded");
+  EXPECT_EQ(walk.fail(), Move::kSmallerMicroBatch);
+  EXPECT_EQ(walk.reason, "from now on micro-batches of 4 on all ranks");
+  EXPECT_EQ(walk.fail(), Move::kSmallerMicroBatch);
+  EXPECT_EQ(walk.reason, "from now on micro-batches of 2 on all ranks");
+  EXPECT_EQ(walk.fail(), Move::kNothingLeft);
+  EXPECT_EQ(walk.reason,
+            "nothing leaner is left: the micro-batch is at its smallest");
+  EXPECT_EQ(walk.state.policy, 3);
+  EXPECT_EQ(walk.state.num_cuts, 2);
+}
+
+TEST(MemoryLadder, SkippedRungsAreNamedWithTheirReason) {
+  Walk walk({{"the plan's policies", "rows are offloaded"},
+             {"lean is skipped: no row keeps more",
+              "recompute is skipped: no row keeps more"},
+             {},
+             "a micro-batch of 2 is no more than one batch-norm group of 2"});
+  walk.fail();
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  EXPECT_EQ(walk.reason,
+            "from now on rows are offloaded (lean is skipped: no row keeps "
+            "more; recompute is skipped: no row keeps more)");
+  EXPECT_EQ(walk.fail(), Move::kNothingLeft);
+  EXPECT_EQ(walk.reason,
+            "nothing leaner is left: a micro-batch of 2 is no more than one "
+            "batch-norm group of 2 (lean is skipped: no row keeps more; "
+            "recompute is skipped: no row keeps more)");
+}
+
+TEST(MemoryLadder, TheFirstFailureOfEveryStepIsTriedAgain) {
+  Walk walk(all_rungs());
+  for (int step = 0; step < 10; ++step) {
+    EXPECT_EQ(walk.fail(), Move::kTryAgain) << step;
+    EXPECT_EQ(walk.commit(), Move::kStay) << step;
+  }
+  EXPECT_EQ(walk.state.policy, 0);
+  EXPECT_EQ(walk.fail(), Move::kTryAgain);
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  walk.commit();
+  EXPECT_EQ(walk.fail(), Move::kTryAgain) << "also on a leaner rung";
+  EXPECT_EQ(walk.state.policy, 1);
+}
+
+TEST(MemoryLadder, GivesBackOneRungOnceAfterCalmSteps) {
+  Walk walk(all_rungs());
+  for (int i = 0; i < 3; ++i) walk.fail();
+  ASSERT_EQ(walk.state.policy, 2);
+  EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
+  EXPECT_EQ(walk.reason, "after 20 calm steps rows are lean again");
+  EXPECT_EQ(walk.state.policy, 1);
+  EXPECT_EQ(walk.calm_steps_before_a_move(), -1) << "one rung, once";
+}
+
+TEST(MemoryLadder, NeverOscillates) {
+  Walk walk(all_rungs());
+  for (int i = 0; i < 2; ++i) walk.fail();
+  EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
+  EXPECT_EQ(walk.state.policy, 0);
+  EXPECT_EQ(walk.fail(), Move::kTryAgain);
+  EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
+  EXPECT_EQ(walk.calm_steps_before_a_move(), -1) << "lean for good";
+  EXPECT_EQ(walk.state.policy, 1);
+}
+
+TEST(MemoryLadder, ACalmStepIsOneInWhichNoRankFailed) {
+  Walk walk(all_rungs());
+  for (int i = 0; i < 2; ++i) walk.fail();
+  for (int64_t step = 1; step < kCalmSteps; ++step) walk.commit();
+  walk.state = after_failed_vote(walk.state);  // another rank
+  EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
+}
+
+TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
+  Walk walk(all_rungs());
+  for (int i = 0; i < 6; ++i) walk.fail();
+  ASSERT_EQ(walk.state.num_cuts, 2);
+  EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
+  EXPECT_EQ(walk.reason, "after 20 calm steps micro-batches of 4 again");
+  EXPECT_EQ(walk.state.num_cuts, 1);
+  EXPECT_EQ(walk.state.policy, 3);
+  EXPECT_EQ(walk.calm_steps_before_a_move(), -1);
+
+  Walk once(all_rungs());
+  for (int i = 0; i < 5; ++i) once.fail();
+  EXPECT_EQ(once.calm_steps_before_a_move(), kCalmSteps);
+  EXPECT_EQ(once.reason, "after 20 calm steps the plan's micro-batches again");
+  EXPECT_EQ(once.calm_steps_before_a_move(), kCalmSteps);
+  EXPECT_EQ(once.reason, "after 20 calm steps rows are recomputed again");
+}
+
+// All ranks hear the same votes, whatever rung each of them stands on.
+TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
+  const LadderRungs full = all_rungs();
+  LadderRungs short_ladder = full;
+  short_ladder.policies.resize(1);
+  LadderState failing, other;
+  for (int i = 0; i < 2; ++i) {
+    failing = after_failed_vote(after_failure(short_ladder, failing).state);
+    other = after_failed_vote(other);
+  }
+  failing = take_cut(short_ladder, failing);
+  other = take_cut(full, other);
+  EXPECT_EQ(failing.num_cuts, 1);
+  for (int64_t step = 1; step <= 3 * kCalmSteps; ++step) {
+    const LadderDecision one = after_commit(short_ladder, failing);
+    const LadderDecision two = after_commit(full, other);
+    failing = one.state;
+    other = two.state;
+    EXPECT_EQ(failing.num_cuts, other.num_cuts) << step;
+    EXPECT_EQ(one.move, two.move) << step;
+  }
+  EXPECT_EQ(failing.num_cuts, 0);
+}
+
+TEST(MemoryLadder, NothingIsTakenThatIsNotThere) {
+  LadderRungs rungs = all_rungs();
+  rungs.micro_batches.clear();
+  EXPECT_THROW(take_cut(rungs, LadderState{}), CheckFailure);
+}
+
+// Whatever happens, a step ends after finitely many failures, and a run
+// changes its rungs finitely often.
+TEST(MemoryLadder, EverySequenceIsFinite) {
+  for (uint32_t seed = 1; seed < 200; ++seed) {
+    Walk walk(all_rungs());
+    uint32_t random = seed;
+    int moves = 0;
+    bool ended = false;
+    for (int i = 0; i < 2000 && !ended; ++i) {
+      random = random * 1664525u + 1013904223u;
+      const Move move = random >> 24 < 20 ? walk.fail() : walk.commit();
+      moves += move != Move::kStay && move != Move::kTryAgain ? 1 : 0;
+      ended = move == Move::kNothingLeft;
+      EXPECT_GE(walk.state.policy, 0);
+      EXPECT_GE(walk.state.num_cuts, 0);
+    }
+    EXPECT_LE(moves, 6 + 2 + 2 + 1) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::memory

@@ -1,0 +1,217 @@
+// What every policy keeps, in bytes, and that none changes a bit.
+#include "worker/step/activation_runner.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "configs/layers/model_table.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
+#include "tests/support/plain_autograd.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom::step {
+namespace {
+
+using enum ActivationPolicy;
+using Policies = std::vector<plan::ActivationPolicy>;
+
+constexpr size_t kRows = 25;
+
+// Of the rows, in turn.
+ActivationRunner::Options every(const Policies& policies) {
+  ActivationRunner::Options options;
+  for (size_t row = 0; row < kRows; ++row) {
+    options.policies.push_back(policies[row % policies.size()]);
+  }
+  return options;
+}
+
+struct Request {
+  const char* model = "yolov5n";
+  at::ScalarType type = at::kFloat;
+  int64_t images = 4, height = 64, width = 96;
+  int64_t num_classes = 3;
+};
+
+struct Result {
+  std::vector<at::Tensor> gradients;
+  at::Tensor batch_norm_sums;
+  int64_t kept_bytes = 0;  // live after the forward, beyond the model
+  int64_t peak_bytes = 0;
+  int64_t left_bytes = 0;  // after the backward
+};
+
+Result forward_and_backward(const Request& request, model::RowRunner* runner) {
+  activations::CountingAllocator::install();
+  activations::CountingAllocator& memory =
+      activations::CountingAllocator::instance();
+  activations::install_saved_tensor_policies();
+  at::manual_seed(3);
+  model::LayerGraph model(layers::load_model_table(request.model),
+                          request.num_classes, request.type, 0);
+  for (const model::NamedTensor& entry : model.state()) {
+    if (!entry.is_parameter()) continue;
+    entry.tensor->requires_grad_();
+    entry.tensor->mutable_grad() = at::zeros_like(*entry.tensor);
+  }
+  Result result;
+  result.batch_norm_sums =
+      at::zeros({model.batch_norm_sums_size()}, at::kDouble);
+  model::StepContext context;
+  context.training = true;
+  const int64_t half = (request.images + 1) / 2;
+  context.groups = {{0, half, half, true}};
+  if (half < request.images)
+    context.groups.push_back(
+        {half, request.images, request.images - half, true});
+  context.batch_norm_sums = result.batch_norm_sums;
+  context.runner = runner;
+  const int64_t before = memory.live_bytes();
+  memory.reset_peak();
+  {
+    at::Tensor images =
+        at::rand({request.images, 3, request.height, request.width},
+                 at::TensorOptions(request.type))
+            .contiguous(at::MemoryFormat::ChannelsLast);
+    std::vector<at::Tensor> heads = model.forward(images, context);
+    images.reset();
+    result.kept_bytes = memory.live_bytes() - before;
+    at::Tensor sum;
+    for (const at::Tensor& head : heads) {
+      const at::Tensor part = head.sigmoid().sum();
+      sum = sum.defined() ? sum.add(part) : part;
+    }
+    heads.clear();
+    sum.backward();
+  }
+  result.peak_bytes = memory.peak_bytes() - before;
+  result.left_bytes = memory.live_bytes() - before;
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.is_parameter()) result.gradients.push_back(entry.tensor->grad());
+  }
+  return result;
+}
+
+void expect_same(const Result& keep, const Result& other) {
+  ASSERT_EQ(keep.gradients.size(), other.gradients.size());
+  for (size_t i = 0; i < keep.gradients.size(); ++i) {
+    EXPECT_TRUE(at::equal(keep.gradients[i], other.gradients[i])) << i;
+  }
+  EXPECT_TRUE(at::equal(keep.batch_norm_sums, other.batch_norm_sums))
+      << "nothing is counted twice";
+  EXPECT_EQ(other.left_bytes, keep.left_bytes) << "something was not let go";
+}
+
+class Policy : public testing::TestWithParam<Policies> {};
+
+TEST_P(Policy, IsBitIdenticalToKeep) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    Request request;
+    request.type = type;
+    ActivationRunner runner(every(GetParam()));
+    const Result keep = forward_and_backward(request, nullptr);
+    const Result less = forward_and_backward(request, &runner);
+    expect_same(keep, less);
+    EXPECT_LT(less.kept_bytes, keep.kept_bytes);
+    EXPECT_LE(less.peak_bytes, keep.peak_bytes);
+    if (runner.offload().file() != nullptr) {
+      EXPECT_EQ(runner.offload().file()->used_bytes(), 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllRows, Policy,
+    testing::Values(Policies{kLean}, Policies{kRecompute}, Policies{kOffload},
+                    // Every policy behind every other.
+                    Policies{kKeep, kLean, kRecompute, kOffload},
+                    Policies{kOffload, kRecompute, kLean, kKeep},
+                    Policies{kLean, kKeep}, Policies{kRecompute, kLean},
+                    Policies{kLean, kOffload, kRecompute}));
+
+TEST(ActivationRunner, RowsThatDoNotJoinAreIdenticalToo) {
+  ActivationRunner::Options apart = every({kRecompute});
+  apart.rows_join = false;
+  ActivationRunner joined(every({kRecompute})), alone(apart);
+  const Request request;
+  const Result keep = forward_and_backward(request, nullptr);
+  const Result together = forward_and_backward(request, &joined);
+  const Result separate = forward_and_backward(request, &alone);
+  expect_same(keep, together);
+  expect_same(keep, separate);
+  EXPECT_LT(together.kept_bytes, separate.kept_bytes);
+}
+
+TEST(ActivationRunner, WithoutGradientsRowsAreSimplyCalled) {
+  activations::CountingAllocator::install();
+  const at::NoGradGuard no_gradients;
+  model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
+                          0);
+  ActivationRunner runner(every({kLean, kRecompute, kOffload}));
+  model::StepContext context;
+  const at::Tensor images = at::rand({1, 3, 64, 64});
+  const auto plain = model.forward(images, context);
+  context.runner = &runner;
+  const auto same = model.forward(images, context);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(at::equal(plain[i], same[i]));
+  }
+  EXPECT_EQ(runner.offload().file(), nullptr);
+}
+
+TEST(ActivationRunner, AFullOffloadFileIsRefusedWithTheNumbers) {
+  ActivationRunner::Options options = every({kOffload});
+  options.host_memory_limit = 1 << 20;
+  ActivationRunner runner(options);
+  try {
+    forward_and_backward({}, &runner);
+    FAIL() << "1 MiB is not enough";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--host-memory-limit is 1 MiB"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// The ratios do not depend on the size of the images.
+TEST(ActivationRunner, BytesAgainstPlainAutograd) {
+  Request request;
+  request.model = "yolov5s";
+  request.num_classes = 80;
+  request.images = 1;
+  request.height = request.width = 320;
+  const auto plain = static_cast<double>(plain_autograd_bytes(
+      layers::load_model_table(request.model), request.num_classes,
+      request.images, request.height, request.width, at::kFloat));
+  std::printf("yolov5s, %ld px: plain autograd keeps %.1f MiB\n",
+              static_cast<long>(request.height), plain / (1 << 20));
+  const auto ratio = [&](const char* name, model::RowRunner* runner) {
+    const Result result = forward_and_backward(request, runner);
+    const double kept = static_cast<double>(result.kept_bytes) / plain;
+    std::printf(
+        "| %-9s | kept %.3f of it | peak of forward and backward %.3f\n", name,
+        kept, static_cast<double>(result.peak_bytes) / plain);
+    return kept;
+  };
+  ActivationRunner lean(every({kLean})), recompute(every({kRecompute})),
+      offload(every({kOffload}));
+  const double keep_ratio = ratio("keep", nullptr);
+  const double lean_ratio = ratio("lean", &lean);
+  const double recompute_ratio = ratio("recompute", &recompute);
+  const double offload_ratio = ratio("offload", &offload);
+  EXPECT_LE(keep_ratio, 0.71);
+  EXPECT_LE(lean_ratio, 0.36);
+  EXPECT_LE(recompute_ratio, 0.20);
+  EXPECT_LE(offload_ratio, 0.05);
+}
+
+}  // namespace
+}  // namespace headroom::step

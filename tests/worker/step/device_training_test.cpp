@@ -1,0 +1,451 @@
+// Training on a device, against the CPU: the test device computes with the
+// CPU's kernels in memory that the host cannot touch, so that whatever reads a
+// device's tensor from the host ends the test. The batch norm and the loss's
+// rows go through the text of the CUDA plugin's kernels, whose sums have an
+// order of their own: equality is within 1e-9, not bit for bit.
+#include <ATen/ops/abs.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/collectives/placed_communicator.h"
+#include "parallel/predict/memory_request.h"
+#include "tests/support/gray_images.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/test_device/test_device_api.h"
+#include "tests/support/test_device/test_graph.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/kernels/cpu/cell_sums.h"
+#include "worker/run/choose_device.h"
+
+namespace headroom::step {
+namespace {
+
+// The test device; that of HEADROOM_DEVICE_PLUGIN where it is set, as on a
+// machine with a GPU (deploy/local/gpu_tests.sh), whose cards ranks share.
+bool is_test_device() {
+  return std::getenv("HEADROOM_DEVICE_PLUGIN") == nullptr;
+}
+
+devices::ComputeDevice device_of(int rank) {
+  if (is_test_device()) return test_compute_device(rank);
+  configs::RunConfig config;
+  config.device = "0";
+  config.share_devices = true;
+  return run::choose_device(config, 0, 1).device;
+}
+
+struct Setting {
+  std::string layout = "data=1";
+  int ranks = 1;
+  int zero_stage = 0;
+  std::string activations = "keep";
+  configs::Precision precision = configs::Precision::kFp64;
+  std::string optimizer = "SGD";
+  bool cuda_graphs = false;
+  int64_t micro_batch = 0;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.layout << " ZeRO " << setting.zero_stage;
+}
+
+configs::RunConfig config_of(const Setting& setting) {
+  configs::RunConfig config;
+  config.cfg = "yolov5n";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 64;
+  config.global_batch_size = 4;
+  config.precision = setting.precision;
+  config.layout = setting.layout;
+  config.zero_stage = setting.zero_stage;
+  config.activations = setting.activations;
+  config.optimizer = setting.optimizer;
+  config.cuda_graphs = setting.cuda_graphs;
+  config.micro_batch_size = setting.micro_batch;
+  config.batch_norm_group_size = setting.micro_batch;
+  config.epochs = 3;
+  return config;
+}
+
+// Of rank 0.
+struct Curve {
+  std::vector<double> loss, gradient_norm;
+  std::vector<at::Tensor> state;  // where the rank is whole, on the CPU
+};
+
+// One rank, put together for the host or for a device of its own.
+struct Rank {
+  Rank(const configs::RunConfig& config, const plan::Plan& plan,
+       collectives::Communicator& world, bool on_device)
+      : placed(collectives::make_placed_communicator(
+            world.split(0, world.rank()), nullptr)),
+        training(
+            config, plan, *placed, /*more_boxes_per_image=*/7,
+            on_device ? device_of(world.rank()) : devices::ComputeDevice()) {}
+
+  std::unique_ptr<collectives::Communicator> placed;
+  RankTraining training;
+};
+
+std::vector<at::Tensor> copies_of(TrainingState& state) {
+  std::vector<at::Tensor> copies;
+  for (const TrainingState::Buffer& buffer : state.buffers()) {
+    copies.push_back(buffer.flat->detach().to(at::kCPU, at::kDouble).clone());
+  }
+  return copies;
+}
+
+Curve train(const Setting& setting, bool on_device, int steps = 3) {
+  const configs::RunConfig config = config_of(setting);
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  Curve curve;
+  run_ranks(setting.ranks, [&](int rank, collectives::Communicator& world) {
+    Rank mine(config, plan, world, on_device);
+    for (int step = 0; step < steps; ++step) {
+      const StepResult result = mine.training.step();
+      if (rank != 0) continue;
+      curve.loss.push_back(result.loss);
+      curve.gradient_norm.push_back(result.gradient_norm);
+    }
+    if (rank == 0) curve.state = copies_of(mine.training.state());
+  });
+  return curve;
+}
+
+double relative_error(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0) return 0;
+  const double scale = at::max(at::abs(b)).item<double>();
+  const double error = at::max(at::abs(a - b)).item<double>();
+  return scale > 0 ? error / scale : error;
+}
+
+void expect_close_losses(const Curve& device, const Curve& cpu,
+                         double tolerance) {
+  ASSERT_EQ(device.loss.size(), cpu.loss.size());
+  for (size_t step = 0; step < cpu.loss.size(); ++step) {
+    EXPECT_NEAR(device.loss[step] / cpu.loss[step], 1, tolerance) << step;
+    EXPECT_NEAR(device.gradient_norm[step] / cpu.gradient_norm[step], 1,
+                tolerance)
+        << step;
+  }
+}
+
+void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
+  expect_close_losses(device, cpu, tolerance);
+  ASSERT_EQ(device.state.size(), cpu.state.size());
+  for (size_t i = 0; i < cpu.state.size(); ++i) {
+    EXPECT_LE(relative_error(device.state[i], cpu.state[i]), tolerance)
+        << "buffer " << i;
+  }
+}
+
+// Maps of 16 bits: apart by no more than rounding itself moves the CPU's state.
+void expect_apart_by_rounding(const Curve& device, const Curve& cpu,
+                              const Curve& unrounded) {
+  expect_close_losses(device, cpu, 0.1);
+  ASSERT_EQ(device.state.size(), cpu.state.size());
+  for (size_t i = 0; i < cpu.state.size(); ++i) {
+    EXPECT_LE(relative_error(device.state[i], cpu.state[i]),
+              2 * relative_error(cpu.state[i], unrounded.state[i]) + 1e-6)
+        << "buffer " << i;
+  }
+}
+
+std::string suffix_of(configs::Precision precision) {
+  switch (precision) {
+    case configs::Precision::kFp32:
+      return "Fp32";
+    case configs::Precision::kBf16:
+      return "Bf16";
+    case configs::Precision::kFp16:
+      return "Fp16";
+    default:
+      return "";
+  }
+}
+
+class DeviceTraining : public testing::TestWithParam<Setting> {
+ protected:
+  static void SetUpTestSuite() {
+    device_of(0);  // before LibTorch is used
+    activations::CountingAllocator::install();
+    activations::install_saved_tensor_policies();
+  }
+};
+
+TEST_P(DeviceTraining, EqualsTheCpu) {
+  const Setting& setting = GetParam();
+  const Curve device = train(setting, true), cpu = train(setting, false);
+  if (setting.precision == configs::Precision::kBf16 ||
+      setting.precision == configs::Precision::kFp16) {
+    Setting unrounded = setting;
+    unrounded.precision = configs::Precision::kFp32;
+    expect_apart_by_rounding(device, cpu, train(unrounded, false));
+    return;
+  }
+  expect_close(device, cpu,
+               setting.precision == configs::Precision::kFp64 ? 1e-9 : 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, DeviceTraining,
+    testing::Values(Setting{}, Setting{.precision = configs::Precision::kFp32},
+                    Setting{.precision = configs::Precision::kBf16},
+                    Setting{.precision = configs::Precision::kFp16},
+                    Setting{.optimizer = "AdamW"},
+                    Setting{.activations = "lean"},
+                    Setting{.activations = "recompute"},
+                    Setting{.activations = "offload"},
+                    Setting{.layout = "data=2", .ranks = 2},
+                    Setting{.layout = "data=2", .ranks = 2, .zero_stage = 1},
+                    Setting{.layout = "data=2", .ranks = 2, .zero_stage = 2},
+                    Setting{.layout = "data=2", .ranks = 2, .zero_stage = 3},
+                    Setting{.layout = "pipeline=2", .ranks = 2},
+                    Setting{.layout = "spatial=2", .ranks = 2}),
+    [](const auto& info) {
+      const Setting& setting = info.param;
+      std::string name = setting.layout + "Zero" +
+                         std::to_string(setting.zero_stage) +
+                         setting.activations + setting.optimizer +
+                         suffix_of(setting.precision);
+      std::erase(name, '=');
+      return name;
+    });
+
+class OneDevice : public DeviceTraining {};
+
+// Graphs train as the run without them, before and after they are captured (the
+// third time that a shape is met): to the bit where sums have an order.
+TEST_F(OneDevice, CapturedRowsTrainAsTheyAre) {
+  for (Setting setting :
+       {Setting{}, Setting{.precision = configs::Precision::kBf16},
+        Setting{.precision = configs::Precision::kFp16},
+        Setting{.activations = "lean"}, Setting{.activations = "recompute"},
+        Setting{.micro_batch = 2},
+        Setting{.layout = "data=2",
+        .ranks = 2,
+        .zero_stage = 1,
+        .micro_batch = 2}}) {
+    SCOPED_TRACE(testing::PrintToString(setting) + " " + setting.activations);
+    const Curve plain = train(setting, true, 6);
+    setting.cuda_graphs = true;
+    const int64_t replays = TestGraph::replays();
+    const Curve captured = train(setting, true, 6);
+    if (!is_test_device()) {
+      expect_close_losses(
+          captured, plain,
+          setting.precision == configs::Precision::kFp64 ? 1e-9 : 0.05);
+      continue;
+    }
+    EXPECT_GE(TestGraph::replays() - replays, 8) << "2 in each of 4 steps";
+    EXPECT_EQ(captured.loss, plain.loss);
+    EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
+    ASSERT_EQ(captured.state.size(), plain.state.size());
+    for (size_t i = 0; i < plain.state.size(); ++i) {
+      EXPECT_TRUE(captured.state[i].equal(plain.state[i])) << "buffer " << i;
+    }
+  }
+}
+
+// A folder that ends with the test.
+struct Folder {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("headroom-device-" + std::to_string(getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+TEST_F(OneDevice, ACheckpointGoesFromTheDeviceToTheCpuAndBack) {
+  const Folder folder;
+  const configs::RunConfig config = config_of({});
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  const auto world = collectives::make_single_communicator();
+  Rank device(config, plan, *world, true);
+  device.training.step();
+  device.training.step();
+  checkpoint::save_checkpoint(folder.path, device.training.state(), nullptr,
+                              "{}", 1);
+  for (const bool on_device : {false, true}) {
+    Rank other(config, plan, *world, on_device);
+    checkpoint::load_newest_checkpoint(folder.path, other.training.state(),
+                                       nullptr);
+    const auto expected = copies_of(device.training.state());
+    const auto loaded = copies_of(other.training.state());
+    ASSERT_EQ(loaded.size(), expected.size());
+    for (size_t i = 0; i < loaded.size(); ++i) {
+      EXPECT_TRUE(loaded[i].equal(expected[i])) << "buffer " << i;
+    }
+  }
+}
+
+TEST_F(OneDevice, ValidationEqualsTheCpus) {
+  const Folder folder;
+  const configs::RunConfig config = config_of({});
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  const labels::Dataset images =
+      gray_images(folder.path, 6, 64, 4, loader::kSyntheticClasses);
+  predict::MemoryRequest request = predict::memory_request(
+      config, plan, layers::row_costs(layers::load_model_table(config.cfg)));
+  const auto world = collectives::make_single_communicator();
+  const auto validated = [&](bool on_device) {
+    Rank rank(config, plan, *world, on_device);
+    rank.training.step();
+    return rank.training.validate(request, images).result;
+  };
+  const validation::ValidationResult device = validated(true),
+                                     cpu = validated(false);
+  EXPECT_EQ(device.images, 6);
+  EXPECT_EQ(device.labels, cpu.labels);
+  EXPECT_NEAR(device.box, cpu.box, 1e-9);
+  EXPECT_NEAR(device.obj, cpu.obj, 1e-9);
+  EXPECT_NEAR(device.cls, cpu.cls, 1e-9);
+  EXPECT_NEAR(device.map50, cpu.map50, 1e-6);
+}
+
+// Wherever in forward or backward the device refuses memory, the step is tried
+// again and comes out the same.
+TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
+  if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
+  const configs::RunConfig config = config_of({});
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  const auto world = collectives::make_single_communicator();
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  const auto step_failing_at = [&](int64_t allocation, int64_t* taken) {
+    Rank rank(config, plan, *world, true);
+    const int64_t before = memory.allocations();
+    memory.fail_allocation(allocation);
+    const StepResult result = rank.training.step();
+    memory.fail_allocation(0);
+    if (taken != nullptr) *taken = memory.allocations() - before;
+    return result;
+  };
+  int64_t allocations = 0;
+  const StepResult expected = step_failing_at(0, &allocations);
+  EXPECT_EQ(expected.attempt, 1);
+  EXPECT_GT(expected.measured_peak_bytes.front(), 0);
+  for (const int64_t tenth : {1, 3, 5, 7, 8}) {
+    SCOPED_TRACE(tenth);
+    const StepResult result =
+        step_failing_at(allocations * tenth / 10, nullptr);
+    EXPECT_EQ(result.attempt, 2);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
+    ASSERT_FALSE(result.events.empty());
+    EXPECT_EQ(result.events.front().kind, "out_of_memory");
+    EXPECT_GT(result.shortfall.asked_bytes, 0);
+  }
+}
+
+// Captured or replayed: the step is tried again without graphs, and comes out
+// the same; the graphs come back, and go with the trainer.
+TEST_F(OneDevice, OutOfMemoryWithGraphs) {
+  if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
+  Setting setting;
+  const Curve plain = train(setting, true, 8);
+  setting.cuda_graphs = true;
+  const configs::RunConfig config = config_of(setting);
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  const auto world = collectives::make_single_communicator();
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  const int64_t before = memory.live_bytes();
+  for (const size_t failing : {2, 3}) {
+    for (const int64_t allocation : {1, 40, 100}) {
+      SCOPED_TRACE(testing::Message()
+                   << "step " << failing << ", allocation " << allocation);
+      Rank rank(config, plan, *world, true);
+      for (size_t step = 0; step < plain.loss.size(); ++step) {
+        if (step == failing) memory.fail_allocation(allocation);
+        const StepResult result = rank.training.step();
+        EXPECT_EQ(result.attempt,
+                  step == failing && memory.pending_failure() == 0 ? 2 : 1);
+        memory.fail_allocation(0);
+        EXPECT_EQ(result.loss, plain.loss[step]) << step;
+        EXPECT_EQ(result.gradient_norm, plain.gradient_norm[step]) << step;
+      }
+    }
+    EXPECT_EQ(memory.live_bytes(), before);
+  }
+}
+
+// What lives between steps and what a step takes is counted on the device, by
+// category, and nothing of it stays.
+TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
+  if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
+  const int64_t before = TestDeviceMemory::of(0).live_bytes();
+  {
+    const configs::RunConfig config = config_of({});
+    const auto world = collectives::make_single_communicator();
+    Rank rank(config, plan_of_synthetic_run(config), *world, true);
+    const StepResult first = rank.training.step();
+    const StepResult second = rank.training.step();
+    EXPECT_EQ(second.live_bytes, first.live_bytes);
+    EXPECT_GE(second.live_bytes.front(),
+              rank.training.state().resident_bytes());
+    const activations::CategoryBytes peaks =
+        TestDeviceMemory::of(0).peak_by_category();
+    for (const MemoryCategory category :
+         {MemoryCategory::kParameters, MemoryCategory::kGradients,
+          MemoryCategory::kOptimizer, MemoryCategory::kAverage,
+          MemoryCategory::kActivations, MemoryCategory::kLoss}) {
+      EXPECT_GT(peaks[static_cast<size_t>(category)], 0) << name_of(category);
+    }
+  }
+  EXPECT_EQ(TestDeviceMemory::of(0).live_bytes(), before);
+}
+
+// Cells are added in float64, of which a device has copies of few samples at a
+// time.
+TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
+  if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
+  constexpr int64_t kSamples = 16, kMiB = int64_t{1} << 20;
+  const at::Tensor x = at::randn({kSamples, 16, 128, 128})
+                           .contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor there = x.to(device_of(0).device());
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  for (const bool is_product : {false, true}) {
+    const at::Tensor other = is_product ? x : at::Tensor();
+    const at::Tensor other_there = is_product ? there : at::Tensor();
+    memory.reset_peak();
+    const int64_t before = memory.live_bytes();
+    const at::Tensor sums = kernels::cell_sums(there, other_there);
+    EXPECT_LE(memory.peak_bytes() - before, 8 * kMiB + kMiB / 4)
+        << "the map has 16 MiB, its copy 32";
+    EXPECT_LT(
+        sums.cpu().sub(kernels::cell_sums(x, other)).abs().max().item<double>(),
+        1e-9);
+  }
+}
+
+// The test device's own promise, on which all of the above stands.
+TEST(TestDevice, TheHostCannotTouchItsMemory) {
+  if (!is_test_device()) GTEST_SKIP() << "another device is under test";
+  const c10::Device device = test_compute_device().device();
+  const at::Tensor tensor = at::ones({16}).to(device);
+  EXPECT_EQ(tensor.sum().item<float>(), 16);
+  EXPECT_DEATH(
+      {
+        const volatile float first = *tensor.const_data_ptr<float>();
+        std::exit(first == 1 ? 0 : 1);
+      },
+      "");
+  EXPECT_THROW(tensor.add(at::ones({16})), c10::Error);
+}
+
+}  // namespace
+}  // namespace headroom::step

@@ -1,0 +1,76 @@
+// A teacher that does not fit is refused with both sides; one that has changed,
+// too.
+#include "worker/step/teacher.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "configs/layers/model_table.h"
+#include "parallel/base/check.h"
+#include "parallel/base/file_digest.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/weights/weights.h"
+
+namespace headroom::step {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::unique_ptr<model::LayerGraph> network(const std::string& name,
+                                           int64_t classes) {
+  return std::make_unique<model::LayerGraph>(layers::load_model_table(name),
+                                             classes, at::kFloat, 0);
+}
+
+TEST(Teacher, OtherClassesLevelsAndAnchorsAreRefused) {
+  const auto student = network("yolov5n", 3);
+  EXPECT_NO_THROW(Teacher(network("yolov5s", 3)).check(*student));
+  EXPECT_THAT([&] { Teacher(network("yolov5s", 4)).check(*student); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "the teacher knows 4 classes, the student 3 classes")));
+  layers::ModelTable bands = layers::load_model_table("yolov5n");
+  bands.input_channels = 5;
+  const model::LayerGraph of_bands(bands, 3, at::kFloat, 0);
+  EXPECT_THAT([&] { Teacher(network("yolov5s", 3)).check(of_bands); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "the teacher looks at images of 3 bands, the student at 5: "
+                  "give a teacher of the same ch")));
+  EXPECT_THAT([&] { Teacher(network("yolov5n6", 3)).check(*student); },
+              ThrowsMessage<Error>(HasSubstr("has 4 levels, the student 3")));
+  layers::ModelTable other = layers::load_model_table("yolov5n");
+  other.anchors[0][0] = {11, 13};
+  EXPECT_THAT(
+      [&] {
+        Teacher(std::make_unique<model::LayerGraph>(other, 3, at::kFloat, 0))
+            .check(*student);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("level 0 of the teacher: stride 8"),
+                                 HasSubstr("11x13"), HasSubstr("10x13"))));
+}
+
+TEST(Teacher, AFileThatHasChangedIsRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "teacher.safetensors";
+  weights::save_weights(file, network("yolov5n", 3)->state(),
+                        {{"model", "yolov5n"}});
+  configs::RunConfig config;
+  config.teacher = file;
+  config.teacher_digest = file_digest(file);
+  const devices::ComputeDevice cpu;
+  const auto teacher = Teacher::open(config, cpu);
+  EXPECT_NO_THROW(teacher->check(*network("yolov5n", 3)));
+  config.teacher_digest = "0123";
+  EXPECT_THAT([&] { Teacher::open(config, cpu); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("is not what the run began with"),
+                        HasSubstr(file_digest(file)), HasSubstr("0123"))));
+}
+
+}  // namespace
+}  // namespace headroom::step

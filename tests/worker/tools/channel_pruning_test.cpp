@@ -1,0 +1,214 @@
+// Removing channels that say nothing changes nothing; the table that is left
+// builds the same network and costs what it weighs.
+#include "worker/tools/channel_pruning.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "configs/layers/model_table_text.h"
+#include "configs/layers/row_cost.h"
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "tests/worker/model/tiny_table.h"
+
+namespace headroom::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kClasses = 3;
+
+// Any scales, biases and statistics.
+void fill_lively(model::LayerGraph& model) {
+  at::manual_seed(7);
+  fill_model(model.state());
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.name.ends_with("bn.weight")) {
+      entry.tensor->copy_(at::rand(entry.tensor->sizes(), at::kDouble) + 0.5);
+    }
+    if (entry.name.ends_with("bn.bias") ||
+        entry.name.ends_with("running_mean")) {
+      entry.tensor->copy_(0.3 * at::randn(entry.tensor->sizes(), at::kDouble));
+    }
+  }
+}
+
+at::Tensor images() {
+  return at::rand({2, 3, 64, 128}, at::kDouble)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+double difference(model::LayerGraph& a, model::LayerGraph& b,
+                  const at::Tensor& x) {
+  const auto ours = a.forward(x, model::StepContext());
+  const auto theirs = b.forward(x, model::StepContext());
+  double worst = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    worst = std::max(worst, (ours[i] - theirs[i]).abs().max().item<double>());
+  }
+  return worst;
+}
+
+// Sets scale and bias of every third channel to these; all writers of tied
+// channels have the same indices.
+void silence(model::LayerGraph& model, double bias) {
+  for (const model::NamedTensor& entry : model.state()) {
+    const bool is_bias = entry.name.ends_with("bn.bias");
+    if (!is_bias && !entry.name.ends_with("bn.weight")) continue;
+    for (int64_t channel = 1; channel < entry.tensor->size(0); channel += 3) {
+      entry.tensor->select(0, channel).fill_(is_bias ? bias : 0);
+    }
+  }
+}
+
+class Pruning : public testing::TestWithParam<std::string> {
+ protected:
+  Pruning() {
+    at::set_num_threads(1);
+    table_ = GetParam() == "tiny" ? model::tiny_table()
+                                  : layers::load_model_table(GetParam());
+    // Any number of channels may go.
+    table_.channel_multiple = 1;
+  }
+  layers::ModelTable table_;
+};
+
+TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
+  const at::NoGradGuard no_grad;
+  model::LayerGraph model(table_, kClasses, at::kDouble, 0);
+  fill_lively(model);
+  silence(model, 0);
+  const PrunedModel pruned = prune_channels(table_, model, 0.3);
+  EXPECT_LE(pruned.channels_after, pruned.channels_before * 7 / 10);
+  EXPECT_LT(pruned.parameters_after, pruned.parameters_before * 6 / 10);
+  EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
+}
+
+// The text is a model file: built anew, it takes the state, and the rows cost
+// what they hold.
+TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
+  const at::NoGradGuard no_grad;
+  model::LayerGraph model(table_, kClasses, at::kDouble, 0);
+  fill_lively(model);
+  const PrunedModel pruned = prune_channels(table_, model, 0.4);
+  const layers::ModelTable read = layers::parse_model_table(
+      layers::model_table_text(pruned.table), "pruned.yaml");
+  model::LayerGraph again(read, kClasses, at::kDouble, 5);
+  const model::NamedTensors from = pruned.model->state(), to = again.state();
+  ASSERT_EQ(from.size(), to.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    ASSERT_EQ(from[i].name, to[i].name);
+    to[i].tensor->copy_(*from[i].tensor);
+  }
+  EXPECT_EQ(difference(*pruned.model, again, images()), 0);
+  int64_t parameters = 0;
+  for (const layers::RowCost& row : layers::row_costs(read))
+    parameters += row.parameters;
+  EXPECT_EQ(parameters, pruned.parameters_after);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Pruning,
+                         testing::Values("tiny", "yolov5n", "yolov5n6"));
+
+// A constant is taken over by who reads it: exactly by 1x1 convolutions and
+// away from the edge by others, so that only cells near it change.
+class Activations : public testing::TestWithParam<layers::ActivationFunction> {
+};
+
+TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
+  const at::NoGradGuard no_grad;
+  layers::ModelTable table = model::tiny_table();
+  table.channel_multiple = 1;
+  table.activation = GetParam();
+  // Readers of 1x1 only behind what is silenced.
+  model::LayerGraph model(table, kClasses, at::kDouble, 0);
+  fill_lively(model);
+  const auto set = [&](const std::string& name, double value) {
+    for (const model::NamedTensor& entry : model.state()) {
+      if (entry.name == name) entry.tensor->slice(0, 0, 6).fill_(value);
+    }
+  };
+  // Row 4's output goes to Upsample, Concat, C3's 1x1, and a head.
+  set("model.4.cv2.bn.weight", 0);
+  set("model.4.cv2.bn.bias", 0.7);
+  // The tied channels of row 2 go to 1x1 convolutions inside it, and cv3.
+  for (const char* block : {"model.2.cv1.", "model.2.m.0.cv2."}) {
+    set(std::string(block) + "bn.weight", 0);
+    set(std::string(block) + "bn.bias", 0.4);
+  }
+  const double share = 10.0 / 1000;
+  const PrunedModel pruned = prune_channels(table, model, share);
+  EXPECT_LT(pruned.channels_after, pruned.channels_before);
+  EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Activations,
+    testing::Values(
+        layers::ActivationFunction(), layers::kRelu,
+        layers::ActivationFunction{layers::ActivationKind::kLeaky, 0.1},
+        layers::ActivationFunction{layers::ActivationKind::kHardswish},
+        layers::ActivationFunction{layers::ActivationKind::kMish}));
+
+TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsRow) {
+  const auto refusal = [](const char* name) -> std::string {
+    const layers::ModelTable table = layers::load_model_table(name);
+    model::LayerGraph model(table, kClasses, at::kFloat, 0);
+    try {
+      prune_channels(table, model, 0.3);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_THAT(refusal("yolov5s-mobilenetv3"),
+              HasSubstr("yolov5s-mobilenetv3.yaml:17:5: InvertedResidual: "
+                        "convolutions of one channel each, squeeze and"));
+  EXPECT_THAT(refusal("yolov5s-shufflenetv2"),
+              HasSubstr("yolov5s-shufflenetv2.yaml:19:5: DWConv: "));
+  EXPECT_THAT(refusal("yolov5s-ghost"), HasSubstr(": GhostConv: "));
+}
+
+TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
+  const at::NoGradGuard no_grad;
+  layers::ModelTable table = model::tiny_table();
+  table.channel_multiple = 1;
+  model::LayerGraph model(table, kClasses, at::kDouble, 0);
+  fill_lively(model);
+  // Silent in one of two writers: no reason to go.
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.name == "model.2.cv1.bn.weight") entry.tensor->fill_(0);
+  }
+  const PrunedModel pruned = prune_channels(table, model, 0.2);
+  const auto widths =
+      std::get<std::vector<double>>(pruned.table.rows[2].args.at(2));
+  ASSERT_EQ(widths.size(), 4u);
+  EXPECT_EQ(widths[0], widths[3]) << "cv1 and the bottleneck's cv2";
+  EXPECT_GT(widths[0], 2);
+}
+
+TEST(ChannelPruning, WidthsAreMultiplesAndAQuarterStays) {
+  const at::NoGradGuard no_grad;
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, kClasses, at::kFloat, 0);
+  const PrunedModel pruned = prune_channels(table, model, 0.5);
+  for (const model::NamedTensor& entry : pruned.model->state()) {
+    if (!entry.name.ends_with("bn.weight")) continue;
+    EXPECT_EQ(entry.tensor->size(0) % 8, 0) << entry.name;
+  }
+  EXPECT_LE(pruned.channels_after * 2, pruned.channels_before);
+  EXPECT_THAT([&] { prune_channels(table, model, 0.9); },
+              ThrowsMessage<Error>(HasSubstr("channels should go, but only")));
+}
+
+}  // namespace
+}  // namespace headroom::tools

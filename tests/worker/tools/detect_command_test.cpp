@@ -1,0 +1,154 @@
+// headroom detect with videos among its sources: looked at, or refused by name.
+// (What it finds and writes: tests/worker/detect, tests/worker/video.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "configs/layers/model_table.h"
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/video/clips.h"
+#include "worker/model/layer_graph.h"
+#include "worker/tools/tool_command.h"
+#include "worker/weights/weights.h"
+
+namespace headroom::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kSide = 64;
+
+class DetectCommand : public testing::Test {
+ protected:
+  DetectCommand() {
+    folder_.write("in/a.bmp", encode_bmp(test_picture(kSide, kSide, 1)));
+    clip_ = folder_.write("in/clip.avi", video::avi_clip(kSide, kSide, 5));
+  }
+  ~DetectCommand() override { unsetenv("HEADROOM_VIDEO_PLUGIN"); }
+
+  // A network that knows nothing, of that `ch`.
+  std::string weights(int channels = 3) {
+    const fs::path file = folder_.path() / "w.safetensors";
+    layers::ModelTable table = layers::load_model_table("yolov5n");
+    table.input_channels = channels;
+    model::LayerGraph model(table, 2, at::kFloat, 0);
+    weights::save_weights(file, model.state(),
+                          layers::model_metadata("yolov5n", table));
+    return file.string();
+  }
+  struct Said {
+    int code = -1;
+    std::string out, err;  // err: or why it was refused
+  };
+  Said run(const std::string& source, const std::vector<std::string>& more,
+           int channels = 3) {
+    std::vector<std::string> words = {
+        "detect",
+        "--weights=" + weights(channels),
+        "--source=" + source,
+        "--output=" + (folder_.path() / "out").string(),
+        "--exist-ok",
+        "--img=64",
+        "--conf-thres=0",
+        "--max-det=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Said said;
+    std::string refusal;
+    try {
+      said.code = find_tool_command("detect")->run(
+          static_cast<int>(words.size()), arguments.data());
+    } catch (const Error& error) {
+      said.code = static_cast<int>(error.exit_code());
+      refusal = error.what();
+    }
+    said.out = testing::internal::GetCapturedStdout();
+    said.err = testing::internal::GetCapturedStderr() + refusal;
+    return said;
+  }
+  bool has(const std::string& file) const {
+    return fs::exists(folder_.path() / "out" / file);
+  }
+
+  TemporaryFolder folder_;
+  fs::path clip_;
+};
+
+TEST_F(DetectCommand, LooksAtVideosAmongImages) {
+  if (const video::VideoPlugin plugin = video::built_video_plugin();
+      plugin.api == nullptr) {
+    GTEST_SKIP() << plugin.reason;
+  }
+  const Said said =
+      run((folder_.path() / "in").string(), {"--save-txt", "--vid-stride=2"});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("image 1/1 "), HasSubstr("video 1/1 (3/5) "),
+                    HasSubstr("8 boxes in 4 images, ")));
+  EXPECT_THAT(said.err, Not(HasSubstr("left out")));
+  for (const char* file : {"a.jpg", "clip.mp4", "labels/a.txt",
+                           "labels/clip_1.txt", "labels/clip_5.txt"}) {
+    EXPECT_TRUE(has(file)) << file;
+  }
+  EXPECT_FALSE(has("labels/clip_2.txt"));
+}
+
+TEST_F(DetectCommand, ADamagedVideoIsALine) {
+  if (const video::VideoPlugin plugin = video::built_video_plugin();
+      plugin.api == nullptr) {
+    GTEST_SKIP() << plugin.reason;
+  }
+  folder_.write("in/text.mp4", "#EXTM3U\n");
+  fs::resize_file(clip_, fs::file_size(clip_) / 2);
+  const Said said = run((folder_.path() / "in").string(), {});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(
+      said.err,
+      AllOf(HasSubstr("left out: " + (folder_.path() / "in/text.mp4").string() +
+                      ": it cannot be opened"),
+            HasSubstr(clip_.string() + " is damaged: "),
+            HasSubstr(" of 5 pictures")));
+  EXPECT_EQ(run((folder_.path() / "in/text.mp4").string(), {}).code,
+            static_cast<int>(ExitCode::kData));
+}
+
+TEST_F(DetectCommand, WithoutThePluginAVideoIsRefusedAndImagesAreNot) {
+  setenv("HEADROOM_VIDEO_PLUGIN", "/none", 1);
+  const Said alone = run(clip_.string(), {});
+  EXPECT_EQ(alone.code, static_cast<int>(ExitCode::kRequest));
+  EXPECT_THAT(alone.err,
+              AllOf(HasSubstr("clip.avi is a video, and this build "
+                              "reads no videos"),
+                    HasSubstr("libavformat-dev"), HasSubstr("ffmpeg -i ")));
+  const Said mixed = run((folder_.path() / "in").string(), {});
+  EXPECT_EQ(mixed.code, 0);
+  EXPECT_THAT(mixed.err, HasSubstr("left out: 1 video of "));
+  EXPECT_TRUE(has("a.jpg"));
+  EXPECT_FALSE(has("clip.mp4"));
+}
+
+TEST_F(DetectCommand, VideosHaveColours) {
+  EXPECT_THAT(run(clip_.string(), {}, 5).err,
+              HasSubstr("is a video, and videos have colours, but the model's "
+                        "ch is 5"));
+}
+
+TEST_F(DetectCommand, AStrideIsANumber) {
+  EXPECT_EQ(run(clip_.string(), {"--vid-stride=0"}).code,
+            static_cast<int>(ExitCode::kRequest));
+}
+
+}  // namespace
+}  // namespace headroom::tools

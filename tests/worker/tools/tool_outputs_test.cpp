@@ -1,0 +1,70 @@
+// A place where results cannot go is a wrong request, found before anything is
+// read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/tools/tool_command.h"
+
+namespace headroom::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ToolOutputs : public testing::Test {
+ protected:
+  // The line of a request that is refused with exit 2.
+  static std::string refusal(std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    try {
+      find_tool_command(words[0])->run(static_cast<int>(words.size()),
+                                       arguments.data());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kRequest) << error.what();
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ToolOutputs, AFileInAFolderThatIsNotThere) {
+  const std::string none = (folder_.path() / "none").string();
+  EXPECT_EQ(refusal({"prune", "--weights=gone.safetensors",
+                     "--output=" + none + "/x.safetensors"}),
+            "[prune] --output " + none + "/x.safetensors: there is no folder " +
+                none + ": make it, or name a file in a folder that is there");
+  EXPECT_THAT(refusal({"export", "--weights=gone.safetensors",
+                       "--output=" + none + "/x"}),
+              HasSubstr("[export] --output " + none +
+                        "/x: there is no folder " + none));
+}
+
+TEST_F(ToolOutputs, AFileWhereAFolderIsToBe) {
+  folder_.write("in/images/a.bmp", encode_bmp(test_picture(90, 150, 5)));
+  folder_.write("in/labels/a.txt", "0 .2 .2 .1 .1\n");
+  const fs::path data =
+      folder_.write("in/data.yaml", "train: images\nval: images\nnames: [a]\n");
+  EXPECT_THAT(refusal({"tile", "--data=" + data.string(),
+                       "--output=" + data.string() + "/tiles"}),
+              AllOf(HasSubstr("cannot be made"), HasSubstr("--output")));
+}
+
+TEST_F(ToolOutputs, WhatCannotBeExportedIsRefusedBeforeTheDataIsRead) {
+  EXPECT_EQ(refusal({"export", "--weights=gone.safetensors", "--int8", "--half",
+                     "--data=gone.yaml"}),
+            "[export] --int8 and --half are two types for the same numbers: "
+            "give one of them");
+}
+
+}  // namespace
+}  // namespace headroom::tools

@@ -1,0 +1,249 @@
+// Weights in and out under YOLOv5's names.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/layers/model_table.h"
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/check.h"
+#include "tests/support/parity.h"
+#include "worker/weights/open_weights.h"
+#include "worker/weights/safetensors.h"
+#include "worker/weights/weights.h"
+#include "worker/weights/weights_classes.h"
+#include "worker/weights/weights_file.h"
+
+namespace headroom::weights {
+namespace {
+
+using testing::HasSubstr;
+
+class WeightsTest : public testing::Test {
+ protected:
+  WeightsTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("headroom_weights_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~WeightsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path path(const std::string& name) const {
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
+model::LayerGraph nano(int64_t num_classes, at::ScalarType type,
+                       uint64_t seed) {
+  return model::LayerGraph(layers::load_model_table("yolov5n"), num_classes,
+                           type, seed);
+}
+
+bool same_state(model::LayerGraph& a, model::LayerGraph& b) {
+  const model::NamedTensors left = a.state();
+  const model::NamedTensors right = b.state();
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (!at::equal(left[i].tensor->to(at::kDouble),
+                   right[i].tensor->to(at::kDouble)))
+      return false;
+  return true;
+}
+
+std::string complaint_of(const std::filesystem::path& path,
+                         model::LayerGraph& graph, const LoadOptions& options) {
+  try {
+    load_weights(path, graph, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(WeightsTest, ComeBackInBothPrecisions) {
+  model::LayerGraph saved = nano(3, at::kFloat, 1);
+  save_weights(path("w"), saved.state(), {{"names", "a,b,c"}});
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    model::LayerGraph loaded = nano(3, type, 2);
+    EXPECT_FALSE(same_state(saved, loaded));
+    const LoadReport report = load_weights(path("w"), loaded, {});
+    EXPECT_TRUE(same_state(saved, loaded));
+    EXPECT_EQ(report.transferred, 349);
+    EXPECT_EQ(report.total, 349);
+    EXPECT_EQ(report.metadata.at("names"), "a,b,c");
+    for (const model::NamedTensor& entry : loaded.state())
+      EXPECT_EQ(entry.tensor->requires_grad(), entry.is_parameter());
+  }
+}
+
+TEST_F(WeightsTest, TransferTakesWhatFits) {
+  model::LayerGraph saved = nano(80, at::kFloat, 1);
+  save_weights(path("w"), saved.state(), {});
+  model::LayerGraph other = nano(3, at::kFloat, 2);
+  const LoadReport report =
+      load_weights(path("w"), other, {LoadMode::kTransfer, false});
+  EXPECT_THAT(to_string(report, "w"),
+              HasSubstr("Transferred 343/349 items from w; left as they were"));
+  EXPECT_THAT(report.skipped,
+              testing::ElementsAre("model.24.m.0.weight", "model.24.m.0.bias",
+                                   "model.24.m.1.weight", "model.24.m.1.bias",
+                                   "model.24.m.2.weight", "model.24.m.2.bias"));
+  model::LayerGraph own_anchors = nano(3, at::kFloat, 2);
+  EXPECT_EQ(load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true})
+                .transferred,
+            342);
+}
+
+TEST_F(WeightsTest, LoadedAnchorsAreTheModels) {
+  model::LayerGraph saved = nano(3, at::kFloat, 1);
+  for (const model::NamedTensor& entry : saved.state())
+    if (entry.name == "model.24.anchors") entry.tensor->mul_(2);
+  save_weights(path("w"), saved.state(), {});
+  model::LayerGraph loaded = nano(3, at::kFloat, 1);
+  EXPECT_EQ(loaded.levels()[0].anchors[0], std::make_pair(10.0, 13.0));
+  load_weights(path("w"), loaded, {LoadMode::kTransfer, false});
+  EXPECT_EQ(loaded.levels()[0].anchors[0], std::make_pair(20.0, 26.0));
+}
+
+TEST_F(WeightsTest, StrictRefusesAnythingElseAndChangesNothing) {
+  model::LayerGraph graph = nano(3, at::kFloat, 2);
+  model::LayerGraph untouched = nano(3, at::kFloat, 2);
+  model::LayerGraph saved = nano(80, at::kFloat, 1);
+  save_weights(path("shape"), saved.state(), {});
+  const std::string shape = complaint_of(path("shape"), graph, {});
+  EXPECT_THAT(shape, HasSubstr("model.24.m.0.weight"));
+  EXPECT_THAT(shape, HasSubstr("[255, 64, 1, 1]"));
+  EXPECT_THAT(shape, HasSubstr("[24, 64, 1, 1]"));
+
+  model::LayerGraph same = nano(3, at::kFloat, 1);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const model::NamedTensor& entry : same.state())
+    tensors.emplace_back(entry.name, *entry.tensor);
+  tensors.emplace_back("model.24.anchor_grid", *same.state().front().tensor);
+  write_safetensors(path("extra"), tensors, {});
+  EXPECT_THAT(complaint_of(path("extra"), graph, {}),
+              HasSubstr("no tensor model.24.anchor_grid"));
+
+  tensors.erase(tensors.end() - 2, tensors.end());
+  write_safetensors(path("fewer"), tensors, {});
+  EXPECT_THAT(complaint_of(path("fewer"), graph, {}),
+              HasSubstr("there is no tensor model.24.m.2.bias"));
+
+  write_safetensors(path("foreign"),
+                    {{"x", same.batch_norms()[0].running_mean->clone()}}, {});
+  EXPECT_THAT(
+      complaint_of(path("foreign"), graph, {LoadMode::kTransfer, false}),
+      HasSubstr("none of its 1 tensors fits"));
+  EXPECT_TRUE(same_state(graph, untouched));
+}
+
+TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
+  model::LayerGraph saved = nano(3, at::kFloat, 1);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const model::NamedTensor& entry : saved.state())
+    tensors.emplace_back(entry.name, entry.tensor->is_floating_point()
+                                         ? entry.tensor->detach().to(at::kHalf)
+                                         : *entry.tensor);
+  write_safetensors(path("half"), tensors, {});
+  model::LayerGraph loaded = nano(3, at::kFloat, 2);
+  EXPECT_EQ(load_weights(path("half"), loaded, {}).transferred, 349);
+  EXPECT_TRUE(at::equal(
+      *loaded.state()[0].tensor,
+      saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
+}
+
+// Seven gigabytes would be built, to find that the file has other sizes.
+TEST_F(WeightsTest, ATableThatAsksForMoreThanTheFileHoldsIsRefused) {
+  model::LayerGraph graph = nano(2, at::kFloat, 1);
+  layers::ModelTable table = layers::load_model_table("yolov5n");
+  table.activation = layers::kRelu;  // not shipped: the file has the table
+  save_weights(path("sound.safetensors"), graph.state(),
+               layers::model_metadata("own.yaml", table));
+  EXPECT_EQ(open_weights(path("sound.safetensors"), "").class_names.size(), 2U);
+  table.width_multiple = 8;
+  save_weights(path("wide.safetensors"), graph.state(),
+               layers::model_metadata("own.yaml", table));
+  try {
+    open_weights(path("wide.safetensors"), "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::MatchesRegex(
+                    ".*wide.safetensors holds 17[0-9]* numbers, but own has "
+                    "1[0-9]* parameters: name its model: --cfg"));
+  }
+}
+
+TEST_F(WeightsTest, ATrainedModelOfTheReferenceLoads) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  model::LayerGraph graph = nano(3, at::kFloat, 0);
+  const auto file = parity_path("weights/bccd_v5n.safetensors");
+  const LoadReport report = load_weights(file, graph, {});
+  EXPECT_EQ(report.transferred, 349);
+  EXPECT_EQ(report.total, 349);
+  const Safetensors stored = read_safetensors(file);
+  for (const model::NamedTensor& entry : graph.state())
+    EXPECT_TRUE(at::equal(
+        *entry.tensor, stored.at(entry.name).to(entry.tensor->scalar_type())))
+        << entry.name;
+}
+
+// YOLOv5's own checkpoint is read as its safetensors are, to the bit.
+TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const auto checkpoint = parity_path("weights/bccd_v5n.pt");
+  const Safetensors read = read_weights_file(checkpoint);
+  const Safetensors expected =
+      load_parity_tensors("weights/bccd_v5n.safetensors");
+  ASSERT_EQ(read.tensors.size(), expected.tensors.size());
+  for (const auto& [name, tensor] : expected.tensors) {
+    EXPECT_EQ(read.at(name).scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(read.at(name), tensor)) << name;
+  }
+  EXPECT_EQ(read.metadata.at("model"), "yolov5n");
+  EXPECT_EQ(read.metadata.at("names"), R"(["RBC","WBC","Platelets"])");
+
+  model::LayerGraph same = nano(3, at::kFloat, 0);
+  EXPECT_EQ(load_weights(checkpoint, same, {}).transferred, 349);
+  // Into another number of classes: all but the head.
+  model::LayerGraph other = nano(80, at::kFloat, 0);
+  const LoadReport report =
+      load_weights(checkpoint, other, {LoadMode::kTransfer, false});
+  EXPECT_EQ(report.transferred, 343);
+  EXPECT_THAT(to_string(report, "bccd_v5n.pt"),
+              HasSubstr("Transferred 343/349 items from bccd_v5n.pt; left as "
+                        "they were: model.24.m.0.weight is [24, 64, 1, 1] "
+                        "there and [255, 64, 1, 1] here"));
+  EXPECT_THAT(to_string(report, "bccd_v5n.pt"), HasSubstr("and 3 more"));
+}
+
+TEST(WeightsClasses, OtherNamesAreSaid) {
+  const std::vector<std::string> names = {"cat", "dog", "cow"};
+  const auto note = [&](const std::vector<std::string>& of_data) {
+    return class_name_note(names, of_data, "w.pt", "d.yaml");
+  };
+  EXPECT_EQ(note(names), "");
+  EXPECT_EQ(note({"cat", "dog"}), "") << "refused elsewhere";
+  EXPECT_EQ(class_name_note({}, names, "w.pt", "d.yaml"), "");
+  EXPECT_EQ(note({"cat", "cow", "dog"}),
+            "class 1 is 'cow' in d.yaml, but 'dog' in w.pt: classes are "
+            "compared by number, and these are the same names in another "
+            "order");
+  EXPECT_EQ(note({"cat", "dog", "horse"}),
+            "class 2 is 'horse' in d.yaml, but 'cow' in w.pt: classes are "
+            "compared by number, whatever their names");
+  EXPECT_EQ(class_names_of({{"names", R"(["a","b"])"}}),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(class_names_of({{"names", "{damaged"}}).empty());
+}
+
+}  // namespace
+}  // namespace headroom::weights

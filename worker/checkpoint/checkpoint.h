@@ -1,0 +1,71 @@
+// Checkpoints: the state after N committed steps, in checkpoints/step-N/.
+//
+//   state.safetensors   every flat buffer, entry by entry, under
+//                       "<buffer>.<YOLOv5 name>" (logical tensors, so that a
+//                       later run may split them differently)
+//   MANIFEST.json       counters, the run's plan, sizes and digests
+//                       (checkpoint_files.h)
+//
+// Rank 0 writes and reads; the others send and receive their parts, row by row
+// (state_stream.h).
+//
+// Here training waits until the files are on disk; beside training they are
+// written by checkpoint_saver.h, to the same bytes.
+//
+// Loading goes from the newest to the oldest: a damaged one is named and the
+// one before is used.
+// Errors: Error naming file and remedy; saving to a full disk is exit 5.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/state_stream.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::checkpoint {
+
+// Writes checkpoints/step-N for N = state.counters.committed_steps, then
+// removes all but the newest `keep` (and every unfinished older folder).
+// Returns the new folder. Where it cannot be written rank 0 alone throws, the
+// others go on. `plan_json`: the plan the state was made under.
+// Collective over mesh->world, whose rank 0 writes; null: this rank has the
+// whole state and writes alone.
+std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
+                                      step::TrainingState& state,
+                                      collectives::Mesh* mesh,
+                                      const std::string& plan_json,
+                                      int64_t keep,
+                                      const memory::MemoryRetry& retry = {});
+
+struct LoadedCheckpoint {
+  std::filesystem::path folder;
+  // Of rank 0: one line for each newer one refused.
+  std::vector<std::string> damaged;
+};
+
+// Fills `state` from the newest valid checkpoint, whatever layout it was made
+// under. Rank 0 throws Error when there is none, with the newest one's fault.
+// Collective as above.
+LoadedCheckpoint load_newest_checkpoint(
+    const std::filesystem::path& checkpoints, step::TrainingState& state,
+    collectives::Mesh* mesh);
+
+// Steps of the newest folder that has its manifest; 0: there is none.
+int64_t newest_checkpoint(const std::filesystem::path& checkpoints);
+
+// Everything of the state, as the file has it. Collective as above.
+StateStream checkpoint_stream(step::TrainingState& state,
+                              collectives::Mesh* mesh);
+
+// All counters, as a text for other ranks.
+std::string counters_to_text(const step::TrainingCounters& counters);
+step::TrainingCounters counters_from_text(const std::string& text);
+
+// Bytes that a checkpoint takes, for the disk check at the start.
+int64_t checkpoint_bytes(const step::TrainingState& state);
+
+}  // namespace headroom::checkpoint

@@ -1,0 +1,218 @@
+#include "worker/checkpoint/checkpoint_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/file_digest.h"
+#include "parallel/base/units.h"
+
+namespace headroom::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+// Manifests of schema 1, of older builds, have no digest of themselves.
+constexpr int kSchema = 2;
+constexpr const char* kOwnDigest = "manifest_xxh3_128";
+constexpr size_t kDigits = 32;
+// For the manifest, and for what else a run writes meanwhile.
+constexpr int64_t kMarginBytes = 1 << 20;
+
+std::string digest_of(const std::string& text) {
+  StreamDigest digest;
+  digest.add(text.data(), text.size());
+  return digest.hex();
+}
+
+// Where the manifest's own digest stands in its text, which ends with it.
+// npos: it has none.
+size_t own_digest_at(const std::string& text) {
+  const std::string key = '"' + std::string(kOwnDigest) + "\": \"";
+  const size_t at = text.rfind(key);
+  const bool is_last = at != std::string::npos &&
+                       text.size() == at + key.size() + kDigits + 4 &&
+                       text.ends_with("\"\n}\n");
+  return is_last ? at + key.size() : std::string::npos;
+}
+
+// The digest is that of the text with zeros in its place.
+std::string with_own_digest(OrderedJson manifest) {
+  manifest[kOwnDigest] = std::string(kDigits, '0');
+  std::string text = manifest.dump(2) + "\n";
+  const size_t at = own_digest_at(text);
+  HEADROOM_CHECK(at != std::string::npos, "the digest comes last");
+  return text.replace(at, kDigits, digest_of(text));
+}
+
+void check_own_digest(const fs::path& path, const std::string& text,
+                      bool must_have_it) {
+  const size_t at = own_digest_at(text);
+  if (at == std::string::npos) {
+    if (!must_have_it && text.find(kOwnDigest) == std::string::npos) return;
+    throw damaged_checkpoint(path, "is damaged: its own digest is missing");
+  }
+  std::string blank = text;
+  blank.replace(at, kDigits, std::string(kDigits, '0'));
+  const std::string digest = digest_of(blank);
+  if (text.compare(at, kDigits, digest) != 0) {
+    throw damaged_checkpoint(path, "is damaged: its digest is " + digest +
+                                       ", it says " + text.substr(at, kDigits));
+  }
+}
+
+void check_file(const fs::path& folder, const OrderedJson& entry) {
+  const fs::path part = folder / entry.at("name").get<std::string>();
+  std::error_code error;
+  const uintmax_t size = fs::file_size(part, error);
+  const uintmax_t expected = entry.at("bytes").get<uintmax_t>();
+  if (error) throw damaged_checkpoint(part, "is missing");
+  if (size != expected) {
+    throw damaged_checkpoint(part, "has " + std::to_string(size) +
+                                       " bytes, not " +
+                                       std::to_string(expected));
+  }
+  const std::string digest = file_digest(part);
+  if (digest != entry.at("xxh3_128").get<std::string>()) {
+    throw damaged_checkpoint(part, "is damaged: its digest is " + digest +
+                                       ", the manifest says " +
+                                       entry.at("xxh3_128").get<std::string>());
+  }
+}
+
+void require_room(const fs::path& folder,
+                  const std::vector<weights::TensorDescription>& tensors) {
+  int64_t needed = kMarginBytes;
+  for (const weights::TensorDescription& tensor : tensors) {
+    auto bytes = static_cast<int64_t>(c10::elementSize(tensor.type));
+    for (const int64_t size : tensor.sizes) bytes *= size;
+    needed += bytes;
+  }
+  std::error_code error;
+  const auto space = fs::space(folder, error);
+  const auto free = static_cast<int64_t>(space.available);
+  if (error || free >= needed) return;
+  throw Error("checkpoint",
+              folder.string() + " needs " + format_bytes(needed) +
+                  ", but its disk has " + format_bytes(free) + " free",
+              "free some space", ExitCode::kResource);
+}
+
+// Only a finished newer one replaces an older one.
+void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
+  std::error_code error;
+  int64_t kept = 0;
+  for (const StepFolder& other : step_folders(checkpoints)) {
+    if (other.is_finished() && kept < keep) {
+      ++kept;
+    } else if (other.step <= step) {
+      fs::remove_all(other.path, error);
+    }
+  }
+}
+
+}  // namespace
+
+bool StepFolder::is_finished() const {
+  std::error_code error;
+  return fs::exists(path / kCheckpointManifest, error);
+}
+
+std::vector<StepFolder> step_folders(const fs::path& checkpoints) {
+  std::vector<StepFolder> folders;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-")) continue;
+    int64_t step = 0;
+    const char* end = name.data() + name.size();
+    const auto [stop, failure] = std::from_chars(name.data() + 5, end, step);
+    if (failure == std::errc() && stop == end) {
+      folders.push_back({step, entry.path()});
+    }
+  }
+  std::sort(
+      folders.begin(), folders.end(),
+      [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
+  return folders;
+}
+
+Error damaged_checkpoint(const fs::path& file, const std::string& why) {
+  return Error("checkpoint", file.string() + " " + why, "");
+}
+
+std::string read_manifest(const fs::path& folder) {
+  const fs::path path = folder / kCheckpointManifest;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw damaged_checkpoint(path, "is missing: it was never finished");
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const OrderedJson manifest = OrderedJson::parse(text, nullptr, false);
+  if (manifest.is_discarded() || !manifest.is_object() ||
+      !manifest.contains("schema")) {
+    throw damaged_checkpoint(path, "is not a checkpoint's manifest");
+  }
+  const OrderedJson& schema = manifest["schema"];
+  if (schema != kSchema && schema != 1) {
+    throw damaged_checkpoint(path, "has schema " + schema.dump() +
+                                       ", this build reads schema " +
+                                       std::to_string(kSchema));
+  }
+  check_own_digest(path, text, schema == kSchema);
+  for (const OrderedJson& entry : manifest.at("files"))
+    check_file(folder, entry);
+  return text;
+}
+
+CheckpointFile::Folder::~Folder() {
+  std::error_code error;
+  if (!is_kept) fs::remove_all(path, error);
+}
+
+CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
+                               std::vector<weights::TensorDescription> tensors)
+    : folder_(checkpoints / ("step-" + std::to_string(step))), guard_{folder_} {
+  std::error_code error;
+  fs::remove_all(folder_, error);
+  fs::create_directories(folder_, error);
+  require_room(folder_, tensors);
+  state_ = std::make_unique<weights::SafetensorsWriter>(
+      folder_ / kCheckpointState, std::move(tensors),
+      std::map<std::string, std::string>{{"format", "headroom-checkpoint"}});
+}
+
+CheckpointFile::~CheckpointFile() = default;
+
+void CheckpointFile::commit(const CheckpointRecord& record, int64_t keep) {
+  state_->commit();
+  const OrderedJson manifest = {
+      {"schema", kSchema},
+      {"counters", OrderedJson::parse(record.counters)},
+      {"plan", OrderedJson::parse(record.plan)},
+      {"files", OrderedJson::array({{{"name", kCheckpointState},
+                                     {"bytes", state_->num_bytes()},
+                                     {"xxh3_128", state_->digest()}}})}};
+  const std::string text = with_own_digest(manifest);
+  write_whole_file(folder_ / kCheckpointManifest, text);
+  guard_.is_kept = true;
+  // The folder itself has to be on disk before older ones go.
+  if (!sync_folder(folder_.parent_path())) {
+    throw Error("checkpoint",
+                folder_.string() + " cannot be brought to disk (" +
+                    std::strerror(errno) + ")",
+                "check the disk", ExitCode::kResource);
+  }
+  num_bytes_ = state_->num_bytes() + static_cast<int64_t>(text.size());
+  remove_old(folder_.parent_path(), record.step, keep);
+}
+
+}  // namespace headroom::checkpoint

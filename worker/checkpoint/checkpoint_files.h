@@ -1,0 +1,110 @@
+// checkpoint_files: the folders checkpoints/step-N, apart from any training.
+//
+//   state.safetensors   tensors, as they come
+//   MANIFEST.json       counters, plan, sizes and XXH3-128 digests of the files
+//                       and of itself; renamed into place last
+//
+// A folder without its manifest does not count. One byte that differs, in
+// either file, is found.
+//
+// Threads: any; one writer per folder of checkpoints.
+// Errors: reading throws Error naming the file and what is wrong; writing
+// throws Error with exit code 5 and leaves nothing behind.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "worker/weights/safetensors_stream.h"
+
+namespace headroom::checkpoint {
+
+inline constexpr const char* kCheckpointManifest = "MANIFEST.json";
+inline constexpr const char* kCheckpointState = "state.safetensors";
+
+struct StepFolder {
+  int64_t step = 0;
+  std::filesystem::path path;
+  bool is_finished() const;
+};
+
+// step-N folders, newest first, finished or not.
+std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
+
+// The text of the manifest, once it and every file that it names have been
+// found whole.
+std::string read_manifest(const std::filesystem::path& folder);
+
+Error damaged_checkpoint(const std::filesystem::path& file,
+                         const std::string& why);
+
+// What a checkpoint says beside its tensors.
+struct CheckpointRecord {
+  int64_t step = 0;      // committed ones
+  std::string counters;  // JSON
+  std::string plan;      // JSON
+};
+
+// One checkpoint on its way to disk.
+class CheckpointFile {
+ public:
+  // Refused at once where the disk has too little room. What an earlier attempt
+  // left is removed.
+  CheckpointFile(const std::filesystem::path& checkpoints, int64_t step,
+                 std::vector<weights::TensorDescription> tensors);
+  // Removes what was not committed.
+  ~CheckpointFile();
+  CheckpointFile(const CheckpointFile&) = delete;
+  CheckpointFile& operator=(const CheckpointFile&) = delete;
+
+  // The next tensor.
+  void write(const at::Tensor& tensor) { state_->write(tensor); }
+  // Brings it to disk, then removes all but the newest `keep` (and every
+  // unfinished older folder).
+  void commit(const CheckpointRecord& record, int64_t keep);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  int64_t num_bytes() const { return num_bytes_; }  // once committed
+
+ private:
+  // Before the files, and behind them at its end.
+  struct Folder {
+    std::filesystem::path path;
+    bool is_kept = false;
+    ~Folder();
+  };
+
+  std::filesystem::path folder_;
+  Folder guard_;
+  std::unique_ptr<weights::SafetensorsWriter> state_;
+  int64_t num_bytes_ = 0;
+};
+
+// Work on a file while peers take part: what follows the first failure is left
+// out, so that nobody waits for this rank, and rethrow() is the end.
+class FirstFailure {
+ public:
+  // REQUIRES: no communication in `work`.
+  template <typename Work>
+  void run(const Work& work) {
+    if (failure_) return;
+    try {
+      work();
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+};
+
+}  // namespace headroom::checkpoint

@@ -1,0 +1,187 @@
+#include "worker/checkpoint/checkpoint_saver.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/collectives/gather.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace headroom::checkpoint {
+namespace {
+
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const c10::OutOfMemoryError&) {
+    return "there is no host memory for its rows";
+  } catch (const std::bad_alloc&) {
+    return "there is no host memory for its rows";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+std::string text_of(CheckpointSaver::Answer answer) {
+  return std::to_string(static_cast<int>(answer));
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
+                                 collectives::Mesh& mesh)
+    : options_(std::move(options)), state_(state), mesh_(mesh) {
+  blocks_ = std::make_shared<const std::vector<StateStream::Block>>(
+      checkpoint_stream(state, &mesh).blocks());
+  if (!state.is_whole()) parts_ = mesh.world.split(0, mesh.world.rank());
+  state.set_before_change([this] { finish_copy(); });
+}
+
+CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
+
+// Of ranks with the same part one does, rank 0 among them.
+bool CheckpointSaver::sends_its_part() const {
+  const plan::MeshCoordinates& here = mesh_.here;
+  return here.spatial_rank == 0 &&
+         (here.data_parallel_rank == 0 || state_.is_sharded());
+}
+
+CheckpointSaver::Answer CheckpointSaver::begin(
+    const at::Tensor& own_copy, const memory::MemoryRetry& retry) {
+  settle();
+  std::vector<int64_t> part_bytes;
+  if (parts_) {
+    const int64_t own = sends_its_part() ? own_copy.numel() : 0;
+    for (const std::string& bytes :
+         collectives::gather_bytes(mesh_.world, std::to_string(own))) {
+      part_bytes.push_back(std::stoll(bytes));
+    }
+  }
+  std::string mine;
+  if (is_root()) mine = text_of(answer(part_bytes, retry));
+  const std::string agreed = collectives::broadcast_bytes(mesh_.world, mine, 0);
+  if (agreed != text_of(Answer::kBegun)) {
+    return agreed == text_of(Answer::kSkipped) ? Answer::kSkipped
+                                               : Answer::kNoRoom;
+  }
+  if (is_root()) {
+    record_ = {state_.counters.committed_steps,
+               counters_to_text(state_.counters), options_.plan_json};
+  }
+  if (!parts_) {
+    if (is_root()) copy_state();
+    return Answer::kBegun;
+  }
+  if (is_root()) {
+    transfers_.at(0).message = own_copy;
+    for (int rank = 1; rank < mesh_.world.size(); ++rank) {
+      Transfer& part = transfers_.at(static_cast<size_t>(rank));
+      if (!part.message.defined()) continue;
+      part.work = parts_->recv_async(part.message, rank);
+    }
+  } else if (sends_its_part()) {
+    transfers_.push_back({own_copy, parts_->send_async(own_copy, 0)});
+  }
+  return Answer::kBegun;
+}
+
+// At rank 0: with all the memory that a copy takes, before peers count on it.
+CheckpointSaver::Answer CheckpointSaver::answer(
+    const std::vector<int64_t>& part_bytes, const memory::MemoryRetry& retry) {
+  if (writer_.is_busy()) return Answer::kSkipped;
+  note_outcome();
+  if (!options_.may_copy) return Answer::kNoRoom;
+  const activations::CountingAllocator::HostMemory host;
+  try {
+    retry.run([&] {
+      transfers_.clear();
+      for (size_t rank = 0; rank < part_bytes.size(); ++rank) {
+        Transfer& part = transfers_.emplace_back();
+        if (rank == 0 || part_bytes[rank] == 0) continue;
+        part.message = at::empty({part_bytes[rank]}, at::kByte);
+      }
+      if (parts_ || !copy_.parts.empty()) return;
+      HeldState copy = parts_of(state_, "");
+      for (HeldPart& part : copy.parts) {
+        part.values = at::empty(part.values.sizes(), part.values.scalar_type());
+      }
+      copy_ = std::move(copy);
+    });
+  } catch (const c10::OutOfMemoryError&) {
+    transfers_.clear();
+    return Answer::kNoRoom;
+  } catch (const std::bad_alloc&) {
+    transfers_.clear();
+    return Answer::kNoRoom;
+  }
+  return Answer::kBegun;
+}
+
+void CheckpointSaver::copy_state() {
+  copying_ = std::make_shared<StateCopy>(parts_of(state_, ""), copy_);
+  // A device's work is ordered by streams, which are this thread's.
+  if (!state_.device().is_cpu()) finish_copy();
+  write({copy_});
+}
+
+void CheckpointSaver::finish_copy() {
+  if (copying_) std::exchange(copying_, nullptr)->finish();
+}
+
+void CheckpointSaver::settle() {
+  if (transfers_.empty()) return;
+  for (const Transfer& part : transfers_) {
+    if (part.work) part.work->wait();
+  }
+  const std::vector<Transfer> whole = std::exchange(transfers_, {});
+  if (!is_root()) return;
+  std::vector<HeldState> states;
+  for (const Transfer& part : whole) {
+    if (part.message.defined()) states.push_back(unpack(part.message));
+  }
+  write(std::move(states));
+}
+
+void CheckpointSaver::write(std::vector<HeldState> states) {
+  job_ = std::make_shared<CheckpointJob>(options_.checkpoints, record_,
+                                         options_.keep, blocks_,
+                                         std::move(states), copying_);
+  writer_.start(job_);
+}
+
+void CheckpointSaver::finish() {
+  settle();
+  finish_copy();
+  writer_.finish();
+}
+
+void CheckpointSaver::disconnect() {
+  transfers_.clear();
+  parts_.reset();
+}
+
+void CheckpointSaver::note_outcome() {
+  if (!job_ || writer_.is_busy()) return;
+  CheckpointOutcome outcome;
+  outcome.step = job_->record().step;
+  if (const std::exception_ptr failure = writer_.error()) {
+    outcome.failure = text_of(failure);
+  } else {
+    outcome.folder = job_->file().folder();
+    outcome.bytes = job_->file().num_bytes();
+  }
+  outcomes_.push_back(std::move(outcome));
+  job_.reset();
+}
+
+std::vector<CheckpointOutcome> CheckpointSaver::take_outcomes() {
+  note_outcome();
+  return std::exchange(outcomes_, {});
+}
+
+}  // namespace headroom::checkpoint

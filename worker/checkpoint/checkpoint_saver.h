@@ -1,0 +1,110 @@
+// CheckpointSaver: checkpoints beside training.
+//
+//   begin    at a committed step. A whole state is copied to rank 0's host
+//            memory while the next step runs, until it commits; where ranks
+//            hold parts of it, their newest copies for their buddies
+//            (buddy_copies.h) go there while the next step begins
+//   settle   before the next step's exchanges: those have come
+//   then     a thread of lowest priority writes the files (checkpoint_job.h)
+//
+// One at a time: one that is due meanwhile is skipped. Training goes on
+// whatever becomes of the files; the outcome says it.
+//
+// Ownership: borrows state and mesh, and is asked by the state before it
+// changes; owns the copy, which stays for the next
+// one, and a communicator of its own where ranks hold parts.
+// Threads: the one that trains.
+// Errors: CommunicationError.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/background_writer.h"
+#include "worker/checkpoint/checkpoint_job.h"
+#include "worker/checkpoint/state_copy.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::checkpoint {
+
+// What became of a checkpoint.
+struct CheckpointOutcome {
+  int64_t step = 0;
+  std::filesystem::path folder;
+  int64_t bytes = 0;    // of its files
+  std::string failure;  // "": it is on disk
+};
+
+class CheckpointSaver {
+ public:
+  struct Options {
+    std::filesystem::path checkpoints;
+    std::string plan_json;
+    int64_t keep = 2;
+    bool may_copy = true;  // of rank 0: its host memory has room for the state
+  };
+
+  // Collective over the mesh's world.
+  CheckpointSaver(Options options, step::TrainingState& state,
+                  collectives::Mesh& mesh);
+  // What has been copied is written first.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  enum class Answer {
+    kBegun,
+    kSkipped,  // the one before is still being written
+    kNoRoom    // for a copy: nothing was done
+  };
+  // Collective, the same answer on all ranks. `own_copy`: the newest of this
+  // rank's part (BuddyCopies::newest); undefined: it has the whole state.
+  Answer begin(const at::Tensor& own_copy,
+               const memory::MemoryRetry& retry = {});
+  // Collective. What is on its way to rank 0 has come.
+  void settle();
+  // Returns when nothing is being written any more. Collective as settle().
+  void finish();
+  // Lets peers that wait for this rank fail at once; a copy that has not come
+  // whole is given up.
+  void disconnect();
+
+  // Of rank 0, each once, once it is known.
+  std::vector<CheckpointOutcome> take_outcomes();
+
+ private:
+  // A copy of a part that is on its way to rank 0.
+  struct Transfer {
+    at::Tensor message;
+    std::unique_ptr<collectives::Work> work;  // null: it is rank 0's own
+  };
+
+  bool is_root() const { return mesh_.world.rank() == 0; }
+  bool sends_its_part() const;
+  Answer answer(const std::vector<int64_t>& part_bytes,
+                const memory::MemoryRetry& retry);
+  void copy_state();
+  void finish_copy();
+  void write(std::vector<HeldState> states);
+  void note_outcome();
+
+  const Options options_;
+  step::TrainingState& state_;
+  collectives::Mesh& mesh_;
+  CheckpointJob::Blocks blocks_;
+  std::unique_ptr<collectives::Communicator>
+      parts_;                           // null: the state is whole
+  CheckpointRecord record_;             // of the newest
+  HeldState copy_;                      // of a whole state
+  std::shared_ptr<StateCopy> copying_;  // null: it is made
+  std::vector<Transfer> transfers_;
+  std::shared_ptr<CheckpointJob> job_;  // whose outcome is not known yet
+  BackgroundWriter writer_;
+  std::vector<CheckpointOutcome> outcomes_;
+};
+
+}  // namespace headroom::checkpoint

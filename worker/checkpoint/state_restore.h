@@ -1,0 +1,70 @@
+// state_restore: the state that the ranks of a new generation hold together,
+// under its layout.
+//
+//   offers   every rank says which ranges of which rows it holds, after which
+//            step
+//   choice   the newest step of which there is everything, a pure function
+//   fetch    rank 0 gets what it does not hold itself, each range once
+//   share    row by row to whoever needs it (state_stream.h)
+//
+// The bits are those of the held state, whatever the layouts. Rank 0 needs host
+// memory for the whole state meanwhile.
+//
+// Collective; CommunicationError as the communicator.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/held_state.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::checkpoint {
+
+// A range of a row that a rank holds, or that a state needs.
+struct HeldRange {
+  std::string buffer;
+  int64_t row = 0;
+  int64_t begin = 0;
+  int64_t size = 0;
+  bool operator==(const HeldRange&) const = default;
+};
+
+struct StateOffer {
+  int rank = 0;
+  int64_t index = 0;  // among the states that the rank holds
+  int64_t step = 0;   // committed ones
+  std::vector<HeldRange> ranges;
+};
+
+// One range of one offer.
+struct StatePiece {
+  int rank = 0;
+  int64_t index = 0;
+  int64_t range = 0;  // of the offer
+};
+
+struct RestoreChoice {
+  int64_t step = 0;
+  std::vector<StatePiece> pieces;  // that cover everything needed
+};
+
+// None if no step is complete. Of equal ranges the lowest rank's is taken.
+std::optional<RestoreChoice> choose_state(
+    const std::vector<HeldRange>& needed,
+    const std::vector<StateOffer>& offers);
+
+struct RestoredState {
+  int64_t committed_steps = 0;
+  std::string newest_line;
+};
+
+// Fills `state`, counters included. Nothing where the ranks do not hold a
+// whole state that is of at least `at_least` steps: then it is unchanged.
+std::optional<RestoredState> restore_state(const std::vector<HeldState>& held,
+                                           step::TrainingState& state,
+                                           int64_t at_least);
+
+}  // namespace headroom::checkpoint

@@ -1,0 +1,327 @@
+#include "worker/checkpoint/state_stream.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+#include "parallel/collectives/gather.h"
+#include "parallel/zero/reshard.h"
+
+namespace headroom::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+using Block = StateStream::Block;
+
+constexpr int64_t kAlignmentBytes = 64;  // the arena's
+
+Json to_json(const Block& block) {
+  Json entries = Json::array();
+  for (const Block::Entry& entry : block.entries) {
+    entries.push_back({entry.name, entry.sizes, entry.strides, entry.offset});
+  }
+  return {block.stage,
+          block.buffer,
+          block.size,
+          block.sharded,
+          static_cast<int>(block.type),
+          entries,
+          block.name,
+          block.row};
+}
+
+Block block_from_json(const Json& json) {
+  Block block;
+  block.stage = json.at(0).get<int>();
+  block.buffer = json.at(1).get<int64_t>();
+  block.size = json.at(2).get<int64_t>();
+  block.sharded = json.at(3).get<bool>();
+  block.type = static_cast<at::ScalarType>(json.at(4).get<int>());
+  for (const Json& entry : json.at(5)) {
+    block.entries.push_back({entry.at(0).get<std::string>(),
+                             entry.at(1).get<std::vector<int64_t>>(),
+                             entry.at(2).get<std::vector<int64_t>>(),
+                             entry.at(3).get<int64_t>()});
+  }
+  block.name = json.at(6).get<std::string>();
+  block.row = json.at(7).get<int64_t>();
+  return block;
+}
+
+// The file's order; rows stay in the order in which they were added.
+bool comes_before(const Block& a, const Block& b) {
+  const auto key = [](const Block& block) {
+    return std::tuple(-static_cast<int64_t>(c10::elementSize(block.type)),
+                      block.buffer, block.stage);
+  };
+  return key(a) < key(b);
+}
+
+at::Tensor view_of(const at::Tensor& row, const Block::Entry& entry) {
+  return row.as_strided(entry.sizes, entry.strides,
+                        row.storage_offset() + entry.offset);
+}
+
+// The first `elements` of some bytes.
+at::Tensor part_of(const at::Tensor& bytes, int64_t elements,
+                   at::ScalarType type) {
+  return bytes
+      .narrow(0, 0, elements * static_cast<int64_t>(c10::elementSize(type)))
+      .view(type);
+}
+
+}  // namespace
+
+std::vector<weights::TensorDescription> tensors_of(
+    const std::vector<Block>& blocks) {
+  std::vector<weights::TensorDescription> tensors;
+  for (const Block& block : blocks) {
+    for (const Block::Entry& entry : block.entries) {
+      tensors.push_back({entry.name, block.type, entry.sizes});
+    }
+  }
+  return tensors;
+}
+
+int64_t largest_block_bytes(const std::vector<Block>& blocks) {
+  int64_t bytes = 0;
+  for (const Block& block : blocks) {
+    bytes = std::max(
+        bytes, block.size * static_cast<int64_t>(c10::elementSize(block.type)));
+  }
+  return bytes;
+}
+
+void take_tensors(const Block& block, const at::Tensor& row,
+                  const at::Tensor& memory,
+                  const std::function<void(const at::Tensor&)>& take) {
+  for (const Block::Entry& entry : block.entries) {
+    const at::Tensor view = view_of(row, entry);
+    const at::Tensor copy =
+        part_of(memory, view.numel(), block.type).view(view.sizes());
+    copy.copy_(view);
+    take(copy);
+  }
+}
+
+// `size` elements between the whole row at the root and a rank's part of it.
+struct StateStream::Move {
+  int rank = 0;  // of the world
+  int64_t part_offset = 0;
+  int64_t row_offset = 0;
+  int64_t size = 0;
+};
+
+void StateStream::add(const step::TrainingState::Buffer& buffer,
+                      const std::string& prefix) {
+  const int64_t index = num_buffers_++;
+  const data_parallel::Arena& arena = *buffer.arena;
+  for (size_t row = 0; row < arena.rows().size(); ++row) {
+    const data_parallel::Arena::Row& place = arena.rows()[row];
+    const auto part = static_cast<int64_t>(row);
+    Block block;
+    block.name = buffer.name;
+    block.row = place.number;
+    block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
+    block.buffer = index;
+    block.size = place.size;
+    block.sharded = buffer.shards != nullptr;
+    block.type = buffer.flat->scalar_type();
+    for (int64_t slot = place.first_slot; slot < place.last_slot; ++slot) {
+      const at::Tensor& entry = arena.entry(slot);
+      const data_parallel::Arena::Slot& at =
+          arena.slots()[static_cast<size_t>(slot)];
+      block.entries.push_back({prefix + at.name, entry.sizes().vec(),
+                               entry.strides().vec(),
+                               at.offset - place.offset});
+    }
+    own_.push_back(std::move(block));
+    parts_.push_back(
+        buffer.shards == nullptr
+            ? buffer.flat->narrow(0, place.offset, place.size)
+            : buffer.flat->narrow(0, buffer.shards->shard_offset(part),
+                                  buffer.shards->slice_size(part)));
+  }
+}
+
+void StateStream::add(const model::NamedTensor& constant) {
+  const at::Tensor& tensor = *constant.tensor;
+  HEADROOM_CHECK(tensor.is_contiguous(), constant.name + " is not contiguous");
+  Block block;
+  block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
+  block.buffer = num_buffers_;  // constants come together, behind the rest
+  block.size = tensor.numel();
+  block.type = tensor.scalar_type();
+  block.entries.push_back(
+      {constant.name, tensor.sizes().vec(), tensor.strides().vec(), 0});
+  own_.push_back(std::move(block));
+  parts_.push_back(tensor.detach().view({-1}));
+}
+
+void StateStream::connect() {
+  std::vector<size_t> order(own_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+    return comes_before(own_[a], own_[b]);
+  });
+  std::vector<Block> blocks;
+  std::vector<at::Tensor> parts;
+  for (const size_t i : order) {
+    blocks.push_back(std::move(own_[i]));
+    parts.push_back(std::move(parts_[i]));
+  }
+  own_ = std::move(blocks);
+  parts_ = std::move(parts);
+  all_ = own_;
+  if (mesh_ == nullptr || mesh_->layout.pipeline_parallel_size == 1) return;
+
+  // One rank of each stage speaks for it.
+  const bool speaks =
+      mesh_->here.data_parallel_rank == 0 && mesh_->here.spatial_rank == 0;
+  Json mine = Json::array();
+  if (speaks) {
+    for (const Block& block : own_) mine.push_back(to_json(block));
+  }
+  all_.clear();
+  for (const std::string& text :
+       collectives::gather_bytes(mesh_->world, mine.dump())) {
+    for (const Json& block : Json::parse(text)) {
+      all_.push_back(block_from_json(block));
+    }
+  }
+  std::stable_sort(all_.begin(), all_.end(), comes_before);
+}
+
+std::vector<weights::TensorDescription> StateStream::tensors() const {
+  return tensors_of(all_);
+}
+
+int StateStream::world_rank(int stage, int data_rank, int spatial_rank) const {
+  return mesh_ == nullptr
+             ? 0
+             : plan::rank_of(mesh_->layout, {stage, data_rank, spatial_rank});
+}
+
+std::vector<StateStream::Move> StateStream::moves_to_root(
+    const Block& block) const {
+  if (!block.sharded) {
+    return {{world_rank(block.stage, 0, 0), 0, 0, block.size}};
+  }
+  const zero::ShardMap slices(
+      {block.size}, mesh_->layout.data_parallel_size,
+      kAlignmentBytes / static_cast<int64_t>(c10::elementSize(block.type)));
+  std::vector<Move> moves;
+  for (const zero::RangeCopy& copy :
+       zero::reshard(slices, zero::ShardMap({block.size}, 1, 1), 0)) {
+    moves.push_back({world_rank(block.stage, copy.from_rank, 0),
+                     copy.from_offset, copy.to_offset, copy.size});
+  }
+  return moves;
+}
+
+std::vector<StateStream::Move> StateStream::moves_from_root(
+    const Block& block) const {
+  if (mesh_ == nullptr) return moves_to_root(block);
+  const plan::ParallelLayout& layout = mesh_->layout;
+  std::vector<Move> moves;
+  for (int spatial = 0; spatial < layout.spatial_parallel_size; ++spatial) {
+    if (!block.sharded) {
+      for (int data = 0; data < layout.data_parallel_size; ++data) {
+        moves.push_back(
+            {world_rank(block.stage, data, spatial), 0, 0, block.size});
+      }
+      continue;
+    }
+    for (Move move : moves_to_root(block)) {
+      move.rank += spatial;  // the innermost axis
+      moves.push_back(move);
+    }
+  }
+  return moves;
+}
+
+void StateStream::for_each_block(
+    const std::function<void(const Block&, const at::Tensor&)>& visit) {
+  const int stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
+  size_t own = 0;
+  for (const Block& block : is_root() ? all_ : own_) {
+    const bool is_own = block.stage == stage;
+    visit(block, is_own ? parts_.at(own) : at::Tensor());
+    if (is_own) ++own;
+  }
+}
+
+void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
+                          const memory::MemoryRetry& retry) {
+  const at::NoGradGuard no_grad;
+  const activations::CountingAllocator::HostMemory host;
+  // Everything that is needed while peers wait.
+  at::Tensor memory, dense;
+  if (is_root()) {
+    retry.run([&] {
+      memory = at::empty({largest_block_bytes(all_)}, at::kByte);
+      dense = at::empty({largest_block_bytes(all_)}, at::kByte);
+    });
+  }
+  for_each_block([&](const Block& block, const at::Tensor& mine) {
+    at::Tensor row;
+    if (is_root()) row = part_of(memory, block.size, block.type);
+    for (const Move& move : moves_to_root(block)) {
+      if (is_root()) {
+        const at::Tensor target = row.narrow(0, move.row_offset, move.size);
+        if (move.rank == here()) {
+          target.copy_(mine.narrow(0, move.part_offset, move.size));
+        } else {
+          mesh_->world.recv(target, move.rank);
+        }
+      } else if (move.rank == here()) {
+        mesh_->world.send(mine.narrow(0, move.part_offset, move.size), 0);
+      }
+    }
+    if (!is_root()) return;
+    take_tensors(block, row, dense, take);
+  });
+}
+
+void StateStream::distribute(
+    const std::function<void(const std::string&, at::Tensor&)>& give) {
+  at::Tensor row;
+  distribute_rows([&](const Block& block) -> const at::Tensor& {
+    row = at::empty({block.size}, block.type);
+    row.zero_();  // between its tensors
+    for (const Block::Entry& entry : block.entries) {
+      at::Tensor view = view_of(row, entry);
+      give(entry.name, view);
+    }
+    return row;
+  });
+}
+
+void StateStream::distribute_rows(
+    const std::function<const at::Tensor&(const Block&)>& give) {
+  const at::NoGradGuard no_grad;
+  for_each_block([&](const Block& block, const at::Tensor& mine) {
+    at::Tensor row;
+    if (is_root()) row = give(block);
+    for (const Move& move : moves_from_root(block)) {
+      if (is_root()) {
+        const at::Tensor source = row.narrow(0, move.row_offset, move.size);
+        if (move.rank == here()) {
+          mine.narrow(0, move.part_offset, move.size).copy_(source);
+        } else {
+          mesh_->world.send(source, move.rank);
+        }
+      } else if (move.rank == here()) {
+        mesh_->world.recv(mine.narrow(0, move.part_offset, move.size), 0);
+      }
+    }
+  });
+}
+
+}  // namespace headroom::checkpoint

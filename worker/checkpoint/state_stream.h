@@ -1,0 +1,107 @@
+// StateStream: a training state that lies in parts on many ranks, tensor by
+// tensor at rank 0, and back.
+//
+// A file knows logical tensors under their names; a rank knows slices of rows
+// of flat buffers. The unit that travels is one row of one buffer, so rank 0
+// holds, beyond its own state, one row at a time (a row and its largest tensor
+// while reading or writing), whatever the layout; other ranks hold nothing.
+//
+//   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
+//
+// Ownership: borrows the state and the mesh. Threads: one.
+// Errors: CommunicationError.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/model/named_tensor.h"
+#include "worker/step/training_state.h"
+#include "worker/weights/safetensors_stream.h"
+
+namespace headroom::checkpoint {
+
+class StateStream {
+ public:
+  // One row of one buffer, or one constant.
+  struct Block {
+    struct Entry {
+      std::string name;
+      std::vector<int64_t> sizes, strides;
+      int64_t offset = 0;  // in the block, in elements
+    };
+    std::string name;  // of the buffer; "" for a constant
+    int64_t row = 0;   // of the model's table
+    int stage = 0;
+    int64_t buffer = 0;  // order in the file, then by stage and row
+    int64_t size = 0;    // in elements
+    bool sharded = false;
+    at::ScalarType type = at::kFloat;
+    std::vector<Entry> entries;
+  };
+
+  // `mesh` null: this rank has everything and acts alone.
+  explicit StateStream(collectives::Mesh* mesh) : mesh_(mesh) {}
+
+  // The same on all ranks, in the order of the file. Names get `prefix`.
+  void add(const step::TrainingState::Buffer& buffer,
+           const std::string& prefix);
+  void add(const model::NamedTensor& constant);
+  // Collective, after the last add(): rank 0 learns what other stages hold.
+  void connect();
+
+  bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
+  // In the order of the file. At the root: of all stages.
+  const std::vector<Block>& blocks() const { return all_; }
+  std::vector<weights::TensorDescription> tensors() const;
+
+  // Collective. At the root, `take` gets each of tensors() in order, row-major.
+  // The root's copies are host memory; where there is none it waits before it
+  // meets its peers.
+  void collect(const std::function<void(const at::Tensor&)>& take,
+               const memory::MemoryRetry& retry = {});
+  // Collective. At the root, `give` fills each of tensors() in order.
+  void distribute(
+      const std::function<void(const std::string&, at::Tensor&)>& give);
+  // As distribute(), whole rows: at the root `give` has each of blocks() in
+  // order, as [block.size].
+  void distribute_rows(
+      const std::function<const at::Tensor&(const Block&)>& give);
+
+ private:
+  struct Move;
+  std::vector<Move> moves_to_root(const Block& block) const;
+  std::vector<Move> moves_from_root(const Block& block) const;
+  int world_rank(int stage, int data_rank, int spatial_rank) const;
+  int here() const { return mesh_ == nullptr ? 0 : mesh_->world.rank(); }
+  // This rank's part of own_[index].
+  void for_each_block(
+      const std::function<void(const Block&, const at::Tensor& mine)>& visit);
+
+  collectives::Mesh* mesh_;
+  int64_t num_buffers_ = 0;
+  std::vector<Block> own_;
+  std::vector<at::Tensor> parts_;  // of own_: whole, or this rank's slice
+  std::vector<Block> all_;         // at the root
+};
+
+// The tensors of blocks, in the order of the file.
+std::vector<weights::TensorDescription> tensors_of(
+    const std::vector<StateStream::Block>& blocks);
+
+// Of the largest one.
+int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
+
+// `take` gets each tensor of a block's whole row, [block.size], row-major, in
+// `memory` of as many bytes as the row has.
+void take_tensors(const StateStream::Block& block, const at::Tensor& row,
+                  const at::Tensor& memory,
+                  const std::function<void(const at::Tensor&)>& take);
+
+}  // namespace headroom::checkpoint

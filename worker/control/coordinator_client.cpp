@@ -1,0 +1,412 @@
+#include "worker/control/coordinator_client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "parallel/base/abortable_wait.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/base/peer_wait.h"
+#include "parallel/base/utf8.h"
+#include "proto/channel.h"
+#include "proto/convert.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/version.h"
+#include "worker/control/coordinator_call.h"
+#include "worker/control/rendezvous_client.h"
+#include "worker/control/report_queue.h"
+
+namespace headroom::control {
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr milliseconds kHeartbeatTimeout{1000};
+constexpr milliseconds kNewsOnTheWay{1000};
+// At first the coordinator may not be there yet.
+constexpr milliseconds kFirstContact{30000};
+constexpr milliseconds kMinBackoff{100};
+constexpr milliseconds kMaxBackoff{1000};
+// A failure's message ends up in headers of answers, which gRPC bounds.
+constexpr size_t kMaxFailure = 2000;
+
+// REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
+Assignment to_assignment(const wire::Assignment& message) {
+  Assignment assignment;
+  assignment.generation = message.stamp().generation();
+  assignment.reason = message.reason();
+  if (message.action() == wire::ACTION_EXIT) return assignment;
+  assignment.action = message.action() == wire::ACTION_RUN
+                          ? Action::kRun
+                          : Action::kSaveAndExit;
+  assignment.rank = message.rank();
+  assignment.local_rank = message.local_rank();
+  assignment.local_world_size = message.local_world_size();
+  assignment.world_size = message.world_size();
+  assignment.plan = wire::from_wire(message.plan());
+  assignment.run_config_yaml = message.run_config_yaml();
+  assignment.run_directory = message.run_directory();
+  assignment.resume_checkpoint = message.resume_checkpoint();
+  assignment.resume_steps = message.resume_steps();
+  return assignment;
+}
+
+class GrpcCoordinatorClient final : public CoordinatorClient {
+ public:
+  GrpcCoordinatorClient(const std::string& address, const std::string& node_id,
+                        const std::string& worker_id,
+                        const std::string& advertise_host,
+                        milliseconds patience)
+      : patience_(patience),
+        address_(address),
+        node_id_(valid_utf8(node_id)),
+        worker_id_(valid_utf8(worker_id)),
+        advertise_host_(valid_utf8(advertise_host)),
+        stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {
+    watcher_ = std::thread([this] { follow_assignments(); });
+    try {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return joined_ || failure_; });
+      if (!joined_) std::rethrow_exception(failure_);
+    } catch (...) {
+      watcher_.join();  // it has ended with the failure
+      throw;
+    }
+    heartbeats_ = std::thread([this] { send_heartbeats(); });
+  }
+
+  ~GrpcCoordinatorClient() override {
+    reports_.flush(milliseconds(1000));
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+      if (watch_context_) watch_context_->TryCancel();
+    }
+    changed_.notify_all();
+    watcher_.join();
+    heartbeats_.join();
+  }
+
+  Assignment next_assignment() override {
+    const PeerWait waiting;  // for whoever has to come first, however long
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
+    if (assignments_.empty()) std::rethrow_exception(failure_);
+    Assignment next = std::move(assignments_.front());
+    assignments_.pop_front();
+    return next;
+  }
+
+  std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) override {
+    wire::Stamp stamp = current_stamp();
+    stamp.set_generation(generation);
+    return std::make_unique<RendezvousClient>(*stub_, stamp, address_,
+                                              patience());
+  }
+
+  void set_progress(const wire::RunProgress& progress) override {
+    PeerWait::sign_of_life();
+    wire::Progress message = wire::to_wire(progress);
+    std::lock_guard lock(mutex_);
+    progress_ = std::move(message);
+    has_progress_ = true;
+  }
+
+  bool stop_requested() const override { return stop_requested_; }
+  bool leave_requested(uint64_t generation) const override {
+    return leave_requested_ == generation;
+  }
+
+  void commit(int64_t step, double loss,
+              const wire::RunProgress& progress) override {
+    set_progress(progress);
+    wire::CommitRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_step(step);
+    request.set_loss(loss);
+    *request.mutable_progress() = wire::to_wire(progress);
+    reports_.add([this, request](grpc::ClientContext& context) {
+      wire::CommitResponse response;
+      return stub_->Commit(&context, request, &response);
+    });
+  }
+
+  void report_event(const RunEvent& event) override {
+    wire::ReportEventRequest request;
+    *request.mutable_stamp() = current_stamp();
+    wire::Event* message = request.mutable_event();
+    message->set_event(valid_utf8(event.event));
+    message->set_step(event.step);
+    message->set_rank(event.rank);
+    message->set_reason(valid_utf8(event.reason));
+    message->set_detail_json(valid_utf8(event.detail_json));
+    message->set_warning(event.warning);
+    reports_.add([this, request](grpc::ClientContext& context) {
+      wire::ReportEventResponse response;
+      return stub_->ReportEvent(&context, request, &response);
+    });
+  }
+
+  void report_failure(const WorkerFailure& failure) override {
+    reports_.flush(milliseconds(1000));
+    wire::ReportFailureRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_exit_code(failure.exit_code);
+    request.set_message(
+        valid_utf8(std::string_view(failure.message).substr(0, kMaxFailure)));
+    request.set_committed_steps(failure.committed_steps);
+    request.set_peer_lost(failure.peer_lost);
+    request.set_holds_a_part(failure.holds_a_part);
+    request.set_checkpoint_steps(failure.checkpoint_steps);
+    wire::ReportFailureResponse response;
+    call("reporting a failure to ", [&](grpc::ClientContext& context) {
+      return stub_->ReportFailure(&context, request, &response);
+    });
+  }
+
+  void leave_generation(const LeftGeneration& left) override {
+    // Of this generation nothing is taken after this.
+    reports_.flush(kCallTimeout);
+    wire::LeaveGenerationRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_committed_steps(left.committed_steps);
+    request.set_checkpoint(left.checkpoint);
+    request.set_result_json(valid_utf8(left.result_json));
+    request.set_failed_rank(left.failed_rank);
+    request.set_asked_bytes(left.asked_bytes);
+    request.set_free_bytes(left.free_bytes);
+    request.set_limit_bytes(left.limit_bytes);
+    request.set_room_bytes(left.room_bytes);
+    request.set_was_asked(left.was_asked);
+    request.set_holds_a_part(left.holds_a_part);
+    request.set_checkpoint_steps(left.checkpoint_steps);
+    wire::LeaveGenerationResponse response;
+    call("leaving the generation at ", [&](grpc::ClientContext& context) {
+      return stub_->LeaveGeneration(&context, request, &response);
+    });
+  }
+
+  void finish(int exit_code, const std::string& reason,
+              const std::string& result_json, int64_t step) override {
+    reports_.flush(kCallTimeout);
+    wire::FinishRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.set_worker_id(worker_id_);
+    request.set_exit_code(exit_code);
+    request.set_reason(valid_utf8(reason));
+    request.set_result_json(valid_utf8(result_json));
+    request.set_step(step);
+    wire::FinishResponse response;
+    call("finishing the run at ", [&](grpc::ClientContext& context) {
+      return stub_->Finish(&context, request, &response);
+    });
+  }
+
+ private:
+  Patience patience() const {
+    return {patience_, [this] {
+              std::lock_guard lock(mutex_);
+              return ending_ || failure_ != nullptr;
+            }};
+  }
+
+  wire::Stamp current_stamp() const {
+    std::lock_guard lock(mutex_);
+    return stamp_;
+  }
+
+  void call(const std::string& doing, const ReportQueue::Call& send) {
+    const grpc::Status status = patience().call(kCallTimeout, send);
+    if (!status.ok()) {
+      wire::throw_failure(status, doing + "the coordinator at " + address_);
+    }
+  }
+
+  // --- the stream of assignments: a thread of its own -----------------------
+  void follow_assignments() {
+    wire::WatchRequest request;
+    request.set_version(wire::kVersion);
+    request.set_node_id(node_id_);
+    request.set_worker_id(worker_id_);
+    request.set_advertise_host(advertise_host_);
+    milliseconds limit = kFirstContact;
+    milliseconds backoff = kMinBackoff;
+    auto silent_since = SteadyClock::now();
+    for (;;) {
+      grpc::ClientContext context;
+      {
+        std::lock_guard lock(mutex_);
+        if (ending_) return;
+        watch_context_ = &context;
+        request.set_last_order(last_order_);
+      }
+      const auto reader = stub_->Watch(&context, request);
+      wire::Assignment message;
+      bool connected = false;
+      while (reader->Read(&message)) {
+        connected = true;
+        is_watching_ = true;
+        if (!take(message)) context.TryCancel();
+      }
+      if (connected) {
+        // The last message may be long ago: silence begins with the break.
+        silent_since = SteadyClock::now();
+        limit = patience_;
+        backoff = kMinBackoff;
+      }
+      is_watching_ = false;
+      const grpc::Status status = reader->Finish();
+      std::unique_lock lock(mutex_);
+      watch_context_ = nullptr;
+      if (ending_ || failure_) return;
+      if (end_of_stream(status, SteadyClock::now() - silent_since, limit)) {
+        changed_.notify_all();
+        return;
+      }
+      changed_.wait_for(lock, backoff, [&] { return ending_; });
+      backoff = std::min(2 * backoff, kMaxBackoff);
+    }
+  }
+
+  // False if the message cannot be followed.
+  bool take(const wire::Assignment& message) {
+    std::lock_guard lock(mutex_);
+    try {
+      wire::check_assignment(message);
+      stamp_.set_run_digest(message.stamp().run_digest());
+      joined_ = true;
+      if (message.action() != wire::ACTION_WAIT) {
+        assignments_.push_back(to_assignment(message));
+        last_order_ = message.order();
+        stamp_.set_generation(message.stamp().generation());
+      }
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+    return !failure_;
+  }
+
+  // The mutex is held. True if there is nothing to come any more.
+  bool end_of_stream(const grpc::Status& status, SteadyClock::duration silence,
+                     milliseconds limit) {
+    const std::string whom = "the coordinator at " + address_;
+    try {
+      if (status.ok()) throw CommunicationError(whom + " has ended");
+      if (!wire::is_unreachable(status))
+        wire::throw_failure(status, "joining " + whom);
+      if (silence < limit) return false;
+      throw CommunicationError(
+          "no answer from " + whom + " for " +
+          std::to_string(
+              std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+          " s (" + status.error_message() + ")");
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    return true;
+  }
+
+  // --- heartbeats: a thread of its own ---------------------------------------
+  void send_heartbeats() {
+    std::unique_lock lock(mutex_);
+    SteadyClock::time_point refused_since = SteadyClock::now();
+    while (!ending_) {
+      wire::HeartbeatRequest request;
+      *request.mutable_stamp() = stamp_;
+      request.set_node_id(node_id_);
+      request.set_worker_id(worker_id_);
+      if (has_progress_) {
+        *request.mutable_progress() = progress_;
+        // Elsewhere nothing says how long it may take.
+        if (progress_.phase() == "train") {
+          request.mutable_progress()->set_quiet_ms(PeerWait::quiet().count());
+        }
+      }
+      lock.unlock();
+      wire::HeartbeatResponse response;
+      grpc::ClientContext context;
+      set_deadline(context, kHeartbeatTimeout);
+      // While the coordinator is away too: gRPC makes connections only while a
+      // call waits for one.
+      context.set_wait_for_ready(true);
+      const grpc::Status status =
+          stub_->Heartbeat(&context, request, &response);
+      if (status.ok() && response.stop_requested()) stop_requested_ = true;
+      if (status.ok() && response.leave_requested()) {
+        leave_requested_ = request.stamp().generation();
+      }
+      lock.lock();
+      if (status.ok() && response.peer_lost() &&
+          request.stamp().generation() == stamp_.generation()) {
+        AbortableWait::abort_all();
+      }
+      if (!status.ok()) log::debug("heartbeat: " + status.error_message());
+      // Refused though nothing newer comes: this worker was given up. The news
+      // of the next generation may be on its way, and it has none while it
+      // looks for a coordinator that was started again.
+      const bool refused = is_watching_ &&
+                           status.error_code() == grpc::StatusCode::ABORTED &&
+                           request.stamp().generation() == stamp_.generation();
+      if (!refused) {
+        refused_since = SteadyClock::now();
+      } else if (!failure_ &&
+                 SteadyClock::now() - refused_since >= kNewsOnTheWay) {
+        failure_ = std::make_exception_ptr(
+            Error("coordinator", status.error_message(),
+                  "resume the run with headroom train --resume",
+                  ExitCode::kResource));
+        changed_.notify_all();
+      }
+      changed_.wait_for(lock, wire::kHeartbeatInterval,
+                        [&] { return ending_; });
+    }
+  }
+
+  const milliseconds patience_;
+  const std::string address_;
+  const std::string node_id_;
+  const std::string worker_id_;
+  const std::string advertise_host_;
+  const std::unique_ptr<wire::Coordinator::Stub> stub_;
+  std::atomic<bool> is_watching_{false};  // connected to the assignments
+  std::atomic<bool> stop_requested_ = false;
+  std::atomic<uint64_t> leave_requested_ = 0;  // the generation to leave
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  wire::Stamp stamp_;
+  std::deque<Assignment> assignments_;
+  int64_t last_order_ = 0;      // of them, by the coordinator's count
+  std::exception_ptr failure_;  // why no further assignment will come
+  grpc::ClientContext* watch_context_ = nullptr;
+  wire::Progress progress_;
+  bool has_progress_ = false;
+  bool joined_ = false;
+  bool ending_ = false;
+
+  std::thread watcher_;
+  std::thread heartbeats_;
+  ReportQueue reports_;  // ends first: its calls use what is above
+};
+
+}  // namespace
+
+std::unique_ptr<CoordinatorClient> CoordinatorClient::connect(
+    const std::string& address, const std::string& node_id,
+    const std::string& worker_id, const std::string& advertise_host,
+    std::chrono::milliseconds patience) {
+  return std::make_unique<GrpcCoordinatorClient>(address, node_id, worker_id,
+                                                 advertise_host, patience);
+}
+
+}  // namespace headroom::control

@@ -1,0 +1,103 @@
+#include "worker/data/augment/copy_paste.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace headroom::augment {
+namespace {
+
+constexpr double kNoArea = 1e-16;
+
+// The share of `hidden` that `box` covers.
+double covered_share(const labels::PixelBox& box,
+                     const labels::PixelBox& hidden) {
+  const double w = std::min(box.x2, hidden.x2) - std::max(box.x1, hidden.x1);
+  const double h = std::min(box.y2, hidden.y2) - std::max(box.y1, hidden.y1);
+  return std::max(w, 0.0) * std::max(h, 0.0) /
+         (hidden.width() * hidden.height() + kNoArea);
+}
+
+// Where the line through the middles of a row's pixels crosses the outline, by
+// rising x.
+std::vector<double> crossings(const PixelOutline& outline, double y) {
+  std::vector<double> result;
+  for (size_t i = 0; i < outline.size(); ++i) {
+    const cv::Point2d* above = &outline[i];
+    const cv::Point2d* below = &outline[(i + 1) % outline.size()];
+    if ((above->y <= y) == (below->y <= y)) continue;
+    // One order, so that an edge that goes there and back crosses twice at the
+    // same place.
+    if (above->y > below->y) std::swap(above, below);
+    result.push_back(above->x + (y - above->y) / (below->y - above->y) *
+                                    (below->x - above->x));
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+// The first pixel whose centre is not left of x.
+int first_pixel(double x, int width) {
+  return static_cast<int>(
+      std::clamp(std::ceil(x - 0.5), 0.0, static_cast<double>(width)));
+}
+
+}  // namespace
+
+std::vector<PixelOutline> draw_pastes(double share, double width,
+                                      std::span<const OutlinedBox> objects,
+                                      std::vector<labels::PixelBox>& boxes,
+                                      sampling::RandomStream& draws) {
+  std::vector<size_t> order(objects.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Half to even, as Python rounds.
+  const auto count = static_cast<size_t>(
+      std::nearbyint(share * static_cast<double>(objects.size())));
+  std::vector<PixelOutline> pastes;
+  for (size_t i = 0; i < count; ++i) {  // Fisher and Yates, as far as needed
+    const auto rest = static_cast<int64_t>(order.size() - i);
+    std::swap(order[i], order[i + static_cast<size_t>(draws.below(rest))]);
+    const OutlinedBox& object = objects[order[i]];
+    labels::PixelBox mirrored = boxes[object.box];
+    mirrored.x1 = width - boxes[object.box].x2;
+    mirrored.x2 = width - boxes[object.box].x1;
+    if (std::any_of(boxes.begin(), boxes.end(),
+                    [&](const labels::PixelBox& box) {
+                      return covered_share(mirrored, box) >= kMostHidden;
+                    })) {
+      continue;
+    }
+    boxes.push_back(mirrored);
+    pastes.push_back(object.outline);
+    for (cv::Point2d& point : pastes.back()) point.x = width - point.x;
+  }
+  return pastes;
+}
+
+void paste_mirrored(cv::Mat& pixels, int64_t first_row,
+                    std::span<const PixelOutline> outlines) {
+  const size_t pixel_bytes = pixels.elemSize();
+  const size_t row_bytes = static_cast<size_t>(pixels.cols) * pixel_bytes;
+  for (int y = 0; y < pixels.rows; ++y) {
+    uint8_t* const row = pixels.ptr(y);
+    std::vector<uint8_t> before;
+    for (const PixelOutline& outline : outlines) {
+      const std::vector<double> at =
+          crossings(outline, static_cast<double>(first_row + y) + 0.5);
+      if (at.empty()) continue;
+      if (before.empty()) before.assign(row, row + row_bytes);
+      for (size_t i = 0; i + 1 < at.size(); i += 2) {
+        const int end = first_pixel(at[i + 1], pixels.cols);
+        for (int x = first_pixel(at[i], pixels.cols); x < end; ++x) {
+          const auto mirrored = static_cast<size_t>(pixels.cols - 1 - x);
+          std::memcpy(row + static_cast<size_t>(x) * pixel_bytes,
+                      before.data() + mirrored * pixel_bytes, pixel_bytes);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace headroom::augment

@@ -1,0 +1,51 @@
+// LoadedImage: a sample as augmentation receives it: decoded, resized to fit
+// the network, with its labels.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <opencv2/core/mat.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/label_file.h"
+#include "worker/data/labels/outlines.h"
+
+namespace headroom::augment {
+
+struct LoadedImage {
+  // RGB uint8, or bands; may be shared with a cache: never written to
+  cv::Mat pixels;
+  codecs::ImageSize source;  // before resizing
+  std::span<const labels::BoxLabel> labels;
+  // Holds `labels` where they are not the data set's: cut, of a window.
+  std::shared_ptr<const std::vector<labels::BoxLabel>> own_labels;
+  labels::Outlines outlines;  // of these
+  std::string fault;          // gray pixels, no labels, if not empty
+};
+
+// Safe to call from several threads.
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+
+  // Of each sample.
+  virtual int bands() const { return codecs::kColours; }
+  // Are they red, green and blue?
+  virtual bool has_colours() const { return bands() == codecs::kColours; }
+
+  // Of the whole sample as load() gives it: resized to fit the network.
+  virtual codecs::ImageSize loaded_size(int64_t sample) const = 0;
+
+  // `pixels` are the given rows of the sample, `fault` and `labels` are about
+  // the whole of it: the same whatever the rows.
+  virtual LoadedImage load(int64_t sample, codecs::PixelRows rows) = 0;
+};
+
+// A whole sample. Safe to call from several threads.
+using LoadImage = std::function<LoadedImage(int64_t sample)>;
+
+}  // namespace headroom::augment

@@ -1,0 +1,41 @@
+#include "worker/data/augment/mixup.h"
+
+#include <cmath>
+
+#include "parallel/base/check.h"
+#include "worker/kernels/pixel_math.h"
+
+namespace headroom::augment {
+namespace {
+
+constexpr int kShape = 32;
+
+// Gamma of a whole shape: that many exponential waiting times.
+double draw_gamma(sampling::RandomStream& draws) {
+  double sum = 0;
+  for (int i = 0; i < kShape; ++i) sum -= std::log1p(-draws.uniform());
+  return sum;
+}
+
+}  // namespace
+
+double draw_mixup_ratio(sampling::RandomStream& draws) {
+  const double first = draw_gamma(draws);
+  const double second = draw_gamma(draws);
+  return first / (first + second);
+}
+
+void mix_in(cv::Mat& first, const cv::Mat& second, double ratio) {
+  HEADROOM_CHECK(first.size() == second.size() && first.type() == second.type(),
+                 "pictures of different size");
+  const int row_bytes = first.cols * first.channels();
+  for (int y = 0; y < first.rows; ++y) {
+    auto* const target = first.ptr<uint8_t>(y);
+    const auto* const other = second.ptr<uint8_t>(y);
+    for (int i = 0; i < row_bytes; ++i) {
+      target[i] = kernels::mixed(target[i], other[i], ratio);
+    }
+  }
+}
+
+}  // namespace headroom::augment

@@ -1,0 +1,89 @@
+#include "worker/data/augment/pixel_changes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <opencv2/imgproc.hpp>
+#include <vector>
+
+#include "worker/data/codecs/image_bands.h"
+
+namespace headroom::augment {
+namespace {
+
+constexpr int kClaheTiles = 8;  // along each side
+
+int draw_side(double probability, sampling::RandomStream& draws) {
+  if (probability <= 0 || draws.uniform() >= probability) return 0;
+  return 3 + 2 * static_cast<int>(draws.below(3));
+}
+
+bool draw(double probability, sampling::RandomStream& draws) {
+  return probability > 0 && draws.uniform() < probability;
+}
+
+// Rec. 601 in sixteenths of a bit.
+uint8_t luma(const uint8_t* rgb) {
+  return static_cast<uint8_t>(
+      (19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
+}
+
+cv::Mat luma_of(const cv::Mat& pixels) {
+  cv::Mat result(pixels.size(), CV_8UC1);
+  for (int y = 0; y < pixels.rows; ++y) {
+    const uint8_t* source = pixels.ptr<uint8_t>(y);
+    uint8_t* target = result.ptr<uint8_t>(y);
+    for (int x = 0; x < pixels.cols; ++x) target[x] = luma(source + 3 * x);
+  }
+  return result;
+}
+
+// What each pixel's brightness gains, its colours gain alike.
+void spread_brightness(cv::Mat& pixels, double clip_limit) {
+  const cv::Mat before = luma_of(pixels);
+  cv::Mat after;
+  cv::createCLAHE(clip_limit, {kClaheTiles, kClaheTiles})->apply(before, after);
+  for (int y = 0; y < pixels.rows; ++y) {
+    uint8_t* row = pixels.ptr<uint8_t>(y);
+    for (int x = 0; x < pixels.cols; ++x) {
+      const int gain = after.ptr<uint8_t>(y)[x] - before.ptr<uint8_t>(y)[x];
+      for (int c = 0; c < 3; ++c) {
+        uint8_t& value = row[3 * x + c];
+        value = static_cast<uint8_t>(std::clamp(value + gain, 0, 255));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
+                                sampling::RandomStream& draws) {
+  PixelChanges changes;
+  changes.blur = draw_side(hyp.blur, draws);
+  changes.median_blur = draw_side(hyp.median_blur, draws);
+  changes.gray = draw(hyp.gray, draws);
+  if (draw(hyp.clahe, draws)) changes.clahe = draws.uniform(1, 4);
+  return changes;
+}
+
+void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
+                   bool has_colours) {
+  if (changes.blur > 0) {
+    codecs::change_bands(pixels, [&](cv::Mat& bands) {
+      cv::blur(bands.clone(), bands, {changes.blur, changes.blur});
+    });
+  }
+  if (changes.median_blur > 0) {
+    codecs::change_bands(pixels, [&](cv::Mat& bands) {
+      cv::medianBlur(bands.clone(), bands, changes.median_blur);
+    });
+  }
+  if (!has_colours) return;
+  if (changes.gray) {
+    const cv::Mat gray = luma_of(pixels);
+    cv::merge(std::vector<cv::Mat>{gray, gray, gray}, pixels);
+  }
+  if (changes.clahe > 0) spread_brightness(pixels, changes.clahe);
+}
+
+}  // namespace headroom::augment

@@ -1,0 +1,55 @@
+// SamplePacking: a recipe as bytes for a device that renders it
+// (worker/kernels/packed_sample.h). Of its tiles only the rectangles that the
+// warp reaches go along.
+//
+// Ownership: shares the recipe's tiles.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <opencv2/core/types.hpp>
+#include <vector>
+
+#include "worker/data/augment/sample_recipe.h"
+#include "worker/kernels/pixel_math.h"
+
+namespace headroom::augment {
+
+// Does a device do all of it? Not what changes pixels by those around them, and
+// not gray.
+bool can_be_packed(const SampleRecipe& recipe);
+
+// Pixels that are finished, to travel among recipes.
+SampleRecipe recipe_of(const cv::Mat& pixels);
+
+class SamplePacking {
+ public:
+  // REQUIRES: can_be_packed(recipe).
+  explicit SamplePacking(SampleRecipe recipe);
+
+  // A multiple of kPackedAlignment.
+  int64_t bytes() const { return bytes_; }
+
+  // REQUIRES: room for bytes() at `target`, aligned to kPackedAlignment.
+  void write(uint8_t* target) const;
+
+ private:
+  void add(const PictureRecipe& picture);
+
+  struct Tile {
+    cv::Mat pixels;  // what of it goes along
+    cv::Rect place;
+    int64_t offset = 0;
+  };
+  struct Picture {
+    kernels::WarpInverse warp;
+    int32_t first_tile = 0, num_tiles = 0;
+  };
+
+  SampleRecipe recipe_;
+  std::vector<Picture> pictures_;
+  std::vector<Tile> tiles_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace headroom::augment

@@ -1,0 +1,71 @@
+// Codec: what image.cpp needs of one image format. One file per format
+// implements it; the headers of its library stay there.
+//
+// A decoder throws ImageRefusal, and leaves nothing allocated. It does not
+// apply the orientation: image.cpp does, for all formats.
+//
+// It keeps the rows that are wanted, or more if it knows no better, and refuses
+// for the same damage whatever is wanted: ranks that share an image must agree
+// on whether it is sound.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <opencv2/core/mat.hpp>
+#include <span>
+
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_file.h"
+
+namespace headroom::codecs {
+
+struct ImageHeader {
+  int64_t height = 0;
+  int64_t width = 0;
+  int orientation = 1;  // EXIF: 1..8
+};
+
+struct RawImage {
+  ImageHeader header;
+  PixelRows kept;  // of the image as stored
+  cv::Mat pixels;  // those rows; RGB uint8, or the bands of a TIFF
+};
+
+class RowReader;
+
+struct Codec {
+  const char* name;
+  // `head`: the first kCodecHeadBytes of the file, fewer if it is shorter.
+  bool (*matches)(std::span<const uint8_t> head);
+  ImageHeader (*read_header)(ImageFile& file, const ImageLimits& limits);
+  // `wanted`: rows of the upright image.
+  RawImage (*decode)(ImageFile& file, const ImageLimits& limits,
+                     PixelRows wanted);
+  // Cheap: does the file end as files of this format do? If not it is decoded
+  // for its verdict.
+  bool (*ends_well)(ImageFile& file);
+  // Reads nothing but headers; `file` has to outlive it (row_reader.h).
+  std::unique_ptr<RowReader> (*open_rows)(ImageFile& file,
+                                          const ImageLimits& limits);
+};
+inline constexpr int64_t kCodecHeadBytes = 32;
+
+extern const Codec kJpegCodec;
+extern const Codec kPngCodec;
+extern const Codec kBmpCodec;
+extern const Codec kTiffCodec;
+extern const Codec kWebpCodec;
+
+// Of a TIFF; all others have colours.
+ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
+
+// Throws ImageRefusal unless 0 < width, 0 < height and width x height is within
+// the limit. To be called before anything is allocated by size.
+void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
+
+// For rows `wanted` of the upright image: the rows as stored that make them,
+// with room for their pixels. Where the orientation swaps the axes, all.
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
+                       int bands = kColours);
+
+}  // namespace headroom::codecs

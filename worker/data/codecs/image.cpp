@@ -1,0 +1,218 @@
+#include "worker/data/codecs/image.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <opencv2/core.hpp>
+#include <string_view>
+#include <utility>
+
+#include "worker/data/codecs/codec.h"
+#include "worker/data/codecs/exif.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/image_file.h"
+#include "worker/data/codecs/row_reader.h"
+
+namespace headroom::codecs {
+namespace {
+
+constexpr std::array<const Codec*, 5> kCodecs{
+    &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
+
+bool starts_with(std::span<const uint8_t> head, std::string_view text) {
+  return head.size() >= text.size() &&
+         std::memcmp(head.data(), text.data(), text.size()) == 0;
+}
+
+// What people find in their data folders instead of images.
+std::string describe_foreign(std::span<const uint8_t> head) {
+  if (starts_with(head, "version https://git-lfs")) {
+    return "a Git LFS pointer, not an image: fetch it with git lfs pull";
+  }
+  if (starts_with(head, "<")) return "text (HTML or XML), not an image";
+  if (starts_with(head, "GIF8")) return "GIF is not supported";
+  return "not a JPEG, PNG, BMP, TIFF or WebP file";
+}
+
+const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
+  std::array<uint8_t, kCodecHeadBytes> buffer{};
+  const std::span<const uint8_t> head(buffer.data(), file.read_at(0, buffer));
+  for (const Codec* codec : kCodecs) {
+    if (!codec->matches(head)) continue;
+    if (codec != &kTiffCodec && limits.bands != kColours &&
+        limits.bands != kAnyBands) {
+      refuse_bands(std::string("colours (") + codec->name + ")", limits.bands);
+    }
+    return *codec;
+  }
+  throw ImageRefusal(describe_foreign(head));
+}
+
+// Runs `body`, turning every way a decoder can fail into a reason. Memory that
+// is used up says nothing about the image: std::bad_alloc passes.
+template <typename Body>
+std::string reason_of(Body&& body) {
+  try {
+    body();
+    return "";
+  } catch (const ImageRefusal& refusal) {
+    return refusal.what();
+  } catch (const cv::Exception& error) {
+    if (error.code == cv::Error::StsNoMem) throw std::bad_alloc();
+    return "cannot be decoded: " + error.err;
+  }
+}
+
+bool turns_upside_down(int orientation) {
+  return orientation == 3 || orientation == 4;
+}
+
+// The wanted rows of the upright picture.
+cv::Mat finished(RawImage& raw, PixelRows wanted, ImageSize size) {
+  const int orientation = raw.header.orientation;
+  PixelRows held = raw.kept;
+  if (swaps_axes(orientation)) held = {0, size.height};
+  if (turns_upside_down(orientation)) held = mirror_rows(held, size.height);
+  wanted = clamp_rows(wanted, size.height);
+  cv::Mat pixels = std::move(raw.pixels);
+  if (held.size() > 0) pixels = upright(std::move(pixels), orientation);
+  if (held == wanted) return pixels;
+  return pixels
+      .rowRange(static_cast<int>(wanted.begin - held.begin),
+                static_cast<int>(wanted.end - held.begin))
+      .clone();
+}
+
+ImageSize upright_size(const ImageHeader& header) {
+  const auto height = static_cast<int32_t>(header.height);
+  const auto width = static_cast<int32_t>(header.width);
+  return swaps_axes(header.orientation) ? ImageSize{width, height}
+                                        : ImageSize{height, width};
+}
+
+std::unique_ptr<RowReader> open_rows(const Codec& codec, ImageFile& file,
+                                     const ImageLimits& limits) {
+  auto rows = codec.open_rows(file, limits);
+  const ImageHeader& header = rows->header();
+  constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
+  if (std::max(header.width, header.height) > kMaxSide) {
+    throw ImageRefusal(
+        std::to_string(header.width) + " x " + std::to_string(header.height) +
+        " pixels have a side above the limit of " + std::to_string(kMaxSide));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
+  if (width <= 0 || height <= 0) throw ImageRefusal("an image without pixels");
+  if (height > limits.max_pixels / width) {
+    throw ImageRefusal(std::to_string(width) + " x " + std::to_string(height) +
+                       " pixels are above the limit of " +
+                       std::to_string(limits.max_pixels));
+  }
+}
+
+PixelRows clamp_rows(PixelRows rows, int64_t height) {
+  const int64_t begin = std::clamp<int64_t>(rows.begin, 0, height);
+  return {begin, std::clamp(rows.end, begin, height)};
+}
+
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted, int bands) {
+  RawImage raw;
+  raw.header = header;
+  raw.kept = {0, header.height};
+  if (!swaps_axes(header.orientation)) {
+    raw.kept = clamp_rows(wanted, header.height);
+    if (turns_upside_down(header.orientation)) {
+      raw.kept = mirror_rows(raw.kept, header.height);
+    }
+  }
+  raw.pixels.create(static_cast<int>(raw.kept.size()),
+                    static_cast<int>(header.width), CV_8UC(bands));
+  return raw;
+}
+
+ImageResult decode_image(const std::filesystem::path& file,
+                         const ImageLimits& limits) {
+  return decode_rows(file, kAllRows, limits);
+}
+
+ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
+                        const ImageLimits& limits) {
+  ImageResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    RawImage raw = find_codec(opened, limits).decode(opened, limits, rows);
+    result.size = upright_size(raw.header);
+    result.pixels = finished(raw, rows, result.size);
+  });
+  if (!result.ok()) result.pixels.release();
+  return result;
+}
+
+ImageSizeResult read_image_size(const std::filesystem::path& file,
+                                const ImageLimits& limits) {
+  ImageSizeResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    result.size =
+        upright_size(find_codec(opened, limits).read_header(opened, limits));
+  });
+  return result;
+}
+
+ImageSizeResult inspect_image(const std::filesystem::path& file,
+                              const ImageLimits& limits) {
+  ImageSizeResult result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    const Codec& codec = find_codec(opened, limits);
+    result.size = upright_size(codec.read_header(opened, limits));
+    constexpr PixelRows kNone{0, 0};
+    if (!codec.ends_well(opened)) codec.decode(opened, limits, kNone);
+  });
+  return result;
+}
+
+std::string read_image_rows(const std::filesystem::path& file,
+                            const ImageLimits& limits,
+                            const std::function<void(RowReader&)>& use) {
+  return reason_of([&] {
+    ImageFile opened(file, kMaxStreamedFileBytes);
+    use(*open_rows(find_codec(opened, limits), opened, limits));
+  });
+}
+
+StreamedImage inspect_streamed(const std::filesystem::path& file,
+                               const ImageLimits& limits) {
+  StreamedImage result;
+  result.reason = reason_of([&] {
+    ImageFile opened(file, kMaxStreamedFileBytes);
+    const Codec& codec = find_codec(opened, limits);
+    result.size = upright_size(open_rows(codec, opened, limits)->header());
+    result.is_jpeg = &codec == &kJpegCodec;
+    if (&codec == &kTiffCodec) {
+      result.has_alpha = tiff_samples(opened, limits).with_alpha > 0;
+    }
+  });
+  return result;
+}
+
+ImageSamples read_samples(const std::filesystem::path& file) {
+  ImageLimits limits;
+  limits.bands = kAnyBands;
+  ImageSamples samples;
+  reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    if (&find_codec(opened, limits) == &kTiffCodec) {
+      samples = tiff_samples(opened, limits);
+    }
+  });
+  return samples;
+}
+
+}  // namespace headroom::codecs

@@ -1,0 +1,107 @@
+// Image files to RGB pixels: JPEG, PNG, BMP, TIFF, WebP.
+//
+// The content decides which decoder reads a file, never its name. What comes
+// out is 8-bit RGB with the EXIF orientation applied, to pixels and size
+// alike; gray is repeated, alpha dropped, 16 bits reduced to 8, of
+// animations and multi-page files the first picture is taken. Where another
+// number of bands is wanted, the samples of a TIFF of so many (tiff_bands.h).
+//
+// A file is refused, with a reason, when it is damaged (truncated, corrupt
+// data, as its library reports them), foreign, or larger than the limits.
+// Sizes are checked before anything is allocated for them, and a file too
+// short to hold the pixels it claims is refused by its header.
+//
+// Rows of a picture cost their own memory where the format allows it: JPEG,
+// PNG, BMP and TIFF. The file is read through to its end all the same, so that
+// the verdict on it does not depend on the rows that were asked for. (README,
+// "Rows of an image".)
+//
+// Threads: all functions may run in any number of threads.
+// Errors: none are thrown for a bad file.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+
+namespace headroom::codecs {
+
+struct ImageSize {
+  int32_t height = 0;
+  int32_t width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+// Rows [begin, end) of a picture.
+struct PixelRows {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const PixelRows&) const = default;
+};
+inline constexpr PixelRows kAllRows{0, INT64_MAX};
+
+// Those within a picture of that height; an empty range lies at its edge.
+PixelRows clamp_rows(PixelRows rows, int64_t height);
+
+// The same rows of the picture upside down.
+inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
+  return {height - rows.end, height - rows.begin};
+}
+
+inline constexpr int kColours = 3;   // red, green, blue
+inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
+
+// What a file may cost, and what it has to have.
+struct ImageLimits {
+  int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
+  int64_t max_file_bytes = 1LL << 30;
+  int max_jpeg_scans = 100;  // a crafted file of 1 MB can cost half a minute
+  // Of a pixel: kColours, which are made of whatever is there, another number,
+  // or kAnyBands.
+  int bands = kColours;
+};
+
+// What the pixels of a file are made of, apart from any wish.
+struct ImageSamples {
+  int bands = kColours;     // as kAnyBands gives them
+  int with_alpha = 0;       // of a TIFF with samples that it calls alpha: all
+  bool are_colours = true;  // a model of ch 3 or 1 takes them
+  auto operator<=>(const ImageSamples&) const = default;
+};
+
+struct ImageResult {
+  cv::Mat pixels;      // RGB uint8, or bands; continuous; empty if refused
+  ImageSize size;      // of the whole image, whatever rows `pixels` holds
+  std::string reason;  // why refused; empty if not
+  bool ok() const { return reason.empty(); }
+};
+
+struct ImageSizeResult {
+  ImageSize size;
+  std::string reason;
+  bool ok() const { return reason.empty(); }
+};
+
+ImageResult decode_image(const std::filesystem::path& file,
+                         const ImageLimits& limits = {});
+
+// The given rows of the same picture, as far as it has them.
+ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
+                        const ImageLimits& limits = {});
+
+// From the header alone. REQUIRES: it can be decoded.
+ImageSamples read_samples(const std::filesystem::path& file);
+
+// From the header alone: the data may still turn out to be damaged.
+ImageSizeResult read_image_size(const std::filesystem::path& file,
+                                const ImageLimits& limits = {});
+
+// As read_image_size, but a file whose end looks cut off is read through for
+// its verdict.
+ImageSizeResult inspect_image(const std::filesystem::path& file,
+                              const ImageLimits& limits = {});
+
+}  // namespace headroom::codecs

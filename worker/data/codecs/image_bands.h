@@ -1,0 +1,55 @@
+// Bands: the numbers of a pixel, 8 bits each. Pictures have three, red, green
+// and blue, whatever their files hold, unless more or fewer are wanted (a model
+// whose `ch` is neither 3 nor 1): then only TIFFs of so many bands are read,
+// and what is about colours is left out of their augmentation.
+//
+// Operators that OpenCV has for some numbers of bands only work on each band
+// alone here; of three bands they are OpenCV's, to the bit.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <opencv2/core/mat.hpp>
+#include <string>
+
+#include "worker/data/codecs/image.h"
+
+namespace headroom::codecs {
+
+inline constexpr int kMostBands = CV_CN_MAX;
+
+// What images for a model of that `ch` have: of one channel is made in the
+// network, from colours.
+inline int bands_of_images(int64_t input_channels) {
+  return input_channels == 1 ? kColours : static_cast<int>(input_channels);
+}
+
+// Throw ImageRefusal. `has`: "colours", or a number of bands; `wanted`: not
+// kAnyBands.
+[[noreturn]] void refuse_bands(const std::string& has, int wanted);
+[[noreturn]] void refuse_bands(int has, int wanted);
+void check_num_bands(int bands);
+// Of a picture that is held whole: as many samples as the largest in colours.
+void check_samples(int64_t width, int64_t height, int bands,
+                   const ImageLimits& limits);
+
+// Of that value in all bands.
+cv::Mat plain_picture(int rows, int cols, int bands, uint8_t value);
+
+// `change` gets all of it where there are three bands, else one after another.
+// It keeps size and type.
+void change_bands(cv::Mat& pixels, const std::function<void(cv::Mat&)>& change);
+
+// cv::resize into a picture that is there.
+void resize_bands(const cv::Mat& pixels, cv::Mat& target, int interpolation);
+
+// Rows become columns; pixels of any size.
+cv::Mat transposed(const cv::Mat& pixels);
+
+// What people can be shown: the first three bands, or the first one as gray.
+// `pixels` itself where it has three.
+cv::Mat shown_colours(const cv::Mat& pixels);
+
+}  // namespace headroom::codecs

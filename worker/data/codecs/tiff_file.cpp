@@ -1,0 +1,157 @@
+#include "worker/data/codecs/tiff_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "worker/data/codecs/row_reader.h"
+
+namespace headroom::codecs {
+namespace {
+
+TiffSource& source_of(void* handle) {
+  return *static_cast<TiffSource*>(handle);
+}
+
+tmsize_t read_bytes(thandle_t handle, void* buffer, tmsize_t count) {
+  TiffSource& source = source_of(handle);
+  if (source.offset < 0 || count < 0) return 0;
+  const size_t got = source.file->read_at(
+      source.offset,
+      {static_cast<uint8_t*>(buffer), static_cast<size_t>(count)});
+  source.offset += static_cast<int64_t>(got);
+  return static_cast<tmsize_t>(got);
+}
+
+tmsize_t write_bytes(thandle_t, void*, tmsize_t) { return 0; }
+
+toff_t seek(thandle_t handle, toff_t offset, int whence) {
+  TiffSource& source = source_of(handle);
+  const auto delta = static_cast<int64_t>(offset);
+  if (whence == SEEK_SET) source.offset = delta;
+  if (whence == SEEK_CUR) source.offset += delta;
+  if (whence == SEEK_END) source.offset = source.file->size() + delta;
+  return static_cast<toff_t>(source.offset);
+}
+
+int close_source(thandle_t) { return 0; }
+
+// "Maps" the file by handing out a copy: a real map of a file that shrinks
+// would be a fault.
+int map_bytes(thandle_t handle, void** base, toff_t* size) {
+  std::vector<uint8_t>& bytes = source_of(handle).bytes;
+  *base = bytes.data();
+  *size = bytes.size();
+  return bytes.empty() ? 0 : 1;
+}
+
+void unmap_bytes(thandle_t, void*, toff_t) {}
+
+toff_t source_size(thandle_t handle) {
+  return static_cast<toff_t>(source_of(handle).file->size());
+}
+
+void keep_first(TiffSource& source, const char* format, va_list arguments) {
+  if (!source.error.empty()) return;
+  std::array<char, 200> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  source.error = text.data();
+}
+
+int on_error(TIFF*, void* user, const char*, const char* format,
+             va_list arguments) {
+  keep_first(source_of(user), format, arguments);
+  return 1;
+}
+
+// Unknown tags are no fault, but libjpeg's complaints about damaged data come
+// as warnings.
+int on_warning(TIFF*, void* user, const char* module, const char* format,
+               va_list arguments) {
+  TiffSource& source = source_of(user);
+  if (source.reading_pixels && module != nullptr &&
+      std::strcmp(module, "JPEGLib") == 0) {
+    keep_first(source, format, arguments);
+  }
+  return 1;
+}
+
+TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {
+  const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)>
+      options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
+  if (!options) throw ImageRefusal("no memory for libtiff");
+  source.offset = 0;  // libtiff starts where the file stands
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), on_error, &source);
+  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), on_warning, &source);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limits.max_pixels * 8);
+  TiffHandle tiff(TIFFClientOpenExt("image", source.bytes.empty() ? "rm" : "r",
+                                    &source, read_bytes, write_bytes, seek,
+                                    close_source, source_size, map_bytes,
+                                    unmap_bytes, options.get()));
+  if (!tiff) refuse_tiff(source.error);
+  return tiff;
+}
+
+// libtiff 4.5 compares the size of an uncompressed tile with that of its read
+// buffer, which it rounds up to 1 KiB unless the file is mapped: it refuses
+// sound files otherwise.
+bool has_to_be_mapped(TIFF* tiff) {
+  uint16_t compression = COMPRESSION_NONE;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
+  return TIFFIsTiled(tiff) != 0 && compression == COMPRESSION_NONE &&
+         TIFFTileSize(tiff) % 1024 != 0;
+}
+
+}  // namespace
+
+void refuse_tiff(const std::string& message) {
+  throw ImageRefusal("a damaged TIFF, or one of a kind that is not read (" +
+                     message +
+                     "): write it anew, for example with gdal_translate or "
+                     "tiffcp, with 8 or 16 bits a sample");
+}
+
+ImageHeader tiff_header(TIFF* tiff, const ImageLimits& limits) {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint16_t orientation = 1;
+  TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &width);
+  TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
+  check_pixels(width, height, limits);
+  if (orientation < 1 || orientation > 8) orientation = 1;
+  return {height, width, orientation};
+}
+
+int64_t tiff_chunk_rows(TIFF* tiff, int64_t height) {
+  uint32_t rows = 1;
+  if (TIFFIsTiled(tiff) != 0) {
+    TIFFGetField(tiff, TIFFTAG_TILELENGTH, &rows);
+  } else {
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &rows);
+  }
+  return std::clamp<int64_t>(rows, 1, height);
+}
+
+std::unique_ptr<OpenTiff> open_tiff_header(ImageFile& file,
+                                           const ImageLimits& limits) {
+  auto opened = std::make_unique<OpenTiff>();
+  opened->source.file = &file;
+  opened->tiff = open_source(opened->source, limits);
+  return opened;
+}
+
+std::unique_ptr<OpenTiff> open_tiff(ImageFile& file,
+                                    const ImageLimits& limits) {
+  auto opened = open_tiff_header(file, limits);
+  if (!has_to_be_mapped(opened->tiff.get())) return opened;
+  check_held_file(file.size(), limits);
+  opened->tiff.reset();
+  opened->source.bytes = file.read_all();
+  opened->tiff = open_source(opened->source, limits);
+  return opened;
+}
+
+}  // namespace headroom::codecs

@@ -1,0 +1,99 @@
+#include "worker/data/labels/box_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace headroom::labels {
+
+std::string short_number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", value);
+  return text.data();
+}
+
+namespace {
+
+std::string extent_text(const BoxExtent& extent) {
+  return "x " + short_number(extent.x1) + " to " + short_number(extent.x2) +
+         ", y " + short_number(extent.y1) + " to " + short_number(extent.y2);
+}
+
+}  // namespace
+
+void BoxRules::at(std::string where, std::string box) {
+  where_ = std::move(where);
+  box_ = std::move(box);
+}
+
+void BoxRules::fault(DataFaultKind kind, std::string what, std::string fix) {
+  if (!box_.empty()) what = box_ + ": " + what;
+  result_.faults.push_back({kind, where_, std::move(what), std::move(fix)});
+}
+
+void BoxRules::drop(DataFaultKind kind, std::string what) {
+  fault(kind, std::move(what), "box dropped");
+}
+
+void BoxRules::add(int32_t class_index, const BoxExtent& extent,
+                   const std::optional<BoxLabel>& as_written,
+                   std::string_view said_before, Outline outline) {
+  const bool inside =
+      extent.x1 >= -kLabelTolerance && extent.y1 >= -kLabelTolerance &&
+      extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
+  BoxLabel box{class_index, 0, 0, 0, 0};
+  if (inside && as_written) {
+    // Corners there and back would change the last bits.
+    box = *as_written;
+  } else {
+    const BoxExtent clipped{
+        std::clamp(extent.x1, 0.0, 1.0), std::clamp(extent.y1, 0.0, 1.0),
+        std::clamp(extent.x2, 0.0, 1.0), std::clamp(extent.y2, 0.0, 1.0)};
+    box.cx = static_cast<float>((clipped.x1 + clipped.x2) / 2);
+    box.cy = static_cast<float>((clipped.y1 + clipped.y2) / 2);
+    box.w = static_cast<float>(clipped.x2 - clipped.x1);
+    box.h = static_cast<float>(clipped.y2 - clipped.y1);
+  }
+  if (box.w <= 0 || box.h <= 0) {
+    return drop(inside ? DataFaultKind::kZeroSize : DataFaultKind::kOutside,
+                extent_text(extent));
+  }
+  if (!seen_.insert({box.class_index, box.cx, box.cy, box.w, box.h}).second) {
+    return drop(DataFaultKind::kDuplicate, std::string(said_before));
+  }
+  if (!inside) {
+    fault(DataFaultKind::kOutOfRange, extent_text(extent),
+          "box clipped to the image");
+  }
+  for (OutlinePoint& point : outline) {
+    point = {std::clamp(point.x, 0.0, 1.0), std::clamp(point.y, 0.0, 1.0)};
+  }
+  result_.boxes.push_back(box);
+  result_.outlines.push_back(std::move(outline));
+}
+
+void BoxRules::add_pixels(int32_t class_index, const BoxExtent& pixels,
+                          codecs::ImageSize size, Outline outline) {
+  const std::string text = extent_text(pixels);
+  for (const double value : {pixels.x1, pixels.y1, pixels.x2, pixels.y2}) {
+    if (!std::isfinite(value)) return drop(DataFaultKind::kNotFinite, text);
+  }
+  const double w = pixels.x2 - pixels.x1;
+  const double h = pixels.y2 - pixels.y1;
+  if (w < 0 || h < 0) return drop(DataFaultKind::kNegativeSize, text);
+  if (w == 0 || h == 0) return drop(DataFaultKind::kZeroSize, text);
+  const double width = size.width;
+  const double height = size.height;
+  const BoxLabel as_written{
+      class_index, static_cast<float>((pixels.x1 + pixels.x2) / 2 / width),
+      static_cast<float>((pixels.y1 + pixels.y2) / 2 / height),
+      static_cast<float>(w / width), static_cast<float>(h / height)};
+  add(class_index,
+      {pixels.x1 / width, pixels.y1 / height, pixels.x2 / width,
+       pixels.y2 / height},
+      as_written, text, std::move(outline));
+}
+
+}  // namespace headroom::labels

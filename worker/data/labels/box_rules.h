@@ -1,0 +1,56 @@
+// BoxRules: what becomes of one labelled box, whichever format wrote it: kept,
+// clipped or dropped, and said so. (README, "Labels".)
+//
+// Ownership: borrows the LabelFile it fills.
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/label_file.h"
+
+namespace headroom::labels {
+
+// Of a box, normalised to the image unless said otherwise.
+struct BoxExtent {
+  double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
+};
+
+// "0.25", six digits.
+std::string short_number(double value);
+
+class BoxRules {
+ public:
+  explicit BoxRules(LabelFile& result) : result_(result) {}
+
+  // Where the next boxes are written: "a.txt:3"; `box` says which, where a line
+  // has many.
+  void at(std::string where, std::string box = "");
+
+  void fault(DataFaultKind kind, std::string what, std::string fix);
+  void drop(DataFaultKind kind, std::string what);
+
+  // `as_written` is kept to its bits where the box needs no repair. An outline
+  // is clipped as its box is.
+  void add(int32_t class_index, const BoxExtent& extent,
+           const std::optional<BoxLabel>& as_written,
+           std::string_view said_before, Outline outline = {});
+
+  // Corners in pixels of an image of that size; the outline in fractions of it.
+  void add_pixels(int32_t class_index, const BoxExtent& pixels,
+                  codecs::ImageSize size, Outline outline = {});
+
+ private:
+  LabelFile& result_;
+  std::set<std::tuple<int32_t, float, float, float, float>> seen_;
+  std::string where_;
+  std::string box_;
+};
+
+}  // namespace headroom::labels

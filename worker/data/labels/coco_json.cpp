@@ -1,0 +1,354 @@
+#include "worker/data/labels/coco_json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxBytes = int64_t{4} << 30;
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& place,
+                         const std::string& what, const std::string& remedy) {
+  throw Error("data", file.string() + place + ": " + what, remedy,
+              ExitCode::kData);
+}
+
+std::string read_text(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    refuse(file, "", "there is no such file", "correct the path");
+  }
+  const auto bytes = static_cast<int64_t>(fs::file_size(file, error));
+  if (error || bytes > kMaxBytes) {
+    refuse(file, "", format_bytes(bytes) + " are above the limit of 4 GiB",
+           "split the file");
+  }
+  std::string text(static_cast<size_t>(bytes), '\0');
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    refuse(file, "", "it cannot be read", "correct its permissions");
+  }
+  return text;
+}
+
+// Characters of the text that count the lines as they go by.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, int64_t* line) : at_(at), line_(line) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    if (*at_ == '\n') ++*line_;
+    ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    const CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const CountingIterator& other) const {
+    return at_ == other.at_;
+  }
+
+ private:
+  const char* at_;
+  int64_t* line_;
+};
+
+enum class Section { kNone, kImages, kAnnotations, kCategories, kResults };
+
+// Events of nlohmann's parser, which keeps no stack of its own for them, so
+// that nesting costs a bit per level.
+class Handler {
+ public:
+  Handler(fs::path file, int64_t& line, bool keep_outlines)
+      : file_(std::move(file)), line_(line), keep_outlines_(keep_outlines) {}
+
+  CocoFile result;
+  bool has_images = false, has_categories = false, is_list = false;
+
+  bool null() { return true; }
+  bool boolean(bool value) { return number(value ? 1 : 0); }
+  bool number_integer(int64_t value) { return whole(value); }
+  bool number_unsigned(uint64_t value) {
+    return value > INT64_MAX ? number(static_cast<double>(value))
+                             : whole(static_cast<int64_t>(value));
+  }
+  bool number_float(double value, const std::string&) { return number(value); }
+  bool binary(Json::binary_t&) { return true; }
+
+  bool string(std::string& value) {
+    if (!at_field()) return true;
+    if (key_ == "file_name") image_.file_name = std::move(value);
+    if (key_ == "name") category_.name = std::move(value);
+    if (key_ != "id" && !key_.ends_with("_id")) return true;
+    int64_t id = 0;
+    const auto [end, status] =
+        std::from_chars(value.data(), value.data() + value.size(), id);
+    if (status == std::errc() && end == value.data() + value.size()) {
+      return whole(id);
+    }
+    refuse(file_, ":" + std::to_string(line_),
+           key_ + " is text that is no whole number",
+           "number images, annotations and categories");
+  }
+
+  bool start_object(size_t) {
+    ++depth_;
+    if (section_ != Section::kNone && depth_ == record_depth_) begin_record();
+    return true;
+  }
+  bool end_object() {
+    if (section_ != Section::kNone && depth_ == record_depth_) end_record();
+    --depth_;
+    return true;
+  }
+  bool key(std::string& value) {
+    if (depth_ == 1 || at_field()) key_ = std::move(value);
+    return true;
+  }
+  bool start_array(size_t) {
+    ++depth_;
+    if (depth_ == 1) {
+      is_list = true;
+      begin_section(Section::kResults);
+    } else if (depth_ == 2 && !is_list) {
+      if (key_ == "images") begin_section(Section::kImages);
+      if (key_ == "annotations") begin_section(Section::kAnnotations);
+      if (key_ == "categories") begin_section(Section::kCategories);
+    } else if (depth_ == record_depth_ + 1 && section_ != Section::kNone &&
+               in_record_) {
+      in_bbox_ = key_ == "bbox";
+      in_outline_ = key_ == "segmentation";
+    } else if (depth_ == record_depth_ + 2 && in_outline_) {
+      annotation_.has_outline = true;
+      part_size_ = 0;
+      if (keep_outlines_) annotation_.outline.emplace_back();
+    }
+    return true;
+  }
+  bool end_array() {
+    if (depth_ == record_depth_ + 2 && in_outline_ &&
+        (part_size_ < 6 || part_size_ % 2 != 0)) {
+      annotation_.has_bad_outline = true;
+    }
+    if (depth_ == record_depth_ + 1) in_bbox_ = in_outline_ = false;
+    if (section_ != Section::kNone && depth_ == record_depth_ - 1) {
+      section_ = Section::kNone;
+    }
+    --depth_;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const Json::exception& error) {
+    const std::string_view text = error.what();
+    const size_t colon = text.find(": ");
+    refuse(
+        file_, ":" + std::to_string(line_),
+        "no JSON (" +
+            std::string(text.substr(colon == text.npos ? 0 : colon + 2, 120)) +
+            ")",
+        "export the file again");
+  }
+
+ private:
+  bool at_field() const {
+    return section_ != Section::kNone && in_record_ && depth_ == record_depth_;
+  }
+
+  void begin_section(Section section) {
+    section_ = section;
+    record_depth_ = depth_ + 1;
+    in_record_ = false;
+    if (section == Section::kImages) has_images = true;
+    if (section == Section::kCategories) has_categories = true;
+  }
+
+  void begin_record() {
+    in_record_ = true;
+    key_.clear();
+    has_id_ = has_image_id_ = has_category_id_ = has_score_ = false;
+    image_ = {};
+    annotation_ = {};
+    category_ = {};
+    image_.line = annotation_.line = line_;
+  }
+
+  bool whole(int64_t value) {
+    if (at_field() && key_ == "id") {
+      has_id_ = true;
+      image_.id = category_.id = value;
+      annotation_.id = value;
+      return true;
+    }
+    if (at_field() && key_ == "image_id") {
+      has_image_id_ = true;
+      annotation_.image_id = value;
+      return true;
+    }
+    if (at_field() && key_ == "category_id") {
+      has_category_id_ = true;
+      annotation_.category_id = value;
+      return true;
+    }
+    return number(static_cast<double>(value));
+  }
+
+  bool number(double value) {
+    if (in_bbox_ && depth_ == record_depth_ + 1) {
+      if (annotation_.num_bbox < 4) {
+        annotation_.bbox[static_cast<size_t>(annotation_.num_bbox)] = value;
+      }
+      annotation_.num_bbox = std::min(annotation_.num_bbox + 1, 5);
+      return true;
+    }
+    if (in_outline_ && depth_ == record_depth_ + 2) {
+      ++part_size_;
+      if (!annotation_.outline.empty()) {
+        annotation_.outline.back().push_back(value);
+      }
+      return true;
+    }
+    if (!at_field()) return true;
+    if (key_ == "area") annotation_.area = value;
+    if (key_ == "iscrowd") annotation_.crowd = value != 0;
+    if (key_ == "width") image_.width = pixels(value);
+    if (key_ == "height") image_.height = pixels(value);
+    if (key_ == "score") {
+      has_score_ = true;
+      annotation_.score = value;
+    }
+    if (key_ == "id" || key_ == "image_id" || key_ == "category_id") {
+      refuse(file_, ":" + std::to_string(line_), key_ + " is no whole number",
+             "number images, annotations and categories");
+    }
+    return true;
+  }
+
+  static int64_t pixels(double value) {
+    return value >= 1 && value <= 1e9 ? static_cast<int64_t>(value) : 0;
+  }
+
+  void end_record() {
+    in_record_ = false;
+    switch (section_) {
+      case Section::kImages:
+        require(has_id_, "an image", "id", image_.line);
+        result.images.push_back(std::move(image_));
+        break;
+      case Section::kCategories:
+        require(has_id_, "a category", "id", annotation_.line);
+        result.categories.push_back(std::move(category_));
+        break;
+      case Section::kResults:
+        require(has_score_, "a detection", "score", annotation_.line);
+        require(annotation_.num_bbox == 4, "a detection", "bbox of 4 numbers",
+                annotation_.line);
+        [[fallthrough]];
+      case Section::kAnnotations:
+        require(has_image_id_, "an annotation", "image_id", annotation_.line);
+        require(has_category_id_, "an annotation", "category_id",
+                annotation_.line);
+        result.annotations.push_back(std::move(annotation_));
+        break;
+      case Section::kNone:
+        break;
+    }
+  }
+
+  void require(bool present, const std::string& what, const std::string& key,
+               int64_t line) {
+    if (present) return;
+    refuse(file_, ":" + std::to_string(line), what + " has no " + key,
+           "export the file again");
+  }
+
+  fs::path file_;
+  int64_t& line_;
+  bool keep_outlines_;
+  Section section_ = Section::kNone;
+  int64_t depth_ = 0;
+  int64_t record_depth_ = -1;
+  bool in_record_ = false, in_bbox_ = false, in_outline_ = false;
+  int64_t part_size_ = 0;  // numbers in this part of the outline
+  bool has_id_ = false, has_image_id_ = false, has_category_id_ = false,
+       has_score_ = false;
+  std::string key_;
+  CocoImage image_;
+  CocoAnnotation annotation_;
+  CocoCategory category_;
+};
+
+Handler parse(const fs::path& file, bool keep_outlines) {
+  const std::string text = read_text(file);
+  int64_t line = 1;
+  Handler handler(file, line, keep_outlines);
+  const char* end = text.data() + text.size();
+  int64_t unused = 0;
+  Json::sax_parse(CountingIterator(text.data(), &line),
+                  CountingIterator(end, &unused), &handler);
+  return handler;
+}
+
+}  // namespace
+
+CocoFile read_coco_annotations(const fs::path& file, bool keep_outlines) {
+  Handler handler = parse(file, keep_outlines);
+  if (handler.is_list || !handler.has_images || !handler.has_categories) {
+    refuse(file, "",
+           handler.is_list ? "a list, not annotations"
+                           : "it has no images or no categories",
+           "give a file with images, annotations and categories");
+  }
+  CocoFile result = std::move(handler.result);
+  std::sort(result.categories.begin(), result.categories.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (size_t i = 1; i < result.categories.size(); ++i) {
+    if (result.categories[i].id != result.categories[i - 1].id) continue;
+    refuse(file, "",
+           "category " + std::to_string(result.categories[i].id) +
+               " is there twice",
+           "give every category an id of its own");
+  }
+  std::set<int64_t> seen;
+  for (const CocoImage& image : result.images) {
+    if (seen.insert(image.id).second) continue;
+    refuse(file, ":" + std::to_string(image.line),
+           "image " + std::to_string(image.id) + " is there twice",
+           "give every image an id of its own");
+  }
+  return result;
+}
+
+std::vector<CocoAnnotation> read_coco_results(const fs::path& file) {
+  Handler handler = parse(file, false);
+  if (!handler.is_list) {
+    refuse(file, "", "no list of detections",
+           "give a list of {image_id, category_id, bbox, score}");
+  }
+  return std::move(handler.result.annotations);
+}
+
+}  // namespace headroom::labels

@@ -1,0 +1,149 @@
+#include "worker/data/labels/coco_labels.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/data/labels/box_rules.h"
+#include "worker/data/labels/coco_json.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A name that stays in its folder.
+bool is_safe(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+using Parts = std::vector<std::vector<double>>;
+
+// REQUIRES: every part is a list of 3 or more pairs.
+Outline joined(const Parts& parts, codecs::ImageSize size) {
+  Outline outline;
+  for (const std::vector<double>& part : parts) {
+    const size_t first = outline.size();
+    for (size_t i = 0; i < part.size(); i += 2) {
+      outline.push_back({part[i] / size.width, part[i + 1] / size.height});
+    }
+    if (parts.size() == 1) return outline;
+    outline.push_back(outline[first]);
+    outline.push_back(outline[0]);
+  }
+  return outline;
+}
+
+class CocoLabels : public LabelReader {
+ public:
+  CocoLabels(fs::path file, const fs::path& folder, ClassRules classes,
+             DataReport& report, bool keep_outlines)
+      : file_(std::move(file)), classes_(std::move(classes)) {
+    CocoFile content = read_coco_annotations(file_, keep_outlines);
+    for (CocoCategory& category : content.categories) {
+      category_names_.emplace(category.id, std::move(category.name));
+    }
+    std::map<int64_t, size_t> index_of;
+    for (const CocoImage& image : content.images) {
+      if (!is_safe(image.file_name)) {
+        report.add({DataFaultKind::kUnreadableImage, place(image.line),
+                    "file_name '" + image.file_name +
+                        "' is empty or leads out of its folder",
+                    "image and its boxes left out"});
+        index_of.emplace(image.id, kLeftOut);
+        continue;
+      }
+      index_of.emplace(image.id, images_.size());
+      images_.push_back((folder / image.file_name).lexically_normal());
+    }
+    boxes_.resize(images_.size());
+    for (CocoAnnotation& box : content.annotations) {
+      const auto image = index_of.find(box.image_id);
+      if (image == index_of.end()) {
+        report.add({DataFaultKind::kUnknownImage, place(box.line),
+                    name_of(box) + ": image_id " + std::to_string(box.image_id),
+                    "box dropped"});
+      } else if (image->second != kLeftOut && !box.crowd) {
+        boxes_[image->second].push_back(std::move(box));
+      }
+    }
+  }
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    ImageLabels result;
+    result.file = file_;
+    BoxRules rules(result.labels);
+    for (const CocoAnnotation& box : boxes_[index]) {
+      rules.at(place(box.line), name_of(box));
+      if (box.num_bbox != 4) {
+        rules.drop(DataFaultKind::kBadLine, "bbox is no list of 4 numbers");
+        continue;
+      }
+      const auto name = category_names_.find(box.category_id);
+      if (name == category_names_.end()) {
+        rules.drop(DataFaultKind::kBadClass,
+                   "there is no category " + std::to_string(box.category_id));
+        continue;
+      }
+      const auto class_index =
+          classes_.find(name->second, box.line, result.labels);
+      if (!class_index) continue;
+      if (box.has_bad_outline) {
+        rules.fault(DataFaultKind::kBadLine,
+                    "segmentation has a part that is no list of 3 or more "
+                    "pairs",
+                    "outline left out, box kept");
+      }
+      const auto& [x, y, w, h] = box.bbox;
+      const size_t before = result.labels.boxes.size();
+      rules.add_pixels(
+          *class_index, {x, y, x + w, y + h}, size,
+          box.has_bad_outline ? Outline() : joined(box.outline, size));
+      if (result.labels.boxes.size() > before && box.has_outline &&
+          !box.has_bad_outline) {
+        ++result.labels.num_polygons;
+      }
+    }
+    return result;
+  }
+
+ private:
+  static constexpr size_t kLeftOut = SIZE_MAX;
+
+  std::string place(int64_t line) const {
+    return file_.string() + ":" + std::to_string(line);
+  }
+  static std::string name_of(const CocoAnnotation& box) {
+    return box.id ? "annotation " + std::to_string(*box.id)
+                  : "a box of image " + std::to_string(box.image_id);
+  }
+
+  fs::path file_;
+  ClassRules classes_;
+  std::map<int64_t, std::string> category_names_;
+  std::vector<fs::path> images_;
+  std::vector<std::vector<CocoAnnotation>> boxes_;  // per image
+};
+
+}  // namespace
+
+std::unique_ptr<LabelReader> open_coco_labels(const fs::path& file,
+                                              const fs::path& images,
+                                              const ClassRules& classes,
+                                              DataReport& report,
+                                              bool keep_outlines) {
+  const fs::path whole = fs::absolute(file).lexically_normal();
+  const fs::path folder =
+      images.empty() ? whole.parent_path() : fs::absolute(images);
+  return std::make_unique<CocoLabels>(whole, folder, classes, report,
+                                      keep_outlines);
+}
+
+}  // namespace headroom::labels

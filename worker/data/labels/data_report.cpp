@@ -1,0 +1,87 @@
+#include "worker/data/labels/data_report.h"
+#include "parallel/base/counted.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headroom::labels {
+
+std::string_view to_string(DataFaultKind kind) {
+  switch (kind) {
+    case DataFaultKind::kBadLine:
+      return "bad line";
+    case DataFaultKind::kNotFinite:
+      return "not a finite number";
+    case DataFaultKind::kBadClass:
+      return "bad class";
+    case DataFaultKind::kZeroSize:
+      return "zero size";
+    case DataFaultKind::kNegativeSize:
+      return "negative size";
+    case DataFaultKind::kOutOfRange:
+      return "sticks out of the image";
+    case DataFaultKind::kOutside:
+      return "outside the image";
+    case DataFaultKind::kDuplicate:
+      return "duplicate";
+    case DataFaultKind::kExtraValue:
+      return "sixth value";
+    case DataFaultKind::kUnreadableLabels:
+      return "unreadable labels";
+    case DataFaultKind::kUnreadableImage:
+      return "unreadable image";
+    case DataFaultKind::kUnsupportedImage:
+      return "unsupported format";
+    case DataFaultKind::kListedTwice:
+      return "listed twice";
+    case DataFaultKind::kUnknownImage:
+      return "unknown image";
+  }
+  return "fault";
+}
+
+std::string to_string(const DataFault& fault) {
+  std::string text = fault.where + ": ";
+  text += to_string(fault.kind);
+  if (!fault.what.empty()) text += " (" + fault.what + ")";
+  return text + ": " + fault.fix;
+}
+
+void DataReport::add(DataFault fault) {
+  ++counts[static_cast<size_t>(fault.kind)];
+  if (static_cast<int64_t>(faults.size()) < kMaxDataFaults) {
+    faults.push_back(std::move(fault));
+  }
+}
+
+int64_t DataReport::num_faults() const {
+  int64_t sum = 0;
+  for (const int64_t count : counts) sum += count;
+  return sum;
+}
+
+std::vector<std::string> DataReport::lines(int64_t max_lines) const {
+  std::string head = split + ": " + counted(images, "image") + " (" +
+                     std::to_string(background) + " without boxes), " +
+                     counted(boxes, "box");
+  if (num_faults() > 0) {
+    head += "; " + counted(num_faults(), "fault") + " repaired:";
+    for (size_t kind = 0; kind < counts.size(); ++kind) {
+      if (counts[kind] == 0) continue;
+      head += " " + std::to_string(counts[kind]) + " ";
+      head += to_string(static_cast<DataFaultKind>(kind));
+      head += ",";
+    }
+    head.pop_back();
+  }
+  std::vector<std::string> result{head};
+  const auto shown =
+      std::min<int64_t>(max_lines, static_cast<int64_t>(faults.size()));
+  for (int64_t i = 0; i < shown; ++i) result.push_back(to_string(faults[i]));
+  if (shown < num_faults() && max_lines > 0) {
+    result.push_back("and " + std::to_string(num_faults() - shown) + " more");
+  }
+  return result;
+}
+
+}  // namespace headroom::labels

@@ -1,0 +1,236 @@
+#include "worker/data/labels/dataset.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "parallel/base/parallel_for.h"
+#include "parallel/base/units.h"
+#include "worker/data/labels/box_counts.h"
+#include "worker/data/labels/label_reader.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the threads find out about one image.
+struct Examined {
+  codecs::ImageSizeResult size;
+  int64_t file_bytes = 0;
+  ImageLabels labels;
+  std::optional<ImageBoxes> undecodable;  // where there is no size
+};
+
+Examined examine(const SplitImage& image, const IndexOptions& options) {
+  Examined result;
+  result.size = codecs::inspect_image(image.path, options.limits);
+  if (!result.size.ok()) {
+    result.undecodable = count_boxes(image, options.limits);
+    return result;
+  }
+  std::error_code error;
+  result.file_bytes = static_cast<int64_t>(fs::file_size(image.path, error));
+  result.labels = image.labels(result.size.size);
+  if (!options.keep_outlines) result.labels.labels.outlines = {};
+  return result;
+}
+
+}  // namespace
+
+// Appends images in order; the digest grows with them.
+class DatasetBuilder {
+ public:
+  DatasetBuilder(const configs::DataConfig& config, bool single_cls)
+      : root_(fs::absolute(config.file).lexically_normal().parent_path()),
+        hash_(XXH3_createState(), XXH3_freeState) {
+    dataset_.class_names_ = config.names;
+    if (single_cls) {
+      dataset_.class_names_ = {config.names.size() == 1 ? config.names[0]
+                                                        : "item"};
+    }
+    dataset_.path_offsets_.push_back(0);
+    dataset_.label_offsets_.push_back(0);
+    XXH3_64bits_reset(hash_.get());
+    for (const std::string& name : dataset_.class_names_) hash_text(name);
+  }
+
+  void add(const fs::path& image, const Examined& examined) {
+    const codecs::ImageSize size = examined.size.size;
+    const std::vector<BoxLabel>& boxes = examined.labels.labels.boxes;
+    dataset_.path_text_ += image.string();
+    dataset_.path_offsets_.push_back(dataset_.path_text_.size());
+    dataset_.sizes_.push_back(size);
+    dataset_.labels_.insert(dataset_.labels_.end(), boxes.begin(), boxes.end());
+    dataset_.label_offsets_.push_back(dataset_.labels_.size());
+    dataset_.num_polygons_ += examined.labels.labels.num_polygons;
+
+    hash_text(image.lexically_relative(root_).string());
+    hash_value(examined.file_bytes);
+    hash_value(size.height);
+    hash_value(size.width);
+    hash_value(static_cast<uint64_t>(boxes.size()));
+    for (const BoxLabel& box : boxes) {
+      hash_value(box.class_index);
+      for (const float value : {box.cx, box.cy, box.w, box.h}) {
+        hash_value(value);
+      }
+    }
+    for (const Outline& outline : examined.labels.labels.outlines) {
+      add(outline);
+    }
+  }
+
+  Dataset finish() {
+    dataset_.digest_ = XXH3_64bits_digest(hash_.get());
+    dataset_.path_text_.shrink_to_fit();
+    dataset_.labels_.shrink_to_fit();
+    dataset_.points_.shrink_to_fit();
+    return std::move(dataset_);
+  }
+
+ private:
+  void add(const Outline& outline) {
+    for (const OutlinePoint& point : outline) {
+      dataset_.points_.push_back(
+          {static_cast<float>(point.x), static_cast<float>(point.y)});
+      hash_value(dataset_.points_.back());
+    }
+    dataset_.point_ends_.push_back(dataset_.points_.size());
+    hash_value(dataset_.point_ends_.back());
+  }
+
+  template <typename T>
+  void hash_value(T value) {
+    XXH3_64bits_update(hash_.get(), &value, sizeof(value));
+  }
+  void hash_text(const std::string& text) {
+    hash_value(static_cast<uint64_t>(text.size()));
+    XXH3_64bits_update(hash_.get(), text.data(), text.size());
+  }
+
+  fs::path root_;
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  Dataset dataset_;
+};
+
+namespace {
+
+void refuse_unknown_class(const configs::DataConfig& config,
+                          const Examined& examined) {
+  const auto& unknown = examined.labels.labels.unknown_class;
+  if (!unknown) return;
+  throw Error("data",
+              examined.labels.file.string() + ":" +
+                  std::to_string(unknown->line) + " has class " +
+                  unknown->class_name + ", but names in " +
+                  config.file.string() + " has " +
+                  std::to_string(config.names.size()) + " classes, 0 to " +
+                  std::to_string(static_cast<int64_t>(config.names.size()) - 1),
+              "complete names, or correct the label", ExitCode::kData);
+}
+
+[[noreturn]] void refuse_empty(const configs::DataConfig& config,
+                               const DataReport& report,
+                               const std::vector<SplitImage>& images) {
+  const size_t num_found = images.size();
+  const std::string name = report.split + " of " + config.file.string();
+  if (num_found == 0) {
+    throw Error("data", name + " has no image",
+                "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
+                "files",
+                ExitCode::kData);
+  }
+  if (report.images == 0) {
+    const std::string why =
+        report.faults.empty() ? "" : ", first " + to_string(report.faults[0]);
+    throw Error("data",
+                "none of " + counted(static_cast<int64_t>(num_found), "image") +
+                    " in " + name + " can be used" + why,
+                "replace them", ExitCode::kData);
+  }
+  throw Error("data",
+              "none of " + counted(report.images, "image") + " in " + name +
+                  " has a box; labels of the first are looked for in " +
+                  images.front().labels({1, 1}).file.string(),
+              "put labels there (YOLO: one `class cx cy w h` per line)",
+              ExitCode::kData);
+}
+
+// Into the report, in the order of the files. True if the image is kept.
+bool report_image(const fs::path& image, const Examined& examined,
+                  DataReport& report) {
+  if (!examined.size.ok()) {
+    report.add({DataFaultKind::kUnreadableImage, image.string(),
+                examined.size.reason, "image and its boxes left out"});
+    return false;
+  }
+  if (examined.labels.fault) {
+    report.add(*examined.labels.fault);
+    return false;
+  }
+  const LabelFile& labels = examined.labels.labels;
+  for (const DataFault& fault : labels.faults) report.add(fault);
+  const auto boxes = static_cast<int64_t>(labels.boxes.size());
+  ++report.images;
+  report.boxes += boxes;
+  if (boxes == 0) ++report.background;
+  return true;
+}
+
+}  // namespace
+
+fs::path Dataset::path(int64_t index) const {
+  const uint64_t begin = path_offsets_[index];
+  return path_text_.substr(begin, path_offsets_[index + 1] - begin);
+}
+
+std::span<const BoxLabel> Dataset::labels(int64_t index) const {
+  const uint64_t begin = label_offsets_[index];
+  return {labels_.data() + begin, label_offsets_[index + 1] - begin};
+}
+
+Outlines Dataset::outlines(int64_t index) const {
+  if (point_ends_.empty()) return {};
+  const uint64_t first = label_offsets_[index];
+  const uint64_t begin = first == 0 ? 0 : point_ends_[first - 1];
+  return {{point_ends_.data() + first, label_offsets_[index + 1] - first},
+          begin,
+          points_.data() + begin};
+}
+
+IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
+                             const IndexOptions& options) {
+  IndexedDataset result;
+  result.report.split = split_name(split);
+  const SplitImages split_images = open_split(
+      config, split, options.single_cls, result.report, options.keep_outlines);
+  const std::vector<SplitImage>& images = split_images.images;
+  std::vector<Examined> examined(images.size());
+  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
+               [&](int64_t i) { examined[i] = examine(images[i], options); });
+
+  DatasetBuilder builder(config, options.single_cls);
+  for (size_t i = 0; i < images.size(); ++i) {
+    refuse_unknown_class(config, examined[i]);
+    if (const auto boxes = examined[i].undecodable) {
+      result.undecodable.push_back(*boxes);
+    }
+    if (!report_image(images[i].path, examined[i], result.report)) continue;
+    builder.add(images[i].path, examined[i]);
+    examined[i] = {};
+  }
+  if (result.report.boxes == 0) {
+    refuse_empty(config, result.report, images);
+  }
+  result.dataset = builder.finish();
+  return result;
+}
+
+}  // namespace headroom::labels

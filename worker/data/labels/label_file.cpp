@@ -1,0 +1,228 @@
+#include "worker/data/labels/label_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/units.h"
+#include "worker/data/labels/box_rules.h"
+
+namespace headroom::labels {
+namespace {
+
+constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
+constexpr size_t kBoxValues = 5;
+// The largest class that is still exact and plainly not a typing error of
+// another column.
+constexpr double kMaxClass = 1e6;
+
+std::string quoted(std::string_view line) {
+  constexpr size_t kShown = 60;
+  std::string text = "\"";
+  for (const char c : line.substr(0, kShown)) {
+    text += c >= ' ' && c <= '~' ? c : '?';
+  }
+  return text + (line.size() > kShown ? "..\"" : "\"");
+}
+
+bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
+}
+
+// The numbers of a line; nothing if anything in it is not a number.
+std::optional<std::vector<double>> parse_numbers(std::string_view line) {
+  std::vector<double> values;
+  size_t at = 0;
+  while (true) {
+    while (at < line.size() && is_space(line[at])) ++at;
+    if (at == line.size()) return values;
+    if (line[at] == '+') ++at;
+    double value = 0;
+    const auto [end, status] =
+        std::from_chars(line.data() + at, line.data() + line.size(), value);
+    const auto next = static_cast<size_t>(end - line.data());
+    const bool ends = next == line.size() || is_space(line[next]);
+    if (end == line.data() + at || !ends) return std::nullopt;
+    // No sane coordinate is beyond the range of double, at either end.
+    if (status == std::errc::result_out_of_range) value = HUGE_VAL;
+    values.push_back(value);
+    at = next;
+  }
+}
+
+class LineParser {
+ public:
+  LineParser(std::string_view file, int64_t num_classes, bool single_cls,
+             LabelFile& result)
+      : file_(file),
+        num_classes_(num_classes),
+        single_cls_(single_cls),
+        result_(result),
+        rules_(result) {}
+
+  void parse(std::string_view line, int64_t line_number) {
+    line_ = line;
+    line_number_ = line_number;
+    rules_.at(std::string(file_) + ":" + std::to_string(line_number));
+    const auto values = parse_numbers(line);
+    if (!values) {
+      return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line));
+    }
+    if (values->empty()) return;
+    if (!check_count(values->size())) return;
+    if (std::any_of(values->begin(), values->end(),
+                    [](double value) { return !std::isfinite(value); })) {
+      return drop(DataFaultKind::kNotFinite, quoted(line));
+    }
+    const auto class_index = read_class(values->front());
+    if (!class_index) return;
+    const bool polygon = values->size() > kBoxValues + 1;
+    const auto corners =
+        polygon ? polygon_corners(*values) : box_corners(*values);
+    if (corners) add_box(*class_index, *corners, *values, polygon);
+  }
+
+ private:
+  void drop(DataFaultKind kind, std::string what) {
+    rules_.drop(kind, std::move(what));
+  }
+
+  bool check_count(size_t count) {
+    if (count < kBoxValues) {
+      drop(DataFaultKind::kBadLine,
+           std::to_string(count) + " values instead of 5: " + quoted(line_));
+      return false;
+    }
+    if (count > kBoxValues + 1 && count % 2 == 0) {
+      drop(DataFaultKind::kBadLine, "a polygon of " +
+                                        std::to_string(count - 1) +
+                                        " numbers: x and y do not pair");
+      return false;
+    }
+    return true;
+  }
+
+  std::optional<int32_t> read_class(double value) {
+    if (value < 0 || value > kMaxClass || value != std::floor(value)) {
+      drop(DataFaultKind::kBadClass, "class " + short_number(value));
+      return std::nullopt;
+    }
+    if (single_cls_) return 0;
+    if (value >= static_cast<double>(num_classes_)) {
+      if (!result_.unknown_class) {
+        result_.unknown_class = {line_number_,
+                                 std::to_string(static_cast<int64_t>(value))};
+      }
+      return std::nullopt;
+    }
+    return static_cast<int32_t>(value);
+  }
+
+  std::optional<BoxExtent> box_corners(const std::vector<double>& values) {
+    const double w = values[3];
+    const double h = values[4];
+    const std::string size = "w " + short_number(w) + ", h " + short_number(h);
+    if (w < 0 || h < 0) {
+      drop(DataFaultKind::kNegativeSize, size);
+      return std::nullopt;
+    }
+    if (w == 0 || h == 0) {
+      drop(DataFaultKind::kZeroSize, size);
+      return std::nullopt;
+    }
+    if (values.size() > kBoxValues) {
+      rules_.fault(DataFaultKind::kExtraValue, short_number(values[5]),
+                   "value ignored, box kept");
+    }
+    return BoxExtent{values[1] - w / 2, values[2] - h / 2, values[1] + w / 2,
+                     values[2] + h / 2};
+  }
+
+  std::optional<BoxExtent> polygon_corners(const std::vector<double>& values) {
+    BoxExtent corners{values[1], values[2], values[1], values[2]};
+    for (size_t i = 1; i < values.size(); i += 2) {
+      corners.x1 = std::min(corners.x1, values[i]);
+      corners.x2 = std::max(corners.x2, values[i]);
+      corners.y1 = std::min(corners.y1, values[i + 1]);
+      corners.y2 = std::max(corners.y2, values[i + 1]);
+    }
+    if (corners.x1 == corners.x2 || corners.y1 == corners.y2) {
+      drop(DataFaultKind::kZeroSize, "a polygon without area");
+      return std::nullopt;
+    }
+    return corners;
+  }
+
+  void add_box(int32_t class_index, const BoxExtent& corners,
+               const std::vector<double>& values, bool polygon) {
+    std::optional<BoxLabel> as_written;
+    if (!polygon) {
+      as_written =
+          BoxLabel{class_index, static_cast<float>(values[1]),
+                   static_cast<float>(values[2]), static_cast<float>(values[3]),
+                   static_cast<float>(values[4])};
+    }
+    Outline outline;
+    for (size_t i = 1; polygon && i < values.size(); i += 2) {
+      outline.push_back({values[i], values[i + 1]});
+    }
+    const size_t before = result_.boxes.size();
+    rules_.add(class_index, corners, as_written, quoted(line_),
+               std::move(outline));
+    if (polygon && result_.boxes.size() > before) ++result_.num_polygons;
+  }
+
+  std::string_view file_;
+  int64_t num_classes_;
+  bool single_cls_;
+  LabelFile& result_;
+  BoxRules rules_;
+  std::string_view line_;
+  int64_t line_number_ = 0;
+};
+
+}  // namespace
+
+LabelFile parse_label_file(std::string_view text, std::string_view file,
+                           int64_t num_classes, bool single_cls) {
+  LabelFile result;
+  LineParser parser(file, num_classes, single_cls, result);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
+  int64_t line_number = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    parser.parse(text.substr(0, end), ++line_number);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+std::optional<std::string> read_label_text(const std::filesystem::path& file,
+                                           std::string& reason) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return "";
+  const auto bytes = std::filesystem::file_size(file, error);
+  if (error) {
+    reason = error.message();
+    return std::nullopt;
+  }
+  if (static_cast<int64_t>(bytes) > kMaxLabelFileBytes) {
+    reason = format_bytes(static_cast<int64_t>(bytes)) + " of labels";
+    return std::nullopt;
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    reason = "cannot be opened";
+    return std::nullopt;
+  }
+  return text;
+}
+
+}  // namespace headroom::labels

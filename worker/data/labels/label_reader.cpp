@@ -1,0 +1,107 @@
+#include "worker/data/labels/label_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "configs/voc_folder.h"
+#include "worker/data/labels/coco_labels.h"
+#include "worker/data/labels/file_list.h"
+#include "worker/data/labels/voc_labels.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+class YoloLabels : public LabelReader {
+ public:
+  YoloLabels(std::vector<fs::path> images, int64_t num_classes, bool single_cls)
+      : images_(std::move(images)),
+        num_classes_(num_classes),
+        single_cls_(single_cls) {}
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return false; }
+
+  ImageLabels read(size_t index, codecs::ImageSize) const override {
+    ImageLabels result;
+    result.file = label_path(images_[index]);
+    std::string reason;
+    const auto text = read_label_text(result.file, reason);
+    if (text) {
+      result.labels = parse_label_file(*text, result.file.string(),
+                                       num_classes_, single_cls_);
+    } else {
+      result.fault =
+          DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
+                    reason, "its image left out"};
+    }
+    return result;
+  }
+
+ private:
+  std::vector<fs::path> images_;
+  int64_t num_classes_;
+  bool single_cls_;
+};
+
+void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
+  std::stable_sort(
+      images.begin(), images.end(),
+      [](const SplitImage& a, const SplitImage& b) { return a.path < b.path; });
+  std::vector<SplitImage> unique;
+  for (SplitImage& image : images) {
+    if (!unique.empty() && unique.back().path == image.path) {
+      report.add(
+          {DataFaultKind::kListedTwice, image.path.string(), "", "used once"});
+    } else {
+      unique.push_back(std::move(image));
+    }
+  }
+  images = std::move(unique);
+}
+
+}  // namespace
+
+std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
+                                        LabelFile& labels) const {
+  if (single_cls) return 0;
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) {
+    return static_cast<int32_t>(found - names.begin());
+  }
+  if (!labels.unknown_class) labels.unknown_class = {line, "'" + name + "'"};
+  return std::nullopt;
+}
+
+SplitImages open_split(const configs::DataConfig& config, Split split,
+                       bool single_cls, DataReport& report,
+                       bool keep_outlines) {
+  const ClassRules classes{config.names, single_cls};
+  SplitImages result;
+  std::vector<fs::path> folders_and_lists;
+  for (const fs::path& source : split_sources(config, split)) {
+    if (source.extension() == ".json") {
+      result.readers.push_back(open_coco_labels(
+          source, split_images(config, split), classes, report, keep_outlines));
+    } else if (configs::is_voc_split(source)) {
+      result.readers.push_back(open_voc_labels(source, classes, report));
+    } else {
+      folders_and_lists.push_back(source);
+    }
+  }
+  if (!folders_and_lists.empty()) {
+    result.readers.push_back(std::make_unique<YoloLabels>(
+        list_images(folders_and_lists, report),
+        static_cast<int64_t>(config.names.size()), single_cls));
+  }
+  for (const auto& reader : result.readers) {
+    for (size_t i = 0; i < reader->images().size(); ++i) {
+      result.images.push_back({reader->images()[i], reader.get(), i});
+    }
+  }
+  keep_each_once(result.images, report);
+  return result;
+}
+
+}  // namespace headroom::labels

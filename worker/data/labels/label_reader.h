@@ -1,0 +1,81 @@
+// LabelReader: the images of one source of a split and their boxes. One
+// implementation per format; what is done with a box is the same for all
+// (box_rules.h).
+//
+//   a folder, a .txt list, an image   YOLO's text files (file_list, label_file)
+//   a .json                           COCO (coco_labels.h)
+//   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.h)
+//
+// Threads: read() from any number of threads; the rest from one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/data_config.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/data_report.h"
+#include "worker/data/labels/label_file.h"
+#include "worker/data/labels/split.h"
+
+namespace headroom::labels {
+
+struct ImageLabels {
+  std::filesystem::path file;      // that has them, or would have
+  LabelFile labels;                // empty where `fault` is set
+  std::optional<DataFault> fault;  // of the file as a whole
+};
+
+class LabelReader {
+ public:
+  virtual ~LabelReader() = default;
+
+  // Absolute paths in any order; they need not exist.
+  virtual const std::vector<std::filesystem::path>& images() const = 0;
+
+  // Are boxes in pixels, so that read() needs the image's size?
+  virtual bool is_in_pixels() const = 0;
+
+  // REQUIRES: index < images().size(); `size` positive where is_in_pixels().
+  virtual ImageLabels read(size_t index, codecs::ImageSize size) const = 0;
+};
+
+// An image of a split, and who knows its boxes.
+struct SplitImage {
+  std::filesystem::path path;
+  const LabelReader* reader = nullptr;
+  size_t index = 0;
+
+  ImageLabels labels(codecs::ImageSize size) const {
+    return reader->read(index, size);
+  }
+};
+
+struct SplitImages {
+  std::vector<std::unique_ptr<LabelReader>> readers;
+  std::vector<SplitImage> images;  // by rising path, each once
+};
+
+// What is wrong with the lists themselves goes to `report`. Throws Error (exit
+// 4): a source that cannot be read, a split that is not named.
+// Outlines of large files are read where they are wanted.
+SplitImages open_split(const configs::DataConfig& config, Split split,
+                       bool single_cls, DataReport& report,
+                       bool keep_outlines = false);
+
+// What a reader of `config` has to know of classes.
+struct ClassRules {
+  std::vector<std::string> names;
+  bool single_cls = false;
+
+  // The class of that name; nothing, and labels.unknown_class set, if `names`
+  // has none.
+  std::optional<int32_t> find(const std::string& name, int64_t line,
+                              LabelFile& labels) const;
+};
+
+}  // namespace headroom::labels

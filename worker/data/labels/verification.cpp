@@ -1,0 +1,263 @@
+#include "worker/data/labels/verification.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "parallel/base/new_folder.h"
+#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/label_text.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Examined {
+  ImageVerdict verdict;
+  DataFaultKind kind = DataFaultKind::kUnreadableImage;
+  ImageLabels labels;
+};
+
+Examined examine(const SplitImage& image, const IndexOptions& options) {
+  Examined result;
+  result.verdict.image = image.path;
+  codecs::ImageLimits limits = options.limits;
+  limits.bands = codecs::kAnyBands;
+  const codecs::ImageResult decoded = codecs::decode_image(image.path, limits);
+  result.verdict.reason = decoded.reason;
+  if (!decoded.ok()) return result;
+  result.verdict.size = decoded.size;
+  result.verdict.samples = codecs::read_samples(image.path);
+  result.labels = image.labels(decoded.size);
+  result.verdict.boxes = result.labels.labels.boxes;
+  if (options.keep_outlines) {
+    result.verdict.outlines = std::move(result.labels.labels.outlines);
+  }
+  result.labels.labels.outlines = {};
+  if (result.labels.fault) result.verdict.reason = result.labels.fault->what;
+  return result;
+}
+
+void add_to(VerifiedSplit& split, Examined& examined,
+            const configs::DataConfig& config) {
+  DataReport& report = split.report;
+  const ImageVerdict& verdict = examined.verdict;
+  const LabelFile& labels = examined.labels.labels;
+  if (examined.labels.fault) {
+    report.add(*examined.labels.fault);
+  } else if (!verdict.reason.empty()) {
+    report.add({DataFaultKind::kUnreadableImage, verdict.image.string(),
+                verdict.reason, "image and its boxes left out"});
+  } else {
+    for (const DataFault& fault : labels.faults) report.add(fault);
+    ++report.images;
+    ++split.images_by_samples[verdict.samples];
+    report.boxes += static_cast<int64_t>(labels.boxes.size());
+    if (labels.boxes.empty()) ++report.background;
+  }
+  if (const auto& unknown = labels.unknown_class) {
+    report.add(
+        {DataFaultKind::kBadClass,
+         examined.labels.file.string() + ":" + std::to_string(unknown->line),
+         "class " + unknown->class_name + ", but " + config.file.string() +
+             " names " + std::to_string(config.names.size()) + " classes",
+         "training is refused: complete names, or correct the label"});
+    if (split.refusal.empty()) split.refusal = "labels have unknown classes";
+  }
+  split.images.push_back(std::move(examined.verdict));
+}
+
+VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
+                           const char* name, const IndexOptions& options) {
+  VerifiedSplit result;
+  result.report.split = name;
+  const SplitImages images = open_split(config, split, options.single_cls,
+                                        result.report, options.keep_outlines);
+  std::vector<Examined> examined(images.images.size());
+  parallel_for(static_cast<int64_t>(examined.size()), options.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 examined[at] = examine(images.images[at], options);
+               });
+  for (Examined& one : examined) add_to(result, one, config);
+  if (result.refusal.empty() && result.report.images == 0) {
+    result.refusal = "no image can be used";
+  } else if (result.refusal.empty() && result.report.boxes == 0) {
+    result.refusal = "no image has a box";
+  }
+  return result;
+}
+
+// The `ch` of the models that take such images.
+std::string channels_text(const codecs::ImageSamples& samples) {
+  std::vector<int> channels;
+  if (samples.are_colours) channels = {codecs::kColours, 1};
+  for (const int own : {samples.bands, samples.with_alpha}) {
+    const bool is_known = std::ranges::find(channels, own) != channels.end();
+    if (!is_known && own > 1) channels.push_back(own);
+  }
+  std::string text = "ch: ";
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const bool is_last = i + 1 == channels.size();
+    text += (i == 0    ? ""
+             : is_last ? " or "
+                       : ", ") +
+            std::to_string(channels[i]);
+  }
+  return text;
+}
+
+// A line; "" where all have colours and nothing else.
+std::string text_of_bands(const VerifiedSplit& split) {
+  std::string text;
+  for (const auto& [samples, images] : split.images_by_samples) {
+    if (!text.empty()) text += ", ";
+    text += counted(images, "image") + (images == 1 ? " has " : " have ") +
+            (samples.bands == codecs::kColours
+                 ? "colours"
+                 : std::to_string(samples.bands) + " bands") +
+            (samples.with_alpha > 0 ? " and alpha" : "") + " (" +
+            channels_text(samples) + ")";
+  }
+  const bool has_colours_alone =
+      split.images_by_samples.size() == 1 &&
+      split.images_by_samples.contains(codecs::ImageSamples{});
+  if (text.empty() || has_colours_alone) return "";
+  return split.report.split + ": " + text +
+         "; training leaves out what its model does not read\n";
+}
+
+// "file:12" as file and line; line 0 where there is none.
+std::pair<std::string, int64_t> file_and_line(const std::string& where) {
+  const size_t colon = where.rfind(':');
+  int64_t line = 0;
+  if (colon == std::string::npos) return {where, 0};
+  const char* end = where.data() + where.size();
+  const auto parsed = std::from_chars(where.data() + colon + 1, end, line);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return {where, 0};
+  return {where.substr(0, colon), line};
+}
+
+Json fault_json(const DataFault& fault) {
+  const auto [file, line] = file_and_line(fault.where);
+  Json json = {{"kind", to_string(fault.kind)}, {"file", file}};
+  if (line > 0) json["line"] = line;
+  json["what"] = fault.what;
+  json["fix"] = fault.fix;
+  return json;
+}
+
+}  // namespace
+
+std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
+                                       const IndexOptions& options) {
+  std::vector<VerifiedSplit> splits;
+  splits.push_back(verify_split(config, Split::kTrain, "train", options));
+  splits.push_back(verify_split(config, Split::kVal, "val", options));
+  if (!config.test.empty()) {
+    splits.push_back(verify_split(config, Split::kTest, "test", options));
+  }
+  return splits;
+}
+
+void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
+                          const std::vector<std::string>& class_names,
+                          const fs::path& folder) {
+  NewFolder copy(folder, "verify", "--fix-to");
+  std::vector<std::string> names;
+  for (const VerifiedSplit& split : splits) {
+    const std::string& name = split.report.split;
+    const fs::path images = fs::path("images") / name;
+    const fs::path labels = fs::path("labels") / name;
+    copy.make(images);
+    copy.make(labels);
+    names.push_back(name);
+    std::set<std::string> taken;
+    for (const ImageVerdict& verdict : split.images) {
+      if (!verdict.reason.empty()) continue;
+      std::string stem = verdict.image.stem().string();
+      for (int i = 2; !taken.insert(stem).second; ++i) {
+        stem = verdict.image.stem().string() + "_" + std::to_string(i);
+      }
+      copy.copy(verdict.image,
+                images / (stem + verdict.image.extension().string()));
+      copy.write(labels / (stem + ".txt"),
+                 label_text(verdict.boxes, verdict.outlines));
+    }
+  }
+  copy.write("data.yaml", data_yaml_text(class_names, names));
+  copy.finish();
+}
+
+std::string verification_text(const std::vector<VerifiedSplit>& splits,
+                              bool all) {
+  std::string text;
+  for (const VerifiedSplit& split : splits) {
+    for (const std::string& line : split.report.lines(kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    text += text_of_bands(split);
+    for (const ImageVerdict& verdict : split.images) {
+      if (!all) break;
+      text +=
+          verdict.image.string() + ": " +
+          (verdict.reason.empty()
+               ? "sound, " + std::to_string(verdict.size.width) + " x " +
+                     std::to_string(verdict.size.height) + ", " +
+                     counted(static_cast<int64_t>(verdict.boxes.size()), "box")
+               : verdict.reason) +
+          "\n";
+    }
+    if (!split.refusal.empty()) {
+      text +=
+          split.report.split + ": training is refused: " + split.refusal + "\n";
+    }
+  }
+  return text;
+}
+
+std::string verification_json(const std::vector<VerifiedSplit>& splits) {
+  Json json;
+  int64_t num_faults = 0;
+  json["splits"] = Json::array();
+  for (const VerifiedSplit& split : splits) {
+    const DataReport& report = split.report;
+    num_faults += report.num_faults();
+    Json entry = {{"split", report.split},
+                  {"images", report.images},
+                  {"background", report.background},
+                  {"boxes", report.boxes},
+                  {"refusal", split.refusal}};
+    entry["faults"] = Json::array();
+    for (const DataFault& fault : report.faults) {
+      entry["faults"].push_back(fault_json(fault));
+    }
+    entry["verdicts"] = Json::array();
+    for (const ImageVerdict& verdict : split.images) {
+      Json one = {{"file", verdict.image.string()},
+                  {"verdict", verdict.reason.empty() ? "sound" : "left out"}};
+      if (verdict.reason.empty()) {
+        one["width"] = verdict.size.width;
+        one["height"] = verdict.size.height;
+        one["bands"] = verdict.samples.bands;
+        one["boxes"] = verdict.boxes.size();
+      } else {
+        one["reason"] = verdict.reason;
+      }
+      entry["verdicts"].push_back(std::move(one));
+    }
+    json["splits"].push_back(std::move(entry));
+  }
+  json["faults"] = num_faults;
+  // File names may be in any encoding.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom::labels

@@ -1,0 +1,192 @@
+#include "worker/data/labels/voc_labels.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <pugixml.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "configs/voc_folder.h"
+#include "parallel/base/check.h"
+#include "worker/data/labels/box_rules.h"
+#include "worker/data/labels/file_list.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tree costs up to twenty times the text.
+constexpr size_t kMostBytes = size_t{4} << 20;
+
+// Every image below the folder by its stem; of equal stems the first.
+std::map<std::string, fs::path> images_by_stem(const fs::path& folder) {
+  std::map<std::string, fs::path> result;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return result;
+  DataReport ignored;  // what is no image here is nobody's image
+  for (const fs::path& image : list_images({folder}, ignored)) {
+    result.emplace(image.stem().string(), image);
+  }
+  return result;
+}
+
+std::vector<std::string> read_stems(const fs::path& list) {
+  std::ifstream stream(list);
+  if (!stream) {
+    throw Error("data", list.string() + " cannot be read",
+                "correct its permissions", ExitCode::kData);
+  }
+  std::vector<std::string> stems;
+  std::string line;
+  while (std::getline(stream, line)) {
+    constexpr const char* kSpaces = " \t\r\f\v";
+    const size_t begin = line.find_first_not_of(kSpaces);
+    if (begin == std::string::npos) continue;
+    const size_t end = line.find_first_of(kSpaces, begin);
+    stems.push_back(line.substr(begin, end - begin));
+  }
+  return stems;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+  double value = 0;
+  const auto [end, status] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// Positions of a text as lines.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\n') ends_.push_back(static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  int64_t at(std::ptrdiff_t offset) const {
+    return std::lower_bound(ends_.begin(), ends_.end(), offset) -
+           ends_.begin() + 1;
+  }
+
+ private:
+  std::vector<std::ptrdiff_t> ends_;
+};
+
+class VocLabels : public LabelReader {
+ public:
+  VocLabels(const fs::path& split, ClassRules classes, DataReport& report)
+      : folder_(configs::voc_folder_of(split)), classes_(std::move(classes)) {
+    const auto beside = images_by_stem(folder_ / "JPEGImages");
+    std::optional<std::map<std::string, fs::path>> above;
+    int64_t line = 0;
+    for (std::string& stem : read_stems(split)) {
+      ++line;
+      auto found = beside.find(stem);
+      bool has_image = found != beside.end();
+      if (!has_image) {
+        if (!above) above = images_by_stem(folder_.parent_path() / "images");
+        found = above->find(stem);
+        has_image = found != above->end();
+      }
+      if (!has_image) {
+        report.add({DataFaultKind::kUnreadableImage,
+                    split.string() + ":" + std::to_string(line),
+                    "no image '" + stem + "' in JPEGImages or in ../images",
+                    "left out"});
+        continue;
+      }
+      images_.push_back(found->second);
+      stems_.push_back(std::move(stem));
+    }
+  }
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    ImageLabels result;
+    result.file = folder_ / "Annotations" / (stems_[index] + ".xml");
+    std::string reason;
+    const auto text = read_label_text(result.file, reason);
+    if (text && text->empty()) return result;
+    pugi::xml_document document;
+    if (text && text->size() > kMostBytes) {
+      reason = "more than 4 MiB of XML";
+    } else if (text) {
+      const pugi::xml_parse_result parsed =
+          document.load_buffer(text->data(), text->size());
+      if (!parsed) {
+        reason = std::string(parsed.description()) + ", in line " +
+                 std::to_string(Lines(*text).at(parsed.offset));
+      } else if (!document.child("annotation")) {
+        reason = "its root is not 'annotation'";
+      }
+    }
+    if (!reason.empty()) {
+      result.fault =
+          DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
+                    reason, "its image left out"};
+      return result;
+    }
+    read_objects(document, *text, size, result);
+    return result;
+  }
+
+ private:
+  void read_objects(const pugi::xml_document& document, std::string_view text,
+                    codecs::ImageSize size, ImageLabels& result) const {
+    const Lines lines(text);
+    BoxRules rules(result.labels);
+    for (const pugi::xml_node object :
+         document.child("annotation").children("object")) {
+      const std::string name = object.child("name").text().get();
+      const int64_t line = lines.at(object.offset_debug());
+      rules.at(result.file.string() + ":" + std::to_string(line),
+               "object '" + name.substr(0, 40) + "'");
+      const pugi::xml_node box = object.child("bndbox");
+      const auto x1 = parse_number(box.child("xmin").text().get());
+      const auto y1 = parse_number(box.child("ymin").text().get());
+      const auto x2 = parse_number(box.child("xmax").text().get());
+      const auto y2 = parse_number(box.child("ymax").text().get());
+      if (!x1 || !y1 || !x2 || !y2) {
+        rules.drop(DataFaultKind::kBadLine,
+                   "bndbox has not four numbers xmin, ymin, xmax, ymax");
+        continue;
+      }
+      const auto class_index = classes_.find(name, line, result.labels);
+      if (class_index) {
+        rules.add_pixels(*class_index, {*x1, *y1, *x2, *y2}, size);
+      }
+    }
+  }
+
+  fs::path folder_;
+  ClassRules classes_;
+  std::vector<fs::path> images_;
+  std::vector<std::string> stems_;  // of the images
+};
+
+}  // namespace
+
+std::unique_ptr<LabelReader> open_voc_labels(const fs::path& split,
+                                             const ClassRules& classes,
+                                             DataReport& report) {
+  return std::make_unique<VocLabels>(fs::absolute(split).lexically_normal(),
+                                     classes, report);
+}
+
+}  // namespace headroom::labels

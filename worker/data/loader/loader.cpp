@@ -1,0 +1,404 @@
+#include "worker/data/loader/loader.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/packed_room.h"
+#include "worker/data/augment/augment.h"
+#include "worker/data/augment/render_sample.h"
+#include "worker/data/augment/sample_packing.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/loader/image_store.h"
+#include "worker/data/loader/image_tensor.h"
+#include "worker/data/loader/loader_plan.h"
+#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/tiles/random_crop.h"
+
+namespace headroom::loader {
+namespace {
+
+constexpr int kMemoryAttempts = 200;
+constexpr std::chrono::milliseconds kMemoryPause{5};
+
+// A batch while threads fill it. Each sample writes to its own place.
+struct PendingBatch {
+  BatchPlan plan;
+  Batch batch;
+  std::vector<augment::NetworkSample>
+      made;                 // without pixels: those are in `batch`
+  int64_t next_sample = 0;  // to be claimed by a thread
+  int64_t unfinished = 0;
+  bool ready = false;
+
+  int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
+};
+
+cv::Size size_of(const at::Tensor& images) {
+  return {static_cast<int>(images.size(2)), static_cast<int>(images.size(1))};
+}
+
+int64_t image_bytes(const at::Tensor& images) {
+  return images.size(1) * images.size(2) * images.size(3);
+}
+
+// Bilinearly where the batch has another size, with pixels as areas: YOLOv5's
+// interpolation, rounded to bytes.
+void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
+  if (target.size() == pixels.size()) {
+    pixels.copyTo(target);
+  } else {
+    codecs::resize_bands(pixels, target, cv::INTER_LINEAR);
+  }
+}
+
+void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
+                 int64_t index) {
+  cv::Mat target(size_of(images), CV_8UC(static_cast<int>(images.size(3))),
+                 images.data_ptr<uint8_t>() + index * image_bytes(images));
+  fit_pixels(pixels, target);
+}
+
+// What no device does, and what has too many tiles for its room, is finished
+// here.
+augment::SamplePacking packing_of(augment::SampleRecipe recipe,
+                                  const at::Tensor& images, int64_t room) {
+  const cv::Size made(static_cast<int>(recipe.width),
+                      static_cast<int>(recipe.kept.size()));
+  const bool is_resized = made != size_of(images);
+  if (!is_resized && augment::can_be_packed(recipe)) {
+    augment::SamplePacking packing(recipe);
+    if (packing.bytes() <= room) return packing;
+  }
+  const cv::Mat rendered = augment::render_sample(std::move(recipe));
+  if (!is_resized) return augment::SamplePacking(augment::recipe_of(rendered));
+  cv::Mat resized(size_of(images), rendered.type());
+  fit_pixels(rendered, resized);
+  return augment::SamplePacking(augment::recipe_of(resized));
+}
+
+}  // namespace
+
+class Loader::Implementation {
+ public:
+  explicit Implementation(LoaderOptions options)
+      : options_(std::move(options)),
+        plan_(options_),
+        batches_per_epoch_(plan_.batches_per_epoch()),
+        budget_(plan_.budget()),
+        store_(*options_.dataset, store_options()) {
+    // Loader threads are the parallelism; OpenCV's own would add to them.
+    cv::setNumThreads(0);
+    for (int64_t i = 0; i < budget_.num_threads; ++i) {
+      threads_.emplace_back([this] {
+        if (options_.begin_thread) options_.begin_thread();
+        work();
+      });
+    }
+  }
+
+  ~Implementation() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_available_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  Batch next() {
+    std::unique_lock lock(mutex_);
+    HEADROOM_CHECK(num_yielded_ < last_index(),
+                   "no batch left after " + std::to_string(num_yielded_));
+    batch_ready_.wait(lock, [this] {
+      return failure_ || (!pending_.empty() && pending_.front()->ready);
+    });
+    if (failure_) std::rethrow_exception(failure_);
+    Batch batch = std::move(pending_.front()->batch);
+    pending_.pop_front();
+    ++num_yielded_;
+    lock.unlock();
+    work_available_.notify_all();
+    return batch;
+  }
+
+  const Batch* made_ahead() {
+    const std::lock_guard lock(mutex_);
+    const bool is_made = !pending_.empty() && pending_.front()->ready;
+    return is_made ? &pending_.front()->batch : nullptr;
+  }
+
+  void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
+                 int64_t epochs) {
+    {
+      const std::lock_guard lock(mutex_);
+      plan_.draw_from(std::move(weights), epochs);
+    }
+    work_available_.notify_all();
+  }
+
+  int64_t batches_per_epoch() const { return batches_per_epoch_; }
+  const configs::LoaderBudget& budget() const { return budget_; }
+
+ private:
+  bool is_validation() const {
+    return options_.mode == LoaderMode::kValidation;
+  }
+
+  // Batches there will ever be.
+  int64_t last_index() const {
+    return is_validation() ? batches_per_epoch_ : INT64_MAX;
+  }
+
+  ImageStore::Options store_options() const {
+    ImageStore::Options result;
+    result.height = options_.image_height;
+    result.width = options_.image_width;
+    result.training = !is_validation();
+    result.cache_bytes = budget_.cache_bytes;
+    result.limits.bands = options_.bands;
+    return result;
+  }
+
+  // A batch with samples to make or, if all are taken and the queue has room,
+  // a new one. Null: nothing to do now. Under the lock.
+  PendingBatch* find_work() {
+    for (const auto& pending : pending_) {
+      if (pending->next_sample < pending->size()) return pending.get();
+    }
+    if (static_cast<int64_t>(pending_.size()) >= budget_.queue_depth ||
+        next_index_ >= last_index() || !plan_.is_known(next_index_)) {
+      return nullptr;
+    }
+    auto pending = std::make_unique<PendingBatch>();
+    pending->plan = plan_.batch(next_index_);
+    const BatchPlan& plan = pending->plan;
+    pending->batch.step = plan.step;
+    pending->batch.epoch = plan.epoch;
+    pending->batch.global_size = plan.global_size;
+    pending->batch.local_begin = plan.part.local.begin;
+    pending->batch.micro_batches = plan.part.micro_batches;
+    pending->batch.samples = plan.samples;
+    pending->batch.global_samples = plan.global_samples;
+    pending->batch.image_height = plan.input.height;
+    pending->batch.image_width = plan.input.width;
+    // Who resizes images has all their rows.
+    const int64_t rows =
+        options_.multi_scale ? plan.input.height : plan.rows.size();
+    make_room(pending->batch, {pending->size(), rows, plan.input.width,
+                               int64_t{options_.bands}});
+    pending->made.resize(plan.samples.size());
+    pending->unfinished = pending->size();
+    pending_.push_back(std::move(pending));
+    ++next_index_;
+    return pending_.back().get();
+  }
+
+  void make_room(Batch& batch, const std::vector<int64_t>& sizes) const {
+    if (!options_.packs_samples) {
+      batch.images = make_image_tensor(sizes[0], sizes[1], sizes[2], sizes[3],
+                                       options_.allocate_images);
+      return;
+    }
+    batch.images =
+        at::empty(sizes, at::TensorOptions(at::kMeta).dtype(at::kByte));
+    const int64_t room = packed_room(image_bytes(batch.images));
+    batch.packed =
+        make_image_tensor(sizes[0], 1, room, 1, options_.allocate_images)
+            .view({sizes[0], room});
+    batch.packed_bytes.resize(static_cast<size_t>(sizes[0]));
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    try {
+      while (!stopping_ && !failure_) {
+        PendingBatch* pending = find_work();
+        if (pending == nullptr) {
+          work_available_.wait(lock);
+          continue;
+        }
+        // A rank without samples still gets a batch, made by who opened it.
+        if (pending->size() > 0) {
+          const int64_t index = pending->next_sample++;
+          lock.unlock();
+          when_there_is_memory(pending->plan.step,
+                               [&] { make_sample(*pending, index); });
+          lock.lock();
+          if (--pending->unfinished > 0) continue;
+        }
+        lock.unlock();
+        finish(*pending);
+        lock.lock();
+        pending->ready = true;
+        batch_ready_.notify_all();
+      }
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      if (!failure_) failure_ = std::current_exception();
+      batch_ready_.notify_all();
+      work_available_.notify_all();
+    }
+  }
+
+  void make_sample(PendingBatch& pending, int64_t index) {
+    const BatchPlan& plan = pending.plan;
+    const augment::SampleId id = plan.id_of(options_.seed, index);
+    const codecs::PixelRows rows{plan.rows.begin, plan.rows.end};
+    augment::PlannedSample planned;
+    codecs::ImageLimits limits;
+    limits.bands = options_.bands;
+    tiles::RandomCrops crops(*options_.dataset, store_, id, plan.height,
+                             plan.width, limits);
+    augment::ImageSource& images =
+        options_.random_crop ? static_cast<augment::ImageSource&>(crops)
+                             : store_;
+    switch (mode_in(options_, plan.epoch)) {
+      case LoaderMode::kTrainMosaic:
+        planned = augment::plan_mosaic_sample(id, options_.dataset->size(),
+                                              plan.height, plan.width, rows,
+                                              options_.hyp, images);
+        break;
+      case LoaderMode::kTrainRect:
+        planned = augment::plan_rect_sample(id, plan.height, plan.width, rows,
+                                            options_.hyp, images);
+        break;
+      case LoaderMode::kValidation:
+        planned = augment::plan_validation_sample(id.sample, plan.height,
+                                                  plan.width, rows, store_);
+        break;
+    }
+    HEADROOM_CHECK(planned.recipe.kept.size() == rows.size() &&
+                       planned.recipe.width == plan.width &&
+                       planned.recipe.bands == options_.bands,
+                   "a sample of another size than its plan");
+    put(std::move(planned.recipe), pending.batch, index);
+    pending.made[index] = std::move(planned.sample);
+  }
+
+  static void put(augment::SampleRecipe recipe, Batch& batch, int64_t index) {
+    if (!batch.packed.defined()) {
+      copy_pixels(augment::render_sample(std::move(recipe)), batch.images,
+                  index);
+      return;
+    }
+    const int64_t room = batch.packed.size(1);
+    const augment::SamplePacking packing =
+        packing_of(std::move(recipe), batch.images, room);
+    HEADROOM_CHECK(packing.bytes() <= room, "a finished sample without room");
+    packing.write(batch.packed.data_ptr<uint8_t>() + index * room);
+    batch.packed_bytes[static_cast<size_t>(index)] = packing.bytes();
+  }
+
+  // All samples are made: what is left is about the batch as a whole.
+  void finish(PendingBatch& pending) const {
+    Batch& batch = pending.batch;
+    for (int64_t i = 0; i < pending.size(); ++i) {
+      const augment::NetworkSample& made = pending.made[i];
+      for (const labels::NormalizedBox& box : made.boxes) {
+        batch.labels.push_back(
+            {i, box.class_index, box.cx, box.cy, box.w, box.h});
+      }
+      batch.geometry.push_back({made.source.height, made.source.width,
+                                made.ratio, made.pad_x, made.pad_y});
+      for (const std::string& fault : made.faults) {
+        if (std::find(batch.faults.begin(), batch.faults.end(), fault) ==
+            batch.faults.end()) {
+          batch.faults.push_back(fault);
+        }
+      }
+    }
+    assign_targets(batch);
+  }
+
+  void assign_targets(Batch& batch) const {
+    const LoaderHooks& hooks = options_.hooks;
+    if (hooks.targets_begin) hooks.targets_begin(batch.step);
+    when_there_is_memory(batch.step, [&] {
+      batch.targets.clear();
+      assign_micro_batches(batch, options_.assign);
+    });
+    if (hooks.targets_end) hooks.targets_end(batch.step);
+  }
+
+  // A loader has time to wait for memory. `work` may be done again.
+  template <typename Work>
+  void when_there_is_memory(int64_t step, const Work& work) const {
+    for (int attempt = 1;; ++attempt) {
+      std::string failure;
+      try {
+        work();
+        return;
+      } catch (const c10::OutOfMemoryError& error) {
+        if (attempt == kMemoryAttempts) throw;
+        failure = error.what_without_backtrace();
+      } catch (const std::bad_alloc& error) {
+        if (attempt == kMemoryAttempts) throw;
+        failure = error.what();
+      }
+      if (attempt == 1 && options_.hooks.out_of_memory) {
+        options_.hooks.out_of_memory(step, failure);
+      }
+      std::this_thread::sleep_for(kMemoryPause);
+    }
+  }
+
+  const LoaderOptions options_;
+  LoaderPlan plan_;  // guarded by mutex_ once there are threads
+  const int64_t batches_per_epoch_;
+  const configs::LoaderBudget budget_;
+  ImageStore store_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable work_available_;
+  std::condition_variable batch_ready_;
+  std::deque<std::unique_ptr<PendingBatch>> pending_;  // in order
+  int64_t next_index_ = 0;  // of the next batch to open
+  int64_t num_yielded_ = 0;
+  bool stopping_ = false;
+  std::exception_ptr failure_;
+
+  std::vector<std::thread> threads_;
+};
+
+Loader::Loader(LoaderOptions options)
+    : implementation_(std::make_unique<Implementation>(std::move(options))) {}
+
+Loader::~Loader() = default;
+
+Batch Loader::next() { return implementation_->next(); }
+
+const Batch* Loader::made_ahead() { return implementation_->made_ahead(); }
+
+int64_t Loader::batches_per_epoch() const {
+  return implementation_->batches_per_epoch();
+}
+
+void Loader::draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
+                       int64_t epochs) {
+  implementation_->draw_from(std::move(weights), epochs);
+}
+
+int64_t Loader::queue_depth() const {
+  return implementation_->budget().queue_depth;
+}
+
+int64_t Loader::num_threads() const {
+  return implementation_->budget().num_threads;
+}
+
+}  // namespace headroom::loader

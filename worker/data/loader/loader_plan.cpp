@@ -1,0 +1,232 @@
+#include "worker/data/loader/loader_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/data/augment/letterbox.h"
+#include "worker/data/sampling/random.h"
+#include "worker/data/tiles/random_crop.h"
+
+namespace headroom::loader {
+namespace {
+
+void check_options(const LoaderOptions& options) {
+  HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
+                 "a loader needs a data set");
+  HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
+                     options.data_parallel_rank < options.data_parallel_size,
+                 "rank " + std::to_string(options.data_parallel_rank) + " of " +
+                     std::to_string(options.data_parallel_size));
+  HEADROOM_CHECK(options.global_batch_size > 0 &&
+                     options.micro_batch_size > 0 && options.first_step >= 0,
+                 "global batch " + std::to_string(options.global_batch_size) +
+                     ", micro-batch " +
+                     std::to_string(options.micro_batch_size));
+  HEADROOM_CHECK(options.image_height > 0 && options.image_width > 0 &&
+                     options.image_height % options.stride == 0 &&
+                     options.image_width % options.stride == 0,
+                 std::to_string(options.image_height) + " x " +
+                     std::to_string(options.image_width) +
+                     " is no multiple of stride " +
+                     std::to_string(options.stride));
+  HEADROOM_CHECK(
+      !options.multi_scale || (options.mode == LoaderMode::kTrainMosaic &&
+                               options.rows_of(options.image_height) ==
+                                   plan::SampleRange{0, options.image_height}),
+      "parts of images, or batches of like shape, are not resized");
+  HEADROOM_CHECK(options.weights == nullptr ||
+                     (options.mode == LoaderMode::kTrainMosaic &&
+                      options.weights->size() == options.dataset->size()),
+                 "weights of other samples");
+}
+
+// Objects are pasted into a picture of twice the network's sides, whose rows
+// are addressed with 31 bits.
+void check_canvas(const LoaderOptions& options) {
+  constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+  const int64_t bytes = 3 * 4 * options.image_height * options.image_width;
+  if (bytes <= kMostBytes) return;
+  throw Error("data",
+              "hyp.copy_paste needs mosaics of " + format_bytes(bytes) +
+                  ", but " + format_bytes(kMostBytes) + " is the most",
+              "--set hyp.copy_paste=0, or a smaller --img");
+}
+
+}  // namespace
+
+LoaderPlan::LoaderPlan(LoaderOptions options) : options_(std::move(options)) {
+  check_options(options_);
+  if (options_.dataset->num_polygons() == 0) options_.hyp.copy_paste = 0;
+  if (options_.mode == LoaderMode::kTrainMosaic) {
+    if (options_.hyp.copy_paste > 0) check_canvas(options_);
+    return;
+  }
+  RectOptions rect;
+  rect.batch_size = options_.global_batch_size;
+  rect.height = options_.image_height;
+  rect.width = options_.image_width;
+  rect.stride = options_.stride;
+  rect.pad = is_validation() ? 0.5 : 0;
+  rect_ = make_rect_batches(options_.dataset->image_sizes(), rect);
+}
+
+int64_t LoaderPlan::num_batches() const {
+  return sampling::steps_per_epoch(options_.dataset->size(),
+                                   options_.global_batch_size);
+}
+
+int64_t LoaderPlan::batches_per_epoch() const {
+  if (!is_validation()) return num_batches();
+  const int64_t ranks = options_.data_parallel_size;
+  return (num_batches() - options_.data_parallel_rank + ranks - 1) / ranks;
+}
+
+// Validation gives whole batches to ranks, training parts of each.
+int64_t LoaderPlan::step_of(int64_t index) const {
+  return is_validation()
+             ? options_.data_parallel_rank + index * options_.data_parallel_size
+             : options_.first_step + index;
+}
+
+bool LoaderPlan::is_known(int64_t index) const {
+  return options_.weights == nullptr ||
+         step_of(index) / num_batches() < options_.weighted_epochs;
+}
+
+void LoaderPlan::draw_from(
+    std::shared_ptr<const sampling::WeightedSampler> weights, int64_t epochs) {
+  HEADROOM_CHECK(options_.weights != nullptr,
+                 "samples that are not drawn by weight");
+  options_.weights = std::move(weights);
+  options_.weighted_epochs = epochs;
+}
+
+BatchPlan LoaderPlan::batch(int64_t index) const {
+  HEADROOM_CHECK(is_known(index), "a batch of an epoch to come");
+  const int64_t size = options_.dataset->size();
+  BatchPlan plan;
+  plan.step = step_of(index);
+  const sampling::EpochStep at =
+      sampling::epoch_step(plan.step, size, options_.global_batch_size);
+  plan.epoch = at.epoch;
+  plan.global_size = at.positions.size();
+  if (options_.mode == LoaderMode::kTrainMosaic) {
+    plan.weights = options_.weights;
+    plan.global_samples =
+        plan.weights == nullptr
+            ? sampling::shuffled_samples(options_.seed, at, size)
+            : sampling::weighted_samples(*plan.weights, at);
+    plan.height = options_.image_height;
+    plan.width = options_.image_width;
+  } else {
+    plan.global_samples = sampling::ordered_samples(at, rect_.order);
+    plan.height = rect_.shapes[at.step].height;
+    plan.width = rect_.shapes[at.step].width;
+  }
+  plan.input = options_.multi_scale
+                   ? draw_input(plan.step)
+                   : configs::InputSize{plan.height, plan.width};
+  plan.rows = options_.rows_of(plan.height);
+  const plan::SampleRange all{0, plan.global_size};
+  if (is_validation()) {
+    plan.part = {all, {}};
+    for (int64_t begin = 0; begin < plan.global_size;
+         begin += options_.micro_batch_size) {
+      plan.part.micro_batches.push_back(
+          {begin,
+           std::min(plan.global_size, begin + options_.micro_batch_size)});
+    }
+    plan.samples = std::move(plan.global_samples);
+    plan.global_samples.clear();
+    return plan;
+  }
+  plan.part = plan::part_of(
+      options_.cut(), plan.global_size,
+      options_.smallest_map_elements(plan.input.height, plan.input.width),
+      options_.data_parallel_rank);
+  plan.first_place = at.positions.begin + plan.part.local.begin;
+  plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
+                      plan.global_samples.begin() + plan.part.local.end);
+  return plan;
+}
+
+configs::InputSize LoaderPlan::draw_input(int64_t step) const {
+  const configs::InputSize size{options_.image_height, options_.image_width};
+  sampling::RandomStream draws(options_.seed, 0, static_cast<uint64_t>(step),
+                               sampling::RandomPurpose::kInputSize);
+  return configs::input_size(
+      size, options_.stride,
+      draws.below(configs::num_input_sizes(size, options_.stride)));
+}
+
+int64_t LoaderPlan::own_rows() const {
+  return options_.rows_of(options_.image_height).size();
+}
+
+int64_t LoaderPlan::largest_pixels() const {
+  int64_t pixels = options_.image_height * options_.image_width;
+  for (const RectBatches::Shape& shape : rect_.shapes) {
+    pixels = std::max(pixels, shape.height * shape.width);
+  }
+  return pixels;
+}
+
+// What a thread holds of an image: its rows that are needed, or where it has to
+// be resized, or goes into a mosaic, all of it.
+int64_t LoaderPlan::largest_source_pixels() const {
+  const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
+  const int64_t reached = is_validation()
+                              ? own_rows()
+                              : configs::rows_reached(options_.hyp, own_rows(),
+                                                      options_.image_height);
+  int64_t largest = 0;
+  for (const codecs::ImageSize size : options_.dataset->image_sizes()) {
+    const codecs::ImageSize window =
+        tiles::crop_size(size, options_.image_height, options_.image_width);
+    if (!is_validation() && options_.random_crop && window != size) {
+      // The rows that the window lies in (or columns, where the picture is
+      // stored on its side), and the window.
+      const int64_t band = std::max(int64_t{window.height} * size.width,
+                                    int64_t{window.width} * size.height);
+      largest = std::max(largest, band + int64_t{window.height} * window.width);
+      continue;
+    }
+    const codecs::ImageSize fitted =
+        augment::fit_size(size, options_.image_height, options_.image_width);
+    const int64_t rows = fitted == size && !mosaic
+                             ? std::min<int64_t>(reached, size.height)
+                             : size.height;
+    const int64_t resized =
+        fitted == size ? 0 : int64_t{fitted.height} * fitted.width;
+    largest = std::max(largest, rows * size.width + resized);
+  }
+  return largest;
+}
+
+configs::LoaderBudget LoaderPlan::budget() const {
+  const int64_t ranks = is_validation() ? 1 : options_.data_parallel_size;
+  configs::LoaderShape shape;
+  shape.validation = is_validation();
+  shape.mosaic = options_.mode == LoaderMode::kTrainMosaic;
+  shape.image_height = options_.image_height;
+  shape.image_width = options_.image_width;
+  shape.own_rows = own_rows();
+  shape.largest_pixels = largest_pixels();
+  if (options_.multi_scale) {
+    const configs::InputSize largest = configs::largest_input_size(
+        {options_.image_height, options_.image_width}, options_.stride);
+    shape.input_pixels = largest.height * largest.width;
+  }
+  shape.source_pixels = largest_source_pixels();
+  shape.bands = options_.bands;
+  shape.packs = options_.packs_samples;
+  shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
+  shape.most_threads = options_.num_threads;
+  return configs::loader_budget(shape, options_.hyp,
+                                options_.host_memory_limit_bytes);
+}
+
+}  // namespace headroom::loader

@@ -1,0 +1,79 @@
+// LoaderPlan: which samples this rank's n-th batch holds, and its shape. With
+// LoaderOptions::multi_scale the shape is drawn from (seed, step).
+//
+// What the loader's threads then do. A value; draw_from() is its only change.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "configs/loader_memory.h"
+#include "configs/multi_scale.h"
+#include "worker/data/augment/augment.h"
+#include "worker/data/labels/dataset.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/data/loader/rect_batches.h"
+#include "worker/data/sampling/sampler.h"
+#include "worker/data/sampling/weighted_sampler.h"
+
+namespace headroom::loader {
+
+struct BatchPlan {
+  // Of samples[index]: what it is made from.
+  augment::SampleId id_of(uint64_t seed, int64_t index) const {
+    return {seed, epoch, samples[static_cast<size_t>(index)], weights.get(),
+            first_place + index};
+  }
+
+  int64_t step = 0, epoch = 0;
+  int64_t global_size = 0;
+  plan::BatchPart part;          // in samples of the global batch
+  std::vector<int64_t> samples;  // of this rank
+  int64_t first_place = 0;       // of samples[0], in the epoch
+  std::shared_ptr<const sampling::WeightedSampler>
+      weights;                          // null: each sample once
+  std::vector<int64_t> global_samples;  // training: of all ranks
+  int64_t height = 0, width = 0;        // of whole images as they are made
+  configs::InputSize input;             // of them as the network gets them
+  plan::SampleRange rows;               // of the images, for this rank
+};
+
+class LoaderPlan {
+ public:
+  // Throws Error (exit 2): impossible options.
+  explicit LoaderPlan(LoaderOptions options);
+
+  // Batches of one pass, for this rank.
+  int64_t batches_per_epoch() const;
+
+  // The `index`-th batch this loader yields; in validation
+  // REQUIRES: index < batches_per_epoch().
+  BatchPlan batch(int64_t index) const;
+
+  // Of the epoch that the `index`-th batch is in are the samples known?
+  bool is_known(int64_t index) const;
+
+  // From now on, up to the end of epoch `epochs` - 1.
+  void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
+                 int64_t epochs);
+
+  // How the host memory is shared out.
+  configs::LoaderBudget budget() const;
+
+ private:
+  bool is_validation() const {
+    return options_.mode == LoaderMode::kValidation;
+  }
+  int64_t step_of(int64_t index) const;
+  int64_t num_batches() const;     // of one pass, over all ranks
+  int64_t own_rows() const;        // of an image of the network's size
+  int64_t largest_pixels() const;  // of whole samples
+  configs::InputSize draw_input(int64_t step) const;
+  int64_t largest_source_pixels() const;  // held at once while one is made
+
+  LoaderOptions options_;
+  RectBatches rect_;  // empty in mosaic mode
+};
+
+}  // namespace headroom::loader

@@ -1,0 +1,34 @@
+// SyntheticInput: fixed random images with 8 boxes each, 80 classes, for
+// benchmarks that must not measure files or decoders.
+//
+// One global batch is drawn from the seed, the same for any number of ranks;
+// a rank holds its share of it and hands the same tensors out at every step.
+// An epoch is 1,000 steps.
+//
+// Threads: one.
+#pragma once
+
+#include "worker/data/loader/batch_source.h"
+#include "worker/data/loader/loader_options.h"
+
+namespace headroom::loader {
+
+inline constexpr int64_t kSyntheticStepsPerEpoch = 1000;
+inline constexpr int64_t kSyntheticBoxesPerImage = 8;
+inline constexpr int64_t kSyntheticClasses = 80;
+
+class SyntheticInput : public BatchSource {
+ public:
+  // Uses seed, first_step, image size, batch and layout fields, `assign` and
+  // `allocate_images`.
+  explicit SyntheticInput(const LoaderOptions& options);
+
+  Batch next() override;
+  const Batch* made_ahead() override { return &batch_; }
+  int64_t batches_per_epoch() const override { return kSyntheticStepsPerEpoch; }
+
+ private:
+  Batch batch_;
+};
+
+}  // namespace headroom::loader

@@ -1,0 +1,282 @@
+#include "worker/data/tiles/tiling.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "parallel/base/new_folder.h"
+#include "parallel/base/parallel_for.h"
+#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/png_bytes.h"
+#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/tiff_bytes.h"
+#include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/label_text.h"
+#include "worker/data/tiles/tile_cutter.h"
+
+namespace headroom::tiles {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct LargeImage {
+  fs::path path;
+  std::string stem;  // of its tiles' names, unique in the split
+  codecs::StreamedImage file;
+  labels::ImageLabels labels;
+  TilePlan plan;
+};
+
+struct PlannedSplit {
+  TiledSplit result;
+  std::vector<LargeImage> images;
+};
+
+void refuse_unknown_class(const configs::DataConfig& config,
+                          const LargeImage& image) {
+  const auto& unknown = image.labels.labels.unknown_class;
+  if (!unknown) return;
+  throw Error("tile",
+              image.labels.file.string() + ":" + std::to_string(unknown->line) +
+                  " has class " + unknown->class_name + ", but names in " +
+                  config.file.string() + " has " +
+                  std::to_string(config.names.size()) + " classes",
+              "complete names, or correct the label", ExitCode::kData);
+}
+
+// All that a file has.
+codecs::ImageLimits limits_of(const TilingRequest& request) {
+  codecs::ImageLimits limits = request.index.limits;
+  limits.bands = codecs::kAnyBands;
+  return limits;
+}
+
+PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
+                        const char* name, const TilingRequest& request) {
+  PlannedSplit planned;
+  labels::DataReport& report = planned.result.report;
+  report.split = name;
+  const labels::SplitImages sources =
+      labels::open_split(config, split, request.index.single_cls, report);
+  planned.images.resize(sources.images.size());
+  std::set<std::string> taken;
+  for (size_t i = 0; i < planned.images.size(); ++i) {
+    LargeImage& image = planned.images[i];
+    image.path = sources.images[i].path;
+    image.stem = image.path.stem().string();
+    for (int n = 2; !taken.insert(image.stem).second; ++n) {
+      image.stem = image.path.stem().string() + "_" + std::to_string(n);
+    }
+  }
+  parallel_for(
+      static_cast<int64_t>(planned.images.size()), request.index.num_threads,
+      [&](int64_t i) {
+        LargeImage& image = planned.images[static_cast<size_t>(i)];
+        image.file = codecs::inspect_streamed(image.path, limits_of(request));
+        if (!image.file.ok()) return;
+        const codecs::ImageSize size = image.file.size;
+        image.labels = sources.images[static_cast<size_t>(i)].labels(size);
+        if (image.labels.fault) return;
+        image.plan = plan_tiles(size, image.labels.labels.boxes,
+                                image.path.filename().string(), request.tiles);
+      });
+  for (const LargeImage& image : planned.images) {
+    refuse_unknown_class(config, image);
+  }
+  return planned;
+}
+
+struct TileFile {
+  std::string suffix, bytes;
+};
+
+TileFile tile_file(const codecs::StreamedImage& image, const cv::Mat& pixels) {
+  if (image.is_jpeg)
+    return {".jpg", codecs::encode_jpeg(pixels, kTileJpegQuality)};
+  if (pixels.channels() == 1 || pixels.channels() == codecs::kColours) {
+    return {".png", codecs::encode_png_bytes(pixels)};
+  }
+  return {".tif", codecs::encode_tiff_bytes(pixels)};
+}
+
+// Returns why the image is refused, then with nothing written; "" if it is not.
+std::string write_tiles(const LargeImage& image, const std::string& split,
+                        const NewFolder& folder, const TilingRequest& request) {
+  if (image.plan.tiles.empty()) return "";
+  std::vector<TileRect> rects;
+  for (const PlannedTile& tile : image.plan.tiles) rects.push_back(tile.rect);
+  std::vector<fs::path> written;
+  const auto write = [&](const fs::path& file, const std::string& bytes) {
+    folder.write(file, bytes);
+    written.push_back(file);
+  };
+  std::string reason = cut_tiles(
+      image.path, rects, limits_of(request),
+      [&](size_t index, const cv::Mat& pixels) {
+        if (request.stopped()) {
+          throw Error("tile", "interrupted; nothing was written",
+                      "start it again", ExitCode::kInterrupted);
+        }
+        const TileRect& rect = rects[index];
+        const std::string name = image.stem + "_" + std::to_string(rect.y) +
+                                 "_" + std::to_string(rect.x);
+        const TileFile file = tile_file(image.file, pixels);
+        write(fs::path("images") / split / (name + file.suffix), file.bytes);
+        write(fs::path("labels") / split / (name + ".txt"),
+              labels::label_text(image.plan.tiles[index].boxes));
+      });
+  if (!reason.empty()) {
+    for (const fs::path& file : written) folder.remove(file);
+  }
+  return reason;
+}
+
+// An image whose tiles are written, or that is left out for `reason`.
+void add_to(TiledSplit& split, const LargeImage& image,
+            const std::string& reason) {
+  labels::DataReport& report = split.report;
+  if (image.labels.fault) return report.add(*image.labels.fault);
+  if (!reason.empty()) {
+    return report.add({labels::DataFaultKind::kUnreadableImage,
+                       image.path.string(), reason,
+                       "image and its boxes left out"});
+  }
+  const labels::LabelFile& labels = image.labels.labels;
+  for (const labels::DataFault& fault : labels.faults) report.add(fault);
+  ++report.images;
+  report.boxes += static_cast<int64_t>(labels.boxes.size());
+  if (labels.boxes.empty()) ++report.background;
+  if (image.file.has_alpha) ++split.images_with_alpha;
+  split.in_grid += image.plan.in_grid;
+  split.without_box += image.plan.without_box;
+  split.lost_boxes += image.plan.lost_boxes;
+  for (const PlannedTile& tile : image.plan.tiles) {
+    ++split.tiles;
+    if (tile.boxes.empty()) ++split.empty_tiles;
+    split.boxes += static_cast<int64_t>(tile.boxes.size());
+  }
+}
+
+void write_split(PlannedSplit& planned, const NewFolder& folder,
+                 const TilingRequest& request) {
+  const std::string& name = planned.result.report.split;
+  folder.make(fs::path("images") / name);
+  folder.make(fs::path("labels") / name);
+  std::vector<std::string> reasons(planned.images.size());
+  parallel_for(static_cast<int64_t>(reasons.size()), request.index.num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 const LargeImage& image = planned.images[at];
+                 reasons[at] = image.file.ok()
+                                   ? write_tiles(image, name, folder, request)
+                                   : image.file.reason;
+               });
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    add_to(planned.result, planned.images[i], reasons[i]);
+  }
+}
+
+// Training would refuse it.
+void refuse_without_box(const configs::DataConfig& config,
+                        const TiledSplit& split) {
+  if (split.boxes > 0) return;
+  const labels::DataReport& report = split.report;
+  std::string what = report.split + " of " + config.file.string() + " has " +
+                     counted(report.images, "image") + " with " +
+                     counted(report.boxes, "box") + ", and no tile shows one";
+  if (!report.faults.empty()) {
+    what += "; the first fault: " + labels::to_string(report.faults.front());
+  }
+  throw Error("tile", what,
+              "see headroom verify, or give a larger --size or a smaller "
+              "--min-visible",
+              ExitCode::kData);
+}
+
+}  // namespace
+
+std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
+                                  const TilingRequest& request) {
+  NewFolder folder(request.output, "tile", "--output");
+  std::vector<PlannedSplit> planned;
+  planned.push_back(
+      plan_split(config, labels::Split::kTrain, "train", request));
+  planned.push_back(plan_split(config, labels::Split::kVal, "val", request));
+  if (!config.test.empty()) {
+    planned.push_back(
+        plan_split(config, labels::Split::kTest, "test", request));
+  }
+  std::vector<TiledSplit> splits;
+  std::vector<std::string> names;
+  for (PlannedSplit& split : planned) {
+    write_split(split, folder, request);
+    names.push_back(split.result.report.split);
+    // Published sets have test images without labels.
+    if (names.back() != "test") refuse_without_box(config, split.result);
+    splits.push_back(std::move(split.result));
+  }
+  const std::vector<std::string> classes =
+      request.index.single_cls ? std::vector<std::string>{"item"}
+                               : config.names;
+  folder.write("data.yaml", labels::data_yaml_text(classes, names));
+  folder.finish();
+  return splits;
+}
+
+std::string tiling_text(const std::vector<TiledSplit>& splits) {
+  std::string text;
+  for (const TiledSplit& split : splits) {
+    for (const std::string& line : split.report.lines(labels::kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    text += split.report.split + ": " + std::to_string(split.tiles) + " of " +
+            counted(split.in_grid, "tile") + " written, with " +
+            counted(split.boxes, "box") + "; " +
+            std::to_string(split.empty_tiles) + " of the " +
+            counted(split.without_box, "tile") + " without a box among them\n";
+    if (split.images_with_alpha > 0) {
+      text += split.report.split + ": of " +
+              counted(split.images_with_alpha, "image") +
+              " the sample that the file calls alpha is left out: where it is "
+              "a band of a model's, write the file without that mark "
+              "(gdal_translate -co ALPHA=NO) and tile it again\n";
+    }
+    if (split.lost_boxes > 0) {
+      text += split.report.split + ": " + std::to_string(split.lost_boxes) +
+              " boxes are in no tile, for none shows enough of them: give a "
+              "larger --size or a smaller --min-visible\n";
+    }
+  }
+  return text;
+}
+
+std::string tiling_json(const std::vector<TiledSplit>& splits,
+                        const fs::path& output) {
+  Json json;
+  json["data"] = (output / "data.yaml").string();
+  json["splits"] = Json::array();
+  for (const TiledSplit& split : splits) {
+    Json entry = {{"split", split.report.split},
+                  {"images", split.report.images},
+                  {"image_boxes", split.report.boxes},
+                  {"tiles_in_images", split.in_grid},
+                  {"tiles_without_box", split.without_box},
+                  {"tiles", split.tiles},
+                  {"empty_tiles", split.empty_tiles},
+                  {"boxes", split.boxes},
+                  {"lost_boxes", split.lost_boxes},
+                  {"images_with_alpha", split.images_with_alpha}};
+    entry["faults"] = Json::array();
+    for (const labels::DataFault& fault : split.report.faults) {
+      entry["faults"].push_back(labels::to_string(fault));
+    }
+    json["splits"].push_back(std::move(entry));
+  }
+  // File names may be in any encoding.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom::tiles

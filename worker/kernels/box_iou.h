@@ -1,0 +1,101 @@
+// Overlap of two boxes: IoU and its variants that serve as losses.
+//
+//   IoU     intersection / union
+//   GIoU    IoU - (hull - union)/hull                       (Rezatofighi 2019)
+//   DIoU    IoU - (centre distance)^2/(hull diagonal)^2     (Zheng 2020)
+//   CIoU    DIoU - alpha*v, v = 4/pi^2 (atan(w2/h2) - atan(w1/h1))^2,
+//           alpha = v/(v - IoU + 1 + eps) without gradient  (Zheng 2020)
+//
+// eps = 1e-7 is added to the union, the hull and the diagonal, never to a width
+// or a height: two boxes without height have no CIoU (NaN).
+//
+// One template serves numbers and Dual numbers (dual.h), so gradients follow.
+// nvcc compiles all of it for the device too.
+// Threads: pure.
+#pragma once
+
+#include <cmath>
+
+#include "worker/kernels/dual.h"
+
+namespace headroom::kernels {
+
+inline constexpr double kIouEpsilon = 1e-7;
+
+enum class IouKind { kIou, kGiou, kDiou, kCiou };
+
+// Centre and size, any unit.
+template <typename T>
+struct CentreBox {
+  T x, y, w, h;
+};
+
+template <typename T>
+HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a,
+                      const CentreBox<T>& b) {
+  const T half(0.5), epsilon(kIouEpsilon), one(1);
+  const T a_x1 = a.x - half * a.w, a_x2 = a.x + half * a.w;
+  const T a_y1 = a.y - half * a.h, a_y2 = a.y + half * a.h;
+  const T b_x1 = b.x - half * b.w, b_x2 = b.x + half * b.w;
+  const T b_y1 = b.y - half * b.h, b_y2 = b.y + half * b.h;
+
+  const T shared = clamp_at_zero(minimum(a_x2, b_x2) - maximum(a_x1, b_x1)) *
+                   clamp_at_zero(minimum(a_y2, b_y2) - maximum(a_y1, b_y1));
+  const T joined = a.w * a.h + b.w * b.h - shared + epsilon;
+  const T iou = shared / joined;
+  if (kind == IouKind::kIou) return iou;
+
+  const T hull_w = maximum(a_x2, b_x2) - minimum(a_x1, b_x1);
+  const T hull_h = maximum(a_y2, b_y2) - minimum(a_y1, b_y1);
+  if (kind == IouKind::kGiou) {
+    const T hull = hull_w * hull_h + epsilon;
+    return iou - (hull - joined) / hull;
+  }
+  const T diagonal = hull_w * hull_w + hull_h * hull_h + epsilon;
+  const T dx = b.x - a.x, dy = b.y - a.y;
+  const T diou = iou - (dx * dx + dy * dy) / diagonal;
+  if (kind == IouKind::kDiou) return diou;
+
+  const T angle = arctangent(b.w / b.h) - arctangent(a.w / a.h);
+  const T v = T(4 / (M_PI * M_PI)) * angle * angle;
+  const T alpha = without_gradient(v / (v - iou + (one + epsilon)));
+  return diou - alpha * v;
+}
+
+// How well a raw prediction of the detection head fits its target.
+struct RowFit {
+  double ciou = 0;
+  double gradient[4] = {};  // of ciou by the raw x, y, w, h
+};
+
+// `raw` is before the sigmoid; box = (2s - 0.5, (2s)^2 * anchor) in cells.
+HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
+                           const double target[4]) {
+  using Number = Dual<4>;
+  double sigmoid[4];
+  for (int i = 0; i < 4; ++i) sigmoid[i] = 1 / (1 + std::exp(-raw[i]));
+
+  // Differentiated by the box here and by the raw values below: four inputs
+  // that are the box itself keep the duals' first derivatives trivial.
+  CentreBox<Number> box;
+  double by_raw[4];
+  for (int i = 0; i < 4; ++i) {
+    const double s = sigmoid[i];
+    const double slope = s * (1 - s);
+    const bool is_size = i >= 2;
+    const double value = is_size ? 4 * s * s * anchor[i - 2] : 2 * s - 0.5;
+    by_raw[i] = is_size ? 8 * s * slope * anchor[i - 2] : 2 * slope;
+    const Number number = Number::input(value, static_cast<size_t>(i));
+    (i == 0 ? box.x : i == 1 ? box.y : i == 2 ? box.w : box.h) = number;
+  }
+  const CentreBox<Number> wanted{target[0], target[1], target[2], target[3]};
+  const Number ciou = box_iou(IouKind::kCiou, box, wanted);
+
+  RowFit fit;
+  fit.ciou = ciou.value;
+  for (int i = 0; i < 4; ++i)
+    fit.gradient[i] = ciou.d[static_cast<size_t>(i)] * by_raw[i];
+  return fit;
+}
+
+}  // namespace headroom::kernels

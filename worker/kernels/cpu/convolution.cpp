@@ -1,0 +1,159 @@
+#include "worker/kernels/cpu/convolution.h"
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <tuple>
+#include <vector>
+
+#include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/processor.h"
+
+namespace headroom::kernels {
+
+namespace {
+
+// From this batch on LibTorch uses oneDNN whatever the convolution.
+constexpr int64_t kLeastBatch = 16;
+
+// Below this number of pixels flat samples are too short to pay.
+constexpr int64_t kLeastPixels = 200;
+
+bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
+                        const ConvolutionShape& shape) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat &&
+         x.size(0) < kLeastBatch &&
+         x.size(0) * x.size(2) * x.size(3) >= kLeastPixels &&
+         weight.size(2) == 1 && weight.size(3) == 1 && shape.stride == 1 &&
+         shape.groups == 1 && shape.padding_height == 0 &&
+         shape.padding_width == 0;
+}
+
+// The same memory as at least kLeastBatch samples of one row.
+at::Tensor flat_samples(const at::Tensor& map) {
+  const int64_t channels = map.size(1);
+  const int64_t pixels = map.size(0) * map.size(2) * map.size(3);
+  int64_t batch = kLeastBatch;
+  while (pixels % batch != 0) ++batch;
+  const int64_t width = pixels / batch;
+  return map.as_strided({batch, channels, 1, width},
+                        {width * channels, 1, width * channels, channels});
+}
+
+at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
+                         int64_t height, int64_t width) {
+  const int64_t channels = flat.size(1);
+  return flat.as_strided(
+      {samples, channels, height, width},
+      {height * width * channels, 1, width * channels, channels});
+}
+
+// Of the output along an axis.
+int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
+               int64_t axis, const ConvolutionShape& shape) {
+  return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;
+}
+
+// oneDNN convolves bfloat16 on some processors and float16 on few; LibTorch's
+// own code for both is a twentieth as fast as oneDNN's float32.
+bool computes_in_float(const at::Tensor& x) {
+  if (!x.is_cpu()) return false;
+  return x.scalar_type() == at::kHalf ||
+         (x.scalar_type() == at::kBFloat16 && !convolves_bfloat16());
+}
+
+// What a device's library took in the scope; the CPU's is known beforehand.
+void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
+                    const at::Tensor& weight, const ConvolutionShape& shape,
+                    bool is_backward, int64_t out_cells) {
+  if (x.is_cpu()) return;
+  convolution_workspaces().note(
+      {is_backward, x.size(1), weight.size(0), weight.size(2) * weight.size(3),
+       shape.stride, shape.groups, x.size(0), out_cells,
+       static_cast<int64_t>(x.element_size())},
+      scope.workspace_bytes());
+}
+
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
+                    const ConvolutionShape& shape) {
+  const int64_t cells = x.size(0) *
+                        extent(x, weight, shape.padding_height, 2, shape) *
+                        extent(x, weight, shape.padding_width, 3, shape);
+  const WorkspaceScope scope(cells * weight.size(0) *
+                             static_cast<int64_t>(x.element_size()));
+  at::Tensor y = at::convolution(x, weight, {}, {shape.stride, shape.stride},
+                                 {shape.padding_height, shape.padding_width},
+                                 {1, 1}, false, {0, 0}, shape.groups)
+                     .contiguous(at::MemoryFormat::ChannelsLast);
+  note_workspace(scope, x, weight, shape, /*is_backward=*/false, cells);
+  return y;
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
+                       const ConvolutionShape& shape) {
+  if (x.size(0) == 0) {
+    return at::empty(
+        {0, weight.size(0), extent(x, weight, shape.padding_height, 2, shape),
+         extent(x, weight, shape.padding_width, 3, shape)},
+        x.options().memory_format(at::MemoryFormat::ChannelsLast));
+  }
+  if (computes_in_float(x)) {
+    const at::Tensor y =
+        convolution(x.to(at::kFloat), weight.to(at::kFloat), shape);
+    return y.to(x.scalar_type());
+  }
+  if (wants_flat_samples(x, weight, shape)) {
+    return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
+                         x.size(2), x.size(3));
+  }
+  return convolve(x, weight, shape);
+}
+
+ConvolutionGradients convolution_gradients(const at::Tensor& dy,
+                                           const at::Tensor& x,
+                                           const at::Tensor& weight,
+                                           const ConvolutionShape& shape,
+                                           bool wants_dx, bool wants_dweight) {
+  ConvolutionGradients gradients;
+  if (x.size(0) == 0) {
+    if (wants_dx) gradients.dx = at::empty_like(x);
+    if (wants_dweight) gradients.dweight = at::zeros_like(weight);
+    return gradients;
+  }
+  if (!wants_dx && !wants_dweight) return gradients;
+  if (computes_in_float(x)) {
+    gradients = convolution_gradients(dy.to(at::kFloat), x.to(at::kFloat),
+                                      weight.to(at::kFloat), shape, wants_dx,
+                                      wants_dweight);
+    if (wants_dx) gradients.dx = gradients.dx.to(x.scalar_type());
+    if (wants_dweight) {
+      gradients.dweight = gradients.dweight.to(weight.scalar_type());
+    }
+    return gradients;
+  }
+  const bool flat = wants_flat_samples(x, weight, shape);
+  const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
+                             static_cast<int64_t>(weight.nbytes()));
+  std::tie(gradients.dx, gradients.dweight, std::ignore) =
+      at::convolution_backward(
+          flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,
+          at::OptionalIntArrayRef(), {shape.stride, shape.stride},
+          {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0},
+          shape.groups, {wants_dx, wants_dweight, false});
+  note_workspace(scope, x, weight, shape, /*is_backward=*/true,
+                 dy.size(0) * dy.size(2) * dy.size(3));
+  if (flat && wants_dx) {
+    gradients.dx =
+        with_shape_of(gradients.dx.contiguous(at::MemoryFormat::ChannelsLast),
+                      x.size(0), x.size(2), x.size(3));
+  }
+  return gradients;
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,48 @@
+#include "worker/kernels/cpu/heap.h"
+
+#include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace headroom::kernels {
+
+namespace {
+
+constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
+
+// Grows the heap by addresses alone and asks for large pages behind them. That
+// pays once per page when it is first touched; where it is refused, small pages
+// do the same work more slowly.
+void prefer_large_pages() {
+  const size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 2;
+  void* block = std::malloc(bytes);
+  if (block == nullptr) return;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(block);
+  const uintptr_t begin = (address + kLargePage - 1) / kLargePage * kLargePage;
+  const uintptr_t end = (address + bytes) / kLargePage * kLargePage;
+  if (begin < end) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+  std::free(block);
+}
+
+}  // namespace
+
+bool keep_freed_memory() {
+  // Blocks from mmap are unmapped when freed, and the arenas of further threads
+  // use mmap for anything large.
+  if (mallopt(M_MMAP_MAX, 0) == 0 || mallopt(M_TRIM_THRESHOLD, -1) == 0 ||
+      mallopt(M_ARENA_MAX, 1) == 0) {
+    return false;
+  }
+  prefer_large_pages();
+  return true;
+}
+
+void release_freed_memory() { malloc_trim(0); }
+
+}  // namespace headroom::kernels

@@ -1,0 +1,197 @@
+// element_math: what batch norm with its activation and the optimizers do to
+// one element.
+//
+// One text for the CPU's loops and for CUDA's kernels (parallel/cuda/kernels),
+// so that both compute the same; nvcc compiles it for the device too. It
+// includes nothing that it cannot.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cmath>
+
+#include "configs/layers/activation_function.h"
+
+#ifdef __CUDACC__
+#define HEADROOM_HD __host__ __device__ inline
+#else
+#define HEADROOM_HD inline
+#endif
+
+namespace headroom::kernels {
+
+// --- optimizers ----------------------------------------------------------
+
+template <typename T>
+struct SgdCoefficients {
+  T lr, weight_decay, momentum, clip;
+  bool first_step;
+};
+
+// g = clip*gradient + weight_decay*p; buffer = g on the first step, else
+// momentum*buffer + g; p -= lr*(g + momentum*buffer): Nesterov's momentum as
+// PyTorch writes it.
+template <typename T>
+HEADROOM_HD void sgd_element(T& parameter, T gradient, T& buffer,
+                             const SgdCoefficients<T>& c) {
+  const T g = c.clip * gradient + c.weight_decay * parameter;
+  const T updated = c.first_step ? g : c.momentum * buffer + g;
+  buffer = updated;
+  parameter -= c.lr * (g + c.momentum * updated);
+}
+
+template <typename T>
+struct AdamCoefficients {
+  T step_size = 0, root_of_correction = 1, one_minus_beta1 = 0, beta2 = 0,
+    one_minus_beta2 = 0, epsilon = 0, clip = 1;
+  T weight_decay = 0;  // added to the gradient
+  T shrink = 1;        // what the parameter is multiplied by first
+};
+
+// g = clip*gradient + weight_decay*p; p *= shrink; m += one_minus_beta1*(g -
+// m); v = beta2*v + one_minus_beta2*g^2; p -= step_size * m /
+// (sqrt(v)/root_of_correction + epsilon).
+template <typename T>
+HEADROOM_HD void adam_element(T& parameter, T gradient, T& first_moment,
+                              T& second_moment, const AdamCoefficients<T>& c) {
+  const T g = c.clip * gradient + c.weight_decay * parameter;
+  const T m = first_moment + c.one_minus_beta1 * (g - first_moment);
+  const T v = c.beta2 * second_moment + c.one_minus_beta2 * (g * g);
+  first_moment = m;
+  second_moment = v;
+  parameter =
+      c.shrink * parameter -
+      c.step_size * (m / (std::sqrt(v) / c.root_of_correction + c.epsilon));
+}
+
+// The average moves by `weight` of the way to the value; as LibTorch's lerp,
+// exact at both ends.
+template <typename T>
+HEADROOM_HD void average_element(T& average, T value, T weight) {
+  average = weight < T(0.5) ? average + weight * (value - average)
+                            : value - (value - average) * (T(1) - weight);
+}
+
+// --- batch norm and activation ---------------------------------------------
+
+// z = (y - mean) * scale + bias
+template <typename A>
+struct NormCoefficients {
+  A mean, scale, bias;
+};
+
+// Of one channel, from statistics in double. What rounding the mean to A loses
+// goes into the bias, so that channels whose mean is large against their
+// deviation keep their precision.
+template <typename A>
+HEADROOM_HD NormCoefficients<A> norm_coefficients(double mean,
+                                                  double inverse_deviation,
+                                                  double weight, double bias) {
+  const double scale = inverse_deviation * weight;
+  const A rounded = static_cast<A>(mean);
+  const double lost = static_cast<double>(rounded) - mean;
+  return {rounded, static_cast<A>(scale), static_cast<A>(bias + lost * scale)};
+}
+
+template <typename A>
+HEADROOM_HD A sigmoid(A z) {
+  return A(1) / (A(1) + std::exp(-z));
+}
+
+// Mish is z * t, t = tanh(log(1 + e^z)); from 20 on t is 1.
+template <typename A>
+struct MishParts {
+  A power;    // e^z
+  A divisor;  // t = 1 - 2 / divisor
+};
+template <typename A>
+HEADROOM_HD MishParts<A> mish_parts(A z) {
+  const A power = std::exp(z > A(20) ? A(20) : z);
+  return {power, power * (power + A(2)) + A(2)};
+}
+
+template <typename A>
+HEADROOM_HD A activated(A z, const layers::ActivationFunction& function) {
+  switch (function.kind) {
+    case layers::ActivationKind::kSilu:
+      break;
+    case layers::ActivationKind::kLeaky:
+      return z > A(0) ? z : z * static_cast<A>(function.slope);
+    case layers::ActivationKind::kHardswish: {
+      const A gate = z + A(3);
+      return z * ((gate < A(0)   ? A(0)
+                   : gate > A(6) ? A(6)
+                                 : gate) *
+                  A(1.0 / 6));
+    }
+    case layers::ActivationKind::kMish: {
+      const MishParts<A> m = mish_parts(z);
+      return z * ((m.power * (m.power + A(2))) / m.divisor);
+    }
+  }
+  return z * sigmoid(z);
+}
+
+template <typename A>
+HEADROOM_HD A
+activation_derivative(A z, const layers::ActivationFunction& function) {
+  switch (function.kind) {
+    case layers::ActivationKind::kSilu:
+      break;
+    case layers::ActivationKind::kLeaky:
+      return z > A(0) ? A(1) : static_cast<A>(function.slope);
+    case layers::ActivationKind::kHardswish:
+      return z < A(-3) ? A(0) : z > A(3) ? A(1) : z * A(1.0 / 3) + A(0.5);
+    case layers::ActivationKind::kMish: {
+      const MishParts<A> m = mish_parts(z);
+      const A t = (m.power * (m.power + A(2))) / m.divisor;
+      return t +
+             z * (A(4) * m.power * (m.power + A(1)) / (m.divisor * m.divisor));
+    }
+  }
+  const A s = sigmoid(z);
+  return s * (A(1) + z * (A(1) - s));
+}
+
+// activation(z)
+template <typename A>
+HEADROOM_HD A norm_activation(A y, const NormCoefficients<A>& c,
+                              const layers::ActivationFunction& function) {
+  return activated((y - c.mean) * c.scale + c.bias, function);
+}
+
+// dz = dout * activation'(z)
+template <typename A>
+HEADROOM_HD A
+norm_activation_gradient(A y, A dout, const NormCoefficients<A>& c,
+                         const layers::ActivationFunction& function) {
+  return dout *
+         activation_derivative((y - c.mean) * c.scale + c.bias, function);
+}
+
+// What the gradient of y takes off scale * dz: offset + (y - mean) * slope.
+template <typename A>
+struct NormGradientCoefficients {
+  A offset, slope;
+};
+
+// `mean_dz` and `mean_dz_n` are over the whole group: of dz, and of dz times
+// the normalised value; 0 for fixed statistics.
+template <typename A>
+HEADROOM_HD NormGradientCoefficients<A> norm_gradient_coefficients(
+    double mean, double inverse_deviation, double weight, double mean_dz,
+    double mean_dz_n) {
+  const double scale = inverse_deviation * weight;
+  const double slope = scale * inverse_deviation * mean_dz_n;
+  const double lost = static_cast<double>(static_cast<A>(mean)) - mean;
+  return {static_cast<A>(scale * mean_dz + lost * slope),
+          static_cast<A>(slope)};
+}
+
+template <typename A>
+HEADROOM_HD A norm_gradient(A y, A dz, const NormCoefficients<A>& c,
+                            const NormGradientCoefficients<A>& g) {
+  return c.scale * dz - g.offset - (y - c.mean) * g.slope;
+}
+
+}  // namespace headroom::kernels

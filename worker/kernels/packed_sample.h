@@ -1,0 +1,53 @@
+// PackedSample: all that is left to do for a sample once its draws are made and
+// its images are loaded, with the pixels that takes, in one run of bytes that a
+// device can be handed:
+//
+//   PackedSample | its PackedTiles | pixels of the first tile, the second, ..
+//
+// Offsets count from the sample's first byte, so packed samples can be put
+// behind one another, at multiples of kPackedAlignment.
+//
+//   tiles -> warp [-> mixed with a second picture] -> hue, saturation, value
+//         -> upside down -> mirrored
+//
+// worker/data/augment/sample_packing.h writes them,
+// parallel/cuda/kernels/render_body.h reads them.
+//
+// Ownership: values, without pointers.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/kernels/pixel_math.h"
+
+namespace headroom::kernels {
+
+inline constexpr int64_t kPackedAlignment = 16;
+
+// What of a picture lies on [left, right) x [top, bottom) of a canvas: that
+// many pixels, uint8, row after row. Tiles of one canvas do not overlap.
+struct PackedTile {
+  int64_t pixels;  // where they begin
+  int32_t left, right, top, bottom;
+};
+
+// A canvas, gray where no tile is, and what is seen of it.
+struct PackedPicture {
+  WarpInverse warp;
+  int32_t first_tile, num_tiles;
+};
+
+struct PackedSample {
+  PackedPicture pictures[2];
+  double ratio;  // of the first one, where two are mixed
+  int32_t num_pictures;
+  // What is rendered begins with this row of the whole sample, before it is
+  // turned upside down.
+  int32_t first_row;
+  int32_t has_factors;  // of RGB only
+  HsvFactors factors;
+  int32_t upside_down, mirrored;
+};
+static_assert(sizeof(PackedSample) % alignof(PackedTile) == 0);
+
+}  // namespace headroom::kernels

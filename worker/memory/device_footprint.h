@@ -1,0 +1,80 @@
+// DeviceFootprint: what a process has on its device beside the segments that
+// its tensors are cut from, and whether both fit there.
+//
+//   context         from the first call on: the driver's, and code
+//   communication   the ranks' communicator, of this generation
+//   libraries       what came by the end of the first step: kernels that are
+//                   loaded when they are first called, connections that are
+//                   made then
+//
+// Each is the difference of two looks at the device (bytes_taken). The card, or
+// --memory-limit, must hold the three and the segments of a step.
+//
+// Threads: pure functions; values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "parallel/devices/device_api.h"
+#include "parallel/predict/memory_model.h"
+#include "parallel/predict/segment_estimate.h"
+
+namespace headroom::memory {
+
+struct DeviceFootprint {
+  int64_t context = 0;
+  int64_t communication = 0;
+  int64_t libraries = 0;
+  // False: the driver does not tell, and `context` is what plans reserve.
+  bool is_measured = true;
+
+  int64_t total() const { return context + communication + libraries; }
+  bool operator==(const DeviceFootprint&) const = default;
+};
+
+// What this process took between two looks, beside `more_segments`. By its own
+// bytes where the driver tells them, whatever others do meanwhile; else by
+// everyone's. At least 0; nothing where the driver does not tell.
+std::optional<int64_t> bytes_taken(
+    const std::optional<devices::DeviceUse>& before,
+    const std::optional<devices::DeviceUse>& after, int64_t more_segments);
+
+// Of a device whose context was created between the two looks.
+DeviceFootprint footprint_of_context(
+    const std::optional<devices::DeviceUse>& before,
+    const std::optional<devices::DeviceUse>& after);
+
+// Where a rank's bytes have to fit.
+struct DeviceRoom {
+  int64_t bytes = 0;
+  bool is_limit = false;  // of --memory-limit; else what others leave
+  int64_t card_bytes = 0;
+};
+
+// `memory_limit` 0: none. `held`: this process's bytes, for where the driver
+// does not tell.
+DeviceRoom device_room(int64_t memory_limit, int64_t card_bytes,
+                       const std::optional<devices::DeviceUse>& use,
+                       int64_t held);
+
+// Of the segments of a step: as planned, and under the leanest of the memory
+// ladder (memory_ladder.h).
+struct StepSegments {
+  predict::SegmentEstimate planned;
+  predict::SegmentEstimate leanest;
+};
+StepSegments step_segments(predict::MemoryRequest request,
+                           const plan::MeshCoordinates& rank);
+
+// "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of context, 20 MiB of
+// communication".
+std::string describe(const predict::SegmentEstimate& segments,
+                     const DeviceFootprint& footprint);
+
+// Throws Error (exit 3) where not even the leanest step fits, with all numbers.
+void require_room(int rank, const StepSegments& segments,
+                  const DeviceFootprint& footprint, const DeviceRoom& room);
+
+}  // namespace headroom::memory

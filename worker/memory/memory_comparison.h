@@ -1,0 +1,71 @@
+// memory_comparison: bytes that a part of a run needed, beside those that the
+// memory model predicted for it; and, where it needed more, the item to blame:
+// the one that grew most over its own prediction, since the allocator knows
+// what its bytes were for.
+//
+// Threads: pure functions, but for PhaseWatch, which asks the allocator, on the
+// thread that trains.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/activations/memory_meter.h"
+#include "parallel/collectives/communicator.h"
+#include "parallel/predict/memory_model.h"
+#include "worker/memory/memory_event.h"
+
+namespace headroom::memory {
+
+// One kind of bytes, both ways.
+struct MemoryItem {
+  std::string name;
+  int64_t predicted = 0;
+  int64_t measured = 0;  // at most, at a moment of its own
+};
+
+// The one that exceeds its prediction by most.
+MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
+                         const activations::CategoryBytes& peaks);
+
+// What one rank needed in a part of a run.
+struct MemoryComparison {
+  std::string phase;  // "start-up", "step", "validation", "checkpoint"
+  predict::MemoryEstimate predicted;
+  int64_t measured = 0;
+  activations::CategoryBytes peaks = {};
+
+  bool is_more() const { return measured > predicted.total(); }
+};
+
+// A warning. REQUIRES: is_more().
+StepEvent memory_prediction_event(const MemoryComparison& comparison);
+
+// Measures from its making on.
+class PhaseWatch {
+ public:
+  PhaseWatch(std::string phase, activations::MemoryMeter& memory);
+  MemoryComparison compare(const predict::MemoryEstimate& predicted) const;
+
+ private:
+  std::string phase_;
+  activations::MemoryMeter& memory_;
+};
+
+// The most that each rank needed.
+struct PhaseMemory {
+  struct Rank {
+    int64_t predicted_peak_bytes = 0;
+    int64_t measured_peak_bytes = 0;
+  };
+  std::string phase;
+  std::vector<Rank> ranks;
+};
+
+// Collective; the same on every rank.
+PhaseMemory gather_memory(collectives::Communicator& world,
+                          const MemoryComparison& comparison);
+
+}  // namespace headroom::memory

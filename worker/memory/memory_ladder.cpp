@@ -1,0 +1,114 @@
+#include "worker/memory/memory_ladder.h"
+
+#include "parallel/base/check.h"
+
+namespace headroom::memory {
+namespace {
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    text += (text.empty() ? "" : "; ") + part;
+  }
+  return text;
+}
+
+// What was passed over on the way to a rung, where anything was.
+std::string with_skipped(const LadderRungs& rungs, const std::string& text) {
+  return rungs.skipped.empty() ? text
+                               : text + " (" + joined(rungs.skipped) + ")";
+}
+
+bool has_cut_left(const LadderRungs& rungs, const LadderState& state) {
+  return state.num_cuts < static_cast<int64_t>(rungs.micro_batches.size());
+}
+
+std::string calm() {
+  return "after " + std::to_string(kCalmSteps) + " calm steps ";
+}
+
+}  // namespace
+
+LadderDecision after_failure(const LadderRungs& rungs,
+                             const LadderState& state) {
+  LadderDecision decision{state, LadderMove::kTryAgain, ""};
+  decision.state.calm_steps = 0;
+  if (++decision.state.failures == 1) {
+    decision.reason = "caches are released and the step is tried again";
+    return decision;
+  }
+  if (state.policy + 1 < static_cast<int64_t>(rungs.policies.size())) {
+    ++decision.state.policy;
+    decision.move = LadderMove::kLeanerPolicy;
+    decision.reason = with_skipped(
+        rungs, "from now on " +
+                   rungs.policies[static_cast<size_t>(decision.state.policy)]);
+    return decision;
+  }
+  if (has_cut_left(rungs, state)) {
+    decision.move = LadderMove::kSmallerMicroBatch;
+    decision.reason = with_skipped(
+        rungs,
+        "from now on micro-batches of " +
+            std::to_string(
+                rungs.micro_batches[static_cast<size_t>(state.num_cuts)]) +
+            " on all ranks");
+    return decision;
+  }
+  decision.move = LadderMove::kNothingLeft;
+  decision.reason = with_skipped(
+      rungs, "nothing leaner is left: " +
+                 (rungs.micro_batches.empty()
+                      ? rungs.why_no_micro_batch
+                      : std::string("the micro-batch is at its smallest")));
+  return decision;
+}
+
+LadderState take_cut(const LadderRungs& rungs, const LadderState& state) {
+  HEADROOM_CHECK(has_cut_left(rungs, state), "no smaller micro-batch is left");
+  LadderState next = state;
+  ++next.num_cuts;
+  return next;
+}
+
+LadderState after_failed_vote(const LadderState& state) {
+  LadderState next = state;
+  next.calm_steps = 0;
+  return next;
+}
+
+LadderDecision after_commit(const LadderRungs& rungs,
+                            const LadderState& state) {
+  LadderDecision decision{state, LadderMove::kStay, ""};
+  LadderState& next = decision.state;
+  next.failures = 0;
+  const bool is_lean = state.policy > 0 || state.num_cuts > 0;
+  if (!is_lean) return decision;
+  if (++next.calm_steps < kCalmSteps) return decision;
+  next.calm_steps = 0;
+  if (state.num_cuts > 0) {
+    if (state.cut_went_back) return decision;
+    next.cut_went_back = true;
+    --next.num_cuts;
+    decision.move = LadderMove::kCutBack;
+    decision.reason =
+        calm() +
+        (next.num_cuts == 0
+             ? std::string("the plan's micro-batches again")
+             : "micro-batches of " +
+                   std::to_string(
+                       rungs.micro_batches[static_cast<size_t>(next.num_cuts) -
+                                           1]) +
+                   " again");
+    return decision;
+  }
+  if (state.policy_went_back) return decision;
+  next.policy_went_back = true;
+  --next.policy;
+  decision.move = LadderMove::kPolicyBack;
+  decision.reason =
+      calm() + rungs.policies[static_cast<size_t>(next.policy)] + " again";
+  return decision;
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,173 @@
+#include "worker/memory/memory_trace.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+
+namespace headroom::memory {
+namespace {
+
+using Kind = activations::MemoryTimeline::Kind;
+
+constexpr double kMebibyte = 1 << 20;
+
+const char* category_name(int32_t index) {
+  return name_of(static_cast<MemoryCategory>(index));
+}
+
+int64_t first_time(const std::vector<MemoryRecord>& ranks) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const MemoryRecord& record : ranks) {
+    if (!record.events.empty()) {
+      first = std::min(first, record.events.front().nanoseconds);
+    }
+  }
+  return first;
+}
+
+// Events of one rank as lines of the trace.
+class TraceLines {
+ public:
+  TraceLines(size_t rank, int64_t origin, std::string& text)
+      : rank_(rank), origin_(origin), text_(text) {}
+
+  void add(const MemoryRecord& record) {
+    const std::string name = "rank " + std::to_string(rank_);
+    add("{\"ph\":\"M\",\"pid\":%zu,\"name\":\"process_name\",\"args\":{"
+        "\"name\":"
+        "\"%s\"}}",
+        rank_, name.c_str());
+    for (const activations::MemoryTimeline::Event& event : record.events)
+      add(event);
+    if (record.events.empty()) return;
+    close_phase(record.events.back().nanoseconds);
+    if (record.is_full) {
+      add("{\"ph\":\"i\",\"s\":\"p\",\"pid\":%zu,\"tid\":0,\"ts\":%.3f,"
+          "\"name\":"
+          "\"the record is full\"}",
+          rank_, microseconds(record.events.back().nanoseconds));
+    }
+  }
+
+ private:
+  void add(const activations::MemoryTimeline::Event& event) {
+    switch (event.kind) {
+      case Kind::kPhase:
+        close_phase(event.nanoseconds);
+        phase_ = static_cast<StepPhase>(event.index);
+        phase_begin_ = event.nanoseconds;
+        break;
+      case Kind::kUncounted:
+        counter("resident beyond the peak", event.nanoseconds, event.bytes);
+        break;
+      case Kind::kLive: {
+        live_.at(static_cast<size_t>(event.index)) = event.bytes;
+        counter(category_name(event.index), event.nanoseconds, event.bytes);
+        counter("all tensors", event.nanoseconds,
+                std::accumulate(live_.begin(), live_.end(), int64_t{0}));
+        break;
+      }
+    }
+  }
+
+  void counter(const char* name, int64_t time, int64_t bytes) {
+    add("{\"ph\":\"C\",\"pid\":%zu,\"ts\":%.3f,\"name\":\"%s\",\"args\":{"
+        "\"bytes\":%lld}}",
+        rank_, microseconds(time), name, static_cast<long long>(bytes));
+  }
+
+  void close_phase(int64_t end) {
+    if (phase_ == StepPhase::kNone) return;
+    add("{\"ph\":\"X\",\"pid\":%zu,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f,\"name\":"
+        "\"%s\"}",
+        rank_, microseconds(phase_begin_),
+        static_cast<double>(end - phase_begin_) / 1e3, name_of(phase_));
+    phase_ = StepPhase::kNone;
+  }
+
+  double microseconds(int64_t time) const {
+    return static_cast<double>(time - origin_) / 1e3;
+  }
+
+  template <typename... Values>
+  void add(const char* format, Values... values) {
+    char line[256];
+    std::snprintf(line, sizeof line, format, values...);
+    text_ += text_.ends_with('[') ? "\n" : ",\n";
+    text_ += line;
+  }
+
+  const size_t rank_;
+  const int64_t origin_;
+  std::string& text_;
+  activations::CategoryBytes live_{};
+  StepPhase phase_ = StepPhase::kNone;
+  int64_t phase_begin_ = 0;
+};
+
+chart::AreaPanel panel_of(const MemoryRecord& record, size_t rank,
+                          int64_t origin) {
+  chart::AreaPanel panel;
+  panel.title = "rank " + std::to_string(rank);
+  std::vector<double> live(kNumMemoryCategories);
+  for (const activations::MemoryTimeline::Event& event : record.events) {
+    const double seconds =
+        static_cast<double>(event.nanoseconds - origin) / 1e9;
+    if (event.kind == Kind::kLive) {
+      live.at(static_cast<size_t>(event.index)) =
+          static_cast<double>(event.bytes) / kMebibyte;
+      panel.samples.push_back({seconds, live});
+    } else if (event.kind == Kind::kPhase) {
+      const auto phase = static_cast<StepPhase>(event.index);
+      panel.marks.push_back(
+          {seconds, phase == StepPhase::kNone ? "" : name_of(phase)});
+    }
+  }
+  return panel;
+}
+
+}  // namespace
+
+std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks) {
+  const int64_t origin = first_time(ranks);
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    TraceLines(rank, origin, text).add(ranks[rank]);
+  }
+  return text + "\n]}\n";
+}
+
+chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks) {
+  const int64_t origin = first_time(ranks);
+  chart::AreaChart chart;
+  chart.title = "memory of tensors by what they are for";
+  chart.time_title = "seconds";
+  for (size_t i = 0; i < kNumMemoryCategories; ++i) {
+    chart.part_names.push_back(category_name(static_cast<int32_t>(i)));
+  }
+  chart.text_of_time = [](double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", seconds);
+    return std::string(text);
+  };
+  chart.text_of_part = [](double mebibytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g MiB", mebibytes);
+    return std::string(text);
+  };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    chart.panels.push_back(panel_of(ranks[rank], rank, origin));
+  }
+  return chart;
+}
+
+int64_t most_uncounted_bytes(const MemoryRecord& record) {
+  int64_t most = 0;
+  for (const activations::MemoryTimeline::Event& event : record.events) {
+    if (event.kind == Kind::kUncounted) most = std::max(most, event.bytes);
+  }
+  return most;
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,268 @@
+#include "worker/run/generation_loop.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "configs/fault.h"
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/collectives/backend.h"
+#include "parallel/collectives/counting_communicator.h"
+#include "parallel/collectives/placed_communicator.h"
+#include "parallel/predict/cluster.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/run/choose_device.h"
+#include "worker/run/device_memory_report.h"
+#include "worker/run/training_run.h"
+#include "worker/run/validation_run.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/pass_completion.h"
+
+namespace headroom::run {
+namespace {
+
+// A peer that dies is noticed at once by its closed connection, a silent node
+// by the coordinator; this bounds only what neither sees. Rank 0 may be busy
+// writing a checkpoint meanwhile.
+constexpr std::chrono::minutes kOperationTimeout{2};
+
+std::unique_ptr<collectives::Communicator> connect_ranks(
+    const control::Assignment& assignment, const configs::RunConfig& config,
+    control::CoordinatorClient& client, const WorkerOptions& options,
+    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint) {
+  collectives::GlooOptions gloo;
+  gloo.hostname = options.advertise_host;
+  gloo.timeout = kOperationTimeout;
+  const std::shared_ptr<KeyValueStore> store =
+      client.rendezvous(assignment.generation);
+  std::unique_ptr<collectives::Communicator> ranks =
+      collectives::make_communicator(assignment.plan.backend, store, "ranks",
+                                     assignment.rank, assignment.world_size,
+                                     gloo);
+  if (!device.is_cpu()) {
+    std::unique_ptr<collectives::Communicator> devices;
+    footprint.communication = 0;
+    if (assignment.plan.backend == plan::Backend::kNccl &&
+        assignment.world_size > 1) {
+      devices::DeviceCommunicatorOptions nccl;
+      nccl.device = device.device().index();
+      nccl.timeout = kOperationTimeout;
+      nccl.may_share_devices = config.share_devices;
+      const DeviceLook before(device);
+      devices = device.api()->make_communicator(
+          *store, "devices", assignment.rank, assignment.world_size, nccl);
+      footprint.communication =
+          before.taken_since().value_or(predict::kGpuCommunicationBytes);
+    }
+    ranks = collectives::make_placed_communicator(std::move(ranks),
+                                                  std::move(devices));
+  }
+  return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
+}
+
+// Rank 0 says that the run is over. The others stay until it has: should it be
+// lost on the way, they are there to end the run.
+void finish(control::CoordinatorClient& client,
+            const control::Assignment& assignment, const RunOutcome& end,
+            int64_t committed_steps, collectives::Communicator& communicator) {
+  if (assignment.rank == 0) {
+    client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
+  }
+  communicator.barrier();
+}
+
+// The connections end with the call.
+RunOutcome run_connected(const control::Assignment& assignment,
+                         const configs::RunConfig& config,
+                         control::CoordinatorClient& client,
+                         const WorkerOptions& options,
+                         const devices::ComputeDevice& device,
+                         memory::DeviceFootprint& footprint,
+                         TrainingRun* training) {
+  const std::unique_ptr<collectives::Communicator> communicator =
+      connect_ranks(assignment, config, client, options, device, footprint);
+  RunOutcome end = training != nullptr ? training->run(*communicator)
+                                       : run_validation(assignment, client,
+                                                        *communicator, device);
+  if (!end.left) {
+    finish(client, assignment, end,
+           training != nullptr ? training->committed_steps() : 0,
+           *communicator);
+  }
+  return end;
+}
+
+// What an exception that is not a lost peer means for the run.
+struct Refusal {
+  int exit_code = 1;
+  std::string message;
+};
+
+Refusal describe(const std::exception_ptr& exception) {
+  constexpr int kResource = static_cast<int>(ExitCode::kResource);
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {static_cast<int>(error.exit_code()), error.what()};
+  } catch (const c10::OutOfMemoryError& error) {
+    return {kResource, "[memory] " +
+                           std::string(error.what_without_backtrace()) +
+                           ": use a smaller --batch or --img"};
+  } catch (const c10::Error& error) {
+    return {kResource,
+            "[worker] " + std::string(error.what_without_backtrace())};
+  } catch (const std::bad_alloc&) {
+    return {kResource,
+            "[memory] the process is out of host memory: use a smaller "
+            "--batch, --img or --host-memory-limit"};
+  } catch (const std::exception& error) {
+    return {kResource, "[worker] " + std::string(error.what())};
+  }
+}
+
+bool is_out_of_memory(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const c10::OutOfMemoryError&) {
+    return true;
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Memory ran out where no step could be tried again. What the failure held is
+// gone, and a worker without peers can still save its last committed step.
+// False where it has none, or no memory for that either.
+bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
+                 const std::string& message) {
+  if (!training.holds_whole_state() || training.committed_steps() == 0) {
+    return false;
+  }
+  try {
+    const RunOutcome end = training.save_committed();
+    client.finish(end.exit_code, message + "; " + end.reason, end.result_json,
+                  training.committed_steps());
+    return true;
+  } catch (const std::exception& error) {
+    log::warn(std::string("the state could not be saved: ") + error.what());
+    return false;
+  }
+}
+
+// Everything of the generation is let go of, but for the state where no
+// checkpoint has it, so that the room for the next can be measured.
+void leave_generation(control::CoordinatorClient& client,
+                      control::LeftGeneration left,
+                      activations::MemoryMeter& memory,
+                      std::unique_ptr<TrainingRun>& training) {
+  if (left.was_asked) training->hold_committed();
+  training.reset();
+  kernels::release_freed_memory();
+  memory.release_caches();
+  if (memory.limit() != activations::MemoryMeter::kNoLimit) {
+    left.room_bytes =
+        std::max<int64_t>(1, memory.limit() - memory.live_bytes());
+  }
+  client.leave_generation(left);
+}
+
+}  // namespace
+
+int run_generations(control::CoordinatorClient& client,
+                    const WorkerOptions& options) {
+  CarriedState carried;                          // outlives generations
+  std::unique_ptr<TrainingRun> training;         // outlives a lost peer
+  std::unique_ptr<step::FaultInjection> faults;  // outlives generations
+  std::optional<devices::ComputeDevice>
+      device;                         // chosen with the first assignment
+  memory::DeviceFootprint footprint;  // of this process on it
+  for (;;) {
+    const control::Assignment assignment = client.next_assignment();
+    if (assignment.action == control::Action::kExit) return 0;
+    log::set_prefix("gen " + std::to_string(assignment.generation) + " rank " +
+                    std::to_string(assignment.rank) + "/" +
+                    std::to_string(assignment.world_size));
+    const auto committed = [&] {
+      return training ? training->committed_steps() : carried.newest_step();
+    };
+    std::exception_ptr failure;
+    try {
+      if (assignment.action == control::Action::kSaveAndExit) {
+        HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
+        const RunOutcome end = training->save_committed();
+        client.finish(end.exit_code, end.reason, end.result_json, committed());
+        continue;
+      }
+      const configs::RunConfig config =
+          configs::parse_run_config(assignment.run_config_yaml, "run.yaml");
+      if (!device) {
+        const ChosenDevice chosen = choose_device(config, assignment.local_rank,
+                                                  assignment.local_world_size);
+        device = chosen.device;
+        footprint = chosen.footprint;
+      }
+      if (config.command == "train") {
+        if (!faults) {
+          faults = std::make_unique<step::FaultInjection>(
+              configs::parse_faults(config.inject), *device, assignment.rank,
+              assignment.generation > 1 ? assignment.resume_steps : -1);
+        }
+        if (assignment.generation > 1) {
+          faults->strike(configs::Fault::Phase::kBetween,
+                         assignment.resume_steps);
+        }
+        if (training) {  // a peer was lost: only its state is still wanted
+          training->hold_committed();
+          training.reset();
+          step::release_failed_graph();
+          kernels::release_freed_memory();
+        }
+        training = std::make_unique<TrainingRun>(assignment, client, *faults,
+                                                 *device, footprint, carried);
+      }
+      const RunOutcome end = run_connected(assignment, config, client, options,
+                                           *device, footprint, training.get());
+      if (end.left) {
+        leave_generation(client, *end.left, device->memory(), training);
+      }
+    } catch (const CommunicationError& error) {
+      log::debug(error.what());
+      control::WorkerFailure failure{static_cast<int>(ExitCode::kResource),
+                                     error.what(),
+                                     /*peer_lost=*/true, committed()};
+      if (training) {
+        training->leave_peers();
+        failure.holds_a_part = !training->holds_whole_state();
+        failure.checkpoint_steps = training->checkpoint_steps();
+      }
+      client.report_failure(failure);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    // Outside the catch: the exception's frames are gone.
+    if (failure) {
+      const Refusal refusal = describe(failure);
+      if (is_out_of_memory(std::exchange(failure, nullptr)) && training &&
+          assignment.world_size == 1 &&
+          saved_alone(client, *training, refusal.message)) {
+        continue;
+      }
+      client.report_failure({refusal.exit_code, refusal.message,
+                             /*peer_lost=*/false, committed()});
+      return refusal.exit_code;
+    }
+  }
+}
+
+}  // namespace headroom::run

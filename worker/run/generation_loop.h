@@ -1,0 +1,26 @@
+// The life of a worker: join, get an assignment, do it, until told to leave.
+//
+// A generation that ends for want of memory is left: its tensors and
+// connections are let go of, and the next assignment goes on from its
+// checkpoint under another plan.
+//
+// The only place that catches a lost peer: the uncommitted step is dropped, the
+// coordinator is told how far this worker has committed, and the next
+// assignment says what to do with that state.
+#pragma once
+
+#include <string>
+
+#include "worker/control/coordinator_client.h"
+
+namespace headroom::run {
+
+struct WorkerOptions {
+  std::string advertise_host = "127.0.0.1";  // where peers reach this worker
+};
+
+// Returns the worker's exit code.
+int run_generations(control::CoordinatorClient& client,
+                    const WorkerOptions& options);
+
+}  // namespace headroom::run

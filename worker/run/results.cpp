@@ -1,0 +1,191 @@
+#include "worker/run/results.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom::run {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kColumns =
+    "epoch,train/box_loss,train/obj_loss,train/cls_loss,metrics/precision,"
+    "metrics/recall,metrics/mAP_0.5,metrics/mAP_0.5:0.95,val/box_loss,"
+    "val/obj_loss,val/cls_loss,x/lr0,x/lr1,x/lr2";
+
+double now() { return static_cast<double>(std::time(nullptr)); }
+
+// The header and the rows of epochs below `first_epoch`.
+std::string kept_rows(const fs::path& csv, int64_t first_epoch) {
+  std::string kept = std::string(kColumns) + "\n";
+  std::ifstream file(csv);
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    if (std::strtoll(line.c_str(), nullptr, 10) >= first_epoch) break;
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+void write_file(const fs::path& path, const std::string& text,
+                std::ios::openmode mode) {
+  std::ofstream file(path, mode);
+  file << text;
+  file.close();
+  if (!file) {
+    throw Error("run", "cannot write " + path.string(), "free some space there",
+                ExitCode::kResource);
+  }
+}
+
+Json metrics_json(const validation::ValidationResult& result) {
+  Json classes = Json::array();
+  for (const validation::ClassResult& entry : result.classes) {
+    classes.push_back({{"name", entry.name},
+                       {"labels", entry.labels},
+                       {"precision", entry.precision},
+                       {"recall", entry.recall},
+                       {"map50", entry.map50},
+                       {"map", entry.map}});
+  }
+  return {{"map50", result.map50},
+          {"map", result.map},
+          {"coco_map50", result.coco_map50},
+          {"coco_map", result.coco_map},
+          {"precision", result.precision},
+          {"recall", result.recall},
+          {"per_class", classes},
+          {"val_images", result.images},
+          {"val_labels", result.labels}};
+}
+
+Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
+  Json all = Json::array();
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    all.push_back({{"rank", rank},
+                   {"predicted_peak_bytes", ranks[rank].predicted_peak_bytes},
+                   {"measured_peak_bytes", ranks[rank].measured_peak_bytes}});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string describe(const EpochRecord& record, int64_t num_epochs) {
+  const validation::ValidationResult& v = *record.validation;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "epoch %lld/%lld  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f",
+                static_cast<long long>(record.epoch + 1),
+                static_cast<long long>(num_epochs), v.precision, v.recall,
+                v.map50, v.map);
+  return text;
+}
+
+std::string to_event_json(const EpochRecord& record) {
+  const validation::ValidationResult& v = *record.validation;
+  return Json{{"epoch", record.epoch},
+              {"precision", v.precision},
+              {"recall", v.recall},
+              {"map50", v.map50},
+              {"map", v.map},
+              {"val_box", v.box},
+              {"val_obj", v.obj},
+              {"val_cls", v.cls},
+              {"images", v.images},
+              {"seconds", v.seconds},
+              {"memory", ranks_json(record.validation_memory)}}
+      .dump();
+}
+
+Results::Results(const fs::path& folder, int64_t first_epoch)
+    : csv_(folder / "results.csv"), tensorboard_(folder, now()) {
+  write_file(csv_, kept_rows(csv_, first_epoch), std::ios::trunc);
+}
+
+void Results::write(const EpochRecord& record) {
+  std::vector<std::pair<std::string, double>> scalars = {
+      {"train/box_loss", record.box}, {"train/obj_loss", record.obj},
+      {"train/cls_loss", record.cls}, {"x/lr0", record.lr[0]},
+      {"x/lr1", record.lr[1]},        {"x/lr2", record.lr[2]}};
+  std::ostringstream row;
+  row << record.epoch << ',' << record.box << ',' << record.obj << ','
+      << record.cls << ',';
+  if (record.validation) {
+    const validation::ValidationResult& v = *record.validation;
+    row << v.precision << ',' << v.recall << ',' << v.map50 << ',' << v.map
+        << ',' << v.box << ',' << v.obj << ',' << v.cls << ',';
+    scalars.insert(scalars.end(), {{"metrics/precision", v.precision},
+                                   {"metrics/recall", v.recall},
+                                   {"metrics/mAP_0.5", v.map50},
+                                   {"metrics/mAP_0.5:0.95", v.map},
+                                   {"val/box_loss", v.box},
+                                   {"val/obj_loss", v.obj},
+                                   {"val/cls_loss", v.cls}});
+  } else {
+    row << ",,,,,,,";  // not validated in this epoch
+  }
+  row << record.lr[0] << ',' << record.lr[1] << ',' << record.lr[2] << '\n';
+  write_file(csv_, row.str(), std::ios::app);
+  tensorboard_.add(record.epoch, now(), scalars);
+}
+
+std::string to_json(const validation::ValidationResult& result) {
+  return metrics_json(result).dump(2);
+}
+
+std::string to_json(const RunSummary& summary) {
+  Json json = summary.best_metrics_json.empty()
+                  ? Json{{"map50", nullptr}, {"map", nullptr}}
+                  : Json::parse(summary.best_metrics_json);
+  json["best_epoch"] = summary.best_epoch;
+  json["steps"] = summary.steps;
+  json["epochs"] = summary.epochs;
+  json["images"] = summary.images;
+  json["generations"] = summary.generations;
+  json["retries"] = summary.retries;
+  json["wall_seconds"] = summary.wall_seconds;
+  json["peak_bytes"] = summary.peak_bytes;
+  json["memory"] = Json::object();
+  for (const memory::PhaseMemory& phase : summary.memory) {
+    json["memory"][phase.phase] = ranks_json(phase.ranks);
+  }
+  if (!summary.device_memory.empty()) {
+    json["device_memory"] = Json::parse(to_json(summary.device_memory));
+  }
+  const CheckpointCounts& checkpoints = summary.checkpoints;
+  json["checkpoints"] = {{"written", checkpoints.written},
+                         {"skipped", checkpoints.skipped},
+                         {"failed", checkpoints.failed},
+                         {"bytes", checkpoints.bytes}};
+  json["ended"] = summary.ended;
+  return json.dump(2);
+}
+
+RunSummary read_summary(const fs::path& path) {
+  RunSummary summary;
+  std::ifstream file(path);
+  Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object()) return summary;
+  summary.best_epoch = json.value("best_epoch", int64_t{-1});
+  summary.wall_seconds = json.value("wall_seconds", 0.0);
+  summary.retries = json.value("retries", int64_t{0});
+  for (const char* key :
+       {"best_epoch", "steps", "epochs", "images", "generations", "retries",
+        "wall_seconds", "peak_bytes", "memory", "checkpoints", "ended"}) {
+    json.erase(key);
+  }
+  if (!json["map50"].is_null()) summary.best_metrics_json = json.dump();
+  return summary;
+}
+
+}  // namespace headroom::run

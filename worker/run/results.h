@@ -1,0 +1,75 @@
+// Results: what people look at while and after a run: results.csv (YOLOv5's
+// columns), TensorBoard curves, summary.json.
+//
+// Written by rank 0 after each epoch. Threads: one. Errors: Error (exit 5).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/memory/memory_comparison.h"
+#include "worker/run/device_memory_report.h"
+#include "worker/run/tensorboard.h"
+#include "worker/validation/validate.h"
+
+namespace headroom::run {
+
+struct EpochRecord {
+  int64_t epoch = 0;
+  int64_t step = 0;                  // committed so far
+  double box = 0, obj = 0, cls = 0;  // means over the epoch
+  std::array<double, 3> lr = {};     // per parameter group
+  std::optional<validation::ValidationResult> validation;
+  std::vector<memory::PhaseMemory::Rank> validation_memory;  // of each rank
+};
+
+// One line for people: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
+std::string describe(const EpochRecord& record, int64_t num_epochs);
+// The same numbers for programs; what the progress display reads.
+std::string to_event_json(const EpochRecord& record);
+
+class Results {
+ public:
+  // Keeps the rows of epochs below `first_epoch`, cuts the rest.
+  Results(const std::filesystem::path& folder, int64_t first_epoch);
+
+  void write(const EpochRecord& record);
+
+ private:
+  std::filesystem::path csv_;
+  TensorboardWriter tensorboard_;
+};
+
+// Of a session; `skipped` were due while one was still being written.
+struct CheckpointCounts {
+  int64_t written = 0, skipped = 0, failed = 0;
+  int64_t bytes = 0;  // of those written
+};
+
+// summary.json: the metrics of best.safetensors, and what the run took.
+struct RunSummary {
+  std::string best_metrics_json;  // to_json of its validation; "" if none yet
+  int64_t best_epoch = -1;
+  int64_t steps = 0, epochs = 0, images = 0;
+  uint64_t generations = 1;
+  int64_t retries = 0;
+  double wall_seconds = 0;          // over all sessions of the run
+  std::vector<int64_t> peak_bytes;  // per rank, in steps
+  std::vector<memory::PhaseMemory>
+      memory;  // outside of steps; the most of each rank
+  std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
+  CheckpointCounts checkpoints;
+  std::string ended;  // why, in words
+};
+std::string to_json(const RunSummary& summary);
+std::string to_json(const validation::ValidationResult& result);
+
+// The summary of an earlier session of the same run; empty if there is none.
+RunSummary read_summary(const std::filesystem::path& file);
+
+}  // namespace headroom::run

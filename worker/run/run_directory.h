@@ -1,0 +1,46 @@
+// RunDirectory: the files of a run that everybody can rely on
+// (README, "What a run leaves behind").
+//
+// Only rank 0 writes. The folder is made after everything that can refuse a
+// run has been checked, so a refusal leaves nothing behind.
+//
+// Errors: Error (exit 2) when the folder cannot be made or written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace headroom::run {
+
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  // Makes the folder and its sub-folders. `may_exist`: --exist-ok or --resume.
+  // Holds a lock until destroyed or killed: two runs never write one folder.
+  // Refuses when another holds it, and when less than `needed_bytes` are free
+  // there, naming both.
+  void create(bool may_exist, int64_t needed_bytes);
+
+  // Removes an older run's weights, checkpoints, step log and pictures.
+  void clear() const;
+
+  // Writes a small text file under a temporary name and renames it into place.
+  void write_text(const std::string& name, const std::string& text) const;
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path weights() const { return root_ / "weights"; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+
+ private:
+  void lock();
+
+  std::filesystem::path root_;
+  int lock_ = -1;  // descriptor of the locked folder
+};
+
+}  // namespace headroom::run

@@ -1,0 +1,72 @@
+// RunPictures: the pictures of a run's folder, by rank 0: when each is drawn,
+// and what happens where one cannot be.
+//
+//   beside training   labels.jpg, train_batch0..2.jpg, on a thread that gets
+//                     what the others leave
+//   at the end        results.png; of the best validation of this start (with
+//                     none, of the newest, unless an earlier start has drawn
+//                     one): P, R, F1 and PR curves, confusion_matrix.png,
+//                     val_batch0..2_labels.jpg, val_batch0..2_pred.jpg
+//
+// No batch, no number and no draw of the run is touched. A picture that cannot
+// be drawn or written costs a line.
+//
+// Ownership: borrows the data sets. Threads: methods from one thread; `say`
+// from another too.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "worker/checkpoint/background_writer.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/pictures/metric_pictures.h"
+#include "worker/validation/validate.h"
+
+namespace headroom::run {
+
+class RunPictures {
+ public:
+  struct Subject {
+    std::filesystem::path folder;
+    // Of loaders; without a data set there are no pictures of it.
+    loader::LoaderOptions training, validation;
+    // A line for people about a picture that is missing.
+    std::function<void(const std::string&)> say;
+  };
+  explicit RunPictures(Subject subject);
+  ~RunPictures();  // leaves undone what is not drawn yet
+  RunPictures(const RunPictures&) = delete;
+  RunPictures& operator=(const RunPictures&) = delete;
+
+  // What the run begins with; pictures that are there already stay.
+  void begin();
+  // `title`: what the pictures say it is, "epoch 12".
+  void note(const validation::ValidationResult& result,
+            const std::string& title, bool is_best);
+  // All that is left.
+  void finish();
+  // Where a generation ends a run whose validation an earlier one had.
+  void say_what_is_lost() const;
+
+ private:
+  class StartJob;
+  struct Noted {
+    pictures::MetricFigures figures;
+    std::vector<validation::ImageFindings> found;
+    std::string title;
+    bool is_best = false;
+  };
+  void draw_validation();
+  void draw_batches();
+
+  const Subject subject_;
+  std::shared_ptr<StartJob> job_;
+  checkpoint::BackgroundWriter background_;
+  std::optional<Noted> noted_;
+};
+
+}  // namespace headroom::run

@@ -1,0 +1,312 @@
+#include "worker/run/run_recorder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "configs/layers/model_record.h"
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/plan_json.h"
+#include "worker/checkpoint/average_weights.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace headroom::run {
+namespace {
+
+// Faults of a data set that are shown at the start; data_report.txt has all.
+constexpr int64_t kFaultsShown = 5;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+bool continues_run(const configs::RunConfig& config,
+                   const control::Assignment& assignment) {
+  return !config.resume.empty() || assignment.generation > 1;
+}
+
+RunRecorder::RunRecorder(const Subject& subject,
+                         control::CoordinatorClient& client)
+    : subject_(subject),
+      client_(client),
+      directory_(subject.assignment.run_directory),
+      records_(subject.assignment.rank == 0),
+      retry_("checkpoint",
+             [this](const memory::StepEvent& event) {
+               client_.report_event({event.kind,
+                                     subject_.state.counters.committed_steps,
+                                     subject_.assignment.rank, event.reason,
+                                     event.detail_json, true});
+             }),
+      started_(steady_seconds()) {}
+
+void RunRecorder::open() {
+  if (!records_) return;
+  try {
+    open_files();
+  } catch (const Error& error) {
+    // Before the first step there is nothing to resume: the request is wrong.
+    const bool is_begun = subject_.assignment.generation > 1;
+    const bool is_wrong = error.exit_code() == ExitCode::kResource && !is_begun;
+    throw Error(error.tag(), error.text(), error.remedy(),
+                is_wrong ? ExitCode::kRequest : error.exit_code());
+  }
+}
+
+void RunRecorder::open_files() {
+  const configs::RunConfig& config = subject_.config;
+  const bool resumed = continues_run(config, subject_.assignment);
+  // A resumed run replaces checkpoints that are there already.
+  const int64_t needed = (resumed ? 1 : config.keep_checkpoints + 1) *
+                         checkpoint::checkpoint_bytes(subject_.state);
+  directory_.create(config.exist_ok || resumed, needed);
+  // --exist-ok: what an older run left must not be taken for this one's.
+  if (!resumed) directory_.clear();
+  directory_.write_text("run.yaml", configs::to_yaml(config));
+  // Once and for all: the file that it was read from may change.
+  if (!resumed || !layers::recorded_model(directory_.root())) {
+    directory_.write_text(layers::kModelRecord,
+                          layers::model_table_text(subject_.inputs.table));
+  }
+  directory_.write_text("plan.json",
+                        plan::plan_to_json(subject_.assignment.plan));
+  if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
+  seconds_before_ = summary_.wall_seconds;
+  // An earlier generation has said it.
+  if (subject_.assignment.generation == 1) report_data();
+  if (subject_.assignment.generation == 1 && !resumed &&
+      !config.anchors_reason.empty()) {
+    client_.report_event(
+        {"autoanchor", 0, -1, config.anchors_reason, "", false});
+  }
+  const int64_t first_step = subject_.state.counters.committed_steps;
+  step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+                                        first_step, subject_.newest_line);
+  results_ = std::make_unique<Results>(directory_.root(),
+                                       subject_.state.counters.recorded_epochs);
+}
+
+// The first lines for people, all of them in a file.
+void RunRecorder::report_data() const {
+  std::string text;
+  for (const labels::DataReport& report : subject_.inputs.reports) {
+    for (const std::string& line : report.lines(labels::kMaxDataFaults)) {
+      text += line + "\n";
+    }
+    for (const std::string& line : report.lines(kFaultsShown)) {
+      client_.report_event({"data", subject_.state.counters.committed_steps, -1,
+                            line, "", report.num_faults() > 0});
+    }
+  }
+  for (const std::string& note :
+       {step::note_on_copy_paste(subject_.config, subject_.inputs),
+        step::note_on_colours(subject_.config, subject_.inputs),
+        step::note_on_image_weights(subject_.config, subject_.inputs)}) {
+    if (note.empty()) continue;
+    text += note + "\n";
+    client_.report_event(
+        {"data", subject_.state.counters.committed_steps, -1, note, "", false});
+  }
+  directory_.write_text("data_report.txt", text);
+}
+
+void RunRecorder::record_step(const StepRecord& record) {
+  if (!records_) return;
+  const step::StepResult& result = record.result;
+  if (!result.verdict.ok()) {
+    client_.report_event({"non_finite", record.step, result.verdict.rank,
+                          "step " + std::to_string(record.step) +
+                              " is not finite: its update is skipped "
+                              "(skip_non_finite)",
+                          "", true});
+  }
+  summary_.peak_bytes.resize(result.measured_peak_bytes.size());
+  for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
+    summary_.peak_bytes[rank] =
+        std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
+  }
+  const bool is_written =
+      step_log_->write(to_json_line(record, subject_.images_in_epoch));
+  if (!is_written && !lines_wait_) {
+    client_.report_event({"disk", record.step, 0,
+                          step_log_->path().string() +
+                              " cannot be written (disk full?): its lines wait "
+                              "in memory, training goes on; free some space",
+                          "", true});
+  }
+  lines_wait_ = !is_written;
+}
+
+// Before the run's end a full disk is no reason to stop. Peers have done their
+// part, whatever comes of the file.
+void RunRecorder::write_or_say(const std::string& name, bool is_end,
+                               const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (is_end || error.exit_code() != ExitCode::kResource) throw;
+    client_.report_event(
+        {"disk", subject_.state.counters.committed_steps, 0,
+         name + " is not written: " + error.what() + "; training goes on", "",
+         true});
+  }
+}
+
+void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
+                               bool is_end) {
+  if (records_) {
+    write_or_say("results.csv", is_end, [&] { results_->write(record); });
+  }
+  std::vector<std::string> names = {"last"};
+  if (is_best) names.push_back("best");
+  const int64_t period = subject_.config.save_period;
+  if (period > 0 && (record.epoch + 1) % period == 0) {
+    names.push_back("epoch" + std::to_string(record.epoch + 1));
+  }
+  for (const std::string& name : names) {
+    write_or_say(name + ".safetensors", is_end,
+                 [&] { save_average(name, record.epoch); });
+  }
+  if (!records_) return;
+  if (record.validation) {
+    if (is_best) summary_.best_metrics_json = to_json(*record.validation);
+    client_.report_event({"validation", record.step, 0,
+                          describe(record, subject_.config.epochs),
+                          to_event_json(record), false});
+  }
+  write_or_say("summary.json", is_end, [&] { write_summary(""); });
+}
+
+void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
+  checkpoint::save_average_weights(
+      directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,
+      step::weights_metadata(subject_.inputs, epoch), retry_);
+}
+
+std::filesystem::path RunRecorder::save_checkpoint() {
+  const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
+      directory_.checkpoints(), subject_.state, mesh_,
+      plan::plan_to_json(subject_.assignment.plan),
+      subject_.config.keep_checkpoints, retry_);
+  if (!records_) return folder;
+  checkpoint::CheckpointOutcome outcome{subject_.state.counters.committed_steps,
+                                        folder, 0, ""};
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
+    outcome.bytes += static_cast<int64_t>(file.file_size(error));
+  }
+  record_checkpoint(outcome);
+  return folder;
+}
+
+void RunRecorder::record_checkpoint(
+    const checkpoint::CheckpointOutcome& outcome) {
+  CheckpointCounts& counts = summary_.checkpoints;
+  if (outcome.failure.empty()) {
+    ++counts.written;
+    counts.bytes += outcome.bytes;
+    client_.report_event(
+        {"checkpoint", outcome.step, 0, "saved " + outcome.folder.string(),
+         R"({"bytes":)" + std::to_string(outcome.bytes) + R"(,"skipped":)" +
+             std::to_string(counts.skipped) + "}",
+         false});
+    return;
+  }
+  ++counts.failed;
+  const int64_t newest =
+      checkpoint::newest_checkpoint(directory_.checkpoints());
+  client_.report_event({"checkpoint", outcome.step, 0,
+                        "the checkpoint after " + std::to_string(outcome.step) +
+                            " steps is not written: " + outcome.failure +
+                            "; training goes on, " +
+                            (newest > 0 ? "the newest is that after " +
+                                              std::to_string(newest) + " steps"
+                                        : "there is none yet"),
+                        "", true});
+}
+
+// Of interest where they were written beside training.
+void RunRecorder::report_checkpoints() const {
+  const CheckpointCounts& counts = summary_.checkpoints;
+  if (subject_.config.checkpoint_every_steps == 0 &&
+      counts.skipped + counts.failed == 0) {
+    return;
+  }
+  client_.report_event(
+      {"checkpoints", subject_.state.counters.committed_steps, 0,
+       std::to_string(counts.written) + " written (" +
+           format_bytes(counts.bytes) + "), " + std::to_string(counts.skipped) +
+           " skipped while the one before was being written, " +
+           std::to_string(counts.failed) + " failed",
+       "", false});
+}
+
+void RunRecorder::record_memory(const memory::PhaseMemory& memory) {
+  if (!records_) return;
+  const auto known = std::ranges::find(summary_.memory, memory.phase,
+                                       &memory::PhaseMemory::phase);
+  if (known == summary_.memory.end()) {
+    summary_.memory.push_back(memory);
+    return;
+  }
+  for (size_t rank = 0; rank < memory.ranks.size(); ++rank) {
+    memory::PhaseMemory::Rank& most = known->ranks.at(rank);
+    const memory::PhaseMemory::Rank& newest = memory.ranks[rank];
+    most.predicted_peak_bytes =
+        std::max(most.predicted_peak_bytes, newest.predicted_peak_bytes);
+    most.measured_peak_bytes =
+        std::max(most.measured_peak_bytes, newest.measured_peak_bytes);
+  }
+}
+
+void RunRecorder::record_device_memory(
+    const std::vector<DeviceMemoryLine>& ranks) {
+  if (records_) summary_.device_memory = ranks;
+}
+
+std::string RunRecorder::record_end(const std::string& reason) {
+  if (!records_) return "";
+  if (step_log_ && !step_log_->write_waiting()) {
+    throw Error("run", "cannot write " + step_log_->path().string(),
+                "free some space, then continue with --resume",
+                ExitCode::kResource);
+  }
+  report_checkpoints();
+  write_summary(reason);
+  return to_json(summary_);
+}
+
+void RunRecorder::write_summary(const std::string& ended) {
+  const step::TrainingCounters& counters = subject_.state.counters;
+  summary_.best_epoch = counters.best_epoch;
+  summary_.steps = counters.committed_steps;
+  summary_.epochs = counters.committed_steps / subject_.steps_in_epoch;
+  summary_.images = summary_.epochs * subject_.images_in_epoch +
+                    counters.committed_steps % subject_.steps_in_epoch *
+                        subject_.config.global_batch_size;
+  summary_.generations = subject_.assignment.generation;
+  summary_.wall_seconds = seconds_before_ + steady_seconds() - started_;
+  summary_.ended = ended;
+  directory_.write_text("summary.json", to_json(summary_) + "\n");
+}
+
+void RunRecorder::take_over(const StepRecord& newest) {
+  if (records_) return;
+  records_ = true;
+  summary_ = read_summary(directory_.root() / "summary.json");
+  seconds_before_ = summary_.wall_seconds;
+  if (!newest.result.committed) return;  // nothing was committed here
+  step_log_ =
+      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
+  step_log_->write(to_json_line(newest, subject_.images_in_epoch));
+}
+
+}  // namespace headroom::run

@@ -1,0 +1,246 @@
+#include "worker/run/standalone.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "configs/layers/model_table.h"
+#include "configs/run_config.h"
+#include "configs/yaml/strict_yaml.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/plan_match.h"
+#include "proto/event_file.h"
+
+namespace headroom::run {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kTag = "standalone";
+constexpr auto kProgressInterval = std::chrono::seconds(2);
+
+Error refusal(const std::string& what, const std::string& remedy) {
+  return Error(kTag, what, remedy);
+}
+
+fs::path rooted(const fs::path& path) {
+  return fs::absolute(path).lexically_normal();
+}
+
+void resume(const fs::path& run_yaml, configs::RunConfig& config) {
+  const fs::path folder = rooted(run_yaml).parent_path();
+  if (!fs::is_directory(folder / "checkpoints")) {
+    throw refusal(
+        folder.string() + " has no checkpoints to go on from",
+        "name the run.yaml of a run directory, or leave --resume out");
+  }
+  config.resume = folder.string();
+  config.inject.clear();  // a fault is of the start that asked for it
+}
+
+// REQUIRES: a new run.
+void check_run_directory(const StandaloneRequest& request,
+                         const configs::RunConfig& config) {
+  if (request.run_directory.empty()) {
+    throw refusal("nobody said where the results go",
+                  "give --run-directory DIR, or --resume to go on with the run "
+                  "that run.yaml lies in");
+  }
+  if (fs::exists(request.run_directory) && !config.exist_ok) {
+    throw refusal(
+        request.run_directory.string() + " is there already",
+        "name another --run-directory, or write exist_ok: true into " +
+            request.run_yaml.string());
+  }
+}
+
+plan::Plan read_plan(const StandaloneRequest& request,
+                     const configs::RunConfig& config) {
+  const fs::path file = request.plan_json.empty()
+                            ? request.run_yaml.parent_path() / "plan.json"
+                            : request.plan_json;
+  if (!fs::exists(file)) {
+    throw refusal("there is no plan " + file.string(),
+                  "write run.yaml and plan.json with headroom plan ... "
+                  "--processes 1 --write DIR, or name one with --plan FILE");
+  }
+  plan::Plan plan =
+      plan::plan_from_json(yaml::read_config_file(file, kTag), file.string());
+  const size_t num_rows =
+      config.cfg.empty() ? 0 : layers::load_model_table(config.cfg).rows.size();
+  const std::string why = planner::why_plan_does_not_match(
+      config, plan, /*world_size=*/1, num_rows);
+  if (!why.empty()) {
+    throw refusal(file.string() + " is no plan for this run: " + why,
+                  "write both files again with headroom plan ... --processes 1 "
+                  "--write DIR; several processes need headroom train");
+  }
+  if (plan.backend == plan::Backend::kMpi) {
+    throw refusal("a process on its own is no MPI job",
+                  "write backend: gloo into " + file.string());
+  }
+  return plan;
+}
+
+class Control final : public StandaloneControl {
+ public:
+  Control(const control::Assignment& assignment,
+          std::function<bool()> stop_requested)
+      : assignment_(assignment),
+        stop_requested_(std::move(stop_requested)),
+        file_(assignment.run_directory) {
+    write({"generation", assignment.resume_steps, -1, assignment.reason,
+           R"({"generation":1,"world_size":1})", false});
+  }
+
+  control::Assignment next_assignment() override {
+    control::Assignment next;  // to exit
+    if (!std::exchange(handed_out_, true)) next = assignment_;
+    return next;
+  }
+
+  std::unique_ptr<KeyValueStore> rendezvous(uint64_t) override {
+    return nullptr;  // a process on its own meets nobody
+  }
+
+  void set_progress(const wire::RunProgress& progress) override {
+    std::lock_guard lock(mutex_);
+    if (progress.phase != "train" && progress.phase != phase_) {
+      log::info("phase: " + progress.phase);
+    }
+    phase_ = progress.phase;
+  }
+
+  bool stop_requested() const override { return stop_requested_(); }
+  bool leave_requested(uint64_t) const override { return false; }
+
+  void commit(int64_t step, double loss,
+              const wire::RunProgress& progress) override {
+    std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    const bool is_due = step == 1 || step == progress.num_steps ||
+                        now - shown_ >= kProgressInterval;
+    if (!is_due) return;
+    shown_ = now;
+    char numbers[96];
+    std::snprintf(numbers, sizeof numbers, "loss %.5g  %.4g images/s", loss,
+                  progress.images_per_second);
+    log::info("step " + std::to_string(step) + "/" +
+              std::to_string(progress.num_steps) + "  epoch " +
+              std::to_string(progress.epoch + 1) + "/" +
+              std::to_string(progress.num_epochs) + "  " + numbers + "  peak " +
+              format_bytes(progress.measured_peak_bytes));
+  }
+
+  void report_event(const control::RunEvent& event) override {
+    log::write(event.warning ? log::Level::kWarn : log::Level::kInfo,
+               event.event + ": " + event.reason);
+    write(event);
+  }
+
+  void report_failure(const control::WorkerFailure& failure) override {
+    close(failure.exit_code, failure.message, "", failure.committed_steps);
+  }
+
+  // A coordinator would look for another plan.
+  void leave_generation(const control::LeftGeneration& left) override {
+    close(static_cast<int>(ExitCode::kResource),
+          "out of memory with the leanest activations after step " +
+              std::to_string(left.committed_steps) +
+              "; a worker on its own has one plan: go on with headroom train "
+              "--resume " +
+              assignment_.run_directory + " --processes N",
+          left.result_json, left.committed_steps);
+  }
+
+  void finish(int exit_code, const std::string& reason,
+              const std::string& result_json, int64_t step) override {
+    close(exit_code, reason, result_json, step);
+  }
+
+  StandaloneEnd end() const override { return end_; }
+
+ private:
+  void write(const control::RunEvent& event) {
+    wire::EventRecord record;
+    record.event = event.event;
+    record.step = event.step;
+    record.rank = event.rank;
+    record.reason = event.reason;
+    record.detail_json = event.detail_json;
+    record.time = wire::utc_now();
+    std::lock_guard lock(mutex_);
+    file_.add({wire::to_json_line(record)});
+    file_.write();
+  }
+
+  void close(int exit_code, const std::string& reason,
+             const std::string& result_json, int64_t step) {
+    end_ = {exit_code, reason, result_json};
+    const bool as_it_should =
+        exit_code == 0 || exit_code == static_cast<int>(ExitCode::kInterrupted);
+    write({wire::kRunOverEvent, step, -1, reason,
+           R"({"exit_code":)" + std::to_string(exit_code) + R"(,"state":")" +
+               (as_it_should ? "finished" : "failed") + R"("})",
+           !as_it_should});
+  }
+
+  const control::Assignment assignment_;
+  const std::function<bool()> stop_requested_;
+  bool handed_out_ = false;  // the main thread's, as end_
+  StandaloneEnd end_;
+  std::mutex mutex_;  // guards what follows: loader threads report too
+  wire::EventFile file_;
+  std::string phase_;
+  Clock::time_point shown_{};
+};
+
+}  // namespace
+
+StandaloneRun read_standalone(const StandaloneRequest& request) {
+  configs::RunConfig config =
+      configs::parse_run_config(yaml::read_config_file(request.run_yaml, kTag),
+                                request.run_yaml.string());
+  if (request.resume) {
+    resume(request.run_yaml, config);
+  } else {
+    check_run_directory(request, config);
+  }
+  configs::check_run_config(config);
+  configs::check_run_sources(config);
+  if (config.global_batch_size == configs::kLargestBatch) {
+    throw refusal("the largest batch that fits is headroom plan's to find",
+                  "write run.yaml with headroom plan ... --batch -1 --write "
+                  "DIR, or give a number");
+  }
+  if (config.threads == 0) {
+    config.threads = std::max(1u, std::thread::hardware_concurrency());
+  }
+  StandaloneRun run;
+  run.threads = static_cast<int>(config.threads);
+  control::Assignment& assignment = run.assignment;
+  assignment.action = control::Action::kRun;
+  assignment.generation = 1;
+  assignment.reason = "one worker, no coordinator";
+  // Judging has no plan.
+  if (config.command == "train") assignment.plan = read_plan(request, config);
+  assignment.run_config_yaml = configs::to_yaml(config);
+  assignment.run_directory =
+      request.resume ? config.resume : rooted(request.run_directory).string();
+  return run;
+}
+
+std::unique_ptr<StandaloneControl> StandaloneControl::make(
+    const control::Assignment& assignment,
+    std::function<bool()> stop_requested) {
+  return std::make_unique<Control>(assignment, std::move(stop_requested));
+}
+
+}  // namespace headroom::run

@@ -1,0 +1,62 @@
+// standalone: a run by one worker process, with no coordinator, agent or
+// network.
+//
+//   run.yaml    what is asked for: every knob of a run (configs/run_config.h)
+//   plan.json   how, for one process; headroom plan --write DIR writes both,
+//               and a run directory holds both
+//
+// The run itself is the one that a coordinator would have started: the same
+// TrainingRun, the same files, the same bits. What a coordinator would have
+// done besides is done here: events.jsonl, progress as lines on the log,
+// Ctrl-C. Nobody starts a lost process again, and no other plan follows one
+// that runs out of memory.
+//
+// Errors: Error (exit 2) for a request that cannot be met.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "worker/control/coordinator_client.h"
+
+namespace headroom::run {
+
+struct StandaloneRequest {
+  std::filesystem::path run_yaml;
+  std::filesystem::path plan_json;      // "": beside run_yaml
+  std::filesystem::path run_directory;  // of a new run
+  // Goes on with the run whose directory holds run_yaml.
+  bool resume = false;
+};
+
+struct StandaloneRun {
+  control::Assignment assignment;  // the only one
+  int threads = 1;                 // that compute
+};
+
+// Reads and checks the request's files; makes none.
+StandaloneRun read_standalone(const StandaloneRequest& request);
+
+// How the run ended.
+struct StandaloneEnd {
+  int exit_code = 0;
+  std::string reason;
+  std::string result_json;  // summary.json's content; of val, results.json's
+};
+
+// Takes the coordinator's place: hands out `assignment` once, and asks
+// `stop_requested` what a coordinator would have been asked.
+// Threads: any thread may call any method.
+class StandaloneControl : public control::CoordinatorClient {
+ public:
+  static std::unique_ptr<StandaloneControl> make(
+      const control::Assignment& assignment,
+      std::function<bool()> stop_requested);
+
+  // REQUIRES: run_generations() has returned.
+  virtual StandaloneEnd end() const = 0;
+};
+
+}  // namespace headroom::run

@@ -1,0 +1,198 @@
+#include "worker/run/validation_run.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "configs/data_config.h"
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "parallel/base/shell_word.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/loader/loader.h"
+#include "worker/run/results.h"
+#include "worker/run/run_directory.h"
+#include "worker/run/run_pictures.h"
+#include "worker/step/run_inputs.h"
+#include "worker/step/stage_forward.h"
+#include "worker/validation/tiled_validation.h"
+#include "worker/validation/validate.h"
+#include "worker/validation/validation_files.h"
+#include "worker/weights/weights.h"
+#include "worker/weights/weights_classes.h"
+#include "worker/weights/weights_file.h"
+
+namespace headroom::run {
+
+namespace {
+
+// What the rows compute with; the anchors stay, which Detect copies as it needs
+// them.
+void move_state(model::LayerGraph& model,
+                const devices::ComputeDevice& device) {
+  if (device.is_cpu()) return;
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.role == model::TensorRole::kConstant) continue;
+    *entry.tensor = entry.tensor->detach().to(device.device());
+  }
+}
+
+// What the metrics of a validation within training do not say is added: COCO's
+// twelve figures, by size and by class.
+std::string results_json(const validation::ValidationResult& result,
+                         const validation::DetectionScores& scores) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::parse(to_json(result));
+  const Json more = Json::parse(validation::scores_json(scores));
+  for (const char* key :
+       {"coco_stats_maxdets100", "coco_maxdets300", "per_size"}) {
+    all[key] = more[key];
+  }
+  for (size_t i = 0; i < all["per_class"].size(); ++i) {
+    all["per_class"][i]["coco"] = more["per_class"][i]["coco"];
+  }
+  return all.dump(2);
+}
+
+validation::TiledValidation tiled_validation(
+    const configs::RunConfig& config, const loader::LoaderOptions& options) {
+  return {{config.tile_height, config.tile_width, config.tile_overlap},
+          options.image_height,
+          options.image_width,
+          config.host_memory_limit};
+}
+
+validation::ValidationResult validate_whole(
+    model::LayerGraph& model, const loader::LoaderOptions& options,
+    collectives::Communicator& communicator,
+    const devices::ComputeDevice& device,
+    const validation::ValidationOptions& validation) {
+  loader::Loader loader(options);
+  step::ReplicaForward replica(model, communicator,
+                               device.options(validation.scalar_type));
+  return validation::validate(replica.network, loader, communicator,
+                              validation);
+}
+
+void draw_pictures(const control::Assignment& assignment,
+                   const configs::RunConfig& config,
+                   const loader::LoaderOptions& options,
+                   const validation::ValidationResult& result,
+                   control::CoordinatorClient& client) {
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.validation = options;
+  subject.say = [&](const std::string& line) {
+    client.report_event({"picture", 0, 0, line, "", true});
+  };
+  RunPictures pictures(std::move(subject));
+  pictures.note(result, "split " + config.task, /*is_best=*/true);
+  pictures.finish();
+}
+
+// Throws Error (exit 2) where they are of other classes than the data, and says
+// where these have other names.
+void load_judged_weights(const configs::RunConfig& config,
+                         const step::RunInputs& inputs,
+                         const std::function<void(const std::string&)>& say,
+                         model::LayerGraph& model) {
+  const weights::Safetensors file = weights::read_weights_file(config.weights);
+  const int64_t wanted = inputs.num_classes();
+  const int64_t held =
+      weights::head_classes(file, inputs.table).value_or(wanted);
+  if (held != wanted) {
+    throw Error("val",
+                config.weights + " has " + std::to_string(held) +
+                    " classes, but " +
+                    (config.single_cls
+                         ? "--single-cls makes one of all"
+                         : config.data + " names " + std::to_string(wanted)),
+                config.single_cls
+                    ? "leave --single-cls out, or judge weights that were "
+                      "trained with it"
+                    : "judge it on the data of its own classes, or train a "
+                      "head for these: headroom train --weights " +
+                          shell_word(config.weights));
+  }
+  const std::string note =
+      config.single_cls ? ""
+                        : weights::class_name_note(
+                              weights::class_names_of(file.metadata),
+                              inputs.class_names, config.weights, config.data);
+  if (!note.empty()) say(note);
+  weights::load_weights(config.weights, file, model, {});
+}
+
+}  // namespace
+
+RunOutcome run_validation(const control::Assignment& assignment,
+                          control::CoordinatorClient& client,
+                          collectives::Communicator& communicator,
+                          const devices::ComputeDevice& device) {
+  const configs::RunConfig config =
+      configs::parse_run_config(assignment.run_config_yaml, "run.yaml");
+  if (config.weights.empty()) {
+    throw Error("val", "no weights were given",
+                "give them with --weights FILE.safetensors");
+  }
+  const step::RunInputs inputs = step::read_inputs(config);
+  model::LayerGraph model(inputs.table, inputs.num_classes(),
+                          step::scalar_type_of(config.precision), config.seed);
+  const auto say = [&](const std::string& note) {
+    if (assignment.rank != 0) return;
+    client.report_event({"classes", 0, 0, note, "", true});
+  };
+  load_judged_weights(config, inputs, say, model);
+  move_state(model, device);
+
+  loader::LoaderOptions options = step::loader_options(config, model);
+  options.mode = loader::LoaderMode::kValidation;
+  options.dataset = &*inputs.validation;
+  options.global_batch_size = config.global_batch_size;
+  options.micro_batch_size = config.global_batch_size;
+  options.data_parallel_size = communicator.size();
+  options.data_parallel_rank = communicator.rank();
+  validation::ValidationOptions validation;
+  validation.confidence_threshold = config.confidence_threshold;
+  validation.nms_iou_threshold = config.nms_iou_threshold;
+  validation.max_detections = config.max_detections;
+  validation.class_names = inputs.class_names;
+  validation.scalar_type = step::scalar_type_of(config.precision);
+  validation.gains = loss::scale_gains(
+      config.hyp, static_cast<int64_t>(model.levels().size()),
+      inputs.num_classes(), std::max(options.image_height, options.image_width),
+      config.label_smoothing);
+  validation.keeps_all = true;
+  validation.keeps_curves = true;
+  wire::RunProgress progress;
+  progress.phase = "validate";
+  progress.image_height = options.image_height;
+  progress.image_width = options.image_width;
+  client.set_progress(progress);
+
+  const validation::ValidationResult result =
+      config.tile_height > 0
+          ? validation::validate_in_tiles(model, *inputs.validation,
+                                          tiled_validation(config, options),
+                                          communicator, validation)
+          : validate_whole(model, options, communicator, device, validation);
+  if (assignment.rank != 0) {
+    return {0, "validated " + counted(result.images, "image"), ""};
+  }
+  RunOutcome end{
+      0, "validated " + counted(result.images, "image"),
+      results_json(result, validation::scores_of(result, inputs.class_names))};
+  RunDirectory directory(assignment.run_directory);
+  directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
+  directory.write_text("results.json", end.result_json + "\n");
+  validation::write_found(config, directory.root(), *inputs.validation,
+                          configs::load_data_config(config.data),
+                          step::split_of(config), result.found);
+  if (!config.noplots) {
+    draw_pictures(assignment, config, options, result, client);
+  }
+  return end;
+}
+
+}  // namespace headroom::run

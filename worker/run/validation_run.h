@@ -1,0 +1,21 @@
+// `headroom val`: one validation of given weights, spread over all ranks.
+#pragma once
+
+#include "parallel/devices/compute_device.h"
+#include "worker/control/coordinator_client.h"
+#include "worker/run/run_outcome.h"
+
+namespace headroom::collectives {
+class Communicator;
+}
+
+namespace headroom::run {
+
+// Collective. Rank 0 writes results.json, pictures, and what --save-txt and
+// --save-json ask for into the run directory.
+RunOutcome run_validation(const control::Assignment& assignment,
+                          control::CoordinatorClient& client,
+                          collectives::Communicator& communicator,
+                          const devices::ComputeDevice& device);
+
+}  // namespace headroom::run

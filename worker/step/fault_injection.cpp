@@ -1,0 +1,149 @@
+#include "worker/step/fault_injection.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/log.h"
+
+namespace headroom::step {
+namespace {
+
+thread_local bool ballast_fits = true;  // the newest one
+
+// Labels are assigned, and files are written, from the host's memory.
+bool is_on_the_host(configs::Fault::Phase phase) {
+  return phase == configs::Fault::Phase::kLoader ||
+         phase == configs::Fault::Phase::kCheckpoint;
+}
+
+devices::DeviceMemory& memory_of(const devices::ComputeDevice& device) {
+  return device.api()->memory(device.device().index());
+}
+
+// Returns from a pause alone.
+void stop_here(const configs::Fault& fault) {
+  log::warn("--inject " + configs::to_string(fault));
+  if (fault.kind == configs::Fault::Kind::kKill) std::raise(SIGKILL);
+  if (fault.kind == configs::Fault::Kind::kPause) {
+    std::this_thread::sleep_for(std::chrono::seconds(fault.seconds));
+    return;
+  }
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+}  // namespace
+
+std::string describe(const FaultReport& report) {
+  if (report.fired) return report.what;
+  if (report.what.starts_with("ballast")) {
+    return report.what + ": there is no room for it";
+  }
+  return report.what + ": not reached, " + std::to_string(report.allocations) +
+         " allocations";
+}
+
+FaultInjection::FaultInjection(std::vector<configs::Fault> faults,
+                               const devices::ComputeDevice& device, int rank,
+                               int64_t first_step)
+    : device_(device) {
+  for (configs::Fault& fault : faults) {
+    if (fault.rank != rank) continue;
+    const bool has_happened =
+        fault.stops_the_worker() && fault.step <= first_step;
+    if (!has_happened) faults_.push_back(fault);
+  }
+}
+
+std::optional<configs::Fault>& FaultInjection::armed() {
+  thread_local std::optional<configs::Fault> fault;
+  return fault;
+}
+
+void FaultInjection::begin(configs::Fault::Phase phase, int64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto next =
+        std::ranges::find_if(faults_, [&](const configs::Fault& fault) {
+          return fault.phase == phase && fault.step == step;
+        });
+    if (next == faults_.end()) return;
+    armed() = *next;
+    faults_.erase(next);
+  }
+  if (armed()->stops_the_worker()) {
+    stop_here(*std::exchange(armed(), std::nullopt));
+    return;
+  }
+  if (armed()->kind == configs::Fault::Kind::kOutOfMemory) {
+    fail_allocation(armed()->phase, armed()->allocation);
+  } else if (armed()->kind == configs::Fault::Kind::kBallast) {
+    ballast_fits = true;
+    try {
+      ballasts_.push_back(
+          at::empty({armed()->bytes}, device_.options(at::kByte)));
+    } catch (const c10::OutOfMemoryError&) {
+      device_.memory().take_last_refusal();
+      ballast_fits = false;
+    }
+  }
+}
+
+void FaultInjection::strike(configs::Fault::Phase phase, int64_t step) {
+  std::optional<configs::Fault> fault;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto next =
+        std::ranges::find_if(faults_, [&](const configs::Fault& one) {
+          return one.stops_the_worker() && one.phase == phase &&
+                 one.step == step;
+        });
+    if (next == faults_.end()) return;
+    fault = *next;
+    faults_.erase(next);
+  }
+  stop_here(*fault);
+}
+
+std::optional<FaultReport> FaultInjection::end() {
+  const std::optional<configs::Fault> fault =
+      std::exchange(armed(), std::nullopt);
+  if (!fault) return std::nullopt;
+  FaultReport report{configs::to_string(*fault), true, 0};
+  if (fault->kind == configs::Fault::Kind::kOutOfMemory) {
+    const int64_t left = pending_failure(fault->phase);
+    fail_allocation(fault->phase, 0);
+    report.fired = left == 0;
+    report.allocations = fault->allocation - left;
+  } else if (fault->kind == configs::Fault::Kind::kBallast) {
+    report.fired = ballast_fits;
+  }
+  return report;
+}
+
+void FaultInjection::fail_allocation(configs::Fault::Phase phase,
+                                     int64_t n) const {
+  if (device_.is_cpu() || is_on_the_host(phase)) {
+    activations::CountingAllocator::fail_allocation(n);
+  } else {
+    memory_of(device_).fail_allocation(n);
+  }
+}
+
+int64_t FaultInjection::pending_failure(configs::Fault::Phase phase) const {
+  return device_.is_cpu() || is_on_the_host(phase)
+             ? activations::CountingAllocator::pending_failure()
+             : memory_of(device_).pending_failure();
+}
+
+bool FaultInjection::is_not_a_number() const {
+  return armed() && armed()->kind == configs::Fault::Kind::kNotANumber;
+}
+
+}  // namespace headroom::step

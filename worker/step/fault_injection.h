@@ -1,0 +1,70 @@
+// FaultInjection: sets off the faults that --inject names, on this rank, each
+// once.
+//
+//   begin(phase, step);  what the phase does;  end()
+//
+// Ownership: holds ballasts until its end.
+// Threads: any; what begin() arms is the calling thread's, and end() is called
+// there too. One thread at a time in a phase.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/fault.h"
+#include "parallel/devices/compute_device.h"
+
+namespace headroom::step {
+
+// A fault that was armed.
+struct FaultReport {
+  std::string what;  // as --inject names it
+  bool fired = false;
+  int64_t allocations = 0;  // counted for it: of the phase, where not fired
+};
+
+// "oom@…", "oom@…: not reached, 7 allocations".
+std::string describe(const FaultReport& report);
+
+class FaultInjection {
+ public:
+  // Ballasts and allocations that fail are `device`'s. `first_step`: of what a
+  // successor takes over; -1: from the start. Kills, hangs and pauses up to it
+  // have happened.
+  FaultInjection(std::vector<configs::Fault> faults,
+                 const devices::ComputeDevice& device, int rank,
+                 int64_t first_step = -1);
+
+  // Arms the first fault of this phase and step that has not been armed yet.
+  // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
+  // late from a pause.
+  void begin(configs::Fault::Phase phase, int64_t step);
+  // Kills, hangs or pauses this worker where a fault of this phase and step
+  // says so.
+  void strike(configs::Fault::Phase phase, int64_t step);
+  // Disarms.
+  std::optional<FaultReport> end();
+
+  // Whether the attempt's loss is to be taken for one that is not finite.
+  bool is_not_a_number() const;
+
+ private:
+  std::mutex mutex_;  // guards faults_
+  std::vector<configs::Fault>
+      faults_;  // of this rank, that have not been armed
+  static std::optional<configs::Fault>& armed();  // by the calling thread
+  // Whose allocations an "oom" of this phase counts: a device's, but for what
+  // works on the host.
+  void fail_allocation(configs::Fault::Phase phase, int64_t n) const;
+  int64_t pending_failure(configs::Fault::Phase phase) const;
+
+  const devices::ComputeDevice device_;
+  std::vector<at::Tensor> ballasts_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,219 @@
+#include "worker/step/run_inputs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "configs/data_config.h"
+#include "configs/layers/model_table_text.h"
+#include "configs/layers/row_cost.h"
+#include "configs/yaml/scalar.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/loader/image_weights.h"
+#include "worker/data/loader/synthetic.h"
+#include "worker/loss/target_assignment.h"
+#include "worker/weights/weights_anchors.h"
+#include "worker/weights/weights_file.h"
+
+namespace headroom::step {
+namespace {
+
+constexpr const char* kDefaultModel = "yolov5s";
+
+// Copy-paste is part of mosaics.
+bool pastes_objects(const configs::RunConfig& config) {
+  return config.command == "train" && config.hyp.copy_paste > 0 &&
+         config.hyp.mosaic > 0 && !config.rect;
+}
+
+labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
+                           const configs::RunConfig& config,
+                           RunInputs& inputs) {
+  labels::IndexOptions options;
+  options.limits.bands = codecs::bands_of_images(inputs.table.input_channels);
+  options.single_cls = config.single_cls;
+  options.num_threads = std::max<int64_t>(1, config.loader_threads);
+  options.keep_outlines =
+      split == labels::Split::kTrain && pastes_objects(config);
+  labels::IndexedDataset indexed = labels::index_dataset(data, split, options);
+  inputs.reports.push_back(std::move(indexed.report));
+  return std::move(indexed.dataset);
+}
+
+void read_model(const configs::RunConfig& config, RunInputs& inputs) {
+  if (config.cfg.empty() && !config.weights.empty()) {
+    const auto metadata = weights::read_weights_metadata(config.weights);
+    inputs.table = layers::table_of_weights(metadata, config.weights);
+    inputs.model = metadata.at("model");
+    return;
+  }
+  inputs.model = config.cfg.empty() ? kDefaultModel : config.cfg;
+  inputs.table = layers::load_model_table(inputs.model);
+}
+
+// Those that the run is defined with; else those of weights without --cfg.
+void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
+  if (config.anchors.empty()) {
+    if (!config.cfg.empty() || config.weights.empty()) return;
+    table.anchors = weights::anchors_in_weights(config.weights, table)
+                        .value_or(table.anchors);
+    return;
+  }
+  layers::AnchorList anchors =
+      layers::parse_anchor_list(config.anchors).value_or(layers::AnchorList());
+  const auto count = [](const layers::AnchorList& list) {
+    return std::to_string(list.size()) + " levels of " +
+           std::to_string(list.empty() ? 0 : list.front().size());
+  };
+  if (count(anchors) != count(table.anchors)) {
+    throw Error("config",
+                "anchors has " + count(anchors) + ", but " + table.name +
+                    " has " + count(table.anchors),
+                "write as many, or leave anchors out");
+  }
+  table.anchors = std::move(anchors);
+}
+
+// A window's boxes are cut, outlines are not.
+void check_outlines(const configs::RunConfig& config,
+                    const labels::Dataset& training) {
+  const int64_t polygons = training.num_polygons();
+  if (!config.random_crop || !pastes_objects(config) || polygons == 0) return;
+  throw Error("config",
+              "--random-crop cuts boxes, but not the outlines of " +
+                  std::to_string(polygons) + " labels that hyp.copy_paste " +
+                  yaml::exact_text(config.hyp.copy_paste) + " needs",
+              "add --set hyp.copy_paste=0");
+}
+
+}  // namespace
+
+labels::Split split_of(const configs::RunConfig& config) {
+  if (config.task == "train") return labels::Split::kTrain;
+  return config.task == "test" ? labels::Split::kTest : labels::Split::kVal;
+}
+
+RunInputs read_inputs(const configs::RunConfig& config) {
+  RunInputs inputs;
+  read_model(config, inputs);
+  if (config.command == "train") use_anchors(config, inputs.table);
+  if (config.synthetic_input) {
+    for (int64_t i = 0; i < loader::kSyntheticClasses; ++i) {
+      inputs.class_names.push_back("class" + std::to_string(i));
+    }
+    return inputs;
+  }
+  if (config.data.empty()) {
+    throw Error("data", "no data set was given", "give one with --data FILE");
+  }
+  const configs::DataConfig data = configs::load_data_config(config.data);
+  if (config.command == "val") {
+    inputs.validation = read_split(data, split_of(config), config, inputs);
+  } else {
+    inputs.training = read_split(data, labels::Split::kTrain, config, inputs);
+    check_outlines(config, *inputs.training);
+    inputs.validation = read_split(data, labels::Split::kVal, config, inputs);
+  }
+  inputs.class_names = inputs.validation->class_names();
+  return inputs;
+}
+
+std::string note_on_copy_paste(const configs::RunConfig& config,
+                               const RunInputs& inputs) {
+  if (config.hyp.copy_paste <= 0 || !inputs.training) return "";
+  const std::string what = "hyp.copy_paste " +
+                           yaml::exact_text(config.hyp.copy_paste) +
+                           " changes nothing: ";
+  if (!pastes_objects(config)) {
+    return what + "it is part of mosaics, and there are none";
+  }
+  if (inputs.training->num_polygons() > 0) return "";
+  return what + "no label of train is a polygon";
+}
+
+std::string note_on_colours(const configs::RunConfig& config,
+                            const RunInputs& inputs) {
+  const int bands = codecs::bands_of_images(inputs.table.input_channels);
+  if (config.command != "train" || bands == codecs::kColours) return "";
+  const std::pair<const char*, double> asked[] = {{"hsv_h", config.hyp.hsv_h},
+                                                  {"hsv_s", config.hyp.hsv_s},
+                                                  {"hsv_v", config.hyp.hsv_v},
+                                                  {"gray", config.hyp.gray},
+                                                  {"clahe", config.hyp.clahe}};
+  std::string names;
+  for (const auto& [name, value] : asked) {
+    if (value <= 0) continue;
+    names += (names.empty() ? "hyp." : ", hyp.") + std::string(name) + " " +
+             yaml::exact_text(value);
+  }
+  if (names.empty()) return "";
+  return names + " change nothing: they are about red, green and blue, and " +
+         "the images have " + std::to_string(bands) + " bands (ch)";
+}
+
+std::string note_on_image_weights(const configs::RunConfig& config,
+                                  const RunInputs& inputs) {
+  if (!config.image_weights || !inputs.training) return "";
+  const int64_t images = loader::images_without_labels(*inputs.training);
+  if (images == 0) return "";
+  return "--image-weights never draws images without labels, " +
+         std::to_string(images) + " of " +
+         std::to_string(inputs.training->size()) + " here";
+}
+
+at::ScalarType scalar_type_of(configs::Precision precision) {
+  return precision == configs::Precision::kFp64 ? at::kDouble : at::kFloat;
+}
+
+at::ScalarType map_type_of(configs::Precision precision) {
+  if (precision == configs::Precision::kBf16) return at::kBFloat16;
+  if (precision == configs::Precision::kFp16) return at::kHalf;
+  return scalar_type_of(precision);
+}
+
+loader::LoaderOptions loader_options(const configs::RunConfig& config,
+                                     const model::LayerGraph& model) {
+  loader::LoaderOptions options;
+  options.seed = config.seed;
+  options.stride = model.max_stride();
+  options.bands = codecs::bands_of_images(model.input_channels());
+  options.image_height =
+      layers::rounded_image_size(config.image_height, options.stride);
+  options.image_width =
+      layers::rounded_image_size(config.image_width, options.stride);
+  options.hyp = config.hyp;
+  options.random_crop = config.random_crop;
+  options.num_threads = config.loader_threads;
+  options.begin_thread = &activations::CountingAllocator::count_as_host_memory;
+  options.host_memory_limit_bytes = config.host_memory_limit;
+  options.assign = [levels = model.levels(), threshold = config.hyp.anchor_t,
+                    type = scalar_type_of(config.precision)](
+                       const std::vector<loss::LabelRow>& labels,
+                       int64_t height, int64_t width) {
+    std::vector<loss::LevelGrid> grids;
+    for (const model::LayerGraph::Level& level : levels) {
+      loss::LevelGrid grid{height / level.stride, width / level.stride, {}};
+      for (const auto& [w, h] : level.anchors) {
+        grid.anchors.emplace_back(w / static_cast<double>(level.stride),
+                                  h / static_cast<double>(level.stride));
+      }
+      grids.push_back(std::move(grid));
+    }
+    return loss::assign_targets(labels, grids, threshold, type);
+  };
+  return options;
+}
+
+std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
+                                                    int64_t epoch) {
+  std::map<std::string, std::string> metadata =
+      layers::model_metadata(inputs.model, inputs.table);
+  metadata["format"] = "headroom-weights";
+  metadata["names"] = nlohmann::json(inputs.class_names).dump();
+  metadata["epoch"] = std::to_string(epoch);
+  return metadata;
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,71 @@
+// RunInputs: what a run's configuration comes to once its files are read: the
+// model table, the classes, the data sets and what was wrong with them.
+//
+// Reads labels and image headers, never pixels. Every rank reads for itself.
+// Errors: Error (exit 2 for the request, exit 4 for the data).
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/model_table.h"
+#include "configs/run_config.h"
+#include "worker/data/labels/dataset.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom::step {
+
+struct RunInputs {
+  // --cfg; else what --weights says it holds; else yolov5s.
+  std::string model;
+  layers::ModelTable table;
+  std::vector<std::string> class_names;
+  std::optional<labels::Dataset> training;  // neither with synthetic input
+  std::optional<labels::Dataset> validation;
+  std::vector<labels::DataReport> reports;
+
+  int64_t num_classes() const {
+    return static_cast<int64_t>(class_names.size());
+  }
+};
+
+// For `train` the splits train and val, for `val` the split config.task.
+RunInputs read_inputs(const configs::RunConfig& config);
+
+// The split that `val` judges.
+labels::Split split_of(const configs::RunConfig& config);
+
+// What people are told where hyp.copy_paste asks for what this data or these
+// flags have no use for; "" otherwise.
+std::string note_on_copy_paste(const configs::RunConfig& config,
+                               const RunInputs& inputs);
+
+// The same where augmentations of colours are asked for, and images have bands
+// instead.
+std::string note_on_colours(const configs::RunConfig& config,
+                            const RunInputs& inputs);
+
+// How many images --image-weights never draws; "" for none.
+std::string note_on_image_weights(const configs::RunConfig& config,
+                                  const RunInputs& inputs);
+
+// Of weights and of all that is kept between steps.
+at::ScalarType scalar_type_of(configs::Precision precision);
+// Of the network's maps in training.
+at::ScalarType map_type_of(configs::Precision precision);
+
+// What every loader of a run has in common; `model` must outlive the options.
+loader::LoaderOptions loader_options(const configs::RunConfig& config,
+                                     const model::LayerGraph& model);
+
+// What a weights file says about itself.
+std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
+                                                    int64_t epoch);
+
+}  // namespace headroom::step

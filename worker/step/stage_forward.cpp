@@ -1,0 +1,272 @@
+#include "worker/step/stage_forward.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "worker/step/network_input.h"
+#include "worker/step/parallelize.h"
+#include "worker/step/pass_completion.h"
+#include "worker/step/stage_rows.h"
+
+namespace headroom::step {
+namespace {
+
+plan::Plan replica_plan(int world_size) {
+  plan::Plan plan;
+  plan.layout.data_parallel_size = world_size;
+  plan.micro_batch_size = 1;
+  plan.batch_norm_group_size = 1;
+  return plan;
+}
+
+// One forward, as the pipeline's executor runs it.
+class Evaluation final : public pipeline::StageWork {
+ public:
+  Evaluation(model::LayerGraph& model, const pipeline::StageRoutes& routes,
+             const at::Tensor& pixels, const at::TensorOptions& map_options,
+             RankContext& context, GatherRowRunner* gathered,
+             bool is_last_stage)
+      : model_(model),
+        routes_(routes),
+        pixels_(pixels),
+        map_options_(map_options),
+        context_(context),
+        gathered_(gathered),
+        is_last_stage_(is_last_stage) {}
+
+  std::vector<at::Tensor> forward(int64_t,
+                                  std::vector<at::Tensor> received) override {
+    begin();
+    at::Tensor images;
+    if (routes_.reads_images) images = network_input(pixels_, map_options_);
+    std::vector<at::Tensor> outputs = run_stage_rows(
+        model_, routes_, std::move(received), images, context_.evaluation());
+    if (!is_last_stage_) return outputs;
+    heads_ = std::move(outputs);
+    return {};
+  }
+  std::vector<int64_t> map_sizes(int64_t, int row) override {
+    return stage_map_sizes(model_, row, pixels_.size(0), pixels_);
+  }
+  void before_backward(int64_t, bool) override {}
+  void complete(const pipeline::Instruction&) override {
+    if (!has_begun_) begin();
+    if (gathered_ != nullptr) gathered_->release_all();
+    spatial::CompletableExchange* const exchange = context_.exchange();
+    if (exchange != nullptr && gathered_ != nullptr) {
+      const std::vector<int64_t> rows = gathered_->gathered_rows();
+      const std::vector<zero::RowCollective> gathers(
+          rows.size(), {zero::RowCollective::Kind::kGather, 0});
+      complete_merged(merged_pass(pipeline::Instruction::Kind::kForward,
+                                  context_.exchange_rows(), gathers, rows),
+                      *exchange, gathered_->num_done(),
+                      [this] { gathered_->complete_next(); });
+    } else if (exchange != nullptr) {
+      exchange->complete();
+    }
+    if (gathered_ != nullptr) gathered_->complete();
+  }
+
+  std::vector<at::Tensor> take_heads() { return std::move(heads_); }
+
+ private:
+  void begin() {
+    context_.begin_evaluation(pixels_.size(0));
+    if (gathered_ != nullptr) gathered_->begin();
+    has_begun_ = true;
+  }
+
+  model::LayerGraph& model_;
+  const pipeline::StageRoutes& routes_;
+  const at::Tensor& pixels_;
+  const at::TensorOptions map_options_;
+  RankContext& context_;
+  GatherRowRunner* const gathered_;
+  const bool is_last_stage_;
+  bool has_begun_ = false;
+  std::vector<at::Tensor> heads_;
+};
+
+}  // namespace
+
+StageForward::StageForward(model::LayerGraph& model,
+                           pipeline::StageRoutes routes,
+                           collectives::Mesh& mesh, RankContext& context,
+                           const at::TensorOptions& map_options,
+                           GatherRowRunner* gathered)
+    : model_(model),
+      routes_(std::move(routes)),
+      mesh_(mesh),
+      context_(context),
+      map_options_(map_options),
+      gathered_(gathered),
+      executor_(*mesh.pipeline, pipeline::PipelineSchedule::kForwardOnly,
+                routes_, map_options) {}
+
+void StageForward::skip() {
+  if (is_alone()) return;
+  num_parts_ = 1;
+  was_tried_again_ = false;
+  do {
+    for (int64_t part = 0; gathered_ != nullptr && part < num_parts_; ++part) {
+      gathered_->skip();
+    }
+  } while (try_again(/*failure=*/"", /*samples=*/1));
+}
+
+ReplicaForward::ReplicaForward(model::LayerGraph& model,
+                               collectives::Communicator& world,
+                               const at::TensorOptions& map_options)
+    : plan(replica_plan(world.size())),
+      mesh(world, plan.layout),
+      context(plan, /*global_batch_size=*/1, model.max_stride(), mesh,
+              /*lists=*/nullptr, map_options, /*runner=*/nullptr),
+      network(model, routes_of_stage(model, plan, 0), mesh, context,
+              map_options, /*gathered=*/nullptr) {}
+
+std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
+  at::NoGradGuard no_grad;
+  context_.set_batch(batch.global_size, batch.image_height, batch.image_width);
+  num_parts_ = 1;
+  was_tried_again_ = false;
+  for (;;) {
+    Attempt result = attempt(batch);
+    if (try_again(result.failure, batch.images.size(0))) continue;
+    if (!mesh_.is_last_stage()) return {};
+    return context_.images_are_split() ? gather_rows(batch, result.heads)
+                                       : result.heads;
+  }
+}
+
+// Outside the catch: what the attempt held is gone.
+StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
+  Attempt result;
+  try {
+    result.heads = run_parts(batch);
+  } catch (const c10::OutOfMemoryError& error) {
+    result.failure = error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    result.failure = "the host's memory is used up";
+  }
+  return result;
+}
+
+bool StageForward::try_again(const std::string& failure, int64_t samples) {
+  enum : int64_t { kDone, kAgain, kNothingSmaller };
+  int64_t outcome = kDone;
+  if (!failure.empty()) {
+    const bool is_smallest = was_tried_again_ && num_parts_ >= samples;
+    outcome = is_smallest ? kNothingSmaller : kAgain;
+    retry_.note(failure, !was_tried_again_
+                             ? "caches are released and it is tried again"
+                         : is_smallest ? "nothing smaller is left"
+                                       : "the batch goes through in parts of " +
+                                             std::to_string(2 * num_parts_));
+  }
+  if (!is_alone()) {
+    mesh_.world.all_reduce(at::from_blob(&outcome, {1}, at::kLong),
+                           collectives::ReduceOp::kMax);
+  }
+  if (outcome == kDone) return false;
+  if (outcome == kNothingSmaller) {
+    C10_THROW_ERROR(
+        OutOfMemoryError,
+        "one image does not fit" +
+            (failure.empty() ? std::string(" on some rank") : ": " + failure));
+  }
+  if (std::exchange(was_tried_again_, true)) {
+    num_parts_ *= 2;
+    ++num_halvings_;
+  }
+  return true;
+}
+
+// All ranks of a replica cut the batch alike; where weights are gathered, all
+// gather equally often. A rank that failed runs the other parts for its peers.
+std::vector<at::Tensor> StageForward::run_parts(const loader::Batch& batch) {
+  const int64_t samples = batch.images.size(0);
+  const int64_t own_parts = std::max<int64_t>(1, std::min(num_parts_, samples));
+  std::vector<std::vector<at::Tensor>> parts;
+  std::exception_ptr failure;
+  for (int64_t part = 0; part < own_parts; ++part) {
+    const plan::SampleRange range = plan::share_of(
+        samples, static_cast<int>(own_parts), static_cast<int>(part));
+    try {
+      parts.push_back(
+          run_rows(batch.images.narrow(0, range.begin, range.size())));
+    } catch (const c10::OutOfMemoryError&) {
+      failure = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      failure = std::current_exception();
+    }
+    if (failure && is_alone()) break;
+  }
+  for (int64_t part = own_parts; part < num_parts_; ++part) {
+    if (gathered_ != nullptr) gathered_->skip();
+  }
+  if (failure) std::rethrow_exception(failure);
+  if (parts.size() == 1) return std::move(parts.front());
+  std::vector<at::Tensor> whole;
+  for (size_t level = 0; level < parts.front().size(); ++level) {
+    std::vector<at::Tensor> pieces;
+    for (const std::vector<at::Tensor>& heads : parts) {
+      pieces.push_back(heads[level]);
+    }
+    whole.push_back(at::cat(pieces));
+  }
+  return whole;
+}
+
+std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
+  Evaluation evaluation(model_, routes_, pixels, map_options_, context_,
+                        gathered_, mesh_.is_last_stage());
+  executor_.run(/*num_micro_batches=*/1, evaluation);
+  return evaluation.take_heads();
+}
+
+// A head is [n, anchors, rows, W, fields], dense with rows outermost but n.
+// What the messages need is there before the first of them.
+std::vector<at::Tensor> StageForward::gather_rows(
+    const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
+  const int ranks = mesh_.layout.spatial_parallel_size;
+  const spatial::RowPartition partition(batch.image_height, model_.max_stride(),
+                                        ranks);
+  std::vector<std::vector<at::Tensor>> parts;  // by level, then rank
+  retry_.run([&] {
+    parts.clear();
+    for (const at::Tensor& head : heads) {
+      parts.push_back({head.contiguous()});
+      if (mesh_.here.spatial_rank != 0) continue;
+      const int64_t stride = batch.images.size(1) / head.size(2);
+      for (int rank = 1; rank < ranks; ++rank) {
+        std::vector<int64_t> sizes = head.sizes().vec();
+        sizes[2] = partition.image_rows_of(rank).size() / stride;
+        parts.back().push_back(at::empty(sizes, head.options()));
+      }
+    }
+  });
+  for (const std::vector<at::Tensor>& level : parts) {
+    if (mesh_.here.spatial_rank != 0) mesh_.spatial->send(level.front(), 0);
+    for (size_t rank = 1; rank < level.size(); ++rank) {
+      mesh_.spatial->recv(level[rank], static_cast<int>(rank));
+    }
+  }
+  if (mesh_.here.spatial_rank != 0) return {};
+  return retry_.run([&] {
+    std::vector<at::Tensor> whole;
+    for (const std::vector<at::Tensor>& level : parts) {
+      whole.push_back(at::cat(level, 2));
+    }
+    return whole;
+  });
+}
+
+}  // namespace headroom::step

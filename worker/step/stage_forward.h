@@ -1,0 +1,102 @@
+// StageForward: the network without gradients, over the ranks that share it.
+//
+// All stages and image parts of one model replica call it for the same batch;
+// the heads come together, whole, on the replica's last rank in the pipeline
+// that holds the first part of the image.
+//
+// Where memory does not suffice the batch is tried once more, then goes through
+// in halves of halves. Ranks that share the network (or its weights) do so
+// together: the one that failed completes the pass's collectives, and all agree
+// after every attempt.
+//
+// Ownership: borrows everything.
+// Threads: one. Collective over the world, unless every rank has the whole
+// network. Errors: CommunicationError; c10::OutOfMemoryError where one image
+// does not fit, on all ranks that run the network together.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/skip_routes.h"
+#include "parallel/plan/plan.h"
+#include "worker/data/loader/batch.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/model/layer_graph.h"
+#include "worker/step/gather_row_runner.h"
+#include "worker/step/rank_context.h"
+
+namespace headroom::step {
+
+class StageForward {
+ public:
+  // `gathered`: the runner of `context` where weights are sharded, else null.
+  StageForward(model::LayerGraph& model, pipeline::StageRoutes routes,
+               collectives::Mesh& mesh, RankContext& context,
+               const at::TensorOptions& map_options, GatherRowRunner* gathered);
+
+  // Heads of whole images where holds_heads(), otherwise nothing.
+  std::vector<at::Tensor> run(const loader::Batch& batch);
+  // How often a batch went through in more parts than before.
+  int64_t num_halvings() const { return num_halvings_; }
+  // Is told of every failure.
+  void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
+  // In place of run() on a replica that has no batch left while others do:
+  // sharded weights are gathered equally often on all ranks.
+  void skip();
+
+  const model::LayerGraph& model() const { return model_; }
+  bool holds_heads() const {
+    return mesh_.is_last_stage() && mesh_.here.spatial_rank == 0;
+  }
+
+ private:
+  struct Attempt {
+    std::vector<at::Tensor> heads;
+    std::string failure;  // this rank's; "" for none
+  };
+  // Whether and how the next attempt at a batch of `samples` goes; `failure` is
+  // this rank's. Throws where nothing smaller is left. True: once more.
+  bool try_again(const std::string& failure, int64_t samples);
+  Attempt attempt(const loader::Batch& batch);
+  std::vector<at::Tensor> run_parts(const loader::Batch& batch);
+  std::vector<at::Tensor> run_rows(const at::Tensor& pixels);
+  // Shares neither network nor weights with others.
+  bool is_alone() const {
+    return mesh_.pipeline->size() == 1 && mesh_.spatial->size() == 1 &&
+           gathered_ == nullptr;
+  }
+  std::vector<at::Tensor> gather_rows(const loader::Batch& batch,
+                                      const std::vector<at::Tensor>& heads);
+
+  model::LayerGraph& model_;
+  const pipeline::StageRoutes routes_;
+  collectives::Mesh& mesh_;
+  RankContext& context_;
+  const at::TensorOptions map_options_;
+  GatherRowRunner* const gathered_;
+  pipeline::PipelineExecutor executor_;
+  memory::MemoryRetry retry_;
+  int64_t num_halvings_ = 0;
+  // Of the batch under way, the same on all ranks.
+  int64_t num_parts_ = 1;
+  bool was_tried_again_ = false;
+};
+
+// The forward of a world in which every rank holds the whole model.
+struct ReplicaForward {
+  ReplicaForward(model::LayerGraph& model, collectives::Communicator& world,
+                 const at::TensorOptions& map_options);
+
+  plan::Plan plan;
+  collectives::Mesh mesh;
+  RankContext context;
+  StageForward network;
+};
+
+}  // namespace headroom::step

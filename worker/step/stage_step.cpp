@@ -1,0 +1,138 @@
+#include "worker/step/stage_step.h"
+
+#include <utility>
+
+#include "parallel/base/step_phase.h"
+#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/step/pass_completion.h"
+#include "worker/step/stage_rows.h"
+
+namespace headroom::step {
+
+using Kind = pipeline::Instruction::Kind;
+
+StageStep::StageStep(const Parts& parts) : parts_(parts) {
+  parts_.context.set_batch(parts_.batch.global_size, parts_.batch.image_height,
+                           parts_.batch.image_width);
+}
+
+std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
+                                           std::vector<at::Tensor> received) {
+  begin_pass({Kind::kForward, micro_batch});
+  if (!parts_.state.has_learners_before()) {
+    for (at::Tensor& map : received) map = map.detach();
+  }
+  const plan::SampleRange& part = samples_of(micro_batch);
+  const model::StepContext context =
+      parts_.context.training(part, parts_.state.batch_norm_sums());
+  at::Tensor images;
+  if (parts_.routes.reads_images) {
+    images = parts_.images.input(parts_.batch, parts_.micro_batches,
+                                 static_cast<size_t>(micro_batch),
+                                 parts_.state.map_options());
+  }
+  // Before the student: its maps are gone when the student's come.
+  std::vector<at::Tensor> teacher;
+  if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
+  const auto run_rows = [&](const at::Tensor& pixels) {
+    return run_stage_rows(parts_.state.model(), parts_.routes,
+                          std::move(received), pixels, context);
+  };
+  std::vector<at::Tensor> outputs =
+      parts_.captured != nullptr
+          ? parts_.captured->run(std::move(images), context, run_rows)
+          : run_rows(images);
+  if (!parts_.mesh.is_last_stage()) return outputs;
+  return {loss_of(micro_batch, outputs, teacher)};
+}
+
+// The batch brings the targets of its own micro-batches.
+std::vector<loss::LevelTargets> StageStep::targets_of(
+    int64_t micro_batch) const {
+  const loader::Batch& batch = parts_.batch;
+  if (parts_.micro_batches == batch.micro_batches) {
+    return batch.targets[static_cast<size_t>(micro_batch)];
+  }
+  return parts_.assign(loader::labels_of(batch, samples_of(micro_batch)),
+                       batch.image_height, batch.image_width);
+}
+
+at::Tensor StageStep::loss_of(int64_t micro_batch,
+                              const std::vector<at::Tensor>& heads,
+                              const std::vector<at::Tensor>& teacher) {
+  std::vector<loss::LevelTargets> targets = targets_of(micro_batch);
+  loss::GlobalCounts counts = parts_.counts;
+  if (parts_.context.images_are_split()) {
+    for (size_t level = 0; level < heads.size(); ++level) {
+      const int64_t rows = heads[level].size(2);
+      const RowWindow window = parts_.context.window(rows);
+      targets[level] =
+          loss::targets_of_rows(targets[level], window.first_row, rows);
+      counts.global_rows.push_back(window.global_rows);
+    }
+  }
+  const loss::Loss loss =
+      loss::detection_loss(heads, targets, counts, parts_.gains, teacher);
+  parts_.items.add_(loss.items);
+  return parts_.loss_scale == 1 ? loss.total
+                                : loss.total.mul(parts_.loss_scale);
+}
+
+std::string StageStep::failed_phase() const {
+  return failed_in_ == Kind::kBackward ? "backward" : "forward";
+}
+
+std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
+  return stage_map_sizes(parts_.state.model(), row,
+                         samples_of(micro_batch).size(), parts_.batch.images);
+}
+
+void StageStep::before_backward(int64_t micro_batch, bool) {
+  begin_pass({Kind::kBackward, micro_batch});
+}
+
+void StageStep::begin_pass(const pipeline::Instruction& instruction) {
+  StepGradients& gradients = parts_.state.gradients();
+  begin_step_phase(instruction.kind == Kind::kForward ? StepPhase::kForward
+                                                      : StepPhase::kBackward);
+  // May run out of memory: then the pass has not begun.
+  parts_.context.begin_pass(instruction.kind,
+                            samples_of(instruction.micro_batch));
+  if (parts_.faults != nullptr && !begun_) {
+    parts_.faults->strike(configs::Fault::Phase::kForward, parts_.batch.step);
+  }
+  if (parts_.faults != nullptr && instruction.kind == Kind::kBackward) {
+    parts_.faults->strike(configs::Fault::Phase::kBackward, parts_.batch.step);
+  }
+  begun_ = instruction;
+  if (instruction.kind == Kind::kForward) {
+    gradients.begin_forward();
+  } else {
+    gradients.begin_micro_batch(
+        instruction.micro_batch + 1 ==
+        static_cast<int64_t>(parts_.micro_batches.size()));
+  }
+}
+
+void StageStep::complete(const pipeline::Instruction& instruction) {
+  if (!failed_in_) {
+    failed_in_ = instruction.kind;
+    // First of all: completing needs a little of what the failure holds.
+    release_failed_graph();
+  }
+  if (begun_ != instruction) begin_pass(instruction);
+  spatial::CompletableExchange* const exchange = parts_.context.exchange();
+  StepGradients& gradients = parts_.state.gradients();
+  if (exchange != nullptr && gradients.sharded() != nullptr) {
+    zero::ShardedRows& rows = *gradients.sharded();
+    complete_merged(
+        merged_pass(instruction.kind, parts_.context.exchange_rows(),
+                    rows.cursor().list(), gradients.collective_rows()),
+        *exchange, rows.cursor().num_done(), [&rows] { rows.complete_next(); });
+  } else if (exchange != nullptr) {
+    exchange->complete();
+  }
+  gradients.complete_pass();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,80 @@
+// StageStep: forward and backward of one rank's part of one global batch.
+//
+// What the pipeline's executor runs: the rows of this rank's stage, micro-batch
+// by micro-batch, and on the last stage the loss. One stage is plain gradient
+// accumulation.
+//
+// Ownership: borrows everything; made anew for each step.
+// Threads: the thread that runs the step.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/pipeline/skip_routes.h"
+#include "parallel/pipeline/stage_work.h"
+#include "worker/data/loader/batch.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/step/captured_rows.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/image_feed.h"
+#include "worker/step/rank_context.h"
+#include "worker/step/teacher.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::step {
+
+class StageStep final : public pipeline::StageWork {
+ public:
+  struct Parts {
+    const loader::Batch& batch;
+    // Of the batch, or smaller ones that tile them.
+    const std::vector<plan::SampleRange>& micro_batches;
+    const loader::AssignTargets& assign;  // for smaller ones
+    const loss::GlobalCounts& counts;
+    const loss::LossGains& gains;
+    const pipeline::StageRoutes& routes;
+    const collectives::Mesh& mesh;
+    RankContext& context;
+    TrainingState& state;
+    ImageFeed& images;
+    // Double [3], beside the state: this rank's share of box, obj, cls of the
+    // global batch is added to it.
+    at::Tensor items;
+    double loss_scale = 1;  // the loss is multiplied by it for backward
+    FaultInjection* faults = nullptr;  // null: none
+    Teacher* teacher = nullptr;        // null: none
+    CapturedRows* captured = nullptr;  // null: rows are run as they are
+  };
+
+  explicit StageStep(const Parts& parts);
+
+  std::vector<at::Tensor> forward(int64_t micro_batch,
+                                  std::vector<at::Tensor> received) override;
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override;
+  void before_backward(int64_t micro_batch, bool is_last) override;
+  void complete(const pipeline::Instruction& instruction) override;
+
+  // Where it failed: "forward" or "backward".
+  std::string failed_phase() const;
+
+ private:
+  const plan::SampleRange& samples_of(int64_t micro_batch) const {
+    return parts_.micro_batches[static_cast<size_t>(micro_batch)];
+  }
+  std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
+  at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
+                     const std::vector<at::Tensor>& teacher);
+
+  // Tells the gradients which pass over the rows begins.
+  void begin_pass(const pipeline::Instruction& instruction);
+
+  Parts parts_;
+  std::optional<pipeline::Instruction::Kind> failed_in_;
+  std::optional<pipeline::Instruction> begun_;
+};
+
+}  // namespace headroom::step

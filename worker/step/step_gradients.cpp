@@ -1,0 +1,101 @@
+#include "worker/step/step_gradients.h"
+
+#include <utility>
+#include <vector>
+
+namespace headroom::step {
+namespace {
+
+std::vector<zero::ShardedRows::Row> sharded_rows(
+    const data_parallel::Arena& parameters, bool shards_values) {
+  std::vector<zero::ShardedRows::Row> rows;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    const data_parallel::Arena::Row& place = parameters.rows()[i];
+    zero::ShardedRows::Row row;
+    if (shards_values) row.values = parameters.row_values(index);
+    row.gradients.gradients = parameters.row_gradients(index);
+    for (int64_t slot = place.first_slot; slot < place.last_slot; ++slot) {
+      if (!parameters.entry(slot).requires_grad()) continue;
+      row.gradients.parameters.push_back(parameters.entry(slot));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+StepGradients::StepGradients(data_parallel::Arena& parameters,
+                             const zero::ShardMap& shards, int zero_stage,
+                             collectives::Mesh* mesh)
+    : parameters_(parameters),
+      alone_(collectives::make_single_communicator()),
+      replicas_(mesh == nullptr ? *alone_ : *mesh->replicas) {
+  if (zero_stage < 2) {
+    reducer_ =
+        std::make_unique<data_parallel::GradientReducer>(parameters, replicas_);
+  } else {
+    sharded_ = std::make_unique<zero::ShardedRows>(
+        shards, sharded_rows(parameters, zero_stage == 3), *mesh->data,
+        *mesh->spatial);
+  }
+}
+
+void StepGradients::begin_step() {
+  failed_ = false;
+  if (sharded_) {
+    sharded_->begin_step();
+  } else {
+    parameters_.zero_gradients();
+  }
+}
+
+void StepGradients::begin_forward() {
+  if (sharded_) sharded_->begin_forward();
+}
+
+void StepGradients::begin_micro_batch(bool is_last) {
+  if (sharded_) {
+    sharded_->begin_backward();
+  } else if (!failed_) {
+    reducer_->begin(is_last);
+  }
+}
+
+void StepGradients::complete_pass() {
+  failed_ = true;
+  if (sharded_) sharded_->complete_pass();
+}
+
+std::vector<int64_t> StepGradients::collective_rows() const {
+  std::vector<int64_t> rows;
+  for (const zero::RowCollective& collective : sharded_->cursor().list()) {
+    rows.push_back(
+        parameters_.rows()[static_cast<size_t>(collective.row)].number);
+  }
+  return rows;
+}
+
+void StepGradients::reduce(std::span<at::Tensor> extra) {
+  for (const at::Tensor& tensor : extra) replicas_.all_reduce(tensor);
+}
+
+void StepGradients::finish(std::span<at::Tensor> extra) {
+  if (reducer_) {
+    reducer_->finish(extra);
+  } else {
+    reduce(extra);
+  }
+}
+
+void StepGradients::complete_with_zeros(std::span<at::Tensor> extra) {
+  if (reducer_) {
+    reducer_->complete_with_zeros(extra);
+    return;
+  }
+  for (at::Tensor& tensor : extra) tensor.zero_();
+  reduce(extra);
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,49 @@
+// StepPrediction: the bytes that this rank needs for a step, predicted from
+// the step's own shapes before it runs, and a warning where it needed more.
+//
+// Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "parallel/predict/memory_model.h"
+#include "worker/memory/memory_comparison.h"
+#include "worker/step/step_shape.h"
+
+namespace headroom::step {
+
+class StepPrediction {
+ public:
+  // `request`: the run's (parallel/predict/memory_request.h).
+  StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
+                 const model::LayerGraph& model);
+
+  // In bytes. `policies`: one per row, those the step runs under; the
+  // micro-batches are the batch's own.
+  int64_t predict(const loader::Batch& batch,
+                  std::vector<plan::ActivationPolicy> policies);
+
+  // After that step, on a device: whether the workspaces of all its
+  // convolutions had been observed before; else what was predicted is not all.
+  bool knew_workspaces() const;
+
+  // After a step: a warning where it needed more than predict() said last, the
+  // first time that an item is to blame.
+  std::optional<memory::StepEvent> compare(
+      int64_t measured, const activations::CategoryBytes& peaks);
+
+ private:
+  predict::MemoryRequest request_;
+  const collectives::Mesh& mesh_;
+  const model::LayerGraph& model_;
+  predict::MemoryEstimate estimate_;
+  size_t num_shapes_ = 0;  // of convolutions that were known
+  std::set<std::string> blamed_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,114 @@
+#include "worker/step/teacher.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/file_digest.h"
+#include "parallel/base/memory_category.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/step/run_inputs.h"
+#include "worker/weights/open_weights.h"
+
+namespace headroom::step {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error("teacher", what, remedy);
+}
+
+std::string text_of(const model::LayerGraph::Level& level) {
+  std::string text = "stride " + std::to_string(level.stride) + ", anchors";
+  for (const auto& [w, h] : level.anchors) {
+    text += " " + std::to_string(std::lround(w)) + "x" +
+            std::to_string(std::lround(h));
+  }
+  return text;
+}
+
+// Files hold anchors in float16, too.
+bool same_anchors(const model::LayerGraph::Level& a,
+                  const model::LayerGraph::Level& b) {
+  constexpr double kWithin = 1e-2;
+  if (a.stride != b.stride || a.anchors.size() != b.anchors.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.anchors.size(); ++i) {
+    const auto [w, h] = a.anchors[i];
+    const auto [other_w, other_h] = b.anchors[i];
+    if (std::abs(w - other_w) > kWithin * w ||
+        std::abs(h - other_h) > kWithin * h) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Teacher::Teacher(std::unique_ptr<model::LayerGraph> model)
+    : model_(std::move(model)) {
+  model_->freeze(model_->num_rows());
+}
+
+std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,
+                                       const devices::ComputeDevice& device) {
+  if (!device.is_cpu()) {
+    refuse("a teacher looks on the CPU alone, and the run is on a device",
+           "use --device cpu, or leave --teacher out");
+  }
+  const std::string digest = file_digest(config.teacher);
+  if (digest != config.teacher_digest) {
+    refuse(config.teacher +
+               " is not what the run began with: its XXH3-128 is " + digest +
+               " and was " + config.teacher_digest,
+           "put the old file back, or start a new run");
+  }
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  return std::make_unique<Teacher>(
+      weights::open_weights(config.teacher, "",
+                            scalar_type_of(config.precision))
+          .model);
+}
+
+void Teacher::check(const model::LayerGraph& student) const {
+  const auto classes = [](const model::LayerGraph& model) {
+    return std::to_string(model.num_classes()) + " classes";
+  };
+  if (model_->num_classes() != student.num_classes()) {
+    refuse("the teacher knows " + classes(*model_) + ", the student " +
+               classes(student),
+           "give a teacher that was trained on this data set");
+  }
+  const auto bands = [](const model::LayerGraph& model) {
+    return codecs::bands_of_images(model.input_channels());
+  };
+  if (bands(*model_) != bands(student)) {
+    refuse("the teacher looks at images of " + std::to_string(bands(*model_)) +
+               " bands, the student at " + std::to_string(bands(student)),
+           "give a teacher of the same ch");
+  }
+  const auto& its = model_->levels();
+  const auto& own = student.levels();
+  if (its.size() != own.size()) {
+    refuse("the teacher has " + std::to_string(its.size()) +
+               " levels, the student " + std::to_string(own.size()),
+           "give a teacher with as many");
+  }
+  for (size_t i = 0; i < its.size(); ++i) {
+    if (same_anchors(its[i], own[i])) continue;
+    refuse("level " + std::to_string(i) + " of the teacher: " +
+               text_of(its[i]) + "; of the student: " + text_of(own[i]),
+           "give a teacher with the same anchors");
+  }
+}
+
+std::vector<at::Tensor> Teacher::heads(const at::Tensor& images) {
+  const at::NoGradGuard no_grad;
+  return model_->forward(images, model::StepContext());
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,42 @@
+// Teacher: a trained network that a smaller one learns from (--teacher;
+// loss/distillation.h). It only looks: running statistics, no gradients, on the
+// very images of each micro-batch, so what it says depends on no layout.
+//
+// Every rank has all of it, whatever ZeRO splits. Pipelines and split images
+// are the planner's to refuse.
+//
+// Ownership: owns its weights. Threads: the one that trains.
+// Errors: of open, Error (exit 2): other classes, strides or anchors than the
+// student's, a file that has changed since the run began, a device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/devices/compute_device.h"
+#include "worker/model/layer_graph.h"
+
+namespace headroom::step {
+
+class Teacher {
+ public:
+  explicit Teacher(std::unique_ptr<model::LayerGraph> model);
+
+  // REQUIRES: a teacher in `config`.
+  static std::unique_ptr<Teacher> open(const configs::RunConfig& config,
+                                       const devices::ComputeDevice& device);
+
+  // Throws what does not fit. `student`: all of it, with its weights.
+  void check(const model::LayerGraph& student) const;
+
+  // images as LayerGraph::forward takes them.
+  std::vector<at::Tensor> heads(const at::Tensor& images);
+
+ private:
+  std::unique_ptr<model::LayerGraph> model_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,353 @@
+#include "worker/step/trainer.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/plan/capture_rule.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/step/stage_step.h"
+
+namespace headroom::step {
+namespace {
+
+constexpr int64_t kItems = 3;  // box, obj, cls
+constexpr int64_t kSquaredNorm = kItems;
+constexpr int64_t kPeaks = kItems + 1;
+
+memory::LadderRungs ladder_rungs(const ActivationRungs& policies,
+                                 const plan::BatchCut& cut, bool can_cut) {
+  memory::LadderRungs rungs;
+  rungs.policies = policies.names;
+  rungs.skipped = policies.skipped;
+  if (!can_cut) {
+    rungs.why_no_micro_batch = "micro-batches of this source cannot be cut";
+  } else if (const auto reason = plan::why_no_smaller_micro_batch(cut)) {
+    rungs.why_no_micro_batch = *reason;
+  } else {
+    rungs.micro_batches = plan::smaller_micro_batches(cut);
+  }
+  return rungs;
+}
+
+}  // namespace
+
+Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
+    : options_(std::move(options)),
+      state_(state),
+      mesh_(mesh),
+      routes_(routes_of_stage(state.model(), options_.plan,
+                              mesh.here.pipeline_stage)),
+      cut_{options_.schedule.global_batch_size,
+           options_.plan.layout.data_parallel_size,
+           options_.plan.micro_batch_size, options_.plan.batch_norm_group_size},
+      policies_(activation_rungs(options_.plan, state.model().num_rows(),
+                                 options_.host_memory_limit)),
+      rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
+      context_(options_.plan, options_.schedule.global_batch_size,
+               state.model().max_stride(), mesh, &options_.pass_lists,
+               state.map_options(), /*runner=*/nullptr),
+      images_(state.device(), options_.following),
+      executor_(*mesh.pipeline, pipeline::PipelineSchedule::k1F1B, routes_,
+                state.map_options()),
+      reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
+      items_(at::zeros({kItems}, state.device().options(at::kDouble))),
+      matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
+                         at::kLong)) {
+  if (options_.memory) {
+    prediction_.emplace(*options_.memory, mesh, state.model());
+  }
+  if (options_.captures_rows) {
+    captured_ = std::make_unique<CapturedRows>(state.device());
+  }
+  run_rows_by_policy();
+}
+
+void Trainer::release_graphs() {
+  if (captured_) captured_->release();
+}
+
+// Under the policies and micro-batches of the moment.
+CapturedRows* Trainer::rows_to_capture() const {
+  plan::Plan plan = options_.plan;
+  plan.activation_policies =
+      policies_.policies[static_cast<size_t>(ladder_.policy)];
+  plan::BatchCut cut = cut_;
+  if (ladder_.num_cuts > 0) {
+    cut.micro_batch_size =
+        rungs_.micro_batches[static_cast<size_t>(ladder_.num_cuts) - 1];
+  }
+  return plan::why_not_captured(plan, cut) ? nullptr : captured_.get();
+}
+
+void Trainer::run_rows_by_policy() {
+  release_graphs();
+  context_.set_runner(state_.row_runner(
+      policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
+}
+
+StepResult Trainer::train_step(const loader::Batch& batch,
+                               const Requests& requests) {
+  StepResult result;
+  result.settings =
+      optim::settings_at(options_.schedule, batch.step, batch.epoch);
+  if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
+  for (;; ++result.attempt) {
+    attempt_step(batch, requests, result);
+    follow(result.verdict);
+    if (result.verdict.outcome != data_parallel::Outcome::kOutOfMemory &&
+        result.verdict.outcome != data_parallel::Outcome::kSmallerMicroBatch) {
+      break;
+    }
+  }
+  if (result.committed) note_commit(result);
+  return result;
+}
+
+void Trainer::attempt_step(const loader::Batch& batch, const Requests& requests,
+                           StepResult& result) {
+  // Forward and backward change nothing that lasts.
+  begin_fault(configs::Fault::Phase::kStep, batch.step);
+  const loss::GlobalCounts counts = count_matches(batch);
+  const data_parallel::Outcome outcome =
+      forward_and_backward(batch, counts, result);
+  end_fault(result);
+
+  // The vote: from here on all ranks agree.
+  begin_fault(configs::Fault::Phase::kVote, batch.step);
+  result.verdict = vote(outcome, requests, result);
+  end_fault(result);
+
+  // The commit.
+  begin_fault(configs::Fault::Phase::kCommit, batch.step);
+  commit(batch, result);
+  end_fault(result);
+
+  // --------------------------- diagnostics from here on ---------------------
+  const double* reports = reports_.const_data_ptr<double>();
+  result.box = reports[0];
+  result.obj = reports[1];
+  result.cls = reports[2];
+  result.loss = (result.box + result.obj + result.cls) *
+                static_cast<double>(batch.global_size);
+  const auto bytes_from = [&](int64_t begin) {
+    return std::vector<int64_t>(reports + begin,
+                                reports + begin + mesh_.world.size());
+  };
+  result.measured_peak_bytes = bytes_from(kPeaks);
+  result.live_bytes = bytes_from(kPeaks + mesh_.world.size());
+  result.predicted_peak_bytes = bytes_from(kPeaks + 2 * mesh_.world.size());
+}
+
+int64_t Trainer::predict_memory(const loader::Batch& batch) {
+  if (!prediction_ || ladder_.num_cuts > 0) return 0;
+  return prediction_->predict(
+      batch, policies_.policies[static_cast<size_t>(ladder_.policy)]);
+}
+
+data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
+                                     const Requests& requests,
+                                     StepResult& result) {
+  mesh_.world.all_reduce(reports_);
+  result.gradient_norm =
+      std::sqrt(reports_.const_data_ptr<double>()[kSquaredNorm]);
+  if (outcome == data_parallel::Outcome::kOk &&
+      !std::isfinite(result.gradient_norm)) {
+    outcome = data_parallel::Outcome::kNonFinite;
+  }
+  return data_parallel::cast_vote(
+      mesh_.world,
+      {outcome, requests.stop, mesh_.world.rank(), requests.leave});
+}
+
+void Trainer::commit(const loader::Batch& batch, StepResult& result) {
+  if (result.verdict.outcome == data_parallel::Outcome::kOk) {
+    CommitArguments commit;
+    commit.step = batch.step;
+    commit.num_groups = context_.num_groups();
+    commit.gradient_norm = result.gradient_norm;
+    commit.settings = result.settings;
+    commit.weight_decay = optim::weight_decay(options_.schedule);
+    result.optimizer_stepped = state_.commit(commit);
+    result.committed = true;
+    if (scales_loss()) state_.counters.loss_scale.note_finite();
+  } else if (result.verdict.outcome == data_parallel::Outcome::kNonFinite &&
+             may_lower_scale()) {
+    state_.commit_without_update(batch.step);
+    state_.counters.loss_scale.note_overflow();
+    result.lowered_scale = true;
+    result.committed = true;
+  } else if (result.verdict.outcome == data_parallel::Outcome::kNonFinite &&
+             options_.skip_non_finite) {
+    state_.commit_without_update(batch.step);
+    result.committed = true;
+  }
+}
+
+// The loss itself is computed before it is scaled.
+bool Trainer::may_lower_scale() const {
+  const double* items = reports_.const_data_ptr<double>();
+  return scales_loss() && state_.counters.loss_scale.can_fall() &&
+         std::all_of(items, items + kItems,
+                     [](double item) { return std::isfinite(item); });
+}
+
+void Trainer::begin_fault(configs::Fault::Phase phase, int64_t step) {
+  if (options_.faults != nullptr) options_.faults->begin(phase, step);
+}
+
+void Trainer::end_fault(StepResult& result) {
+  if (options_.faults == nullptr) return;
+  if (const auto report = options_.faults->end()) {
+    result.events.push_back({"fault", describe(*report)});
+  }
+}
+
+// Matches per level over the whole global batch: known from labels alone. Ranks
+// that share an image count the same ones.
+loss::GlobalCounts Trainer::count_matches(const loader::Batch& batch) {
+  loss::GlobalCounts counts{batch.global_size, {}};
+  if (!mesh_.is_last_stage()) return counts;
+  const int64_t levels = matches_.size(0);
+  int64_t* sums = matches_.data_ptr<int64_t>();
+  std::fill_n(sums, levels, 0);
+  for (const std::vector<loss::LevelTargets>& micro_batch : batch.targets) {
+    for (int64_t level = 0; level < levels; ++level) {
+      sums[level] += micro_batch[level].size();
+    }
+  }
+  mesh_.data->all_reduce(matches_);
+  counts.matches.assign(sums, sums + levels);
+  return counts;
+}
+
+data_parallel::Outcome Trainer::forward_and_backward(
+    const loader::Batch& batch, const loss::GlobalCounts& counts,
+    StepResult& result) {
+  int64_t predicted = predict_memory(batch);
+  activations::MemoryMeter& memory = state_.device().memory();
+  memory.reset_peak();
+  state_.gradients().begin_step();
+  state_.batch_norm_sums().zero_();
+  reports_.zero_();
+  items_.zero_();
+  const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
+  StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
+                  routes_, mesh_, context_, state_, images_, items_,
+                  result.loss_scale.value_or(1), options_.faults,
+                  options_.teacher, rows_to_capture()});
+  std::string failure;
+  memory.take_last_refusal();
+  try {
+    executor_.run(static_cast<int64_t>(micro_batches.size()), step);
+  } catch (const c10::OutOfMemoryError& error) {
+    failure = error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    failure = "the host's memory is used up";
+  }
+  double* reports = reports_.data_ptr<double>();
+  const int rank = mesh_.world.rank();
+  const int64_t measured =
+      std::max(memory.peak_bytes(),
+               captured_ ? captured_->take_peak_before_capture() : 0);
+  if (predicted > 0 && !prediction_->knew_workspaces()) predicted = 0;
+  reports[kPeaks + rank] = static_cast<double>(measured);
+  reports[kPeaks + 2 * mesh_.world.size() + rank] =
+      static_cast<double>(predicted);
+  if (predicted > 0) {
+    if (auto event =
+            prediction_->compare(measured, memory.peak_by_category())) {
+      result.events.push_back(std::move(*event));
+    }
+  }
+  note_capture(result);
+  if (!failure.empty()) {
+    state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
+    return make_room(step.failed_phase(), failure, result);
+  }
+  state_.gradients().finish({&state_.batch_norm_sums(), 1});
+  if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
+  reports_.narrow(0, 0, kItems).copy_(items_);
+  reports[kSquaredNorm] = state_.squared_norm_share();
+  reports[kPeaks + mesh_.world.size() + rank] =
+      static_cast<double>(memory.live_bytes());
+  const bool injected =
+      options_.faults != nullptr && options_.faults->is_not_a_number();
+  const bool is_finite =
+      std::all_of(reports, reports + kItems,
+                  [](double item) { return std::isfinite(item); });
+  return is_finite && !injected ? data_parallel::Outcome::kOk
+                                : data_parallel::Outcome::kNonFinite;
+}
+
+void Trainer::note_capture(StepResult& result) {
+  if (said_capture_ || !captured_ || captured_->num_captures() == 0) return;
+  said_capture_ = true;
+  result.events.push_back(
+      {"cuda_graphs",
+       "the rows of a micro-batch are captured, forward and backward: each is "
+       "one call of the host's now; captured anew after validations and "
+       "checkpoints"});
+}
+
+std::vector<plan::SampleRange> Trainer::micro_batches_of(
+    const loader::Batch& batch) const {
+  if (ladder_.num_cuts == 0) return batch.micro_batches;
+  const int64_t stride = state_.model().max_stride();
+  return plan::part_in_smaller_micro_batches(
+             cut_, batch.global_size,
+             batch.image_height / stride * (batch.image_width / stride),
+             mesh_.here.data_parallel_rank,
+             rungs_.micro_batches[static_cast<size_t>(ladder_.num_cuts) - 1])
+      .micro_batches;
+}
+
+data_parallel::Outcome Trainer::make_room(const std::string& phase,
+                                          const std::string& failure,
+                                          StepResult& result) {
+  const memory::LadderDecision decision =
+      memory::after_failure(rungs_, ladder_);
+  ladder_ = decision.state;
+  result.shortfall =
+      memory::memory_shortfall(state_.device().memory().take_last_refusal());
+  result.events.push_back(memory::out_of_memory_event(
+      phase, failure, result.shortfall, decision.reason));
+  release_graphs();
+  kernels::release_freed_memory();
+  state_.device().memory().release_caches();
+  switch (decision.move) {
+    case memory::LadderMove::kLeanerPolicy:
+      run_rows_by_policy();
+      return data_parallel::Outcome::kOutOfMemory;
+    case memory::LadderMove::kTryAgain:
+      return data_parallel::Outcome::kOutOfMemory;
+    case memory::LadderMove::kSmallerMicroBatch:
+      return data_parallel::Outcome::kSmallerMicroBatch;
+    default:
+      return data_parallel::Outcome::kMemoryExhausted;
+  }
+}
+
+// Every rank hears the same verdict, so all cut micro-batches together.
+void Trainer::follow(const data_parallel::Verdict& verdict) {
+  if (verdict.outcome < data_parallel::Outcome::kOutOfMemory) return;
+  ladder_ = memory::after_failed_vote(ladder_);
+  if (verdict.outcome == data_parallel::Outcome::kSmallerMicroBatch) {
+    ladder_ = memory::take_cut(rungs_, ladder_);
+  }
+}
+
+void Trainer::note_commit(StepResult& result) {
+  const memory::LadderDecision decision = memory::after_commit(rungs_, ladder_);
+  ladder_ = decision.state;
+  if (decision.move == memory::LadderMove::kStay) return;
+  run_rows_by_policy();
+  result.events.push_back({"activations", decision.reason});
+}
+
+}  // namespace headroom::step

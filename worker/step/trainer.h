@@ -1,0 +1,163 @@
+// Trainer: the training step as a transaction.
+//
+//   forward and backward of the rank's part   nothing lasting changes
+//   vote      two small all-reduces: losses and gradient norm, then ok, out of
+//             memory, not finite; stop?
+//   commit    accumulate, running statistics, ledger, and on an optimizer step
+//             clip, optimizer, EMA: no allocation, no communication but ZeRO's
+//             gather of new parameters
+//
+// A rank that runs out of memory completes the step's collectives with zeros
+// and says so in the vote; so all ranks learn of it together, nothing has been
+// lost, and the state is that of the step before.
+//
+// Ownership: borrows everything it is given; keeps the gradient hooks.
+// Threads: one.
+// Errors: CommunicationError when a peer is lost; Error otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/data_parallel/vote.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/plan/plan.h"
+#include "worker/data/loader/batch.h"
+#include "worker/data/loader/loader_options.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/memory/memory_event.h"
+#include "worker/memory/memory_ladder.h"
+#include "worker/optim/lr_schedule.h"
+#include "worker/step/captured_rows.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/image_feed.h"
+#include "worker/step/parallelize.h"
+#include "worker/step/pass_lists.h"
+#include "worker/step/rank_context.h"
+#include "worker/step/step_prediction.h"
+#include "worker/step/teacher.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::step {
+
+// What a step left behind, but for `events` and `shortfall` the same on every
+// rank.
+struct StepResult {
+  data_parallel::Verdict verdict;
+  bool committed = false;
+  bool optimizer_stepped = false;
+  double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
+  double gradient_norm = 0;  // of the loss as it is, not as it was scaled
+  std::optional<double> loss_scale;  // in float16
+  bool lowered_scale = false;        // and its update skipped
+  optim::StepSettings settings;
+  std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
+  // Of the same; 0: not known, as where micro-batches had to be cut, or where a
+  // device met the first convolution of a shape.
+  std::vector<int64_t> predicted_peak_bytes;
+  // Per rank, when all that the attempt needed has been let go of: the state
+  // and what else lives between steps. A commit allocates nothing.
+  std::vector<int64_t> live_bytes;
+  int64_t attempt = 1;  // the one that counts, from 1
+  // Of this rank's newest attempt that did not fit.
+  memory::MemoryShortfall shortfall;
+  // What happened on this rank: attempts that did not fit, a rung taken back,
+  // injected faults, more memory than predicted; each in words.
+  std::vector<memory::StepEvent> events;
+};
+
+class Trainer {
+ public:
+  struct Options {
+    loss::LossGains gains;
+    optim::ScheduleOptions schedule;
+    plan::Plan plan;
+    bool skip_non_finite = false;
+    PassLists pass_lists;              // of this rank's rows
+    FaultInjection* faults = nullptr;  // borrowed; null: none
+    int64_t host_memory_limit = 0;     // of offloaded bytes; 0: none
+    // Of micro-batches that are smaller than the plan's; none: they stay.
+    loader::AssignTargets assign = {};
+    // The run's; none: nothing is predicted.
+    std::optional<predict::MemoryRequest> memory = {};
+    Teacher* teacher = nullptr;  // borrowed; null: none
+    ImageFeed::FollowingBatch following = {};
+    bool captures_rows = false;  // on a device (captured_rows.h)
+  };
+
+  Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
+
+  // One step over `batch`, this rank's part of global batch `batch.step`.
+  // `requests`: what this rank was asked to do after this step.
+  // A step that does not fit is tried again with leaner activations. If the
+  // result is not committed, the state is that before the step.
+  struct Requests {
+    bool stop = false;   // end the run
+    bool leave = false;  // end the generation
+  };
+  StepResult train_step(const loader::Batch& batch, const Requests& requests);
+
+  // Before something else needs the memory: what is kept for the next steps
+  // goes, and is made again.
+  void release_graphs();
+
+ private:
+  // Forward, backward, vote and commit.
+  void attempt_step(const loader::Batch& batch, const Requests& requests,
+                    StepResult& result);
+  data_parallel::Outcome forward_and_backward(const loader::Batch& batch,
+                                              const loss::GlobalCounts& counts,
+                                              StepResult& result);
+  // This rank ran out of memory: what its next attempt does differently.
+  data_parallel::Outcome make_room(const std::string& phase,
+                                   const std::string& failure,
+                                   StepResult& result);
+  // Of this attempt; 0: not known.
+  int64_t predict_memory(const loader::Batch& batch);
+  data_parallel::Verdict vote(data_parallel::Outcome outcome,
+                              const Requests& requests, StepResult& result);
+  void commit(const loader::Batch& batch, StepResult& result);
+  bool scales_loss() const { return state_.map_type() == at::kHalf; }
+  // Is a gradient that is not finite the scale's doing?
+  bool may_lower_scale() const;
+  // What the ladder says after the vote, or after the commit.
+  void follow(const data_parallel::Verdict& verdict);
+  void note_commit(StepResult& result);
+  void begin_fault(configs::Fault::Phase phase, int64_t step);
+  void end_fault(StepResult& result);
+  // Said once.
+  void note_capture(StepResult& result);
+  void run_rows_by_policy();
+  CapturedRows* rows_to_capture() const;  // null: none
+  std::vector<plan::SampleRange> micro_batches_of(
+      const loader::Batch& batch) const;
+  loss::GlobalCounts count_matches(const loader::Batch& batch);
+
+  Options options_;
+  TrainingState& state_;
+  collectives::Mesh& mesh_;
+  const pipeline::StageRoutes routes_;
+  const plan::BatchCut cut_;
+  // What runs the rows at each rung of the ladder.
+  const ActivationRungs policies_;
+  const memory::LadderRungs rungs_;
+  memory::LadderState ladder_;
+  RankContext context_;
+  ImageFeed images_;
+  std::unique_ptr<CapturedRows> captured_;  // null: none
+  bool said_capture_ = false;
+  pipeline::PipelineExecutor executor_;
+  std::optional<StepPrediction> prediction_;
+  // Summed over all ranks at the end of a step: box, obj, cls, the squared
+  // norm of the gradient, then each rank's peak bytes, live bytes and predicted
+  // peak bytes.
+  at::Tensor reports_;
+  at::Tensor items_;    // beside the state: this rank's share of box, obj, cls
+  at::Tensor matches_;  // by level
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,441 @@
+#include "worker/step/training_state.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/step_phase.h"
+#include "worker/model/conv_block.h"
+#include "worker/optim/ema.h"
+#include "worker/optim/grad_norm.h"
+
+namespace headroom::step {
+namespace {
+
+std::vector<data_parallel::ArenaEntry> entries(model::LayerGraph& model,
+                                               bool parameters) {
+  std::vector<data_parallel::ArenaEntry> result;
+  for (const model::NamedTensor& entry : model.state()) {
+    const bool wanted =
+        parameters ? entry.is_parameter()
+                   : entry.role == model::TensorRole::kRunningStatistic;
+    if (wanted) {
+      result.push_back({entry.name, entry.tensor, entry.row});
+    }
+  }
+  return result;
+}
+
+// YOLOv5's parameter groups.
+int parameter_group(model::TensorRole role) {
+  if (role == model::TensorRole::kConvolutionWeight) return optim::kWeightGroup;
+  return role == model::TensorRole::kNormWeight ? optim::kNormWeightGroup
+                                                : optim::kBiasGroup;
+}
+
+// What of the arena's elements [begin, end) learns, counted from `begin`.
+std::vector<optim::Segment> segments_in(model::LayerGraph& model,
+                                        const data_parallel::Arena& arena,
+                                        int64_t begin, int64_t end) {
+  std::vector<optim::Segment> segments;
+  size_t slot = 0;
+  for (const model::NamedTensor& entry : model.state()) {
+    if (!entry.is_parameter()) continue;
+    const data_parallel::Arena::Slot& place = arena.slots()[slot++];
+    const int64_t from = std::max(begin, place.offset);
+    const int64_t to = std::min(end, place.offset + place.size);
+    if (from >= to || !entry.tensor->requires_grad()) continue;
+    segments.push_back({from - begin, to - from, parameter_group(entry.role)});
+  }
+  return segments;
+}
+
+// Which arena row holds the parameters of each row of the table; -1: none does.
+std::vector<int64_t> part_of_row(const model::LayerGraph& model,
+                                 const data_parallel::Arena& arena) {
+  std::vector<int64_t> parts(static_cast<size_t>(model.num_rows()), -1);
+  for (size_t part = 0; part < arena.rows().size(); ++part) {
+    parts.at(static_cast<size_t>(arena.rows()[part].number)) =
+        static_cast<int64_t>(part);
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> row_values(const data_parallel::Arena& arena) {
+  std::vector<at::Tensor> rows;
+  for (size_t row = 0; row < arena.rows().size(); ++row) {
+    rows.push_back(arena.row_values(static_cast<int64_t>(row)));
+  }
+  return rows;
+}
+
+// running = (1 - momentum) * running + momentum * sum / num_groups
+template <typename Scalar>
+void move_running_statistic(const at::Tensor& running, const double* sums,
+                            int64_t channels, int64_t num_groups) {
+  Scalar* values = running.data_ptr<Scalar>();
+  for (int64_t c = 0; c < channels; ++c) {
+    const double mean = sums[c] / static_cast<double>(num_groups);
+    values[c] = static_cast<Scalar>((1 - model::kBatchNormMomentum) *
+                                        static_cast<double>(values[c]) +
+                                    model::kBatchNormMomentum * mean);
+  }
+}
+
+}  // namespace
+
+TrainingState::TrainingState(const layers::ModelTable& table,
+                             const TrainingStateOptions& options)
+    : options_(options),
+      zero_stage_(options.mesh != nullptr && options.mesh->data->size() > 1
+                      ? options.zero_stage
+                      : 0) {
+  HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
+                 "ZeRO stage " + std::to_string(options.zero_stage));
+  const MemoryCategoryScope parameters(MemoryCategory::kParameters);
+  model_ = std::make_unique<model::LayerGraph>(
+      table, options.num_classes, options.scalar_type, options.seed);
+  if (options.fill) options.fill(*model_);
+  for (const model::NamedTensor& entry : model_->state()) {
+    if (entry.is_parameter()) num_parameters_ += entry.tensor->numel();
+    if (entry.role == model::TensorRole::kRunningStatistic) {
+      num_statistics_ += entry.tensor->numel();
+    }
+  }
+  if (options.rows) model_->keep_rows(*options.rows);
+  build_parameters();
+  build_compute_weights();
+  build_average(table);
+  build_accumulation();
+  if (is_sharded() && zero_stage_ < 3) {
+    const MemoryCategoryScope scope(MemoryCategory::kCommunication);
+    slice_ = at::empty({shards_->largest_slice()}, state_options());
+  }
+  batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()},
+                               options.device.options(at::kDouble));
+  build_pieces();
+  if (!options.device.is_cpu()) {
+    device_state_ =
+        std::make_unique<DeviceState>(options.device, *model_, *statistics_);
+  }
+  reset_average();
+}
+
+void TrainingState::build_parameters() {
+  data_parallel::ArenaOptions options;
+  options.scalar_type = options_.scalar_type;
+  options.device = options_.device.device();
+  statistics_ =
+      std::make_unique<data_parallel::Arena>(entries(*model_, false), options);
+  options.with_gradients = true;
+  options.row_parts = is_sharded() ? options_.mesh->data->size() : 1;
+  options.gradients_apart = zero_stage_ >= 2;
+  options.values_apart = zero_stage_ == 3;
+  if (options_.mesh != nullptr && options_.device.is_cpu()) {
+    options.make_gradients = [this](int64_t count, at::ScalarType type) {
+      return options_.mesh->replicas->zeros(count, type);
+    };
+  }
+  parameters_ =
+      std::make_unique<data_parallel::Arena>(entries(*model_, true), options);
+  model_->freeze(options_.freeze);
+
+  std::vector<int64_t> sizes;
+  for (const data_parallel::Arena::Row& row : parameters_->rows())
+    sizes.push_back(row.size);
+  shards_ = std::make_unique<zero::ShardMap>(sizes, options.row_parts,
+                                             parameters_->alignment());
+  HEADROOM_CHECK(shards_->whole_size() == parameters_->size(),
+                 "arena and shard map differ");
+  gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_,
+                                               zero_stage_, options_.mesh);
+  if (zero_stage_ == 3) {
+    runner_ = std::make_unique<ZeroRowRunner>(
+        *gradients_->sharded(), part_of_row(*model_, *parameters_));
+  }
+}
+
+void TrainingState::build_compute_weights() {
+  if (map_type() == options_.scalar_type || zero_stage_ == 3) return;
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  compute_weights_ = at::empty(
+      {parameters_->size()}, parameters_->values().options().dtype(map_type()));
+  int64_t slot = 0;
+  for (const model::NamedTensor& entry : model_->state()) {
+    if (!entry.is_parameter()) continue;
+    if (entry.compute != nullptr) {
+      *entry.compute = parameters_->view(slot, compute_weights_);
+    }
+    ++slot;
+  }
+  renew_compute_weights();
+}
+
+void TrainingState::renew_compute_weights() {
+  const at::NoGradGuard no_grad;
+  if (compute_weights_.defined()) {
+    compute_weights_.copy_(parameters_->values());
+  }
+}
+
+void TrainingState::build_accumulation() {
+  const at::TensorOptions type = state_options();
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    accumulated_ = at::zeros({shard_size()}, type);
+  }
+  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+  for (size_t i = 0; i < optim::moment_names(options_.optimizer).size(); ++i) {
+    moments_.push_back(at::zeros({shard_size()}, type));
+  }
+}
+
+void TrainingState::build_average(const layers::ModelTable& table) {
+  const MemoryCategoryScope scope(MemoryCategory::kAverage);
+  average_model_ = std::make_unique<model::LayerGraph>(
+      table, options_.num_classes, options_.scalar_type, options_.seed);
+  if (options_.rows) average_model_->keep_rows(*options_.rows);
+  data_parallel::ArenaOptions options;
+  options.scalar_type = options_.scalar_type;
+  options.device = options_.device.device();
+  average_statistics_ = std::make_unique<data_parallel::Arena>(
+      entries(*average_model_, false), options);
+  options.row_parts = shards_->num_ranks();
+  options.values_apart = is_sharded();
+  average_parameters_ = std::make_unique<data_parallel::Arena>(
+      entries(*average_model_, true), options);
+  if (!is_sharded()) return;
+  average_rows_ = std::make_unique<zero::RowGather>(
+      *shards_, row_values(*average_parameters_), *options_.mesh->data);
+  average_runner_ = std::make_unique<GatherRowRunner>(
+      *average_rows_, part_of_row(*average_model_, *average_parameters_));
+}
+
+int64_t TrainingState::shard_size() const {
+  return is_sharded() ? shards_->shard_size() : parameters_->size();
+}
+
+// Undivided everything is one piece; under ZeRO there is one a row.
+void TrainingState::build_pieces() {
+  const auto part = [](const at::Tensor& flat, int64_t offset, int64_t size) {
+    return flat.narrow(0, offset, size);
+  };
+  const auto add = [&](int64_t begin, int64_t shard_offset, int64_t size) {
+    Piece piece;
+    zero::ShardedRows* sharded = gradients_->sharded();
+    piece.values = zero_stage_ == 3
+                       ? part(sharded->value_shard(), shard_offset, size)
+                       : part(parameters_->values(), begin, size);
+    piece.gradient = sharded != nullptr
+                         ? part(sharded->gradient_shard(), shard_offset, size)
+                         : part(parameters_->gradients(), begin, size);
+    piece.accumulated = part(accumulated_, shard_offset, size);
+    for (const at::Tensor& moment : moments_) {
+      piece.moments.push_back(part(moment, shard_offset, size));
+    }
+    piece.average = is_sharded()
+                        ? part(average_rows_->shard(), shard_offset, size)
+                        : part(average_parameters_->values(), begin, size);
+    piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
+    piece.on_device = device_optimizer(options_.device, piece.segments, size);
+    pieces_.push_back(std::move(piece));
+  };
+  if (!is_sharded()) return add(0, 0, parameters_->size());
+  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
+    const int64_t size = shards_->slice_size(row);
+    add(shards_->row_offset(row) + options_.mesh->data->rank() * size,
+        shards_->shard_offset(row), size);
+  }
+}
+
+model::RowRunner* TrainingState::row_runner(model::RowRunner* inner) {
+  if (!runner_) return inner;
+  runner_->set_inner(inner);
+  return runner_.get();
+}
+
+double TrainingState::squared_norm_share() const {
+  const collectives::Mesh* mesh = options_.mesh;
+  // Copies of what another rank counts.
+  if (mesh != nullptr && mesh->here.spatial_rank != 0) return 0;
+  if (mesh != nullptr && !is_sharded() && mesh->here.data_parallel_rank != 0) {
+    return 0;
+  }
+  double sum = 0;
+  if (device_state_ != nullptr) device_state_->begin_norm();
+  for (const Piece& piece : pieces_) {
+    if (device_state_ != nullptr) {
+      device_state_->add_norm(piece.accumulated, piece.gradient);
+      continue;
+    }
+    sum += optim::squared_norm_of_sum(piece.accumulated, piece.gradient);
+  }
+  return device_state_ != nullptr ? device_state_->norm() : sum;
+}
+
+void TrainingState::unscale_gradients(double scale) {
+  const at::NoGradGuard no_grad;
+  for (Piece& piece : pieces_) piece.gradient.mul_(1 / scale);
+}
+
+void TrainingState::start_epoch() {
+  before_change();
+  accumulated_.zero_();
+  counters.meter = {};
+}
+
+bool TrainingState::commit(const CommitArguments& arguments) {
+  at::NoGradGuard no_grad;
+  begin_step_phase(StepPhase::kCommit);
+  before_change();
+  is_torn_ = true;
+  for (const Piece& piece : pieces_) {
+    optim::add_in_place(piece.accumulated, piece.gradient);
+  }
+  move_running_statistics(arguments.num_groups);
+
+  const bool optimizer_stepped =
+      optim::is_optimizer_step(arguments.step, counters.last_optimizer_step,
+                               arguments.settings.accumulate);
+  if (optimizer_stepped) {
+    ++counters.optimizer_steps;
+    counters.last_optimizer_step = arguments.step;
+    optim::OptimizerStep step;
+    for (size_t group = 0; group < step.groups.size(); ++group) {
+      step.groups[group].lr = arguments.settings.lr[group];
+    }
+    step.groups[optim::kWeightGroup].weight_decay = arguments.weight_decay;
+    step.momentum = arguments.settings.momentum;
+    step.clip_coefficient = optim::clip_coefficient(arguments.gradient_norm);
+    step.step = counters.optimizer_steps;
+    for (const Piece& piece : pieces_) step_piece(piece, step);
+    accumulated_.zero_();
+    gather_parameters();
+    renew_compute_weights();
+    optim::ema_update(average_statistics_->values(), statistics_->values(),
+                      counters.optimizer_steps);
+  }
+  counters.committed_steps = arguments.step + 1;
+  is_torn_ = false;
+  begin_step_phase(StepPhase::kNone);
+  return optimizer_stepped;
+}
+
+void TrainingState::step_piece(const Piece& piece,
+                               const optim::OptimizerStep& step) {
+  if (piece.on_device != nullptr) {
+    const devices::DeviceOptimizerStep fused =
+        device_optimizer_step(options_.optimizer, step);
+    const bool has_two = piece.moments.size() > 1;
+    piece.on_device->step(
+        fused, piece.values, piece.accumulated, piece.moments[0],
+        has_two ? piece.moments[1] : at::Tensor(), piece.average);
+    return;
+  }
+  optim::optimizer_step(options_.optimizer, step, piece.values,
+                        piece.accumulated, piece.moments, piece.segments);
+  optim::ema_update(piece.average, piece.values, step.step);
+}
+
+void TrainingState::commit_without_update(int64_t step) {
+  counters.committed_steps = step + 1;
+}
+
+void TrainingState::move_running_statistics(int64_t num_groups) {
+  if (device_state_ != nullptr) {
+    device_state_->move_running_statistics(statistics_->values(),
+                                           batch_norm_sums_, num_groups);
+    return;
+  }
+  const double* sums = batch_norm_sums_.const_data_ptr<double>();
+  for (const model::LayerGraph::BatchNorm& norm : model_->batch_norms()) {
+    AT_DISPATCH_FLOATING_TYPES(
+        norm.running_mean->scalar_type(), "running_statistics", [&] {
+          const double* mean = sums + norm.sums_offset;
+          move_running_statistic<scalar_t>(*norm.running_mean, mean,
+                                           norm.channels, num_groups);
+          move_running_statistic<scalar_t>(*norm.running_var,
+                                           mean + norm.channels, norm.channels,
+                                           num_groups);
+        });
+  }
+}
+
+// ZeRO 1 and 2: every rank has moved its slices of the weights.
+void TrainingState::gather_parameters() {
+  if (!is_sharded() || zero_stage_ == 3) return;
+  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
+    // Apart from what is received: no backend promises overlapping buffers.
+    const at::Tensor sent = slice_.narrow(0, 0, shards_->slice_size(row));
+    sent.copy_(pieces_[static_cast<size_t>(row)].values);
+    options_.mesh->data->all_gather(parameters_->row_values(row), sent);
+  }
+}
+
+void TrainingState::reset_average() {
+  at::NoGradGuard no_grad;
+  before_change();
+  for (const Piece& piece : pieces_) piece.average.copy_(piece.values);
+  average_statistics_->values().copy_(statistics_->values());
+}
+
+std::vector<TrainingState::Buffer> TrainingState::buffers() {
+  const zero::ShardMap* shards = is_sharded() ? shards_.get() : nullptr;
+  std::vector<Buffer> all;
+  all.push_back(zero_stage_ == 3
+                    ? Buffer{"parameters", parameters_.get(),
+                             &gradients_->sharded()->value_shard(), shards}
+                    : Buffer{"parameters", parameters_.get(),
+                             &parameters_->values(), nullptr});
+  const auto names = optim::moment_names(options_.optimizer);
+  for (size_t i = 0; i < names.size(); ++i) {
+    all.push_back({names[i], parameters_.get(), &moments_[i], shards});
+  }
+  all.push_back(
+      {"accumulated_gradients", parameters_.get(), &accumulated_, shards});
+  all.push_back(
+      {"average_parameters", average_parameters_.get(),
+       is_sharded() ? &average_rows_->shard() : &average_parameters_->values(),
+       shards});
+  all.push_back(
+      {"statistics", statistics_.get(), &statistics_->values(), nullptr});
+  all.push_back({"average_statistics", average_statistics_.get(),
+                 &average_statistics_->values(), nullptr});
+  return all;
+}
+
+bool TrainingState::is_whole() const {
+  return !is_sharded() && (options_.mesh == nullptr ||
+                           options_.mesh->layout.pipeline_parallel_size == 1);
+}
+
+int64_t TrainingState::total_bytes() const {
+  // Weights, their average, the accumulated gradient; running statistics and
+  // their average.
+  const int64_t num_moments = static_cast<int64_t>(moments_.size());
+  return ((3 + num_moments) * num_parameters_ + 2 * num_statistics_) *
+         static_cast<int64_t>(c10::elementSize(options_.scalar_type));
+}
+
+int64_t TrainingState::resident_bytes() {
+  const at::Tensor& gradient = gradients_->sharded() != nullptr
+                                   ? gradients_->sharded()->gradient_shard()
+                                   : parameters_->gradients();
+  int64_t elements = gradient.defined() ? gradient.numel() : 0;
+  for (const Buffer& buffer : buffers()) {
+    if (buffer.flat->defined()) elements += buffer.flat->numel();
+  }
+  return elements *
+             static_cast<int64_t>(c10::elementSize(options_.scalar_type)) +
+         (compute_weights_.defined()
+              ? static_cast<int64_t>(compute_weights_.nbytes())
+              : 0);
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,242 @@
+// TrainingState: everything that a committed step changes, and nothing else.
+//
+// Weights, moments, accumulated gradients and averaged weights are ranges of
+// flat buffers with one layout, so that an optimizer step, a snapshot and a
+// checkpoint are loops over ranges. Under ZeRO a rank holds its slice of every
+// row of them (parallel/zero):
+//
+//   stage   weights    step's gradient   accumulated, moments, average
+//   0       whole      whole             whole
+//   1       whole      whole             slices
+//   2       whole      slices            slices
+//   3       slices     slices            slices
+//
+// ZeRO over one rank is stage 0. Maps of 16 bits are convolved with a copy of
+// the weights in their type, which every commit renews; all else is float32.
+//
+// Ownership: owns two graphs: the one that learns, and the exponential moving
+// average (EMA) that is validated and saved; each is a view of its buffers.
+// Borrows the mesh.
+// Threads: one at a time.
+// Invariants:
+//   1. the state after counters.committed_steps steps is what this holds
+//      between two steps; a step that fails before its commit leaves it alone;
+//   2. commit() allocates nothing; under ZeRO 1 and 2 it gathers the weights.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/layers/model_table.h"
+#include "parallel/collectives/mesh.h"
+#include "parallel/data_parallel/arena.h"
+#include "parallel/devices/compute_device.h"
+#include "parallel/zero/row_gather.h"
+#include "parallel/zero/shard_map.h"
+#include "worker/model/layer_graph.h"
+#include "worker/optim/loss_scale.h"
+#include "worker/optim/lr_schedule.h"
+#include "worker/optim/optimizer.h"
+#include "worker/step/device_state.h"
+#include "worker/step/epoch_meter.h"
+#include "worker/step/gather_row_runner.h"
+#include "worker/step/step_gradients.h"
+#include "worker/step/training_data.h"
+#include "worker/step/zero_row_runner.h"
+
+namespace headroom::step {
+
+struct TrainingCounters {
+  int64_t committed_steps = 0;
+  int64_t optimizer_steps = 0;       // also the EMA's update count
+  int64_t last_optimizer_step = -1;  // its step number
+  double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
+  int64_t best_epoch = -1;
+  int64_t recorded_epochs = 0;  // validated and written to results.csv
+  // Of the epoch under way.
+  EpochMeter meter;
+  optim::LossScale loss_scale;  // of float16
+  // With --image-weights: mAP50-95 by class in the newest validation; empty:
+  // there was none.
+  std::vector<double> class_maps;
+  TrainingData data;  // of the newest start
+};
+
+// What one commit applies.
+struct CommitArguments {
+  int64_t step = 0;
+  int64_t num_groups = 1;  // batch-norm groups of the global batch
+  double gradient_norm =
+      0;  // of the accumulated gradient, this step's included
+  optim::StepSettings settings;
+  double weight_decay = 0;  // of group 1
+};
+
+struct TrainingStateOptions {
+  int64_t num_classes = 80;
+  at::ScalarType scalar_type = at::kFloat;
+  // Of the network's maps in training; none: the same. bfloat16 and float16 go
+  // with a float32 state.
+  std::optional<at::ScalarType> map_type = {};
+  uint64_t seed = 0;
+  int64_t freeze = 0;  // rows [0, freeze) do not learn
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
+  int zero_stage = 0;
+  devices::ComputeDevice device = {};  // where all of it lies
+  // Of this pipeline stage; none: all.
+  std::optional<model::LayerGraph::RowRange> rows;
+  collectives::Mesh* mesh = nullptr;  // null: one process
+  // Given the fresh model, before anything is split: loads weights, makes the
+  // ranks equal. May be empty.
+  std::function<void(model::LayerGraph&)> fill;
+};
+
+class TrainingState {
+ public:
+  TrainingState(const layers::ModelTable& table,
+                const TrainingStateOptions& options);
+
+  model::LayerGraph& model() { return *model_; }
+  model::LayerGraph& average_model() { return *average_model_; }
+  at::ScalarType scalar_type() const { return options_.scalar_type; }
+  at::ScalarType map_type() const {
+    return options_.map_type.value_or(options_.scalar_type);
+  }
+  const devices::ComputeDevice& device() const { return options_.device; }
+  // Of the maps between rows in training, and of everything else.
+  at::TensorOptions map_options() const {
+    return options_.device.options(map_type());
+  }
+  at::TensorOptions state_options() const {
+    return options_.device.options(options_.scalar_type);
+  }
+  collectives::Mesh* mesh() const { return options_.mesh; }
+  // Double, one [2, C] slice per batch-norm layer (StepContext).
+  at::Tensor& batch_norm_sums() { return batch_norm_sums_; }
+
+  // --- a step, before its vote ---
+  StepGradients& gradients() { return *gradients_; }
+  // How the model's rows run; null: as they are. `inner` runs a row whose
+  // parameters are whole.
+  model::RowRunner* row_runner(model::RowRunner* inner = nullptr);
+  // Summed over the ranks of the world: the squared L2 norm of the accumulated
+  // gradient with this step's added. Each element is counted by one rank. The
+  // host waits for the device here.
+  double squared_norm_share() const;
+
+  // Of a loss that was multiplied by `scale`, a power of two.
+  void unscale_gradients(double scale);
+
+  // --- its commit ---
+  // Called before anything of it changes: whoever still reads the state of
+  // before has until then. Null: nobody does.
+  void set_before_change(std::function<void()> callback) {
+    before_change_ = std::move(callback);
+  }
+  // Whoever changes it from outside calls this first.
+  void before_change() const {
+    if (before_change_) before_change_();
+  }
+  // Neither a partial accumulation nor the means outlive their epoch.
+  void start_epoch();
+  // Adds the step's reduced gradient, moves the running statistics, and, where
+  // the schedule says so, clips, steps the optimizer and moves the EMA. Returns
+  // whether the optimizer stepped. Collective under ZeRO 1 and 2.
+  bool commit(const CommitArguments& arguments);
+  // Counts a step whose update is skipped.
+  void commit_without_update(int64_t step);
+
+  // --- between steps ---
+  // For the average model; null: rows as they are.
+  GatherRowRunner* average_row_runner() { return average_runner_.get(); }
+  // After the weights were changed from outside: their copy in the maps' type.
+  void renew_compute_weights();
+  // The EMA starts as a copy of the weights.
+  void reset_average();
+
+  // Does a row of an earlier pipeline stage learn? Else nobody wants the
+  // gradients of the maps that come from there.
+  bool has_learners_before() const {
+    return options_.freeze < model_->kept_rows().begin;
+  }
+
+  TrainingCounters counters;
+
+  // A buffer of the state, for checkpoints.
+  struct Buffer {
+    std::string name;              // "parameters", "momentum", …
+    data_parallel::Arena* arena;   // its entries, by rows
+    at::Tensor* flat;              // [arena->size()], or this rank's shard
+    const zero::ShardMap* shards;  // null: whole
+  };
+  std::vector<Buffer> buffers();
+  // A commit failed midway, when a peer was lost: this is no step's state.
+  bool is_torn() const { return is_torn_; }
+  // Whether ranks hold slices of it.
+  bool is_sharded() const { return zero_stage_ > 0; }
+  // Whether this rank can do without the others.
+  bool is_whole() const;
+  // Of all buffers together, over all stages and undivided, without padding.
+  int64_t total_bytes() const;
+  // Weights, gradients, moments and averages between two steps, on this rank.
+  int64_t resident_bytes();
+
+ private:
+  // One range of everything that the optimizer moves together.
+  struct Piece {
+    at::Tensor values, gradient, accumulated, average;
+    std::vector<at::Tensor> moments;
+    std::vector<optim::Segment> segments;  // by group, offsets within the piece
+    std::unique_ptr<devices::DeviceOptimizer> on_device;  // null on the CPU
+  };
+
+  void build_parameters();
+  void build_compute_weights();
+  void build_accumulation();
+  void build_average(const layers::ModelTable& table);
+  void build_pieces();
+  int64_t shard_size() const;
+  void move_running_statistics(int64_t num_groups);
+  void step_piece(const Piece& piece, const optim::OptimizerStep& step);
+  void gather_parameters();
+
+  TrainingStateOptions options_;
+  std::function<void()> before_change_;
+  bool is_torn_ = false;
+  int zero_stage_;  // 0 over one rank
+  // Elements of the whole model, all stages.
+  int64_t num_parameters_ = 0;
+  int64_t num_statistics_ = 0;
+  std::unique_ptr<model::LayerGraph> model_;
+  std::unique_ptr<model::LayerGraph> average_model_;
+  std::unique_ptr<data_parallel::Arena> parameters_;
+  std::unique_ptr<data_parallel::Arena> statistics_;
+  std::unique_ptr<data_parallel::Arena> average_parameters_;
+  std::unique_ptr<data_parallel::Arena> average_statistics_;
+  std::unique_ptr<zero::ShardMap> shards_;
+  std::unique_ptr<StepGradients> gradients_;
+  std::unique_ptr<zero::RowGather> average_rows_;  // sharded
+  std::unique_ptr<ZeroRowRunner> runner_;          // ZeRO 3
+  std::unique_ptr<GatherRowRunner> average_runner_;
+  // Flat, as the parameters, in the maps' type; undefined where that is the
+  // parameters' own, and under ZeRO 3, whose rows are cast while they are
+  // whole.
+  at::Tensor compute_weights_;
+  at::Tensor accumulated_;
+  std::vector<at::Tensor> moments_;
+  at::Tensor batch_norm_sums_;
+  at::Tensor slice_;  // ZeRO 1 and 2: what a gather of weights sends
+  std::vector<Piece> pieces_;
+  std::unique_ptr<DeviceState> device_state_;  // null on the CPU
+};
+
+}  // namespace headroom::step

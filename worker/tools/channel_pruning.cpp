@@ -1,0 +1,290 @@
+#include "worker/tools/channel_pruning.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "worker/kernels/element_math.h"
+#include "worker/tools/channel_graph.h"
+
+namespace headroom::tools {
+namespace {
+
+constexpr int64_t kLeastKept = 4;  // one part in so many
+
+using State = std::map<std::string, at::Tensor>;
+
+State state_of(model::LayerGraph& model) {
+  State state;
+  for (const model::NamedTensor& entry : model.state()) {
+    state[entry.name] = *entry.tensor;
+  }
+  return state;
+}
+
+// Per channel: how much the loudest of its writers says.
+std::vector<double> scores_of(const ChannelGraph::Unit& unit,
+                              const State& state) {
+  std::vector<double> scores(static_cast<size_t>(unit.channels), 0);
+  for (const std::string& writer : unit.writers) {
+    const at::Tensor scale =
+        state.at(writer + "bn.weight").to(at::kDouble).contiguous();
+    const double* values = scale.const_data_ptr<double>();
+    for (size_t i = 0; i < scores.size(); ++i) {
+      scores[i] = std::max(scores[i], std::abs(values[i]));
+    }
+  }
+  return scores;
+}
+
+// Of `marked` channels of a unit those that go: what stays is a multiple.
+int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
+  const int64_t least =
+      std::max<int64_t>(1, (channels + kLeastKept - 1) / kLeastKept);
+  const int64_t kept = std::max(channels - marked, least);
+  return channels -
+         std::min(channels, (kept + multiple - 1) / multiple * multiple);
+}
+
+// How many of each unit's channels go.
+std::vector<int64_t> choose(const ChannelGraph& graph,
+                            const std::vector<std::vector<double>>& scores,
+                            double share, int64_t multiple) {
+  struct Candidate {
+    double score;
+    size_t unit;
+  };
+  std::vector<Candidate> candidates;
+  int64_t total = 0;
+  for (size_t unit = 0; unit < scores.size(); ++unit) {
+    for (const double score : scores[unit]) candidates.push_back({score, unit});
+    total += graph.units[unit].channels;
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const auto& a, const auto& b) { return a.score < b.score; });
+  const auto wanted =
+      static_cast<int64_t>(std::ceil(share * static_cast<double>(total)));
+  std::vector<int64_t> marked(scores.size(), 0), removed(scores.size(), 0);
+  int64_t num_removed = 0;
+  for (const Candidate& candidate : candidates) {
+    if (num_removed >= wanted) return removed;
+    const int64_t now = removable(graph.units[candidate.unit].channels,
+                                  ++marked[candidate.unit], multiple);
+    num_removed += now - std::exchange(removed[candidate.unit], now);
+  }
+  if (num_removed >= wanted) return removed;
+  throw Error(
+      "prune",
+      std::to_string(wanted) + " of " + std::to_string(total) +
+          " channels should go, but only " + std::to_string(num_removed) +
+          " can: every convolution " +
+          "keeps a quarter of its own, in multiples of " +
+          std::to_string(multiple),
+      "give --share " +
+          std::to_string(static_cast<double>(num_removed * 100 /
+                                             std::max<int64_t>(1, total)) /
+                         100)
+              .substr(0, 4) +
+          " or less");
+}
+
+// The channels that stay, rising, and those that go.
+struct Split {
+  at::Tensor kept, gone;
+};
+
+Split split_of(const std::vector<double>& scores, int64_t num_removed) {
+  std::vector<int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return scores[static_cast<size_t>(a)] < scores[static_cast<size_t>(b)];
+  });
+  const auto middle = order.begin() + num_removed;
+  std::sort(order.begin(), middle);
+  std::sort(middle, order.end());
+  const auto indices = [](auto begin, auto end) {
+    std::vector<int64_t> values(begin, end);
+    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())},
+                         at::kLong)
+        .clone();
+  };
+  return {indices(middle, order.end()), indices(order.begin(), middle)};
+}
+
+class Pruner {
+ public:
+  Pruner(const ChannelGraph& graph,
+         const layers::ActivationFunction& activation, const State& before,
+         std::vector<Split> splits)
+      : graph_(graph),
+        activation_(activation),
+        before_(before),
+        splits_(std::move(splits)) {}
+
+  // The pruned model's state.
+  State run() {
+    State after = before_;
+    for (const ChannelGraph::Reader& reader : graph_.readers) {
+      read_less(reader, after);
+    }
+    for (size_t unit = 0; unit < graph_.units.size(); ++unit) {
+      for (const std::string& writer : graph_.units[unit].writers) {
+        for (const char* name : {"conv.weight", "bn.weight", "bn.bias",
+                                 "bn.running_mean", "bn.running_var"}) {
+          at::Tensor& tensor = after.at(writer + name);
+          tensor = tensor.index_select(0, splits_[unit].kept);
+        }
+      }
+    }
+    return after;
+  }
+
+ private:
+  // What the channels that go are worth to who reads them.
+  at::Tensor constants(const ChannelGraph::Segment& segment) const {
+    const ChannelGraph::Unit& unit =
+        graph_.units[static_cast<size_t>(segment.unit)];
+    at::Tensor sum = at::zeros({unit.channels}, at::kDouble);
+    for (size_t i = 0; i < segment.num_writers; ++i) {
+      const at::Tensor offsets =
+          before_.at(unit.writers[i] + "bn.bias").to(at::kDouble).clone();
+      double* values = offsets.mutable_data_ptr<double>();
+      for (int64_t c = 0; c < unit.channels; ++c) {
+        values[c] = kernels::activated(values[c], activation_);
+      }
+      sum = sum.add(offsets);
+    }
+    return sum;
+  }
+
+  void read_less(const ChannelGraph::Reader& reader, State& after) const {
+    at::Tensor& weight =
+        after.at(reader.name + (reader.normed ? "conv.weight" : "weight"));
+    std::vector<at::Tensor> kept;
+    at::Tensor constant = at::zeros({weight.size(0)}, at::kDouble);
+    int64_t begin = 0;
+    for (const ChannelGraph::Segment& segment : reader.input) {
+      if (segment.unit == ChannelGraph::kImages) return;
+      const Split& split = splits_[static_cast<size_t>(segment.unit)];
+      const int64_t width = split.kept.size(0) + split.gone.size(0);
+      const at::Tensor columns = weight.narrow(1, begin, width);
+      kept.push_back(columns.index_select(1, split.kept));
+      constant = constant.add(
+          columns.index_select(1, split.gone)
+              .to(at::kDouble)
+              .sum(at::IntArrayRef{2, 3})
+              .matmul(constants(segment).index_select(0, split.gone)));
+      begin += width;
+    }
+    weight = at::cat(kept, 1);
+    at::Tensor& offset =
+        after.at(reader.name + (reader.normed ? "bn.running_mean" : "bias"));
+    const at::Tensor moved = reader.normed
+                                 ? offset.to(at::kDouble).sub(constant)
+                                 : offset.to(at::kDouble).add(constant);
+    offset = moved.to(offset.scalar_type());
+  }
+
+  const ChannelGraph& graph_;
+  const layers::ActivationFunction activation_;
+  const State& before_;
+  const std::vector<Split> splits_;
+};
+
+layers::ModelTable pruned_table(const layers::ModelTable& table,
+                                const ChannelGraph& graph,
+                                const std::vector<Split>& splits,
+                                int64_t num_classes) {
+  layers::ModelTable pruned = table;
+  pruned.name = table.name + "_pruned";
+  pruned.num_classes = static_cast<int>(num_classes);
+  pruned.depth_multiple = pruned.width_multiple = 1;
+  for (size_t index = 0; index < table.rows.size(); ++index) {
+    std::vector<double> widths;
+    for (const int unit : graph.units_of_row[index]) {
+      widths.push_back(
+          static_cast<double>(splits[static_cast<size_t>(unit)].kept.size(0)));
+    }
+    if (widths.empty()) continue;
+    layers::ModelTable::Row& row = pruned.rows[index];
+    row.args[0] = widths.back();
+    widths.pop_back();
+    if (row.module == "C3") {
+      row.repeats = static_cast<int>(widths.size() / 2) - 1;
+      if (row.args.size() < 2) row.args.emplace_back("True");
+      row.args.resize(2);
+      row.args.emplace_back(widths);
+    } else if (row.module == "SPPF") {
+      if (row.args.size() < 2) row.args.emplace_back(5.0);
+      row.args.resize(2);
+      row.args.emplace_back(widths.front());
+    }
+  }
+  return pruned;
+}
+
+int64_t parameters_of(model::LayerGraph& model) {
+  int64_t count = 0;
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.is_parameter()) count += entry.tensor->numel();
+  }
+  return count;
+}
+
+}  // namespace
+
+PrunedModel prune_channels(const layers::ModelTable& table,
+                           model::LayerGraph& model, double share) {
+  const at::NoGradGuard no_grad;
+  const State before = state_of(model);
+  const ChannelGraph graph = channel_graph(table, model);
+  std::vector<std::vector<double>> scores;
+  for (const ChannelGraph::Unit& unit : graph.units) {
+    scores.push_back(scores_of(unit, before));
+  }
+  const std::vector<int64_t> removed =
+      choose(graph, scores, share, table.channel_multiple);
+  std::vector<Split> splits;
+  PrunedModel result;
+  for (size_t unit = 0; unit < graph.units.size(); ++unit) {
+    splits.push_back(split_of(scores[unit], removed[unit]));
+    const int64_t channels = graph.units[unit].channels;
+    const size_t row = graph.units[unit].row;
+    if (result.rows.empty() || result.rows.back().index != row) {
+      result.rows.push_back({row, 0, 0});
+    }
+    result.rows.back().before += channels;
+    result.rows.back().after += channels - removed[unit];
+    result.channels_before += channels;
+    result.channels_after += channels - removed[unit];
+  }
+  result.table = pruned_table(table, graph, splits, model.num_classes());
+  result.model = std::make_unique<model::LayerGraph>(
+      result.table, model.num_classes(),
+      before.begin()->second.scalar_type() == at::kDouble ? at::kDouble
+                                                          : at::kFloat,
+      /*seed=*/0);
+  const State after =
+      Pruner(graph, table.activation, before, std::move(splits)).run();
+  for (const model::NamedTensor& entry : result.model->state()) {
+    const at::Tensor& values = after.at(entry.name);
+    HEADROOM_CHECK(values.sizes() == entry.tensor->sizes(), entry.name);
+    entry.tensor->copy_(values);
+  }
+  result.parameters_before = parameters_of(model);
+  result.parameters_after = parameters_of(*result.model);
+  return result;
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,293 @@
+// headroom detect: boxes in images and videos, by a file of weights
+// (worker/detect).
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/layers/row_cost.h"
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "parallel/base/shell_word.h"
+#include "worker/control/stop_signals.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/detect/detection_folder.h"
+#include "worker/detect/detector.h"
+#include "worker/detect/image_sources.h"
+#include "worker/detect/video_detection.h"
+#include "worker/tools/image_size_flag.h"
+#include "worker/tools/tool_arguments.h"
+#include "worker/tools/tool_command.h"
+#include "worker/video/video_plugin.h"
+#include "worker/weights/open_weights.h"
+
+namespace headroom::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct DetectRequest {
+  std::string weights, cfg, source, output;
+  std::string image_size = "640", tile_size, classes;
+  double overlap = 0.2;
+  int threads = 1;
+  int64_t video_stride = 1;
+  metrics::NmsOptions nms{.confidence_threshold = 0.25,
+                          .iou_threshold = 0.45,
+                          .max_detections = 1000,
+                          .multi_label = false,
+                          .agnostic = false,
+                          .classes = {},
+                          .max_candidates = 30000};
+  detect::FolderOptions folder;
+};
+
+std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
+  std::istringstream words(text);
+  std::vector<int64_t> wanted;
+  for (std::string word; words >> word;) {
+    const bool is_number =
+        word.size() < 10 &&
+        word.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || std::stoll(word) >= classes) {
+      throw Error("detect",
+                  "--classes " + word +
+                      " is no class of these weights, which "
+                      "have 0 to " +
+                      std::to_string(classes - 1),
+                  "give numbers, for example --classes 0 2");
+    }
+    wanted.push_back(std::stoll(word));
+  }
+  return wanted;
+}
+
+detect::DetectorOptions detector_options(const DetectRequest& request,
+                                         const model::LayerGraph& model) {
+  detect::DetectorOptions options;
+  options.nms = request.nms;
+  options.nms.classes = read_classes(request.classes, model.num_classes());
+  const PixelSize input = read_image_size("--img", request.image_size);
+  const int64_t stride = model.max_stride();
+  options.height = layers::round_up_to_stride(input.height, stride);
+  options.width = layers::round_up_to_stride(input.width, stride);
+  if (!request.tile_size.empty()) {
+    const PixelSize tile = read_image_size("--tile", request.tile_size);
+    options.tiles =
+        detect::TileOptions{tile.height, tile.width, request.overlap};
+  }
+  return options;
+}
+
+void leave_out(const std::string& what) {
+  std::fprintf(stderr, "left out: %s\n", what.c_str());
+}
+
+// Results that keep their folder's name would be written over them.
+void refuse_own_sources(const detect::ImageSources& sources,
+                        const DetectRequest& request) {
+  if (!request.folder.may_exist) return;
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(request.output);
+  for (const auto* files : {&sources.images, &sources.videos}) {
+    for (const std::filesystem::path& file : *files) {
+      const std::filesystem::path path =
+          std::filesystem::weakly_canonical(file);
+      if (std::ranges::mismatch(folder, path).in1 != folder.end()) continue;
+      throw Error("detect",
+                  file.string() + " lies in " + request.output +
+                      ", where results are written to, and might be "
+                      "overwritten",
+                  "leave out --exist-ok, or give another --name");
+    }
+  }
+}
+
+// What detect does with its sources, and what it comes to.
+class DetectRun {
+ public:
+  explicit DetectRun(const DetectRequest& request)
+      : weights_(weights::open_weights(request.weights, request.cfg)),
+        detector_(*weights_.model, detector_options(request, *weights_.model)),
+        sources_(detect::find_images(request.source)),
+        folder_(request.output, weights_.class_names, request.folder) {
+    refuse_own_sources(sources_, request);
+    limits_.bands = codecs::bands_of_images(weights_.model->input_channels());
+    if (!sources_.videos.empty()) provide_videos(request);
+  }
+
+  int run(const DetectRequest& request);
+
+ private:
+  void provide_videos(const DetectRequest& request);
+  void look_at_image(size_t index);
+  void look_at_video(size_t index, int64_t stride);
+  // "image 1/3 FILE", "video 1/2 (12/300) FILE".
+  void say(const std::string& which, const detect::ImageDetections& found,
+           double seconds);
+
+  const weights::OpenedWeights weights_;
+  detect::Detector detector_;
+  detect::ImageSources sources_;
+  detect::DetectionFolder folder_;
+  codecs::ImageLimits limits_;
+  video::VideoApi* videos_ = nullptr;  // where there are videos to look at
+  int64_t pictures_ = 0, boxes_ = 0;
+  double seconds_ = 0;
+};
+
+// One that was named is looked at or refused; those among images may be left
+// out.
+void DetectRun::provide_videos(const DetectRequest& request) {
+  std::string why;
+  if (limits_.bands != codecs::kColours) {
+    why = "videos have colours, but the model's ch is " +
+          std::to_string(limits_.bands);
+  } else {
+    const video::VideoPlugin plugin = video::load_video_plugin();
+    videos_ = plugin.api;
+    why = plugin.reason;
+  }
+  if (videos_ != nullptr) return;
+  if (sources_.images.empty()) {
+    throw Error(
+        "detect", sources_.videos.front().string() + " is a video, and " + why,
+        "take its frames first, for example ffmpeg -i " +
+            shell_word(sources_.videos.front().string()) + " frames/%06d.jpg");
+  }
+  leave_out(counted(static_cast<int64_t>(sources_.videos.size()), "video") +
+            " of " + request.source + ": " + why);
+  sources_.videos.clear();
+}
+
+void DetectRun::say(const std::string& which,
+                    const detect::ImageDetections& found, double seconds) {
+  std::printf(
+      "%s: %lld x %lld, %s, %.0f ms\n", which.c_str(),
+      static_cast<long long>(found.height), static_cast<long long>(found.width),
+      detect::counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
+  std::fflush(stdout);
+  ++pictures_;
+  boxes_ += static_cast<int64_t>(found.detections.size());
+  seconds_ += seconds;
+}
+
+void DetectRun::look_at_image(size_t index) {
+  const auto& file = sources_.images[index];
+  codecs::ImageResult image = codecs::decode_image(file, limits_);
+  if (!image.ok()) return leave_out(file.string() + ": " + image.reason);
+  const auto start = Clock::now();
+  detect::ImageDetections found{file, image.pixels.rows, image.pixels.cols,
+                                detector_.detect(image.pixels)};
+  say("image " + std::to_string(index + 1) + "/" +
+          std::to_string(sources_.images.size()) + " " + file.string(),
+      found, std::chrono::duration<double>(Clock::now() - start).count());
+  image.pixels = codecs::shown_colours(image.pixels);
+  folder_.add(std::move(found), image.pixels);
+}
+
+void DetectRun::look_at_video(size_t index, int64_t stride) {
+  const auto& file = sources_.videos[index];
+  const std::string which = "video " + std::to_string(index + 1) + "/" +
+                            std::to_string(sources_.videos.size()) + " (";
+  detect::VideoOptions options;
+  options.stride = stride;
+  options.max_pixels = limits_.max_pixels;
+  options.stopped = stop_signals::requested;
+  options.on_picture = [&](const detect::VideoPicture& picture) {
+    const std::string of =
+        picture.of > 0 ? "/" + std::to_string(picture.of) : "";
+    say(which + std::to_string(picture.number) + of + ") " + file.string(),
+        picture.found, picture.seconds);
+  };
+  const detect::VideoOutcome outcome =
+      detect::detect_in_video(*videos_, file, detector_, folder_, options);
+  if (outcome.pictures == 0 && !stop_signals::requested()) {
+    leave_out(file.string() + ": " +
+              (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
+  } else if (!outcome.fault.empty()) {
+    std::fprintf(stderr, "%s is damaged: %s\n", file.c_str(),
+                 outcome.fault.c_str());
+  }
+}
+
+int DetectRun::run(const DetectRequest& request) {
+  for (const std::string& line : sources_.left_out) leave_out(line);
+  stop_signals::install();
+  for (size_t i = 0; i < sources_.images.size(); ++i) {
+    if (!stop_signals::requested()) look_at_image(i);
+  }
+  for (size_t i = 0; i < sources_.videos.size(); ++i) {
+    if (!stop_signals::requested()) look_at_video(i, request.video_stride);
+  }
+  const bool is_interrupted = stop_signals::requested();
+  if (pictures_ == 0 && !is_interrupted) {
+    const size_t files = sources_.images.size() + sources_.videos.size();
+    throw Error("detect",
+                "nothing of " + counted(static_cast<int64_t>(files), "file") +
+                    " of " + request.source + " can be decoded",
+                "see the lines above", ExitCode::kData);
+  }
+  folder_.finish();
+  std::printf(
+      "%s%s in %s, %.0f ms per image%s%s\n",
+      is_interrupted ? "interrupted: " : "", counted(boxes_, "box").c_str(),
+      counted(pictures_, "image").c_str(),
+      seconds_ * 1e3 / static_cast<double>(std::max<int64_t>(1, pictures_)),
+      folder_.path().empty() ? "" : "; results in ", folder_.path().c_str());
+  return is_interrupted ? static_cast<int>(ExitCode::kInterrupted) : 0;
+}
+
+}  // namespace
+
+int detect_command(int argc, char** argv) {
+  DetectRequest request;
+  bool no_pictures = false, no_labels = false, no_confidences = false;
+  CLI::App app("Boxes in images and videos, by a file of weights", "detect");
+  app.add_option("--weights", request.weights)->required();
+  app.add_option("--source", request.source)->required();
+  app.add_option("--output", request.output)->required();
+  app.add_flag("--exist-ok", request.folder.may_exist);
+  app.add_option("--cfg", request.cfg);
+  app.add_option("--img,--imgsz,--img-size", request.image_size);
+  app.add_option("--tile", request.tile_size);
+  app.add_option("--tile-overlap", request.overlap)->check(within(0.0, 0.9));
+  app.add_option("--conf-thres", request.nms.confidence_threshold)
+      ->check(within(0.0, 1.0));
+  app.add_option("--iou-thres", request.nms.iou_threshold)
+      ->check(within(0.0, 1.0));
+  app.add_option("--max-det", request.nms.max_detections)
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--classes", request.classes);
+  app.add_flag("--agnostic-nms", request.nms.agnostic);
+  app.add_flag("--save-txt", request.folder.text);
+  app.add_flag("--save-conf", request.folder.confidences_in_text);
+  app.add_flag("--save-csv", request.folder.csv);
+  app.add_flag("--save-json", request.folder.json);
+  app.add_flag("--save-crop", request.folder.crops);
+  app.add_flag("--nosave", no_pictures);
+  app.add_flag("--hide-labels", no_labels);
+  app.add_flag("--hide-conf", no_confidences);
+  app.add_option("--line-thickness", request.folder.annotate.line_width)
+      ->check(CLI::Range(1, 100));
+  app.add_option("--vid-stride", request.video_stride)
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--threads", request.threads)->check(CLI::Range(1, 1024));
+  parse_arguments(app, argc, argv);
+  request.folder.pictures = !no_pictures;
+  request.folder.annotate.labels = !no_labels;
+  request.folder.annotate.confidences = !no_confidences;
+  at::set_num_threads(request.threads);
+  return DetectRun(request).run(request);
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,137 @@
+// headroom export: weights as ONNX, TorchScript or safetensors (worker/export).
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/detect/detector.h"
+#include "worker/export/export_weights.h"
+#include "worker/step/network_input.h"
+#include "worker/step/run_inputs.h"
+#include "worker/tools/image_size_flag.h"
+#include "worker/tools/tool_arguments.h"
+#include "worker/tools/tool_command.h"
+#include "worker/validation/network_score.h"
+
+namespace headroom::tools {
+namespace {
+
+// `count` training images, evenly spread over the split, each letterboxed to
+// the network's size as in validation.
+exporter::CalibrationImages calibration_images(
+    const validation::ImagesToScore& images, int64_t count, int64_t* num_used) {
+  configs::RunConfig config = validation::val_config(images);
+  config.task = "train";
+  const step::RunInputs inputs = step::read_inputs(config);
+  const auto split =
+      std::make_shared<const labels::Dataset>(*inputs.validation);
+  codecs::ImageLimits limits;
+  limits.bands = codecs::bands_of_images(inputs.table.input_channels);
+  const int64_t all = split->size();
+  *num_used = std::min(count, all);
+  return [split, all, used = *num_used, height = images.height,
+          width = images.width, limits](int64_t stride, const auto& hand_over) {
+    for (int64_t i = 0; i < used; ++i) {
+      const codecs::ImageResult image =
+          codecs::decode_image(split->path(i * all / used), limits);
+      if (!image.ok()) continue;
+      const auto input =
+          detect::network_image(image.pixels, height, width, stride);
+      if (input) hand_over(input->images);
+    }
+  };
+}
+
+void score_both(model::LayerGraph& model,
+                const exporter::HeadsOfImages& in_8_bits,
+                const validation::ImagesToScore& images) {
+  std::printf(
+      "float32: %s\n",
+      validation::describe(validation::score_network(model, images)).c_str());
+  std::fflush(stdout);
+  const auto heads = [&in_8_bits](const loader::Batch& batch) {
+    return in_8_bits(step::network_input(batch.images, at::kFloat));
+  };
+  std::printf(
+      "int8:    %s, simulated\n",
+      validation::describe(validation::score_network(model, images, heads))
+          .c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int export_command(int argc, char** argv) {
+  exporter::ExportRequest request;
+  std::string image_size = "640", include = "onnx", data;
+  int64_t num_images = 128;
+  int threads = 0;
+  bool no_val = false;
+  CLI::App app("Weights as ONNX, TorchScript or safetensors", "export");
+  app.add_option("--weights", request.weights)->required();
+  app.add_option("--include", include);
+  app.add_option("--cfg", request.cfg);
+  app.add_option("--output", request.output);
+  app.add_option("--img,--imgsz,--img-size", image_size);
+  app.add_option("--batch,--batch-size", request.batch)
+      ->check(CLI::Range(1, 65536));
+  app.add_flag("--dynamic", request.dynamic);
+  app.add_flag("--half", request.half);
+  app.add_flag("--int8", request.int8);
+  app.add_option("--data", data);
+  app.add_option("--calibration-images", num_images)
+      ->check(CLI::Range(1, 1000000));
+  app.add_flag("--noval", no_val);
+  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
+  app.add_flag("--raw", request.raw);
+  app.add_flag("--nms", request.nms);
+  app.add_option("--conf-thres", request.confidence_threshold)
+      ->check(within(0.0, 1.0));
+  app.add_option("--iou-thres", request.iou_threshold)->check(within(0.0, 1.0));
+  app.add_option("--topk-per-class", request.most_per_class)
+      ->check(CLI::Range(1, 100000));
+  parse_arguments(app, argc, argv);
+  const PixelSize size = read_image_size("--img", image_size);
+  request.height = size.height;
+  request.width = size.width;
+  std::istringstream formats(include);
+  for (std::string format; formats >> format;) {
+    request.include.push_back(format);
+  }
+  if (!request.int8 && (!data.empty() || no_val)) {
+    throw Error("export", "--data and --noval are for --int8",
+                "leave them out, or give --int8");
+  }
+  exporter::check_export(request);  // before the data set is read
+  if (threads > 0) at::set_num_threads(threads);
+  if (request.int8 && !data.empty()) {
+    const validation::ImagesToScore images = {
+        data, request.weights, request.cfg, request.height, request.width, 16};
+    int64_t num_used = 0;
+    request.calibration_images =
+        calibration_images(images, num_images, &num_used);
+    std::printf("calibration: %s\n",
+                counted(num_used, "training image").c_str());
+    if (!no_val) {
+      request.after_int8 = [images](model::LayerGraph& model,
+                                    const exporter::HeadsOfImages& in_8_bits) {
+        score_both(model, in_8_bits, images);
+      };
+    }
+  }
+  for (const std::string& line : exporter::export_weights(request)) {
+    std::puts(line.c_str());
+  }
+  return 0;
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,144 @@
+// headroom prune: a file of weights without its least channels
+// (worker/tools/channel_pruning.h).
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
+#include "parallel/base/folder_fault.h"
+#include "parallel/base/units.h"
+#include "worker/tools/channel_pruning.h"
+#include "worker/tools/image_size_flag.h"
+#include "worker/tools/tool_arguments.h"
+#include "worker/tools/tool_command.h"
+#include "worker/validation/network_score.h"
+#include "worker/weights/open_weights.h"
+#include "worker/weights/weights.h"
+
+namespace headroom::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PruneRequest {
+  std::string weights, cfg, output, data, image_size = "640";
+  double share = 0.3;
+  int64_t batch = 16;
+};
+
+void print_rows(const PrunedModel& pruned) {
+  std::puts("row  module  channels");
+  for (const PrunedModel::Row& row : pruned.rows) {
+    std::printf("%3zu  %-6s  %lld -> %lld\n", row.index,
+                pruned.table.rows[row.index].module.c_str(),
+                static_cast<long long>(row.before),
+                static_cast<long long>(row.after));
+  }
+}
+
+void print_share(const char* what, int64_t before, int64_t after) {
+  std::printf("%s %lld -> %lld (%.3f)\n", what, static_cast<long long>(before),
+              static_cast<long long>(after),
+              static_cast<double>(after) / static_cast<double>(before));
+}
+
+const std::string kFirstLine =
+    "# Written by headroom prune: the channels that are left.";
+
+// It may be somebody's own table.
+void check_table_file(const fs::path& path) {
+  std::string first_line;
+  std::ifstream file(path);
+  if (!file || !std::getline(file, first_line) || first_line == kFirstLine) {
+    return;
+  }
+  throw Error("prune",
+              "the table would go to " + path.string() +
+                  ", which is there and was not written by headroom prune",
+              "give another --output");
+}
+
+void write_table(const fs::path& path, const layers::ModelTable& table) {
+  const std::string text =
+      kFirstLine +
+      "\n"
+      "# C3: channels, shortcut, [cv1, cv2, then two of each bottleneck].\n"
+      "# SPPF: channels, window, cv1.\n" +
+      layers::model_table_text(table);
+  write_whole_file(path, text);
+}
+
+int prune(const PruneRequest& request) {
+  const fs::path output =
+      request.output.empty() ? "pruned.safetensors" : fs::path(request.output);
+  std::error_code ignored;
+  if (fs::equivalent(output, request.weights, ignored)) {
+    throw Error("prune", output.string() + " is the file of weights itself",
+                "give another name with --output");
+  }
+  if (output.extension() != ".safetensors") {
+    throw Error("prune", "--output " + output.string() + " is no .safetensors",
+                "give a name that ends so");
+  }
+  require_folder_of(output, "prune", "--output");
+  fs::path table_file = output;
+  table_file.replace_extension(".yaml");
+  check_table_file(table_file);
+  const PixelSize size = read_image_size("--img", request.image_size);
+  const weights::OpenedWeights opened =
+      weights::open_weights(request.weights, request.cfg);
+  PrunedModel pruned =
+      prune_channels(opened.table, *opened.model, request.share);
+  pruned.table.name = output.stem().string();
+  auto metadata = layers::model_metadata(pruned.table.name, pruned.table);
+  metadata["format"] = "headroom-weights";
+  if (const auto names = opened.metadata.find("names");
+      names != opened.metadata.end()) {
+    metadata["names"] = names->second;
+  }
+  weights::save_weights(output, pruned.model->state(), metadata);
+  write_table(table_file, pruned.table);
+
+  print_rows(pruned);
+  print_share("channels", pruned.channels_before, pruned.channels_after);
+  print_share("parameters", pruned.parameters_before, pruned.parameters_after);
+  std::printf("%s, %s\n", output.c_str(), table_file.c_str());
+  if (request.data.empty()) return 0;
+  const auto score = [&](model::LayerGraph& model) {
+    return validation::describe(validation::score_network(
+        model, {request.data, request.weights, request.cfg, size.height,
+                size.width, request.batch}));
+  };
+  std::printf("before: %s\n", score(*opened.model).c_str());
+  std::printf("after:  %s, not fine-tuned yet\n", score(*pruned.model).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int prune_command(int argc, char** argv) {
+  PruneRequest request;
+  int threads = 0;
+  CLI::App app("A network without its least channels", "prune");
+  app.add_option("--weights", request.weights)->required();
+  app.add_option("--cfg", request.cfg);
+  app.add_option("--share", request.share)->check(within(0.001, 0.999));
+  app.add_option("--output", request.output);
+  app.add_option("--data", request.data);
+  app.add_option("--img,--imgsz,--img-size", request.image_size);
+  app.add_option("--batch,--batch-size", request.batch)
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
+  parse_arguments(app, argc, argv);
+  if (threads > 0) at::set_num_threads(threads);
+  return prune(request);
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,32 @@
+// headroom val --detections FILE --ground-truth FILE
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "parallel/base/check.h"
+#include "worker/tools/tool_arguments.h"
+#include "worker/tools/tool_command.h"
+#include "worker/validation/detection_scores.h"
+
+namespace headroom::tools {
+
+int score_command(int argc, char** argv) {
+  std::string detections, ground_truth;
+  bool json = false;
+  CLI::App app("Scores a COCO result file against COCO annotations", "val");
+  app.add_option("--detections", detections, "COCO results")->required();
+  app.add_option("--ground-truth", ground_truth, "COCO annotations")
+      ->required();
+  app.add_flag("--json", json, "one JSON document");
+  parse_arguments(app, argc, argv);
+  const validation::DetectionScores scores =
+      validation::score_detections(detections, ground_truth);
+  if (json) {
+    std::puts(validation::scores_json(scores).c_str());
+  } else {
+    std::fputs(validation::scores_text(scores).c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,94 @@
+// headroom verify --data X [--strict] [--fix-to DIR] [--json]
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "configs/data_config.h"
+#include "parallel/base/check.h"
+#include "parallel/base/counted.h"
+#include "worker/data/labels/verification.h"
+#include "worker/tools/tool_arguments.h"
+#include "worker/tools/tool_command.h"
+
+namespace headroom::tools {
+namespace {
+
+struct VerifyRequest {
+  std::string data;
+  std::string fix_to;
+  bool strict = false;
+  bool all = false;
+  bool json = false;
+  labels::IndexOptions index;
+};
+
+int verify(const VerifyRequest& request) {
+  const configs::DataConfig config = configs::load_data_config(request.data);
+  labels::IndexOptions index = request.index;
+  index.keep_outlines = !request.fix_to.empty();
+  const auto splits = labels::verify_data(config, index);
+  std::string refusal;
+  int64_t faults = 0;
+  for (const labels::VerifiedSplit& split : splits) {
+    faults += split.report.num_faults();
+    // Published sets have test images without labels.
+    if (refusal.empty() && split.report.split != "test") {
+      refusal = split.refusal;
+    }
+  }
+  if (!request.fix_to.empty() && refusal.empty()) {
+    labels::write_corrected_copy(splits,
+                                 request.index.single_cls
+                                     ? std::vector<std::string>{"item"}
+                                     : config.names,
+                                 request.fix_to);
+  }
+  if (request.json) {
+    std::puts(labels::verification_json(splits).c_str());
+  } else {
+    std::fputs(labels::verification_text(splits, request.all).c_str(), stdout);
+  }
+  if (!config.why_no_test.empty()) {
+    std::fprintf(stderr, "test was not verified: %s\n",
+                 config.why_no_test.c_str());
+  }
+  if (!refusal.empty()) {
+    throw Error("verify",
+                "training on " + request.data + " is refused: " + refusal,
+                request.fix_to.empty()
+                    ? "see the faults above"
+                    : "see the faults above; no corrected copy was written",
+                ExitCode::kData);
+  }
+  if (request.strict && faults > 0) {
+    throw Error("verify",
+                request.data + " has " + counted(faults, "fault") +
+                    ", which --strict does not allow",
+                "correct them, or write a corrected copy with --fix-to DIR",
+                ExitCode::kData);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int verify_command(int argc, char** argv) {
+  VerifyRequest request;
+  request.index.num_threads =
+      std::max<int64_t>(1, std::thread::hardware_concurrency());
+  CLI::App app("Names everything that is wrong with a data set", "verify");
+  app.add_option("--data", request.data, "data.yaml or VOC folder")->required();
+  app.add_option("--fix-to", request.fix_to, "folder of the corrected copy");
+  app.add_option("--workers", request.index.num_threads, "threads")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--strict", request.strict, "exit 4 if there is a fault");
+  app.add_flag("--single-cls", request.index.single_cls, "one class");
+  app.add_flag("--all", request.all, "a line for every image");
+  app.add_flag("--json", request.json, "one JSON document");
+  parse_arguments(app, argc, argv);
+  return verify(request);
+}
+
+}  // namespace headroom::tools

@@ -1,0 +1,106 @@
+#include "worker/validation/average_validation.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "parallel/base/convolution_workspaces.h"
+#include "parallel/predict/phase_memory.h"
+#include "worker/data/loader/loader.h"
+#include "worker/pictures/batch_pictures.h"
+#include "worker/step/parallelize.h"
+#include "worker/step/rank_context.h"
+#include "worker/step/stage_forward.h"
+#include "worker/validation/run_loaders.h"
+
+namespace headroom::validation {
+namespace {
+
+// The largest of what is asked for.
+class Prediction {
+ public:
+  Prediction(predict::MemoryRequest request, const plan::MeshCoordinates& rank)
+      : request_(std::move(request)), rank_(rank) {
+    request_.step.reset();
+    add({});
+  }
+  void add(const predict::ValidationShape& shape) {
+    if (std::ranges::find(shapes_, shape) == shapes_.end())
+      shapes_.push_back(shape);
+  }
+  // Of a device with what its library took for these very shapes.
+  predict::MemoryEstimate most() {
+    request_.workspaces = &convolution_workspaces();
+    predict::MemoryEstimate most;
+    for (const predict::ValidationShape& shape : shapes_) {
+      request_.validation = shape;
+      const predict::MemoryEstimate estimate =
+          predict::estimate_validation(request_, rank_);
+      if (estimate.total() > most.total()) most = estimate;
+    }
+    return most;
+  }
+
+ private:
+  predict::MemoryRequest request_;
+  const plan::MeshCoordinates rank_;
+  std::vector<predict::ValidationShape> shapes_;
+};
+
+}  // namespace
+
+predict::ValidationShape validation_shape(const loader::Batch& part) {
+  predict::ValidationShape shape;
+  shape.samples = part.images.size(0);
+  shape.image_height = part.image_height;
+  shape.image_width = part.image_width;
+  for (const loss::LevelTargets& level : part.targets.front()) {
+    shape.matches.push_back(level.size());
+  }
+  return shape;
+}
+
+ValidatedAverage validate_average(const AverageValidation& of) {
+  const memory::PhaseWatch watch("validation", of.state.device().memory());
+  loader::LoaderOptions input = validation_options(
+      of.config, of.memory.plan, of.dataset, of.state.model(), of.mesh);
+  input.host_memory_limit_bytes = of.host_memory_limit;
+  loader::Loader loader(input);
+  model::LayerGraph& model = of.state.average_model();
+  step::GatherRowRunner* const rows = of.state.average_row_runner();
+  const plan::Plan& plan = of.memory.plan;
+  const at::TensorOptions maps = of.state.state_options();
+  step::RankContext context(plan, of.config.global_batch_size, input.stride,
+                            of.mesh, &of.pass_lists, maps, rows);
+  const std::unique_ptr<step::StageForward> network = of.retry.run([&] {
+    return std::make_unique<step::StageForward>(
+        model, step::routes_of_stage(model, plan, of.mesh.here.pipeline_stage),
+        of.mesh, context, maps, rows);
+  });
+  network->set_retry(of.retry);
+
+  Prediction prediction(of.memory, of.mesh.here);
+  ValidationOptions options;
+  options.confidence_threshold = of.config.confidence_threshold;
+  options.nms_iou_threshold = of.config.nms_iou_threshold;
+  options.max_detections = of.config.max_detections;
+  options.gains = of.gains;
+  options.class_names = of.class_names;
+  options.scalar_type = of.state.scalar_type();
+  options.retry = of.retry;
+  options.passes_per_batch =
+      (input.global_batch_size + input.micro_batch_size - 1) /
+      input.micro_batch_size;
+  // The same on every rank, whoever draws.
+  if (!of.config.noplots) options.pictured = pictures::pictured_samples(input);
+  options.keeps_curves = !of.config.noplots;
+  options.before_part = [&](const loader::Batch& part) {
+    prediction.add(validation_shape(part));
+  };
+  ValidatedAverage validated;
+  validated.result = validate(*network, loader, of.mesh.world, options);
+  validated.memory = watch.compare(prediction.most());
+  return validated;
+}
+
+}  // namespace headroom::validation

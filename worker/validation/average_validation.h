@@ -1,0 +1,47 @@
+// AverageValidation: the averaged weights of a run that is under way, validated
+// over all its ranks, as its plan says; and the bytes that it took.
+//
+// Ownership: borrows everything. Threads: the one that trains. Collective.
+// Errors: as validate().
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/collectives/mesh.h"
+#include "parallel/predict/memory_model.h"
+#include "worker/data/labels/dataset.h"
+#include "worker/memory/memory_comparison.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/step/pass_lists.h"
+#include "worker/step/training_state.h"
+#include "worker/validation/validate.h"
+
+namespace headroom::validation {
+
+struct AverageValidation {
+  const configs::RunConfig& config;
+  const predict::MemoryRequest& memory;  // the run's, with its plan
+  const labels::Dataset& dataset;
+  const std::vector<std::string>& class_names;
+  const loss::LossGains& gains;
+  const step::PassLists& pass_lists;  // of this rank's rows
+  step::TrainingState& state;
+  collectives::Mesh& mesh;
+  memory::MemoryRetry retry;
+  int64_t host_memory_limit = 0;  // of its loader; 0: the default
+};
+
+struct ValidatedAverage {
+  ValidationResult result;
+  memory::MemoryComparison memory;  // of this rank
+};
+
+ValidatedAverage validate_average(const AverageValidation& of);
+
+// What the memory model wants to know of images that go through at once.
+predict::ValidationShape validation_shape(const loader::Batch& part);
+
+}  // namespace headroom::validation

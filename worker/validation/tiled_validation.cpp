@@ -1,0 +1,107 @@
+#include "worker/validation/tiled_validation.h"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/metrics/box_mapping.h"
+#include "worker/validation/validation_figures.h"
+#include "worker/validation/validation_findings.h"
+
+namespace headroom::validation {
+namespace {
+
+void check_memory(const labels::Dataset& dataset, int bands, int64_t limit) {
+  for (int64_t i = 0; limit > 0 && i < dataset.size(); ++i) {
+    const codecs::ImageSize size = dataset.image_size(i);
+    const int64_t bytes = int64_t{bands} * size.height * size.width;
+    if (bytes <= limit) continue;
+    throw Error("val",
+                dataset.path(i).string() + " is " + format_bytes(bytes) +
+                    " decoded, but --host-memory-limit is " +
+                    format_bytes(limit),
+                "use --host-memory-limit " + std::to_string(bytes) +
+                    " or more, or cut the images first: headroom tile",
+                ExitCode::kNoPlan);
+  }
+}
+
+std::vector<metrics::LabelledBox> labels_of_image(
+    const labels::Dataset& dataset, int64_t sample) {
+  const codecs::ImageSize size = dataset.image_size(sample);
+  std::vector<metrics::LabelledBox> boxes;
+  for (const labels::BoxLabel& label : dataset.labels(sample)) {
+    boxes.push_back({metrics::label_corners(label.cx, label.cy, label.w,
+                                            label.h, size.height, size.width),
+                     label.class_index});
+  }
+  return boxes;
+}
+
+// An image that cannot be decoded any more counts as one without boxes, as in
+// any validation.
+BatchFindings examine(detect::Detector& detector,
+                      const labels::Dataset& dataset, int64_t sample,
+                      const codecs::ImageLimits& limits,
+                      const ValidationOptions& options) {
+  BatchFindings findings;
+  const codecs::ImageResult image =
+      codecs::decode_image(dataset.path(sample), limits);
+  ImageFindings found;
+  found.sample = sample;
+  if (!image.ok()) {
+    findings.faults.push_back(dataset.path(sample).string() + ": " +
+                              image.reason);
+  } else if (image.size != dataset.image_size(sample)) {
+    findings.faults.push_back(dataset.path(sample).string() +
+                              ": of another size than when the data set was "
+                              "indexed");
+  } else {
+    found.detections = detector.detect(image.pixels);
+    found.labels = labels_of_image(dataset, sample);
+  }
+  add_image(std::move(found), options, findings);
+  return findings;
+}
+
+detect::DetectorOptions detector_options(const TiledValidation& request,
+                                         const ValidationOptions& options) {
+  detect::DetectorOptions detector;
+  detector.height = request.image_height;
+  detector.width = request.image_width;
+  detector.nms.confidence_threshold = options.confidence_threshold;
+  detector.nms.iou_threshold = options.nms_iou_threshold;
+  detector.nms.max_detections = options.max_detections;
+  detector.tiles = request.tiles;
+  return detector;
+}
+
+}  // namespace
+
+ValidationResult validate_in_tiles(model::LayerGraph& model,
+                                   const labels::Dataset& dataset,
+                                   const TiledValidation& request,
+                                   collectives::Communicator& world,
+                                   const ValidationOptions& options) {
+  codecs::ImageLimits limits;
+  limits.bands = codecs::bands_of_images(model.input_channels());
+  check_memory(dataset, limits.bands, request.host_memory_limit_bytes);
+  const auto start = std::chrono::steady_clock::now();
+  detect::Detector detector(model, detector_options(request, options));
+  std::vector<BatchFindings> mine;
+  for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
+    mine.push_back(examine(detector, dataset, i, limits, options));
+  }
+  ValidationResult result = summarise(gather_findings(world, mine), options);
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return result;
+}
+
+}  // namespace headroom::validation

@@ -1,0 +1,157 @@
+#include "worker/validation/validate.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "worker/metrics/box_mapping.h"
+#include "worker/metrics/nms.h"
+#include "worker/validation/validate_heads.h"
+#include "worker/validation/validation_figures.h"
+#include "worker/validation/validation_findings.h"
+#include "worker/validation/validation_parts.h"
+
+namespace headroom::validation {
+namespace {
+
+std::vector<metrics::LabelledBox> labels_of_image(
+    const loader::Batch& batch, int64_t image,
+    const metrics::SourceMapping& letterbox) {
+  std::vector<metrics::LabelledBox> boxes;
+  for (const loss::LabelRow& row : batch.labels) {
+    if (row.image != image) continue;
+    const metrics::Corners corners = metrics::label_corners(
+        row.cx, row.cy, row.w, row.h, batch.image_height, batch.image_width);
+    boxes.push_back({metrics::to_source(corners, letterbox),
+                     static_cast<int32_t>(row.class_index)});
+  }
+  return boxes;
+}
+
+metrics::SourceMapping letterbox_of(const loader::Batch::Geometry& geometry) {
+  return {geometry.height, geometry.width, geometry.ratio, geometry.pad_x,
+          geometry.pad_y};
+}
+
+BatchFindings examine(const model::LayerGraph& model,
+                      std::vector<at::Tensor> heads, const loader::Batch& batch,
+                      const loss::GlobalCounts& counts,
+                      const ValidationOptions& options) {
+  BatchDetections detections = detect(model, std::move(heads), batch, options);
+  const int64_t num_images = batch.images.size(0);
+  BatchFindings findings;
+  const loss::Loss loss = loss::detection_loss(
+      detections.heads, batch.targets.at(0), counts, options.gains);
+  const at::Tensor sums = loss.items.to(at::kCPU);
+  const double* items = sums.const_data_ptr<double>();
+  findings.box = items[0];
+  findings.obj = items[1];
+  findings.cls = items[2];
+
+  for (int64_t image = 0; image < num_images; ++image) {
+    std::vector<metrics::LabelledBox> labels =
+        labels_of_image(batch, image, letterbox_of(batch.geometry[image]));
+    add_image({batch.samples.at(image), std::move(detections.images[image]),
+               std::move(labels)},
+              options, findings);
+  }
+  return findings;
+}
+
+BatchFindings examine_part(step::StageForward& network,
+                           const loader::Batch& part,
+                           const loss::GlobalCounts& counts,
+                           const ValidationOptions& options) {
+  if (options.before_part) options.before_part(part);
+  const std::vector<at::Tensor> heads = network.run(part);
+  if (!network.holds_heads()) return {};
+  return options.retry.run(
+      [&] { return examine(network.model(), heads, part, counts, options); });
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+BatchDetections detect(const model::LayerGraph& model,
+                       std::vector<at::Tensor> heads,
+                       const loader::Batch& batch,
+                       const ValidationOptions& options) {
+  BatchDetections result;
+  result.heads = std::move(heads);
+  metrics::NmsOptions nms;
+  nms.confidence_threshold = options.confidence_threshold;
+  nms.iou_threshold = options.nms_iou_threshold;
+  nms.max_detections = options.max_detections;
+  result.images =
+      metrics::non_maximum_suppression(model.decode(result.heads), nms);
+  for (size_t image = 0; image < result.images.size(); ++image) {
+    const metrics::SourceMapping letterbox =
+        letterbox_of(batch.geometry[image]);
+    for (metrics::Detection& detection : result.images[image]) {
+      detection.box = metrics::to_source(detection.box, letterbox);
+    }
+  }
+  return result;
+}
+
+ValidationResult validate(step::StageForward& network,
+                          loader::BatchSource& source,
+                          collectives::Communicator& world,
+                          const ValidationOptions& options) {
+  at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t num_batches = source.batches_per_epoch();
+  int64_t most_batches = num_batches;
+  world.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
+                   collectives::ReduceOp::kMax);
+  std::vector<BatchFindings> mine;
+  for (int64_t i = 0; i < most_batches; ++i) {
+    int64_t passes = 0;
+    if (i < num_batches) {
+      const loader::Batch batch = source.next();
+      const loss::GlobalCounts counts = counts_of(batch);
+      BatchFindings findings;
+      for (const loader::Batch& part : parts_of(batch)) {
+        findings.add(examine_part(network, part, counts, options));
+        ++passes;
+      }
+      findings.faults = batch.faults;
+      if (network.holds_heads()) mine.push_back(std::move(findings));
+    }
+    for (; passes < options.passes_per_batch; ++passes) network.skip();
+  }
+  ValidationResult result = summarise(gather_findings(world, mine), options);
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+ValidationResult validate_heads(const model::LayerGraph& model,
+                                const HeadsOf& heads_of,
+                                loader::BatchSource& source,
+                                const ValidationOptions& options) {
+  at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<BatchFindings> all;
+  for (int64_t i = 0; i < source.batches_per_epoch(); ++i) {
+    const loader::Batch batch = source.next();
+    const loss::GlobalCounts counts = counts_of(batch);
+    BatchFindings findings;
+    for (const loader::Batch& part : parts_of(batch)) {
+      findings.add(examine(model, heads_of(part), part, counts, options));
+    }
+    findings.faults = batch.faults;
+    all.push_back(std::move(findings));
+  }
+  ValidationResult result = summarise(all, options);
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace headroom::validation

@@ -1,0 +1,97 @@
+// validate: mean average precision over a split, spread over all ranks.
+//
+// Every replica of the model takes its share of the fixed list of batches and
+// runs the network; the rank where the heads come together does non-maximum
+// suppression and matching, and the per-image results are gathered: averages of
+// averages would be wrong. No image is counted twice.
+//
+// Collective; the same result on every rank.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/data/loader/batch_source.h"
+#include "worker/loss/detection_loss.h"
+#include "worker/memory/memory_retry.h"
+#include "worker/metrics/detection.h"
+#include "worker/model/layer_graph.h"
+#include "worker/step/stage_forward.h"
+#include "worker/validation/validation_findings.h"
+
+namespace headroom::validation {
+
+struct ClassResult {
+  std::string name;
+  int64_t labels = 0;
+  double precision = 0, recall = 0, map50 = 0, map = 0;
+  int64_t class_index = 0;
+};
+
+struct ValidationResult {
+  int64_t images = 0, labels = 0;
+  // YOLOv5's definition, means over the classes that have labels.
+  double precision = 0, recall = 0, map50 = 0, map = 0;
+  // pycocotools' definition, at most 100 detections per image and class.
+  double coco_map50 = 0, coco_map = 0;
+  // Means over batches of the loss terms, with their gains.
+  double box = 0, obj = 0, cls = 0;
+  std::vector<ClassResult> classes;  // that have labels
+  std::vector<std::string> faults;   // images that could not be read
+  double seconds = 0;
+  // To be drawn or written, where they are asked for.
+  metrics::AveragePrecision curves;
+  std::vector<metrics::ConfusionCount> confusions;
+  std::vector<ImageFindings> found;  // in the order of the batches
+
+  // What best.safetensors is chosen by.
+  double fitness() const { return 0.1 * map50 + 0.9 * map; }
+};
+
+struct ValidationOptions {
+  double confidence_threshold = 0.001;
+  double nms_iou_threshold = 0.6;
+  int64_t max_detections = 300;
+  loss::LossGains gains;
+  std::vector<std::string> class_names;
+  at::ScalarType scalar_type = at::kFloat;
+  memory::MemoryRetry retry = {};  // of what follows the network
+  // Curves and the counts of the confusion matrix.
+  bool keeps_curves = false;
+  // Whose detections and labels are kept: these samples', or all; of these
+  // samples only the detections above kConfusionConfidence.
+  std::set<int64_t> pictured = {};
+  bool keeps_all = false;
+  // How often the network runs for a full batch, a micro-batch at a time: the
+  // same on all ranks.
+  int64_t passes_per_batch = 1;
+  // Is told what goes through next; may be none.
+  std::function<void(const loader::Batch&)> before_part = {};
+};
+
+// What the network sees in the images of a batch: boxes in the source images'
+// pixels, in descending confidence.
+struct BatchDetections {
+  std::vector<at::Tensor> heads;
+  std::vector<std::vector<metrics::Detection>> images;
+};
+BatchDetections detect(const model::LayerGraph& model,
+                       std::vector<at::Tensor> heads,
+                       const loader::Batch& batch,
+                       const ValidationOptions& options);
+
+// `source` yields the share of the split (LoaderMode::kValidation) that this
+// rank's replica takes, in the micro-batches that go through at once.
+ValidationResult validate(step::StageForward& network,
+                          loader::BatchSource& source,
+                          collectives::Communicator& world,
+                          const ValidationOptions& options);
+
+}  // namespace headroom::validation
