@@ -15,7 +15,7 @@
 namespace headroom::cuda {
 namespace {
 
-ncclDataType_t type_of(const at::Tensor& tensor) {
+ncclDataType_t nccl_type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return ncclFloat32;
@@ -119,7 +119,7 @@ class NcclCommunicator final : public collectives::Communicator {
         "all_reduce", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
           return ncclAllReduce(
               whole.flat.const_data_ptr(), whole.flat.mutable_data_ptr(),
-              count_of(whole.flat), type_of(whole.flat),
+              count_of(whole.flat), nccl_type_of(whole.flat),
               op == collectives::ReduceOp::kSum ? ncclSum : ncclMax, ranks,
               stream);
         });
@@ -139,7 +139,7 @@ class NcclCommunicator final : public collectives::Communicator {
                  [&](ncclComm_t ranks, cudaStream_t stream) {
                    return ncclAllGather(part.flat.const_data_ptr(),
                                         whole.flat.mutable_data_ptr(),
-                                        count_of(part.flat), type_of(part.flat),
+                                        count_of(part.flat), nccl_type_of(part.flat),
                                         ranks, stream);
                  });
   }
@@ -155,7 +155,7 @@ class NcclCommunicator final : public collectives::Communicator {
           [&](ncclComm_t ranks, cudaStream_t stream) {
             return ncclReduceScatter(whole.flat.const_data_ptr(),
                                      part.flat.mutable_data_ptr(),
-                                     count_of(part.flat), type_of(part.flat),
+                                     count_of(part.flat), nccl_type_of(part.flat),
                                      ncclSum, ranks, stream);
           })
         ->wait();
@@ -168,7 +168,7 @@ class NcclCommunicator final : public collectives::Communicator {
     begin("broadcast", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
       return ncclBroadcast(whole.flat.const_data_ptr(),
                            whole.flat.mutable_data_ptr(), count_of(whole.flat),
-                           type_of(whole.flat), root, ranks, stream);
+                           nccl_type_of(whole.flat), root, ranks, stream);
     })->wait();
   }
 

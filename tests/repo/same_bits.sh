@@ -1,27 +1,29 @@
 #!/usr/bin/env bash
-# Shows that a change of the code changed nothing of what users get: runs a
-# fixed set of short commands with one build and prints a digest of every file
-# and every text that they leave. A refactoring prints what its base prints:
+# Shows that a change of the code changed nothing that users get. It runs a fixed
+# set of short commands with one build and prints a digest of every file and
+# every text that they leave. A refactoring must print what its base prints:
 #
 #   bash tests/repo/same_bits.sh BASE/build >base.txt
 #   bash tests/repo/same_bits.sh build >mine.txt
 #   diff base.txt mine.txt
 #
-#   --keep DIR   also writes the texts that were digested into DIR, and a table
-#                of the tensors of every file of weights, to look at a
-#                difference with `diff -r`
+#   --keep DIR   also writes the digested texts into DIR, and for every file of
+#                weights a table of its tensors: `diff -r` of two such folders
+#                shows what a difference is
 #
-# A line is `RUN  FILE  DIGEST`; FILE may be a part of one (a line of
-# steps.jsonl). Times, addresses, process numbers and folders are replaced by
-# words before digesting (normalise.py, below). The build needs its programs;
-# without tests/libheadroom_testdevice.so, mpirun or the video plugin the runs
-# that need them are named as skipped.
+# A line is `RUN  FILE  DIGEST`; a line of steps.jsonl has a digest of its own.
+# Times, addresses, process numbers and folders are replaced by words first
+# (normalise.py, below). Both builds must run on the same machine, because
+# processors differ in their rounding. It takes about four minutes. Without
+# mpirun or tests/libheadroom_testdevice.so the runs that need it are skipped,
+# and a line says so.
 set -euo pipefail
 
 # Words that a table of names changed: both spellings are digested as the new
-# one. A line is `old -> new`; whole words of texts are replaced, names of files
-# and bytes of other files are not. While there is one, runs of spaces count as
-# one space, because a longer word moves the columns of a table.
+# one. Each line is `old -> new` and replaces a whole word in texts; names of
+# files, and the bytes of files that are no text, stay as they are. While the
+# list has a line, several spaces count as one, because a longer word moves the
+# columns of a table.
 renamed_words='
 '
 
@@ -54,38 +56,32 @@ unset HEADROOM_DEVICE_PLUGIN OMP_NUM_THREADS
 
 # --- what the runs look at ----------------------------------------------------
 
-# From the drawn shapes: the same labels in the other formats, a data set with
-# faults, images of five bands, a video.
+# draw.py makes the other data sets from the drawn shapes: the same labels in
+# other formats, labels and images with faults, images of five bands, a video.
 cat >"$folder/drawn/draw.py" <<'PYTHON'
 import glob, json, os, shutil, struct
 
 SIDE = 64
 
-
 def labels(file):
     return [(int(c), *map(float, box)) for c, *box in map(str.split, open(file))]
-
 
 def write(path, data):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb" if isinstance(data, bytes) else "w") as file:
         file.write(data)
 
-
 def corners(box):
     x, y, w, h = (value * SIDE for value in box)
     return x - w / 2, y - h / 2, w, h
 
-
 def label_files(split):
     return sorted(glob.glob(f"shapes/labels/{split}/*.txt"))
-
 
 def stem(path):
     return os.path.splitext(os.path.basename(path))[0]
 
-
-# COCO: one file of annotations per split.
+# COCO has one file of annotations per split.
 names = ["circle", "rectangle", "triangle"]
 for split in ("train", "val"):
     images, boxes = [], []
@@ -103,7 +99,7 @@ write("coco/data.yaml", "train: train.json\nval: val.json\n"
       "images: {train: ../shapes/images/train, val: ../shapes/images/val}\n"
       "names: [circle, rectangle, triangle]\n")
 
-# Pascal VOC: a file per image.
+# Pascal VOC has one file of annotations per image.
 for split in ("train", "val"):
     listed = []
     for file in label_files(split):
@@ -123,7 +119,7 @@ for split in ("train", "val"):
         shutil.copy(f"shapes/images/{split}/{stem(file)}.jpg", f"voc/JPEGImages/{name}.jpg")
     write(f"voc/ImageSets/Main/{split}.txt", "\n".join(listed) + "\n")
 
-# A diamond in each box, for what wants polygons.
+# Copy-paste needs polygons: each box becomes a diamond.
 shutil.copytree("shapes", "outlines")
 for file in glob.glob("outlines/labels/*/*.txt"):
     text = ""
@@ -132,7 +128,7 @@ for file in glob.glob("outlines/labels/*/*.txt"):
         text += f"{c} " + " ".join(f"{value:.6f}" for value in points) + "\n"
     write(file, text)
 
-# One fault of each kind.
+# This data set has one fault of each kind.
 shutil.copytree("shapes", "faulty")
 first = "faulty/labels/train/0000"
 write(first + "0.txt", "0 0.5 0.5 0.2 0.2\n0 0.95 0.5 0.3 0.2\n")
@@ -145,9 +141,8 @@ picture = open("shapes/images/train/00006.jpg", "rb").read()
 write("faulty/images/train/00006.jpg", picture[: len(picture) // 2])
 write("faulty/images/train/00007.jpg", b"no picture")
 
-# TIFFs of five bands: a rectangle of a class shows in a band of its own.
+# The TIFFs have five bands; each class shows in a band of its own.
 BANDS, WIDE = 5, 96
-
 
 def tiff(samples):
     entries = [(256, 4, 1, WIDE), (257, 4, 1, WIDE), (258, 3, BANDS, 0), (259, 3, 1, 1),
@@ -159,7 +154,6 @@ def tiff(samples):
     directory += b"".join(struct.pack("<HHII", *entry) for entry in entries)
     return (b"II*\0" + struct.pack("<I", 8 + len(samples)) + samples + directory
             + struct.pack("<I", 0) + struct.pack("<H", 8) * BANDS)
-
 
 for split, count in (("train", 8), ("val", 4)):
     for i in range(count):
@@ -177,11 +171,9 @@ for split, count in (("train", 8), ("val", 4)):
         write(f"bands/labels/{split}/{split}{i}.txt", text)
 write("bands/data.yaml", "train: images/train\nval: images/val\nnames: [fourth, fifth]\n")
 
-
-# Motion JPEG in AVI: the drawn pictures one after the other.
+# The video is Motion JPEG in AVI, and its pictures are the drawn ones.
 def chunk(name, data):
     return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
-
 
 frames = [open(f"shapes/images/train/{i:05d}.jpg", "rb").read() for i in range(4)]
 stream = struct.pack("<4s4sIHHIIIIIIII4H", b"vids", b"MJPG", 0, 0, 0, 0, 1, 5, 0,
@@ -194,7 +186,7 @@ lists = chunk(b"LIST", b"hdrl" + chunk(b"avih", header) + chunk(
 lists += chunk(b"LIST", b"movi" + b"".join(chunk(b"00dc", frame) for frame in frames))
 write("clips/clip.avi", chunk(b"RIFF", b"AVI " + lists))
 
-# Requests that are refused, each with its place.
+# These files are refused, most of them with file, line and column.
 write("bad/tab.yaml", "path: .\n\ttrain: x\n")
 write("bad/key.yaml", "path: .\ntrian: x\nval: x\nnames: [a]\n")
 write("bad/type.yaml", "path: ../shapes\ntrain: images/train\nval: images/val\nnames: 3\n")
@@ -208,16 +200,17 @@ PYTHON
 
 # --- what is digested ---------------------------------------------------------
 
-# normalise.py RUN FOLDER: a line for every file of the run in FOLDER.
+# normalise.py RUN FOLDER prints the digests of the run in FOLDER. These files
+# are left out, because they differ from run to run:
 #
-# Left out by name, because they differ from run to run:
 #   logs/                 what the processes print, in the order in which they
-#                         do; it is in events.jsonl and on standard error, too
-#   *.pem *.key token     certificates and secrets, which are drawn at random
-#   step.png              the picture of a memory trace; its axis is time
-#   checkpoints           but the newest one, and how many were written: one
-#                         that is due while another is being written is skipped
-# and of texts the lines and numbers that SKIPPED and REPLACED name.
+#                         do; events.jsonl and standard error have it, too
+#   *.pem, *.key, token   certificates and secrets are drawn at random
+#   step.png              the picture of a memory trace has an axis of time
+#   checkpoints           all but the newest, and their number: a checkpoint is
+#                         skipped while the one before is still being written
+#
+# SKIPPED and REPLACED name the lines and words that differ within a text.
 cat >"$folder/normalise.py" <<'PYTHON'
 import hashlib, json, os, re, socket, struct, sys
 
@@ -243,32 +236,29 @@ REPLACED = [(re.compile(pattern), word) for pattern, word in [
     (r'("skipped": ?)\d+', r"\1COUNT"),
     # Words.
     (r"(?m)^\d\d:\d\d:\d\d (info|warning|error) ", r"TIME \1 "),
-    (r"\d+ ms( per image|$)", r"TIME\1"),
+    (r"(?m)\d+ ms( per image|$)", r"TIME\1"),
     (rf"{NUMBER} images/s", "RATE images/s"),
     (rf"(?<!\w){host}-\d+-\d+\b", "WORKER"),
     (rf"\bon {host}\b", "on HOST"),
     (r"\b\d+\.\d+\.\d+\.\d+:\d+\b", "ADDRESS"),
     (r"(resident beyond the counted peak) [0-9.]+ \w+", r"\1 BYTES"),
+    (r"[0-9.]+ \w+ of the machine's memory free", "BYTES of the machine's memory free"),
 ]]
 renamed = [line.split("->") for line in os.environ["SAME_BITS_RENAMED"].splitlines()
            if line.strip()]
 renamed = [(re.compile(rf"\b{re.escape(old.strip())}\b"), new.strip()) for old, new in renamed]
-
 
 def with_words(text, replaced):
     for pattern, word in replaced:
         text = pattern.sub(word, text)
     return text
 
-
 def normal(text):
     text = with_words(text, PATHS + REPLACED + renamed)
     return re.sub(r"(?<=\S) {2,}", " ", text) if renamed else text
 
-
 def digest(name, data):
     print(f"{run}  {name}  {hashlib.sha256(data).hexdigest()[:16]}")
-
 
 def kept(name, text):
     if not keep:
@@ -277,7 +267,6 @@ def kept(name, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         file.write(text)
-
 
 def put_tensors(name, data):
     """Tensors and the header above them, which may hold the path of a model."""
@@ -292,7 +281,6 @@ def put_tensors(name, data):
     kept(name, "\n".join(table) + "\n")
     digest(name, header.encode() + data[8 + size:])
 
-
 def tensorboard_records(data):
     """The records of an event file without their time and checksums."""
     records = b""
@@ -303,7 +291,6 @@ def tensorboard_records(data):
         records += struct.pack("<Q", size) + record[9:]
         data = data[16 + size:]
     return records
-
 
 def put_text(name, text):
     base = os.path.basename(name)
@@ -320,7 +307,6 @@ def put_text(name, text):
     else:
         digest(name, "".join(lines).encode())
 
-
 def put(name):
     with open(os.path.join(folder, name), "rb") as file:
         data = file.read()
@@ -336,11 +322,9 @@ def put(name):
         return digest(name, data)
     return put_text(name, text)
 
-
 def step_of(name):
     found = re.search(r"/checkpoints/step-(\d+)/", name)
     return int(found.group(1)) if found else None
-
 
 names = sorted(os.path.relpath(os.path.join(where, file), folder)
                for where, _, files in os.walk(folder) for file in files)
@@ -354,8 +338,9 @@ export SAME_BITS_BUILD="$build" SAME_BITS_KEEP="$keep" SAME_BITS_RENAMED="$renam
 
 # --- running ------------------------------------------------------------------
 
-# run NAME COMMAND...: in a folder of its own, where files of other runs are
-# ../OTHER/. Checkpoints are large: they go unless `checkpoints=kept`.
+# run NAME COMMAND... runs the command in a folder of its own, from which the
+# files of another run are ../OTHER/. Checkpoints are large, so they are deleted
+# afterwards unless `checkpoints=kept` stands before the call.
 run() {
   local name="$1" status=0 started="$EPOCHREALTIME"
   shift
@@ -371,7 +356,7 @@ run() {
   fi
 }
 
-# The same on a copy of what run $1 left.
+# run_on OTHER NAME COMMAND... starts from a copy of what the run OTHER left.
 run_on() {
   local from="$1" name="$2"
   shift
@@ -390,13 +375,14 @@ plain=(headroom train --data ../drawn/shapes/data.yaml --cfg yolov5n "${size[@]}
 train=("${plain[@]}" --device cpu --noplots)
 short=("${train[@]}" --noval --max-steps 3)
 float64=("${short[@]}" --precision fp64)
+weights=../float32/runs/train/exp/weights/best.safetensors
 
 say "drawing into $folder"
 cp "$models"/*.yaml "$folder/drawn"
 (cd "$folder/drawn" && headroom-shapes shapes --train 16 --val 8 --size 64 &&
   headroom-shapes large --train 4 --val 2 --size 200 --seed 1 && python3 draw.py) >&2
 
-# Numbers, and layouts that change none.
+# Precisions, resumption and layouts.
 checkpoints=kept run float32 "${train[@]}" --epochs 2
 run_on float32 resumed headroom train --resume runs/train/exp --epochs 3 --json
 run_on float32 resumed-pipeline headroom train --resume runs/train/exp --epochs 3 --json \
@@ -423,22 +409,26 @@ run sync-bn "${float64[@]}" --layout data=2 --sync-bn
 run synthetic headroom train --synthetic-input --cfg yolov5n "${size[@]}" --seed 0 --json \
   --device cpu --noplots --noval --max-steps 3
 
-# Memory; "${short[@]/#64/160}" is short with --img 160.
+# Memory. "${short[@]/#64/160}" is `short` with --img 160.
 run lean "${short[@]}" --activations lean
 run recompute "${short[@]}" --activations recompute
 run offload "${short[@]}" --activations offload
 run mixture "${short[@]/#64/160}" --memory-limit 70MiB
 run ballast "${short[@]}" --activations keep --memory-limit 55MiB --inject \
-  "ballast@rank=0,step=1,bytes=22000000"
+  "ballast@rank=0,step=1,bytes=12000000"
 run memory-trace "${short[@]}" --layout data=2 --memory-trace step.json
 
-# Faults.
+# Faults that are injected.
 run oom "${train[@]}" --epochs 2 --layout data=2 --activations keep --inject \
-  "oom@rank=0,step=1,allocation=300;oom@rank=0,step=1,allocation=40;oom@rank=1,step=2,allocation=100;oom@rank=0,step=2,allocation=2,phase=validation;oom@rank=0,step=2,allocation=1,phase=loader;oom@rank=1,step=3,allocation=1,phase=vote"
+  "oom@rank=0,step=1,allocation=300;oom@rank=0,step=1,allocation=40;\
+oom@rank=1,step=2,allocation=100;oom@rank=0,step=2,allocation=2,phase=validation;\
+oom@rank=0,step=2,allocation=1,phase=loader;oom@rank=1,step=3,allocation=1,phase=vote"
 run another-plan "${float64[@]/#64/160}" --processes 2 --inject \
-  "oom@rank=1,step=1,allocation=60;oom@rank=1,step=1,allocation=100;oom@rank=1,step=1,allocation=140;oom@rank=1,step=1,allocation=180;oom@rank=1,step=1,allocation=220"
+  "oom@rank=1,step=1,allocation=60;oom@rank=1,step=1,allocation=100;\
+oom@rank=1,step=1,allocation=140;oom@rank=1,step=1,allocation=180;oom@rank=1,step=1,allocation=220"
 run smaller-micro-batch "${float64[@]}" --layout data=2 --bn-group 2 --activations keep --inject \
-  "oom@rank=1,step=1,allocation=100;oom@rank=1,step=1,allocation=250;oom@rank=1,step=1,allocation=400;oom@rank=1,step=1,allocation=550;oom@rank=1,step=1,allocation=700"
+  "oom@rank=1,step=1,allocation=100;oom@rank=1,step=1,allocation=250;\
+oom@rank=1,step=1,allocation=400;oom@rank=1,step=1,allocation=550;oom@rank=1,step=1,allocation=700"
 run killed "${train[@]}" --epochs 2 --layout data=2 --inject "kill@rank=1,step=3,phase=backward"
 run killed-zero3 "${float64[@]}" --layout data=2 --zero 3 --inject "kill@rank=1,step=2,phase=forward"
 run killed-stage "${float64[@]}" --layout pipeline=2 --inject "kill@rank=0,step=1,phase=vote"
@@ -460,16 +450,17 @@ run augmentation "${short[@]}" --data ../drawn/outlines/data.yaml --hyp scratch-
   --set hyp.shear=5 --set hyp.perspective=0.0005 --set hyp.flipud=0.5 --set hyp.blur=0.5 \
   --set hyp.median_blur=0.5 --set hyp.gray=0.5 --set hyp.clahe=0.5 --set hyp.fl_gamma=1.5
 run anchors "${train[@]}" --epochs 1 --set hyp.anchor_t=1.2
-run teacher "${short[@]}" --teacher ../float32/runs/train/exp/weights/best.safetensors
+run teacher "${short[@]}" --teacher "$weights"
 run pictures "${plain[@]}" --device cpu --epochs 1
 run many-modules "${short[@]}" --cfg ../drawn/many_modules.yaml
-run bands "${train[@]}" --data ../drawn/bands/data.yaml --cfg ../drawn/five_bands.yaml --batch 4 --epochs 1
+run bands "${train[@]}" --data ../drawn/bands/data.yaml --cfg ../drawn/five_bands.yaml \
+  --batch 4 --epochs 1
 run gray "${short[@]}" --cfg ../drawn/gray.yaml --layout spatial=2
 for model in yolov5s-ghost yolov5s-mobilenetv3 yolov5s-shufflenetv2 yolov5s-p2; do
   run "$model" "${short[@]}" --max-steps 1 --cfg "$model"
 done
 
-# Launching: with certificates, without a coordinator, under mpirun.
+# Other ways to start: certificates, no coordinator, mpirun.
 run certificates headroom coordinator --init-certs certs --cert-names localhost
 run certified "${short[@]}" --layout data=2 --certs ../certificates/certs
 run standalone-asked headroom plan --data ../drawn/shapes/data.yaml --cfg yolov5n "${size[@]}" \
@@ -484,7 +475,7 @@ else
   skip mpirun "there is no mpirun"
 fi
 
-# The test device.
+# The test device stands for a GPU.
 if [[ -f $test_device ]]; then
   export HEADROOM_DEVICE_PLUGIN="$test_device"
   device=("${plain[@]}" --noplots --precision fp64)
@@ -496,32 +487,32 @@ if [[ -f $test_device ]]; then
     --backend nccl
   run device-graphs "${device[@]}" --max-steps 3 --noval --device 0,1 --layout data=2 \
     --backend gloo --bn-group 4 --cuda-graphs
-  run device-val headroom val --data ../drawn/shapes/data.yaml \
-    --weights ../float32/runs/train/exp/weights/best.safetensors "${size[@]}" --device 0 \
-    --noplots --json
+  run device-val headroom val --data ../drawn/shapes/data.yaml --weights "$weights" \
+    "${size[@]}" --device 0 --noplots --json
   unset HEADROOM_DEVICE_PLUGIN
 else
   skip device "there is no tests/libheadroom_testdevice.so"
 fi
 
-# Judging and finding.
-weights=../float32/runs/train/exp/weights/best.safetensors
+# Commands that use a network.
 val=(headroom val --weights "$weights" "${size[@]}" --device cpu --json)
 run val "${val[@]}" --data ../drawn/shapes/data.yaml --save-json --save-txt --save-conf
 run val-data "${val[@]}" --data ../drawn/coco/data.yaml --layout data=2 --noplots
-run val-bfloat16 "${val[@]}" --data ../drawn/shapes/data.yaml --noplots --precision bf16
+run val-float64 "${val[@]}" --data ../drawn/shapes/data.yaml --noplots --precision fp64
 run val-tile "${val[@]}" --data ../drawn/large/data.yaml --noplots --tile 64 --tile-overlap 0.25
-run val-text headroom val --weights "$weights" "${size[@]}" --data ../drawn/shapes/data.yaml --noplots
+run val-text headroom val --weights "$weights" "${size[@]}" --data ../drawn/shapes/data.yaml \
+  --noplots
 run val-coco "${val[@]}" --data ../drawn/coco/data.yaml --noplots --save-json
 run score headroom val --detections ../val-coco/runs/val/exp/predictions.json \
   --ground-truth ../drawn/coco/val.json --json
 detect=(headroom detect --weights "$weights" --img 64 --conf-thres 0.003 --max-det 5)
 run detect "${detect[@]}" --source ../drawn/shapes/images/val --save-txt --save-conf --save-csv \
   --save-json --save-crop
-run detect-tile "${detect[@]}" --source ../drawn/large/images/val --tile 64 --agnostic-nms --save-txt
+run detect-tile "${detect[@]}" --source ../drawn/large/images/val --tile 64 --agnostic-nms \
+  --save-txt
 run detect-video "${detect[@]}" --source ../drawn/clips --save-txt
 
-# Other forms of a network.
+# Commands that write a network in another form.
 export_=(headroom export --weights "$weights" --img 64 --threads 1)
 run export "${export_[@]}" --include onnx torchscript safetensors --output net
 run export-dynamic "${export_[@]}" --dynamic --nms --output net
@@ -530,14 +521,15 @@ run export-int8 "${export_[@]}" --int8 --data ../drawn/shapes/data.yaml --output
 run export-modules headroom export --weights \
   ../many-modules/runs/train/exp/weights/last.safetensors --img 64 --threads 1 \
   --include onnx torchscript --output net
-run prune headroom prune --weights "$weights" --share 0.3 --data ../drawn/shapes/data.yaml --img 64 \
-  --threads 1
+run prune headroom prune --weights "$weights" --share 0.3 --data ../drawn/shapes/data.yaml \
+  --img 64 --threads 1
 run pruned "${short[@]}" --weights ../prune/pruned.safetensors
 
-# Data sets.
+# Commands on data sets.
 run tile headroom tile --data ../drawn/large/data.yaml --output tiles --size 96 --workers 1 --json
 for data in faulty/data.yaml coco/data.yaml voc; do
-  run "verify-${data%%/*}" headroom verify --data "../drawn/$data" --workers 1 --json --fix-to fixed
+  run "verify-${data%%/*}" headroom verify --data "../drawn/$data" --workers 1 --json \
+    --fix-to fixed
 done
 run verify-text headroom verify --data ../drawn/faulty/data.yaml --workers 1 --all --strict
 
@@ -546,8 +538,8 @@ plan=(headroom plan --threads 1)
 run plan "${plan[@]}" --cfg yolov5s --batch 64
 run plan-limit "${plan[@]}" --cfg yolov5s --batch 64 --memory-limit 2GiB --json
 run plan-largest "${plan[@]}" --cfg yolov5s --batch -1 --memory-limit 8GiB --json
-run plan-data "${plan[@]}" --data ../drawn/shapes/data.yaml --cfg yolov5n --batch 16 --memory-limit 1GiB \
-  --json
+run plan-data "${plan[@]}" --data ../drawn/shapes/data.yaml --cfg yolov5n --batch 16 \
+  --memory-limit 1GiB --json
 run plan-schedule "${plan[@]}" --cfg yolov5m --batch 16 --bn-group 4 --layout pipeline=2 \
   --show schedule
 run plan-cluster "${plan[@]}" --cluster g5.12xlarge:1 --cfg yolov5m --batch 128 --json

@@ -39,18 +39,18 @@ int launch(ArenaRule rule, const ArenaArrays<T>& arrays,
 extern "C" {
 
 int headroom_arena_step_float(
-    headroom::ArenaRule rule, const headroom::ArenaArrays<float>* arrays,
-    const headroom::ArenaCoefficients<float>* coefficients,
-    const headroom::ArenaPiece* pieces, int64_t num_pieces, void* stream) {
-  return headroom::launch(rule, *arrays, *coefficients, pieces, num_pieces,
+    headroom::cuda::ArenaRule rule, const headroom::cuda::ArenaArrays<float>* arrays,
+    const headroom::cuda::ArenaCoefficients<float>* coefficients,
+    const headroom::cuda::ArenaPiece* pieces, int64_t num_pieces, void* stream) {
+  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces, num_pieces,
                           stream);
 }
 
 int headroom_arena_step_double(
-    headroom::ArenaRule rule, const headroom::ArenaArrays<double>* arrays,
-    const headroom::ArenaCoefficients<double>* coefficients,
-    const headroom::ArenaPiece* pieces, int64_t num_pieces, void* stream) {
-  return headroom::launch(rule, *arrays, *coefficients, pieces, num_pieces,
+    headroom::cuda::ArenaRule rule, const headroom::cuda::ArenaArrays<double>* arrays,
+    const headroom::cuda::ArenaCoefficients<double>* coefficients,
+    const headroom::cuda::ArenaPiece* pieces, int64_t num_pieces, void* stream) {
+  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces, num_pieces,
                           stream);
 }
 }

@@ -33,8 +33,8 @@ unsigned blocks_of(int64_t rows) {
 
 extern "C" {
 
-int headroom_fit_rows(const headroom::FitArguments* arguments, void* stream) {
-  using namespace headroom;
+int headroom_fit_rows(const headroom::cuda::FitArguments* arguments, void* stream) {
+  using namespace headroom::cuda;
   if (arguments->rows == 0) return cudaSuccess;
   const auto on = static_cast<cudaStream_t>(stream);
   if (arguments->is_double) {
@@ -47,9 +47,9 @@ int headroom_fit_rows(const headroom::FitArguments* arguments, void* stream) {
   return cudaGetLastError();
 }
 
-int headroom_entropies(const headroom::EntropyArguments* arguments,
+int headroom_entropies(const headroom::cuda::EntropyArguments* arguments,
                        void* stream) {
-  using namespace headroom;
+  using namespace headroom::cuda;
   if (arguments->count == 0) return cudaSuccess;
   const auto on = static_cast<cudaStream_t>(stream);
   if (arguments->is_double) {

@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(kThreads)
 
 extern "C" {
 
-int headroom_render_samples(const headroom::RenderArguments* arguments,
+int headroom_render_samples(const headroom::cuda::RenderArguments* arguments,
                             void* stream) {
-  using namespace headroom;
+  using namespace headroom::cuda;
   const int64_t pixels = int64_t{arguments->rows} * arguments->width;
   if (arguments->count == 0 || pixels == 0) return cudaSuccess;
   const dim3 blocks(static_cast<unsigned>((pixels + kThreads - 1) / kThreads),

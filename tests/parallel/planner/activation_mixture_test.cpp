@@ -13,7 +13,7 @@
 namespace headroom::planner {
 namespace {
 
-using enum ActivationPolicy;
+using enum plan::ActivationPolicy;
 using Choice = MixtureRow::Choice;
 
 MixtureRow row_of(int64_t map) {

@@ -13,7 +13,7 @@
 namespace headroom::planner {
 namespace {
 
-using enum ActivationPolicy;
+using enum plan::ActivationPolicy;
 
 struct Request {
   std::string name;

@@ -20,7 +20,7 @@
 namespace headroom::step {
 namespace {
 
-using enum ActivationPolicy;
+using enum plan::ActivationPolicy;
 using Policies = std::vector<plan::ActivationPolicy>;
 
 constexpr size_t kRows = 25;

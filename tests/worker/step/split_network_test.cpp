@@ -337,7 +337,7 @@ TEST(SplitNetwork, EqualsWholeImagesWithSamplesSplitToo) {
 // exchanged for it, statistics and rows around maps included.
 TEST(SplitNetwork, ActivationPoliciesAreIdenticalAndSendNothingMore) {
   activations::install_saved_tensor_policies();
-  using enum ActivationPolicy;
+  using enum plan::ActivationPolicy;
   constexpr int64_t kRowsWithConvolutions = 18;  // the head keeps its inputs
   const std::vector<Outcome> kept = run_layout({1, 2, {2, 1}});
   EXPECT_GT(kept[0].halo_bytes, 0);

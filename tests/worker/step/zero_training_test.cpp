@@ -105,7 +105,7 @@ class ZeroFiles : public testing::Test {
 // backward, and not a bit different.
 TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   activations::install_saved_tensor_policies();
-  using enum ActivationPolicy;
+  using enum plan::ActivationPolicy;
   for (const auto& [stage, policies] :
        {std::pair(2, std::vector{kRecompute}), std::pair(3, std::vector{kLean}),
         std::pair(3, std::vector{kRecompute, kLean, kOffload})}) {
