@@ -331,7 +331,7 @@ DataConfig load_data_config(const std::filesystem::path& given) {
   } catch (const Error& error) {
     // Published sets name test images that hardly anybody has: only a run that
     // asks for them fails.
-    config.why_no_test = error.what();
+    config.test_split_error = error.what();
   }
   return config;
 }

@@ -26,7 +26,7 @@ struct DataConfig {
   // Where a COCO JSON of the split has its images; "" is beside the JSON.
   std::filesystem::path train_images, val_images, test_images;
   // Why `test` is empty although the file names one; "" otherwise.
-  std::string why_no_test;
+  std::string test_split_error;
 };
 
 // `file` may also be a Pascal VOC folder, with Annotations/ and

@@ -21,7 +21,8 @@ std::vector<Knob> what_to_train() {
        "The data set: a data.yaml in any of YOLOv5's forms (its folders or "
        "lists of images, its class names). Nothing is ever downloaded."},
       {"cfg", &C::cfg, "",
-       "The model: a YAML file of rows, or the name of a shipped one: yolov5n "
+       "The model: a YAML file of layers, or the name of a shipped one: "
+       "yolov5n "
        "s m l x, yolov5n6 s6 m6 l6 x6. Left out together with weights: "
        "yolov5s from scratch."},
       {"weights", &C::weights, "",
@@ -112,7 +113,8 @@ std::vector<Knob> how_to_train() {
        "Train each batch at a size of its own, 0.5 to 1.5 times --img; plans "
        "count on the largest."},
       {"freeze", &C::freeze, "rows",
-       "The first so many rows of the model do not learn; 10 is the backbone. "
+       "The first so many layers of the model do not learn; 10 is the "
+       "backbone. "
        "Their batch-norm statistics still move, as in YOLOv5.",
        0, 10'000},
       {"seed", &C::seed, "",
@@ -171,7 +173,7 @@ std::vector<Knob> where_it_runs() {
        1, kMostProcesses},
       {"layout", &C::layout, "",
        "How a step is split over processes: data shares the images out, "
-       "pipeline the model's rows, spatial the rows of each image. "
+       "pipeline the model's layers, spatial the rows of each image. "
        "data=2,pipeline=1,spatial=1 in any order; an axis not named is 1; "
        "their product is the number of processes. Changes no result."},
       {"zero_stage", &C::zero_stage, "",
@@ -187,12 +189,13 @@ std::vector<Knob> where_it_runs() {
       {"activations",
        &C::activations,
        "",
-       "What a row of the model keeps for its backward: keep everything; lean: "
+       "What a layer of the model keeps for its backward: keep everything; "
+       "lean: "
        "convolution outputs, the rest is derived from them; recompute: its "
        "inputs, and it runs twice; offload: nothing, but a temporary file of "
        "at most host_memory_limit bytes. Less memory, more time, the same "
        "results. auto keeps everything, or under memory_limit what takes "
-       "least time and fits, row by row.",
+       "least time and fits, layer by layer.",
        -kAny,
        kAny,
        {"auto", "keep", "lean", "recompute", "offload"}},
@@ -222,7 +225,7 @@ std::vector<Knob> where_it_runs() {
        "bytes",
        "Bound of each process's tensors, on a device of all that it has "
        "there, for example 2GiB: a small card, emulated. A step that does not "
-       "fit is repeated with rows recomputed; "
+       "fit is repeated with layers recomputed; "
        "if that does not fit either, the run stops at the step before. 0 is "
        "no bound.",
        0,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 
 namespace headroom::configs {
 namespace {

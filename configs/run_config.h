@@ -98,7 +98,7 @@ struct RunConfig {
   bool random_crop = false;    // windows of larger images, not shrunk ones
   int64_t close_mosaic = 0;    // the last epochs without mosaics
   bool multi_scale = false;    // each batch of another size (multi_scale.h)
-  int64_t freeze = 0;          // rows [0, freeze) do not learn
+  int64_t freeze = 0;          // layers [0, freeze) do not learn
   uint64_t seed = 0;
   Precision precision = Precision::kFp32;
   int64_t patience = 100;             // epochs without progress; 0: no limit
@@ -110,7 +110,7 @@ struct RunConfig {
   std::string device;                // "", "cpu" or CUDA indices
   bool tf32 = false;                 // --tf32: in a card's float32 products
   bool deterministic = false;        // only algorithms of the same bits
-  bool cuda_graphs = false;          // --cuda-graphs: of a micro-batch's rows
+  bool cuda_graphs = false;          // --cuda-graphs: of a micro-batch's layers
   bool share_devices = false;        // by several processes
   int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
   int64_t min_processes = 1;         // --min-processes

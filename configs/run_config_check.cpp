@@ -89,16 +89,16 @@ void check_largest_batch(const RunConfig& config) {
 }
 
 void check_graphs(const RunConfig& config, bool is_cpu) {
-  const char* const why_not = is_cpu               ? "--device is cpu"
-                              : config.multi_scale ? "--multi-scale changes it"
-                              : config.rect        ? "--rect changes it"
-                              : !config.teacher.empty()
-                                  ? "--teacher has two networks"
-                                  : nullptr;
-  if (why_not == nullptr) return;
+  const char* const reason = is_cpu               ? "--device is cpu"
+                             : config.multi_scale ? "--multi-scale changes it"
+                             : config.rect        ? "--rect changes it"
+                             : !config.teacher.empty()
+                                 ? "--teacher has two networks"
+                                 : nullptr;
+  if (reason == nullptr) return;
   refuse_run(std::string("--cuda-graphs captures one network's steps of one "
                          "shape on a card, but ") +
-                 why_not,
+                 reason,
              "leave one of the two out");
 }
 

@@ -137,7 +137,7 @@ wire::Plan to_wire(const plan::Plan& plan) {
   message.set_batch_norm_group_size(plan.batch_norm_group_size);
   message.set_reason(plan.reason);
   message.set_zero_stage(plan.zero_stage);
-  for (const int64_t row : plan.stage_begins) message.add_stage_begins(row);
+  for (const int64_t layer : plan.stage_begins) message.add_stage_begins(layer);
   for (const plan::ActivationPolicy policy : plan.activation_policies) {
     message.add_activation_policies(to_wire(policy));
   }
@@ -185,7 +185,7 @@ plan::Plan from_wire(const wire::Plan& message) {
   plan.zero_stage = message.zero_stage();
   plan.stage_begins.assign(message.stage_begins().begin(),
                            message.stage_begins().end());
-  if (const auto why = plan::why_not_stages(
+  if (const auto why = plan::stage_begins_error(
           plan.stage_begins, plan.layout.pipeline_parallel_size)) {
     throw Error("wire", "stage_begins: " + *why,
                 "install the same build on every node");
@@ -202,10 +202,10 @@ plan::Plan from_wire(const wire::Plan& message) {
     plan.validation_images =
         checked_samples("validation_images", message.validation_images());
   }
-  if (message.activation_policies_size() > plan::kMaxRows) {
+  if (message.activation_policies_size() > plan::kMaxLayers) {
     throw bad_field(
         "activation_policies", message.activation_policies_size(),
-        "a model has at most " + std::to_string(plan::kMaxRows) + " rows");
+        "a model has at most " + std::to_string(plan::kMaxLayers) + " layers");
   }
   for (const int policy : message.activation_policies()) {
     plan.activation_policies.push_back(policy_from_wire(policy));

@@ -1,7 +1,7 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it does what the coordinator assigns; with --standalone it runs on its own
 // (worker/run/standalone.h). It also answers a launcher's question about a data
-// set (worker/tools/data_question.h), and carries out headroom's commands on
+// set (worker/tools/dataset_query.h), and carries out headroom's commands on
 // data sets and weights (worker/tools/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
@@ -23,7 +23,7 @@
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/generation_loop.h"
 #include "worker/run/standalone.h"
-#include "worker/tools/data_question.h"
+#include "worker/tools/dataset_query.h"
 #include "worker/tools/tool_command.h"
 
 namespace {
@@ -44,7 +44,7 @@ constexpr std::string_view kStandalone = "--standalone";
 
 // headroom-worker answer DATA.YAML, of which `argv` has the end.
 int answer_question(int argc, char** argv) {
-  headroom::tools::DataQuestion question;
+  headroom::tools::DatasetQuery question;
   headroom::tools::WhichAnchors which;
   CLI::App app("What a launcher wants to know of a data set");
   app.add_option("data", question.data, "data.yaml")->required();

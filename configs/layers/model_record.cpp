@@ -17,16 +17,17 @@ std::string change(const std::string& what, const std::string& before,
   return what + " was " + before + " and is now " + now;
 }
 
-std::string row_change(size_t index, const ModelTable& before,
-                       const ModelTable& now) {
-  const std::string name = "row " + std::to_string(index);
-  if (index >= now.rows.size()) {
-    return name + " was " + row_text(before.rows[index]) + " and is gone";
+std::string layer_change(size_t index, const ModelTable& before,
+                         const ModelTable& now) {
+  const std::string name = "layer " + std::to_string(index);
+  if (index >= now.layers.size()) {
+    return name + " was " + layer_text(before.layers[index]) + " and is gone";
   }
-  if (index >= before.rows.size()) {
-    return name + " is new: " + row_text(now.rows[index]);
+  if (index >= before.layers.size()) {
+    return name + " is new: " + layer_text(now.layers[index]);
   }
-  return change(name, row_text(before.rows[index]), row_text(now.rows[index]));
+  return change(name, layer_text(before.layers[index]),
+                layer_text(now.layers[index]));
 }
 
 std::string first_of(const std::vector<std::string>& changes) {
@@ -47,8 +48,9 @@ std::optional<ModelTable> recorded_model(
 }
 
 std::string model_difference(const ModelTable& before, const ModelTable& now) {
-  for (size_t i = 0; i < std::max(before.rows.size(), now.rows.size()); ++i) {
-    const std::string found = row_change(i, before, now);
+  for (size_t i = 0; i < std::max(before.layers.size(), now.layers.size());
+       ++i) {
+    const std::string found = layer_change(i, before, now);
     if (!found.empty()) return found;
   }
   return first_of(

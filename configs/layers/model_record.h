@@ -22,8 +22,8 @@ inline constexpr const char* kModelRecord = "model.yaml";
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 
-// "row 4 was [-1, 6, C3, [256]] and is now [-1, 9, C3, [256]]", the first that
-// differs; "": they are the same network.
+// "layer 4 was [-1, 6, C3, [256]] and is now [-1, 9, C3, [256]]", the first
+// that differs; "": they are the same network.
 std::string model_difference(const ModelTable& before, const ModelTable& now);
 
 // What to do instead of a resumption that is refused: from the run's weights,

@@ -12,7 +12,7 @@ namespace {
 
 // Beyond any real detector; keeps a damaged file from asking for gigabytes.
 constexpr int64_t kMostClasses = 100'000;
-constexpr int64_t kMostRows = 1'000;
+constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
 constexpr int kMostInputChannels = 512;  // bands of an image
 constexpr size_t kLongestWord = 60;      // as much as refusals show
@@ -129,50 +129,50 @@ ModelTable::Argument read_argument(const yaml::YamlValue& value) {
                "write a number, a word or a list of numbers");
 }
 
-ModelTable::Row read_row(const yaml::YamlValue& value) {
+ModelTable::Layer read_layer(const yaml::YamlValue& value) {
   if (value.kind != yaml::YamlValue::Kind::kSequence ||
       value.items.size() != 4) {
     yaml::refuse(value.place,
-                 "this row is " +
+                 "this layer is " +
                      (value.kind == yaml::YamlValue::Kind::kSequence
                           ? "a list of " + std::to_string(value.items.size()) +
                                 " elements"
                           : yaml::describe(value)),
-                 "a row is [from, repeats, module, args]");
+                 "a layer is [from, repeats, module, args]");
   }
-  ModelTable::Row row;
-  row.place = value.place;
+  ModelTable::Layer layer;
+  layer.place = value.place;
   const yaml::YamlValue& from = value.items[0];
   if (from.kind == yaml::YamlValue::Kind::kSequence) {
     for (const yaml::YamlValue& input : require_list(from, "from").items) {
-      row.from.push_back(int_in(input, "from", -kMostRows, kMostRows));
+      layer.from.push_back(int_in(input, "from", -kMostLayers, kMostLayers));
     }
   } else {
-    row.from.push_back(int_in(from, "from", -kMostRows, kMostRows));
+    layer.from.push_back(int_in(from, "from", -kMostLayers, kMostLayers));
   }
-  row.repeats = int_in(value.items[1], "repeats", 1, kMostRepeats);
-  row.module = word_in(value.items[2], "module");
+  layer.repeats = int_in(value.items[1], "repeats", 1, kMostRepeats);
+  layer.module = word_in(value.items[2], "module");
   const yaml::YamlValue& args = value.items[3];
   if (args.kind != yaml::YamlValue::Kind::kSequence) {
     yaml::refuse(args.place, "args is " + yaml::describe(args),
                  "write a list here, [] for none");
   }
   for (const yaml::YamlValue& arg : args.items) {
-    row.args.push_back(read_argument(arg));
+    layer.args.push_back(read_argument(arg));
   }
-  return row;
+  return layer;
 }
 
-void read_rows(const yaml::YamlValue& root, const std::string& part,
-               ModelTable& table) {
-  const yaml::YamlValue& rows = require_list(yaml::require(root, part), part);
-  for (const yaml::YamlValue& row : rows.items) {
-    if (static_cast<int64_t>(table.rows.size()) == kMostRows) {
-      yaml::refuse(row.place,
-                   "more than " + std::to_string(kMostRows) + " rows",
+void read_layers(const yaml::YamlValue& root, const std::string& part,
+                 ModelTable& table) {
+  const yaml::YamlValue& layers = require_list(yaml::require(root, part), part);
+  for (const yaml::YamlValue& layer : layers.items) {
+    if (static_cast<int64_t>(table.layers.size()) == kMostLayers) {
+      yaml::refuse(layer.place,
+                   "more than " + std::to_string(kMostLayers) + " layers",
                    "name a model file");
     }
-    table.rows.push_back(read_row(row));
+    table.layers.push_back(read_layer(layer));
   }
 }
 
@@ -208,8 +208,8 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     table.activation = *activation;
   }
   read_anchors(yaml::require(root, "anchors"), table);
-  read_rows(root, "backbone", table);
-  read_rows(root, "head", table);
+  read_layers(root, "backbone", table);
+  read_layers(root, "head", table);
   return table;
 }
 

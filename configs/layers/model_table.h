@@ -1,9 +1,9 @@
-// ModelTable: a model file (configs/model/*.yaml) as plain rows.
+// ModelTable: a model file (configs/model/*.yaml) as plain layers.
 //
 // YOLOv5's format: nc, depth_multiple, width_multiple, anchors, backbone and
 // head as lists of [from, repeats, module, args]; optional activation,
 // channel_multiple, ch. Reading knows nothing of modules: worker/model does,
-// and uses each row's place to say what is wrong with it.
+// and uses each layer's place to say what is wrong with it.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@
 namespace headroom::layers {
 
 struct ModelTable {
-  // One argument of a row: a number, a word ("nearest", "None", "nc"), a list.
+  // One argument of a layer: a number, a word ("nearest", "None", "nc"), a
+  // list.
   using Argument = std::variant<double, std::string, std::vector<double>>;
-  struct Row {
-    std::vector<int> from;  // negative: relative to this row
+  struct Layer {
+    std::vector<int> from;  // negative: relative to this layer
     int repeats = 1;
     std::string module;
     std::vector<Argument> args;
@@ -36,7 +37,7 @@ struct ModelTable {
   int input_channels = 3;
   ActivationFunction activation = {};  // of every block; SiLU
   AnchorList anchors;
-  std::vector<Row> rows;  // backbone, then head
+  std::vector<Layer> layers;  // backbone, then head
 };
 
 // `text` is the content of `file`; throws Error with file:line:column.

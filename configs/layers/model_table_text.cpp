@@ -39,14 +39,14 @@ bool is_shipped(const ModelTable& table) {
 
 }  // namespace
 
-std::string row_text(const ModelTable::Row& row) {
+std::string layer_text(const ModelTable::Layer& layer) {
   const auto number = [](int value) { return std::to_string(value); };
   return "[" +
-         (row.from.size() == 1 ? number(row.from.front())
-                               : list_of(row.from, number)) +
-         ", " + number(row.repeats) + ", " + row.module + ", " +
+         (layer.from.size() == 1 ? number(layer.from.front())
+                                 : list_of(layer.from, number)) +
+         ", " + number(layer.repeats) + ", " + layer.module + ", " +
          list_of(
-             row.args,
+             layer.args,
              [](const ModelTable::Argument& each) { return text_of(each); }) +
          "]";
 }
@@ -81,9 +81,9 @@ std::string model_table_text(const ModelTable& table) {
     text += "  - " + list_of(numbers, yaml::exact_text) + "\n";
   }
   text += "\n# [from, repeats, module, args]\nbackbone:\n";
-  for (size_t i = 0; i < table.rows.size(); ++i) {
-    if (i + 1 == table.rows.size()) text += "\nhead:\n";
-    text += "  - " + row_text(table.rows[i]) + "\n";
+  for (size_t i = 0; i < table.layers.size(); ++i) {
+    if (i + 1 == table.layers.size()) text += "\nhead:\n";
+    text += "  - " + layer_text(table.layers[i]) + "\n";
   }
   return text;
 }

@@ -11,8 +11,8 @@
 
 namespace headroom::layers {
 
-// A row, and an activation, as the file has them.
-std::string row_text(const ModelTable::Row& row);
+// A layer, and an activation, as the file has them.
+std::string layer_text(const ModelTable::Layer& layer);
 std::string activation_text(const ActivationFunction& activation);
 
 // Of a file that parses to `table`; its head is Detect alone.

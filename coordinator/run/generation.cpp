@@ -30,11 +30,11 @@ Generation next_generation(const Generation& previous,
   return next;
 }
 
-std::optional<std::string> why_stale(uint64_t generation,
-                                     const std::string& run_digest,
-                                     uint64_t current_generation,
-                                     const std::string& current_run_digest,
-                                     bool before_first) {
+std::optional<std::string> stamp_error(uint64_t generation,
+                                       const std::string& run_digest,
+                                       uint64_t current_generation,
+                                       const std::string& current_run_digest,
+                                       bool before_first) {
   const bool knows_run = !(before_first && run_digest.empty());
   if (knows_run && run_digest != current_run_digest) {
     return "the message is of run " +

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "coordinator/run/rank_assignment.h"
-#include "coordinator/run/reforming.h"
+#include "coordinator/run/regrouping.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::coordinator {
@@ -39,10 +39,10 @@ Generation next_generation(const Generation& previous,
 // the current generation of this run, else why not, with both numbers.
 // `before_first`: the sender may not know of a generation or digest yet, and
 // says 0 and "".
-std::optional<std::string> why_stale(uint64_t generation,
-                                     const std::string& run_digest,
-                                     uint64_t current_generation,
-                                     const std::string& current_run_digest,
-                                     bool before_first);
+std::optional<std::string> stamp_error(uint64_t generation,
+                                       const std::string& run_digest,
+                                       uint64_t current_generation,
+                                       const std::string& current_run_digest,
+                                       bool before_first);
 
 }  // namespace headroom::coordinator

@@ -6,8 +6,8 @@ namespace headroom::coordinator {
 namespace {
 
 // Names end up in log lines and file names.
-std::optional<std::string> why_bad_name(const std::string& what,
-                                        const std::string& name) {
+std::optional<std::string> name_error(const std::string& what,
+                                      const std::string& name) {
   constexpr size_t kMaxNameLength = 200;
   if (name.empty()) return what + " is empty";
   if (name.size() > kMaxNameLength) {
@@ -24,7 +24,7 @@ std::optional<std::string> why_bad_name(const std::string& what,
 
 std::optional<std::string> Membership::register_node(TimePoint now,
                                                      const Node& node) {
-  if (auto why = why_bad_name("node_id", node.node_id)) return why;
+  if (auto why = name_error("node_id", node.node_id)) return why;
   if (node.hostname.size() > 300) return "hostname is longer than 300";
   for (Node& known : nodes_) {
     if (known.node_id != node.node_id) continue;
@@ -33,10 +33,10 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     heartbeat_node(now, node.node_id);
     return std::nullopt;
   }
-  if (auto why = why_no_room(node)) return why;
+  if (auto why = room_error(node)) return why;
   std::vector<Member> added;
   for (const std::string& worker_id : node.worker_ids) {
-    if (auto why = why_bad_name("worker_id", worker_id)) return why;
+    if (auto why = name_error("worker_id", worker_id)) return why;
     const bool twice = std::any_of(
         added.begin(), added.end(),
         [&](const Member& other) { return other.worker_id == worker_id; });
@@ -59,7 +59,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
   return std::nullopt;
 }
 
-std::optional<std::string> Membership::why_no_room(const Node& node) const {
+std::optional<std::string> Membership::room_error(const Node& node) const {
   constexpr size_t kMostSlots = 4096;
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
@@ -80,7 +80,7 @@ std::optional<std::string> Membership::replace_gone(Node& known,
   for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
     const std::string& successor = node.worker_ids[slot];
     if (known.worker_ids[slot] == successor) continue;
-    if (auto why = why_bad_name("worker_id", successor)) return why;
+    if (auto why = name_error("worker_id", successor)) return why;
     if (find(known.worker_ids[slot])->state != MemberState::kGone) {
       return "worker " + known.worker_ids[slot] + " has not left, " +
              successor + " cannot take its place";

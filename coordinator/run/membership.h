@@ -98,7 +98,7 @@ class Membership {
  private:
   Member* find_mutable(const std::string& worker_id);
   std::optional<std::string> replace_gone(Node& known, const Node& node);
-  std::optional<std::string> why_no_room(const Node& node) const;
+  std::optional<std::string> room_error(const Node& node) const;
 
   int expected_workers_;
   bool open_ = false;

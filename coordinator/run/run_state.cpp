@@ -26,7 +26,7 @@ std::string to_string(RunPhase phase) {
     case RunPhase::kRunning:
       return "running";
     case RunPhase::kReforming:
-      return "reforming";
+      return "regrouping";
     case RunPhase::kStopping:
       return "stopping";
     case RunPhase::kFinished:
@@ -100,7 +100,7 @@ void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
   if (!can_reform() && phase_ != RunPhase::kRunning) return;
   if (rank_of(worker_id) < 0 || reforming_.left.contains(worker_id)) return;
   const auto why =
-      why_stuck(progress.quiet_ms, progress.median_step_ms, progress.step);
+      stall_error(progress.quiet_ms, progress.median_step_ms, progress.step);
   if (!why) return;
   given_up_.insert(worker_id);
   membership_.leave(worker_id);

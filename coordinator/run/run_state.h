@@ -6,7 +6,7 @@
 //      a worker leaves, or is|   |whoever lives has left:     |
 //      lost, or complains of |   |the next generation         |
 //      a peer                v   |                            |
-//                         reforming --there is none that may be
+//                         regrouping --there is none that may be
 //                            |
 //                            v
 //                        stopping --saved, or nothing to save--> failed
@@ -31,12 +31,12 @@
 #include <utility>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/run/generation.h"
 #include "coordinator/run/membership.h"
 #include "coordinator/run/quorum.h"
-#include "coordinator/run/reforming.h"
+#include "coordinator/run/regrouping.h"
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
@@ -47,10 +47,11 @@ namespace headroom::coordinator {
 struct RunOptions {
   QuorumOptions quorum;
   EndingOptions ending;
-  ReformingOptions reforming;
+  ReformingOptions regrouping;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
-  std::vector<layers::RowCost> rows;  // of the model, where the plan needs them
+  std::vector<layers::LayerCost>
+      layers;  // of the model, where the plan needs them
   // Of the first generation; none: the request's.
   std::optional<plan::Plan> plan = {};
 };
@@ -85,7 +86,7 @@ struct NodeAnswer {
 class RunState {
  public:
   // REQUIRES: choose_plan(config, options.quorum.expected_workers,
-  // options.rows) has a plan.
+  // options.layers) has a plan.
   RunState(const RunOptions& options, const configs::RunConfig& config,
            TimePoint now);
 
@@ -150,7 +151,7 @@ class RunState {
   RunStatus status(TimePoint now) const;
 
  private:
-  friend class RunImage;  // what a coordinator writes down of it
+  friend class RunStateSnapshot;  // what a coordinator writes down of it
 
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
@@ -195,7 +196,7 @@ class RunState {
   std::string reason_;
   int exit_code_ = 0;
   Generation generation_;
-  Reforming reforming_;                     // while kReforming
+  Regrouping reforming_;                    // while kReforming
   RunEnding ending_;                        // from kStopping on
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;

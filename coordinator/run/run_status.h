@@ -31,7 +31,7 @@ struct RunStatus {
   std::string version;
   std::string run_digest;
   uint64_t generation = 0;
-  // "waiting", "running", "reforming", "stopping", "finished", "failed"
+  // "waiting", "running", "regrouping", "stopping", "finished", "failed"
   std::string state;
   std::string reason;  // why it is so, in words
   int exit_code = 0;   // once finished or failed

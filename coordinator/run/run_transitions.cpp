@@ -75,7 +75,7 @@ void RunState::form_first_generation(TimePoint now,
     return;
   }
   const planner::PlanDecision planned = planner::choose_plan(
-      config_, static_cast<int>(decision.members.size()), options_.rows);
+      config_, static_cast<int>(decision.members.size()), options_.layers);
   if (!planned.plan) {
     end(now, RunPhase::kFailed, static_cast<int>(planned.exit_code),
         planned.reason + ": " + planned.remedy);

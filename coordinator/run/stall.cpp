@@ -4,8 +4,8 @@
 
 namespace headroom::coordinator {
 
-std::optional<std::string> why_stuck(int64_t quiet_ms, int64_t median_step_ms,
-                                     int64_t committed_steps) {
+std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
+                                       int64_t committed_steps) {
   constexpr int64_t kLeastMs = 10'000;
   constexpr int64_t kMedians = 5;
   const int64_t limit = std::max(kLeastMs, kMedians * median_step_ms);

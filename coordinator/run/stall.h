@@ -14,7 +14,7 @@
 namespace headroom::coordinator {
 
 // Why it is, as a verb phrase; nothing if it is not.
-std::optional<std::string> why_stuck(int64_t quiet_ms, int64_t median_step_ms,
-                                     int64_t committed_steps);
+std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
+                                       int64_t committed_steps);
 
 }  // namespace headroom::coordinator

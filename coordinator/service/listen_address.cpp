@@ -60,7 +60,7 @@ bool is_loopback(const std::string& host) {
          IN6_IS_ADDR_LOOPBACK(&ipv6);
 }
 
-std::string why_not_bindable(const ListenAddress& address) {
+std::string binding_error(const ListenAddress& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;

@@ -1,7 +1,7 @@
 // ListenAddress: HOST:PORT as a person gives it, and whether it is private to
 // this machine.
 //
-// Threads: pure, but for why_not_bindable, which asks the system.
+// Threads: pure, but for binding_error, which asks the system.
 #pragma once
 
 #include <string>
@@ -22,6 +22,6 @@ bool is_loopback(const std::string& host);
 
 // The system's words for why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.
-std::string why_not_bindable(const ListenAddress& address);
+std::string binding_error(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

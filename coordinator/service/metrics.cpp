@@ -56,7 +56,7 @@ std::vector<MetricFamily> families_of(
   Families families;
   families.begin("run_state", "1 for the state the run is in");
   for (const char* state :
-       {"waiting", "running", "reforming", "stopping", "finished", "failed"}) {
+       {"waiting", "running", "regrouping", "stopping", "finished", "failed"}) {
     families.add(status.state == state ? 1 : 0, "state", state);
   }
   families.one("generation", "number of the generation",
@@ -133,7 +133,7 @@ struct MetricsEndpoint::Implementation {
 MetricsEndpoint::MetricsEndpoint(const std::string& address,
                                  const MetricsSource& source) {
   const ListenAddress listen = parse_listen_address(address);
-  if (const std::string why = why_not_bindable(listen); !why.empty()) {
+  if (const std::string why = binding_error(listen); !why.empty()) {
     throw Error("metrics", "cannot listen on " + address + ": " + why,
                 "choose another address with --metrics HOST:PORT");
   }

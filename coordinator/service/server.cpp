@@ -15,7 +15,7 @@
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
 #include "proto/channel.h"
@@ -45,9 +45,9 @@ RunIdentity identify(const ServerOptions& options) {
 }
 
 RunOptions run_options(const ServerOptions& options,
-                       const std::vector<layers::RowCost>& rows) {
+                       const std::vector<layers::LayerCost>& layers) {
   RunOptions run;
-  run.rows = rows;
+  run.layers = layers;
   run.quorum.expected_workers = options.expected_workers;
   run.run_directory = options.run_directory;
   return run;
@@ -156,7 +156,7 @@ class GrpcServer final : public Server {
     quota.Resize(size_t{512} << 20);
     builder.SetResourceQuota(quota);
     // gRPC says only that it failed; the system says why.
-    const std::string why = why_not_bindable(listen_);
+    const std::string why = binding_error(listen_);
     if (why.empty()) server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
       throw Error("coordinator",
@@ -191,23 +191,24 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
   std::unique_ptr<RunLog> log;
   if (!options.log.empty()) log = RunLog::open(options.log);
   const bool has_begun = log && log->found() && go_on(options, *log->found());
-  const std::vector<layers::RowCost> rows =
-      planner::rows_for_plan(options.config);
-  RunOptions run = run_options(options, rows);
+  const std::vector<layers::LayerCost> layers =
+      planner::layers_for_plan(options.config);
+  RunOptions run = run_options(options, layers);
   if (has_begun) {
     // Its plan is in the log.
   } else if (options.saved_plan) {
-    const planner::SavedPlan saved = planner::read_saved_plan(
-        options.run_directory, options.config, options.expected_workers, rows);
+    const planner::SavedPlan saved =
+        planner::read_saved_plan(options.run_directory, options.config,
+                                 options.expected_workers, layers);
     if (!saved.plan) {
       throw Error("resume",
                   options.run_directory + "/plan.json is no plan for this run" +
-                      (saved.why_not.empty() ? "" : ": " + saved.why_not),
+                      (saved.plan_error.empty() ? "" : ": " + saved.plan_error),
                   "give --processes, so that one is chosen");
     }
     run.plan = saved.plan;
   } else {
-    planner::plan_or_throw(options.config, options.expected_workers, rows);
+    planner::plan_or_throw(options.config, options.expected_workers, layers);
   }
   return std::make_unique<GrpcServer>(
       options, run, clock == nullptr ? system_clock : *clock, std::move(log));

@@ -157,9 +157,9 @@ void CoordinatorService::connection_refused(const std::string& why) {
 
 Status CoordinatorService::check_stamp(const wire::Stamp& stamp,
                                        bool before_first) const {
-  const auto why =
-      why_stale(stamp.generation(), stamp.run_digest(),
-                state_.generation().number, identity_.run_digest, before_first);
+  const auto why = stamp_error(stamp.generation(), stamp.run_digest(),
+                               state_.generation().number, identity_.run_digest,
+                               before_first);
   return why ? stale(*why) : Status::OK;
 }
 

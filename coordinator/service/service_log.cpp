@@ -2,7 +2,7 @@
 // started again makes of it.
 #include <utility>
 
-#include "coordinator/log/run_image.h"
+#include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/service.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/check.h"
@@ -30,7 +30,7 @@ void CoordinatorService::restore() {
     return;
   }
   const TimePoint now = clock_.now();
-  RunImage::restore(state_, found->snapshot.state(), now, kReadoption);
+  RunStateSnapshot::restore(state_, found->snapshot.state(), now, kReadoption);
   if (found->progress) {
     const wire::RunProgress progress = wire::from_wire(*found->progress);
     state_.committed(progress.step, progress);
@@ -48,7 +48,7 @@ void CoordinatorService::restore() {
   event_file_.add_unwritten(std::move(lines));
   wire::EventRecord record;
   record.event = "coordinator_restart";
-  record.step = RunImage::progress_of(state_).step;
+  record.step = RunStateSnapshot::progress_of(state_).step;
   record.reason =
       "the coordinator was started again and goes on with generation " +
       std::to_string(state_.generation().number) + ", start " +
@@ -96,7 +96,7 @@ wire::LogSnapshot CoordinatorService::snapshot() const {
   snapshot.set_run_directory(identity_.run_directory);
   snapshot.set_resume_checkpoint(identity_.resume_checkpoint);
   snapshot.set_term(term_);
-  *snapshot.mutable_state() = RunImage::of(state_);
+  *snapshot.mutable_state() = RunStateSnapshot::of(state_);
   for (const auto& [worker_id, order] : newest_orders_) {
     *snapshot.add_orders() = order;
   }
@@ -114,7 +114,7 @@ void CoordinatorService::sync_log() {
   std::lock_guard lock(mutex_);
   LoggedRun run;
   run.snapshot = snapshot();
-  run.progress = wire::to_wire(RunImage::progress_of(state_));
+  run.progress = wire::to_wire(RunStateSnapshot::progress_of(state_));
   for (const wire::EventRecord& event : events_.newest(kLoggedEvents)) {
     run.events.push_back(to_wire(event));
   }

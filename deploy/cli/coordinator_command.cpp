@@ -15,7 +15,7 @@
 #include "coordinator/service/server.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
-#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"

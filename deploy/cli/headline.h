@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "deploy/cli/run_request.h"
 
 namespace headroom::cli {
 
-// "96 x 96 (rounded up from 65 x 65)": the network's input. Without rows the
+// "96 x 96 (rounded up from 65 x 65)": the network's input. Without layers the
 // largest stride is not known, and the size is as it was asked for.
 std::string image_size_text(const configs::RunConfig& config,
-                            const std::vector<layers::RowCost>& rows);
+                            const std::vector<layers::LayerCost>& layers);
 
 std::string headline(const RunRequest& request);
 

@@ -12,7 +12,7 @@
 #include "configs/layers/model_table.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
-#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/dataset_query.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/shell_word.h"
@@ -20,7 +20,7 @@
 #include "parallel/nvml/card_use.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
 #include "parallel/planner/teacher_file.h"
@@ -61,12 +61,12 @@ void make_paths_absolute(configs::RunConfig& config) {
 // data.
 void check_files(const configs::RunConfig& config) {
   if (!config.cfg.empty()) {
-    const size_t rows = layers::load_model_table(config.cfg).rows.size();
-    if (config.freeze > static_cast<int64_t>(rows)) {
+    const size_t layers = layers::load_model_table(config.cfg).layers.size();
+    if (config.freeze > static_cast<int64_t>(layers)) {
       throw Error("model",
                   "--freeze " + std::to_string(config.freeze) + ", but " +
-                      config.cfg + " has " + std::to_string(rows) + " rows",
-                  "use 0 to " + std::to_string(rows));
+                      config.cfg + " has " + std::to_string(layers) + " layers",
+                  "use 0 to " + std::to_string(layers));
     }
   }
   if (!config.synthetic_input && !config.data.empty()) {
@@ -219,20 +219,20 @@ bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
 void use_saved_plan(RunRequest& request) {
   const planner::SavedPlan saved = planner::read_saved_plan(
       request.run_directory, request.config, request.expected_workers(),
-      planner::rows_for_plan(request.config));
+      planner::layers_for_plan(request.config));
   request.saved_plan = saved.plan.has_value();
   if (saved.plan) {
     request.notes.push_back("plan: as saved: " + saved.plan->reason);
-  } else if (!saved.why_not.empty()) {
+  } else if (!saved.plan_error.empty()) {
     request.notes.push_back("plan: chosen anew, the saved one is not used: " +
-                            saved.why_not);
+                            saved.plan_error);
   }
 }
 
 // Settles --batch -1; a note that says so.
 std::string set_largest_batch(configs::RunConfig& config, int world_size) {
   const planner::BatchChoice choice =
-      planner::largest_batch(config, world_size, planner::model_rows(config));
+      planner::largest_batch(config, world_size, planner::model_layers(config));
   config.global_batch_size = choice.global_batch_size;
   return "--batch -1: " + std::to_string(choice.global_batch_size) +
          (choice.global_batch_size == 1 ? " image, " : " images, ") +
@@ -354,7 +354,7 @@ RunRequest make_run_request(const CommandLine& line,
   }
   if (must_fit && !request.saved_plan) {
     const plan::Plan plan = planner::plan_or_throw(
-        config, request.expected_workers(), planner::rows_for_plan(config));
+        config, request.expected_workers(), planner::layers_for_plan(config));
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }

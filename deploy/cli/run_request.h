@@ -11,7 +11,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
-#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
 
 namespace headroom::cli {

@@ -11,7 +11,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/headline.h"
 #include "deploy/cli/process/core_binding.h"
-#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"

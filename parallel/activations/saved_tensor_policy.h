@@ -2,7 +2,7 @@
 //
 // Autograd asks the policy of the thread that records the graph: instead of
 // keeping the tensor, a node keeps the action that brings it back. Every memory
-// policy (recompute, offload, ...) is one of these, and no operator or row
+// policy (recompute, offload, ...) is one of these, and no operator or layer
 // knows of it.
 //
 // LibTorch asks its autograd engine for such hooks; the engine is replaced by

@@ -6,11 +6,12 @@
 
 namespace headroom {
 
-// Of the state's type: sums of gradients, a part of the arena at a time
+// Of the state's type: sums of gradients, a part of the flat buffer at a time
 // (worker/step/device_state.h).
 inline constexpr int64_t kCommitScratchElements = int64_t{1} << 20;
-// The arena is cut into pieces of at most so many elements, each of which the
-// kernel is told in so many bytes (parallel/cuda/kernels/arena_body.h).
+// The flat buffer is cut into pieces of at most so many elements, each of which
+// the kernel is told in so many bytes
+// (parallel/cuda/kernels/flat_buffer_body.h).
 inline constexpr int kMostPieceElements = 4096;
 inline constexpr int kPieceBytes = 16;
 

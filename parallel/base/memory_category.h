@@ -22,7 +22,7 @@ enum class MemoryCategory : uint8_t {
   kOptimizer,      // moments
   kAverage,        // EMA
   kActivations,    // maps between forward and backward, and their gradients
-  kCommunication,  // buckets, gathered rows, halo rows, messages
+  kCommunication,  // buckets, gathered layers, halo rows, messages
   kLoss,           // label-dependent
   kWorkspace,      // a library's scratch during one call
 };

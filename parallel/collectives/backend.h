@@ -15,8 +15,8 @@ namespace headroom::collectives {
 // mpirun: MPI's fail-stop must be asked for. With Gloo, ranks of one host sum
 // through memory that they share (shared_memory_communicator.h). A group of one
 // needs no backend. kNccl is Gloo here: the host's part of it
-// (placed_communicator.h). Collective over all ranks; see the backends' headers
-// for the arguments (MPI uses neither store nor prefix) and errors.
+// (device_host_communicator.h). Collective over all ranks; see the backends'
+// headers for the arguments (MPI uses neither store nor prefix) and errors.
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,

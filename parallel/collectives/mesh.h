@@ -2,10 +2,10 @@
 // purpose.
 //
 //   pipeline    the stages of one model replica and image part
-//   data        ranks that hold the same rows and image part: ZeRO's shards
+//   data        ranks that hold the same layers and image part: ZeRO's shards
 //   spatial     ranks that share one image: halo rows and, unless batch-norm
 //               groups span data ranks, batch-norm statistics
-//   replicas    data x spatial: all ranks that hold the same rows; gradients
+//   replicas    data x spatial: all ranks that hold the same layers; gradients
 //   statistics  the same ranks once more, for batch-norm groups that span data
 //               ranks: gradient buckets start whenever backward reaches them,
 //               so what else communicates during backward needs its own

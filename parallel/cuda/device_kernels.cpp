@@ -265,7 +265,7 @@ class CudaKernels final : public devices::DeviceKernels {
   }
 
   std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
-      int device, std::span<const devices::ArenaRange> ranges,
+      int device, std::span<const devices::FlatBufferRange> ranges,
       int64_t size) override {
     return make_cuda_optimizer(device, ranges, size);
   }

@@ -12,14 +12,14 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/cuda/discovery.h"
-#include "parallel/cuda/kernels/arena_pieces.h"
-#include "parallel/cuda/kernels/arena_step.h"
+#include "parallel/cuda/kernels/flat_buffer_pieces.h"
+#include "parallel/cuda/kernels/flat_buffer_step.h"
 
 namespace headroom::cuda {
 namespace {
 
-// As worker/optim rounds them: every product in double, then to the arena's
-// type.
+// As worker/optim rounds them: every product in double, then to the flat
+// buffer's type.
 template <typename T>
 kernels::SgdCoefficients<T> rounded(const kernels::SgdCoefficients<double>& c) {
   return {static_cast<T>(c.lr), static_cast<T>(c.weight_decay),
@@ -44,13 +44,15 @@ kernels::AdamCoefficients<T> rounded(
 
 class CudaOptimizer final : public devices::DeviceOptimizer {
  public:
-  CudaOptimizer(int device, std::span<const devices::ArenaRange> ranges,
+  CudaOptimizer(int device, std::span<const devices::FlatBufferRange> ranges,
                 int64_t size)
       : device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)), size_(size) {
     check_cuda_device(device);
-    const std::vector<ArenaPiece> pieces = arena_pieces(ranges, size);
+    const std::vector<FlatBufferPiece> pieces =
+        flat_buffer_pieces(ranges, size);
     num_pieces_ = static_cast<int64_t>(pieces.size());
-    const auto bytes = static_cast<int64_t>(pieces.size() * sizeof(ArenaPiece));
+    const auto bytes =
+        static_cast<int64_t>(pieces.size() * sizeof(FlatBufferPiece));
     const c10::cuda::CUDAGuard guard(device_);
     const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
     pieces_ = at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
@@ -70,10 +72,10 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
                    "Adam has two moments, SGD one");
     if (parameters.scalar_type() == at::kFloat) {
       run<float>(step, parameters, gradients, first, second, average,
-                 headroom_arena_step_float);
+                 headroom_flat_buffer_step_float);
     } else {
       run<double>(step, parameters, gradients, first, second, average,
-                  headroom_arena_step_double);
+                  headroom_flat_buffer_step_double);
     }
   }
 
@@ -93,7 +95,7 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
            const at::Tensor& first, const at::Tensor& second,
            const at::Tensor& average, const Launch& launch) {
     const c10::cuda::CUDAGuard guard(device_);
-    ArenaArrays<T> arrays;
+    FlatBufferArrays<T> arrays;
     arrays.parameters = elements<T>(parameters, "parameters");
     arrays.gradients = elements<T>(gradients, "gradients");
     arrays.first_moment = elements<T>(first, "first moment");
@@ -101,8 +103,8 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
       arrays.second_moment = elements<T>(second, "second moment");
     }
     if (average.defined()) arrays.average = elements<T>(average, "average");
-    ArenaCoefficients<T> coefficients;
-    for (int group = 0; group < kArenaGroups; ++group) {
+    FlatBufferCoefficients<T> coefficients;
+    for (int group = 0; group < kFlatBufferGroups; ++group) {
       const auto i = static_cast<size_t>(group);
       coefficients.sgd[group] = rounded<T>(step.sgd[i]);
       coefficients.adam[group] = rounded<T>(step.adam[i]);
@@ -113,10 +115,11 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
                      "the clip coefficient is one element on the device");
       coefficients.clip = step.clip.const_data_ptr<T>();
     }
-    C10_CUDA_CHECK(static_cast<cudaError_t>(launch(
-        step.is_adam ? ArenaRule::kAdam : ArenaRule::kSgd, &arrays,
-        &coefficients, static_cast<const ArenaPiece*>(pieces_.const_data_ptr()),
-        num_pieces_, at::cuda::getCurrentCUDAStream().stream())));
+    C10_CUDA_CHECK(static_cast<cudaError_t>(
+        launch(step.is_adam ? FlatBufferRule::kAdam : FlatBufferRule::kSgd,
+               &arrays, &coefficients,
+               static_cast<const FlatBufferPiece*>(pieces_.const_data_ptr()),
+               num_pieces_, at::cuda::getCurrentCUDAStream().stream())));
   }
 
   const at::Device device_;
@@ -128,7 +131,8 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
 }  // namespace
 
 std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
-    int device, std::span<const devices::ArenaRange> ranges, int64_t size) {
+    int device, std::span<const devices::FlatBufferRange> ranges,
+    int64_t size) {
   return std::make_unique<CudaOptimizer>(device, ranges, size);
 }
 

@@ -1,6 +1,6 @@
-// The arena's kernel behind DeviceOptimizer.
+// The flat buffer's kernel behind DeviceOptimizer.
 //
-// Ownership: holds the arena's pieces on the device.
+// Ownership: holds the flat buffer's pieces on the device.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,6 @@
 namespace headroom::cuda {
 
 std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
-    int device, std::span<const devices::ArenaRange> ranges, int64_t size);
+    int device, std::span<const devices::FlatBufferRange> ranges, int64_t size);
 
 }  // namespace headroom::cuda

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kStemBytes = 64 << 10;
 
 // How many of the first slots stay for the last bucket.
-int64_t num_stem_slots(const std::vector<Arena::Slot>& slots,
+int64_t num_stem_slots(const std::vector<FlatBuffer::Slot>& slots,
                        int64_t max_elements) {
   int64_t count = 1;
   while (count < static_cast<int64_t>(slots.size()) &&
@@ -23,9 +23,9 @@ int64_t num_stem_slots(const std::vector<Arena::Slot>& slots,
 
 }  // namespace
 
-std::vector<Bucket> carve_buckets(const std::vector<Arena::Slot>& slots,
-                                  int64_t arena_size, int64_t element_size,
-                                  int64_t bucket_bytes) {
+std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
+                                  int64_t flat_buffer_size,
+                                  int64_t element_size, int64_t bucket_bytes) {
   HEADROOM_CHECK(element_size > 0 && bucket_bytes > 0, "no positive size");
   if (slots.empty()) return {};
   const int64_t bucket_elements =
@@ -40,7 +40,7 @@ std::vector<Bucket> carve_buckets(const std::vector<Arena::Slot>& slots,
     return offset;
   };
   int64_t last = static_cast<int64_t>(slots.size());
-  int64_t end = arena_size;
+  int64_t end = flat_buffer_size;
   for (int64_t slot = last - 1; slot >= stem_slots; --slot) {
     if (end - slots[slot].offset >= bucket_elements || slot == stem_slots) {
       end = close(slot, last, end);

@@ -14,10 +14,11 @@ namespace headroom::data_parallel {
 
 // Outlives the reducer in the hooks, which then find it inactive.
 struct GradientReducer::State {
-  State(Arena& arena_of_gradients, collectives::Communicator& of_ranks)
-      : arena(arena_of_gradients), communicator(of_ranks) {}
+  State(FlatBuffer& flat_buffer_of_gradients,
+        collectives::Communicator& of_ranks)
+      : flat_buffer(flat_buffer_of_gradients), communicator(of_ranks) {}
 
-  Arena& arena;
+  FlatBuffer& flat_buffer;
   collectives::Communicator& communicator;
   std::vector<Bucket> buckets;
   std::vector<int64_t> bucket_of_slot;
@@ -50,14 +51,15 @@ class GradientReducer::ReadyHook final
 };
 
 void GradientReducer::State::on_ready(int64_t slot) {
-  const std::string& name = arena.slots()[slot].name;
+  const std::string& name = flat_buffer.slots()[slot].name;
   HEADROOM_CHECK(!seen[slot],
                  "a second backward after one begin(): the "
                  "gradient of " +
                      name + " may be on its way");
-  // A gradient that left the arena would be reduced as zeros.
-  HEADROOM_CHECK(arena.entry(slot).grad().is_alias_of(arena.gradients()),
-                 "the gradient of " + name + " is no view of the arena");
+  // A gradient that left the flat buffer would be reduced as zeros.
+  HEADROOM_CHECK(
+      flat_buffer.entry(slot).grad().is_alias_of(flat_buffer.gradients()),
+      "the gradient of " + name + " is no view of the flat buffer");
   seen[slot] = true;
   --num_missing[bucket_of_slot[slot]];
   // Every rank must issue the buckets in one order: a ready one waits for
@@ -71,7 +73,7 @@ void GradientReducer::State::on_ready(int64_t slot) {
 void GradientReducer::State::start_next() {
   const Bucket& bucket = buckets[num_started];
   under_way.push_back(communicator.all_reduce_async(
-      arena.gradients().narrow(0, bucket.offset, bucket.size),
+      flat_buffer.gradients().narrow(0, bucket.offset, bucket.size),
       collectives::ReduceOp::kSum));
   ++num_started;
 }
@@ -92,16 +94,18 @@ void GradientReducer::State::reduce_extra(std::span<at::Tensor> extra) {
   reducing = false;
 }
 
-GradientReducer::GradientReducer(Arena& arena,
+GradientReducer::GradientReducer(FlatBuffer& flat_buffer,
                                  collectives::Communicator& communicator,
                                  int64_t bucket_bytes)
-    : state_(std::make_shared<State>(arena, communicator)) {
-  HEADROOM_CHECK(arena.gradients().defined(), "an arena without gradients");
+    : state_(std::make_shared<State>(flat_buffer, communicator)) {
+  HEADROOM_CHECK(flat_buffer.gradients().defined(),
+                 "an flat_buffer without gradients");
   if (communicator.size() == 1) return;
-  const int64_t num_slots = static_cast<int64_t>(arena.slots().size());
+  const int64_t num_slots = static_cast<int64_t>(flat_buffer.slots().size());
   state_->buckets = carve_buckets(
-      arena.slots(), arena.size(),
-      static_cast<int64_t>(arena.gradients().element_size()), bucket_bytes);
+      flat_buffer.slots(), flat_buffer.size(),
+      static_cast<int64_t>(flat_buffer.gradients().element_size()),
+      bucket_bytes);
   state_->bucket_of_slot.resize(num_slots);
   for (size_t i = 0; i < state_->buckets.size(); ++i) {
     const Bucket& bucket = state_->buckets[i];
@@ -113,7 +117,7 @@ GradientReducer::GradientReducer(Arena& arena,
   state_->num_missing.resize(state_->buckets.size());
   for (int64_t slot = 0; slot < num_slots; ++slot) {
     torch::autograd::impl::set_post_acc_grad_hooks(
-        arena.entry(slot), std::make_unique<ReadyHook>(state_, slot));
+        flat_buffer.entry(slot), std::make_unique<ReadyHook>(state_, slot));
   }
 }
 
@@ -132,7 +136,7 @@ void GradientReducer::begin(bool reduce) {
   for (size_t i = 0; i < state.buckets.size(); ++i) state.num_missing[i] = 0;
   for (size_t slot = 0; slot < state.seen.size(); ++slot) {
     state.seen[slot] = false;
-    if (state.arena.entry(static_cast<int64_t>(slot)).requires_grad()) {
+    if (state.flat_buffer.entry(static_cast<int64_t>(slot)).requires_grad()) {
       ++state.num_missing[state.bucket_of_slot[slot]];
     }
   }
@@ -146,7 +150,7 @@ void GradientReducer::finish(std::span<at::Tensor> extra) {
 void GradientReducer::complete_with_zeros(std::span<at::Tensor> extra) {
   if (state_->communicator.size() == 1) return;
   state_->wait_for_started();
-  state_->arena.zero_gradients();
+  state_->flat_buffer.zero_gradients();
   for (at::Tensor& tensor : extra) tensor.zero_();
   state_->reduce_extra(extra);
 }

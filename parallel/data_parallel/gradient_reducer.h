@@ -1,6 +1,6 @@
-// GradientReducer: sums the gradient arena over all ranks, bucket by bucket,
-// while backward is still computing the rest (Li et al., "PyTorch Distributed",
-// VLDB 2020).
+// GradientReducer: sums the gradient flat buffer over all ranks, bucket by
+// bucket, while backward is still computing the rest (Li et al., "PyTorch
+// Distributed", VLDB 2020).
 //
 //   reducer.begin(is_last);  micro_batch.backward();    for each micro-batch
 //   reducer.finish(extra);                              once a step
@@ -13,9 +13,9 @@
 // during backward (StatisticsExchange) therefore needs a communicator of its
 // own: see Communicator::split.
 //
-// Ownership: refers to the arena and the communicator, which must outlive it.
-// Several may follow each other on one arena; only the newest reduces.
-// Threads: all calls, and backward, in the thread that runs the step.
+// Ownership: refers to the flat buffer and the communicator, which must outlive
+// it. Several may follow each other on one flat buffer; only the newest
+// reduces. Threads: all calls, and backward, in the thread that runs the step.
 // Errors: CommunicationError from any call, and out of backward.
 #pragma once
 
@@ -24,7 +24,7 @@
 #include <span>
 
 #include "parallel/collectives/communicator.h"
-#include "parallel/data_parallel/arena.h"
+#include "parallel/data_parallel/flat_buffer.h"
 
 namespace headroom::data_parallel {
 
@@ -32,8 +32,9 @@ class GradientReducer {
  public:
   static constexpr int64_t kDefaultBucketBytes = 4 << 20;
 
-  // REQUIRES: an arena with gradients.
-  GradientReducer(Arena& arena, collectives::Communicator& communicator,
+  // REQUIRES: an flat buffer with gradients.
+  GradientReducer(FlatBuffer& flat_buffer,
+                  collectives::Communicator& communicator,
                   int64_t bucket_bytes = kDefaultBucketBytes);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;

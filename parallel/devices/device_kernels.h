@@ -18,8 +18,9 @@
 
 namespace headroom::devices {
 
-// A range of the arena whose elements one parameter group's coefficients move.
-struct ArenaRange {
+// A range of the flat buffer whose elements one parameter group's coefficients
+// move.
+struct FlatBufferRange {
   int64_t offset = 0;  // in elements
   int64_t size = 0;
   int group = 0;
@@ -30,8 +31,8 @@ struct DeviceOptimizerStep {
   std::array<kernels::SgdCoefficients<double>, 3> sgd = {};
   std::array<kernels::AdamCoefficients<double>, 3> adam = {};
   double average_weight = 0;  // 1 - decay
-  // One element on the device, of the arena's type, that takes the place of
-  // the coefficients' clip; undefined: theirs counts.
+  // One element on the device, of the flat buffer's type, that takes the place
+  // of the coefficients' clip; undefined: theirs counts.
   at::Tensor clip;
 };
 
@@ -55,7 +56,7 @@ class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
 
   // REQUIRES: ranges in ascending order without overlap, inside [0, size).
   virtual std::unique_ptr<DeviceOptimizer> make_optimizer(
-      int device, std::span<const ArenaRange> ranges, int64_t size) = 0;
+      int device, std::span<const FlatBufferRange> ranges, int64_t size) = 0;
 
   // Renders images [n, rows, W, bands] from n packed samples
   // (worker/kernels/packed_sample.h), the i-th from byte starts[i] of `region`

@@ -122,9 +122,9 @@ class Step {
                                                    std::to_string(expected));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const std::vector<int64_t> sizes =
-          is_last_stage_
-              ? std::vector<int64_t>{}
-              : work_.map_sizes(instruction().micro_batch, routes_.sent[i].row);
+          is_last_stage_ ? std::vector<int64_t>{}
+                         : work_.map_sizes(instruction().micro_batch,
+                                           routes_.sent[i].layer);
       HEADROOM_CHECK(outputs[i].sizes() == at::IntArrayRef(sizes),
                      c10::str("output ", i, " is ", outputs[i].sizes(),
                               ", expected ", at::IntArrayRef(sizes)));
@@ -192,7 +192,7 @@ class Step {
     // Everything that reads the map may be frozen or without gradient.
     if (!gradient.value.defined()) {
       const std::vector<int64_t> sizes =
-          work_.map_sizes(instruction().micro_batch, routes_.received[i].row);
+          work_.map_sizes(instruction().micro_batch, routes_.received[i].layer);
       return at::zeros(sizes, mailbox_.map_options());
     }
     const at::Tensor value = std::move(gradient.value);
@@ -243,8 +243,8 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
   Mailbox mailbox(
       stages_,
       step_messages(kind_, num_stages, num_micro_batches, stage, routes_),
-      [&work](int64_t micro_batch, int row) {
-        return work.map_sizes(micro_batch, row);
+      [&work](int64_t micro_batch, int layer) {
+        return work.map_sizes(micro_batch, layer);
       },
       map_options_);
   Step step(mailbox, routes_, stage == num_stages - 1,

@@ -41,7 +41,7 @@ void Mailbox::post_receives(size_t index) {
       discarded += count;
     } else {
       const std::vector<int64_t> sizes =
-          map_sizes_(messages.instruction.micro_batch, message.row);
+          map_sizes_(messages.instruction.micro_batch, message.layer);
       receiving.map =
           at::empty(sizes, map_options_.memory_format(map_format(sizes)));
     }
@@ -118,7 +118,7 @@ void Mailbox::wait_for_sends(size_t index) {
 int64_t Mailbox::elements(size_t index, const StageMessage& message) const {
   int64_t count = 1;
   for (const int64_t size :
-       map_sizes_(list_[index].instruction.micro_batch, message.row))
+       map_sizes_(list_[index].instruction.micro_batch, message.layer))
     count *= size;
   return count;
 }

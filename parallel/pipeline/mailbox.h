@@ -37,7 +37,7 @@ at::MemoryFormat map_format(at::IntArrayRef sizes);
 class Mailbox {
  public:
   using MapSizes =
-      std::function<std::vector<int64_t>(int64_t micro_batch, int row)>;
+      std::function<std::vector<int64_t>(int64_t micro_batch, int layer)>;
 
   Mailbox(collectives::Communicator& stages,
           std::vector<InstructionMessages> list, MapSizes map_sizes,

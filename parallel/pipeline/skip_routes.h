@@ -1,21 +1,22 @@
 // skip_routes: which maps cross which cuts of a pipeline. Pure.
 //
-// Rows are numbered in order and read earlier rows or the images (-1). Where a
-// later stage reads a map, the map goes straight from the stage that makes it
-// to that stage, once, however many rows there read it and however many stages
-// lie between:
+// Layers are numbered in order and read earlier layers or the images (-1).
+// Where a later stage reads a map, the map goes straight from the stage that
+// makes it to that stage, once, however many layers there read it and however
+// many stages lie between:
 //
-//   rows 0 1 2 | 3 4 | 5        stage 0 sends 2 to stages 1 and 2,
-//        row 3 reads 2          stage 1 sends 4 to stage 2
-//        row 5 reads 4 and 2
+//   layers 0 1 2 | 3 4 | 5        stage 0 sends 2 to stages 1 and 2,
+//        layer 3 reads 2          stage 1 sends 4 to stage 2
+//        layer 5 reads 4 and 2
 //
 // Each stage gets the images from its own loader, where it reads them.
 //
 // Threads: values and a pure function.
 // Invariants:
-//   1. lists are in row order, `to` in stage order, so that both ends of a pair
+//   1. lists are in layer order, `to` in stage order, so that both ends of a
+//   pair
 //      of stages see the same maps in the same order;
-//   2. every edge between stages is covered by exactly one (row, from, to).
+//   2. every edge between stages is covered by exactly one (layer, from, to).
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@
 namespace headroom::pipeline {
 
 struct ReceivedMap {
-  int row = 0;
+  int layer = 0;
   int from = 0;  // stage
   bool operator==(const ReceivedMap&) const = default;
 };
 
 struct SentMap {
-  int row = 0;
+  int layer = 0;
   std::vector<int> to;  // stages
   bool operator==(const SentMap&) const = default;
 };
@@ -42,14 +43,14 @@ struct StageRoutes {
   bool operator==(const StageRoutes&) const = default;
 };
 
-// Routes of every stage. inputs[row]: the rows it reads, or -1.
-// stage_begins[stage]: the stage's first row; stage_begins[0] is 0, the rest
+// Routes of every stage. inputs[layer]: the layers it reads, or -1.
+// stage_begins[stage]: the stage's first layer; stage_begins[0] is 0, the rest
 // rise.
 std::vector<StageRoutes> skip_routes(
     const std::vector<std::vector<int>>& inputs,
     const std::vector<int64_t>& stage_begins);
 
-// The stage that holds `row`. REQUIRES: row >= 0, stage_begins as above.
-int stage_of_row(const std::vector<int64_t>& stage_begins, int row);
+// The stage that holds `layer`. REQUIRES: layer >= 0, stage_begins as above.
+int stage_of_layer(const std::vector<int64_t>& stage_begins, int layer);
 
 }  // namespace headroom::pipeline

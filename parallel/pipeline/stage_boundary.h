@@ -1,6 +1,6 @@
 // stage_boundary: where autograd's graph of one stage begins and ends.
 //
-//   stage before ~~> map -> [received_map] -> rows -> [sent_map] -> map ~~>
+//   stage before ~~> map -> [received_map] -> layers -> [sent_map] -> map ~~>
 //   next stage before <~~ gradient <-+                        +<- gradient <~~
 //   next
 //

@@ -28,9 +28,9 @@ class StageWork {
   virtual std::vector<at::Tensor> forward(int64_t micro_batch,
                                           std::vector<at::Tensor> received) = 0;
 
-  // Sizes of the map of `row`, which this stage receives or sends. Follows from
-  // the batch alone: both ends of a message must agree without talking.
-  virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int row) = 0;
+  // Sizes of the map of `layer`, which this stage receives or sends. Follows
+  // from the batch alone: both ends of a message must agree without talking.
+  virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) = 0;
 
   // Right before backward; `is_last`: no other backward follows in this step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;

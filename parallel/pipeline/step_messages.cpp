@@ -12,10 +12,12 @@ std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
   std::vector<std::vector<Instruction>> lists;
   for (int other = 0; other < num_stages; ++other)
     lists.push_back(schedule(kind, num_stages, num_micro_batches, other));
-  const auto message = [&lists](int row, int peer, const Instruction& wanted) {
+  const auto message = [&lists](int layer, int peer,
+                                const Instruction& wanted) {
     const auto& list = lists[static_cast<size_t>(peer)];
     return StageMessage{
-        row, peer, std::find(list.begin(), list.end(), wanted) - list.begin()};
+        layer, peer,
+        std::find(list.begin(), list.end(), wanted) - list.begin()};
   };
 
   std::vector<InstructionMessages> result;
@@ -25,10 +27,10 @@ std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
     auto& from_earlier = forward ? messages.receives : messages.sends;
     auto& to_later = forward ? messages.sends : messages.receives;
     for (const ReceivedMap& map : routes.received)
-      from_earlier.push_back(message(map.row, map.from, instruction));
+      from_earlier.push_back(message(map.layer, map.from, instruction));
     for (const SentMap& map : routes.sent)
       for (const int to : map.to)
-        to_later.push_back(message(map.row, to, instruction));
+        to_later.push_back(message(map.layer, to, instruction));
     result.push_back(std::move(messages));
   }
   return result;

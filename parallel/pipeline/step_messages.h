@@ -1,8 +1,8 @@
 // step_messages: every message of one stage's step, in order of issue. Pure.
 //
 // A message is known by the instruction that sends or receives it, by the map
-// (its row) and by the other stage. Maps go forward, their gradients back, the
-// same rows in the same order, so that both ends of a pair agree.
+// (its layer) and by the other stage. Maps go forward, their gradients back,
+// the same layers in the same order, so that both ends of a pair agree.
 //
 // Threads: values and pure functions.
 #pragma once
@@ -16,7 +16,7 @@
 namespace headroom::pipeline {
 
 struct StageMessage {
-  int row = 0;
+  int layer = 0;
   int peer = 0;  // the other stage
   // Index of the instruction that handles the message at the peer.
   int64_t peer_instruction = 0;

@@ -13,9 +13,9 @@ constexpr std::array kPolicies = {
     ActivationPolicy::kKeep, ActivationPolicy::kLean,
     ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
 
-// "row 4", "rows 0 to 3, 7"; "" where there is none.
-std::string rows_under(const std::vector<ActivationPolicy>& policies,
-                       ActivationPolicy policy) {
+// "layer 4", "layers 0 to 3, 7"; "" where there is none.
+std::string layers_under(const std::vector<ActivationPolicy>& policies,
+                         ActivationPolicy policy) {
   std::string text;
   int64_t count = 0;
   for (std::size_t begin = 0, end = 0; begin < policies.size(); begin = end) {
@@ -26,7 +26,7 @@ std::string rows_under(const std::vector<ActivationPolicy>& policies,
     count += static_cast<int64_t>(end - begin);
   }
   if (count == 0) return "";
-  return (count == 1 ? "row" : "rows") + text;
+  return (count == 1 ? "layer" : "layers") + text;
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ std::string activations_text(const std::vector<ActivationPolicy>& policies) {
   std::string text = to_string(most);
   for (const ActivationPolicy policy : kPolicies) {
     if (policy == most) continue;
-    const std::string rows = rows_under(policies, policy);
-    if (!rows.empty()) text += ", " + rows + " " + to_string(policy);
+    const std::string layers = layers_under(policies, policy);
+    if (!layers.empty()) text += ", " + layers + " " + to_string(policy);
   }
   return text;
 }

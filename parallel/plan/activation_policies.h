@@ -16,8 +16,8 @@ std::string to_string(ActivationPolicy policy);
 std::optional<ActivationPolicy> parse_activation_policy(
     const std::string& name);
 
-// One per row, as Plan::activation_policies: "lean"; "keep, row 7 lean, rows 0
-// to 3, 5 recompute" where rows differ, the commonest first.
+// One per layer, as Plan::activation_policies: "lean"; "keep, layer 7 lean,
+// layers 0 to 3, 5 recompute" where layers differ, the commonest first.
 std::string activations_text(const std::vector<ActivationPolicy>& policies);
 
 }  // namespace headroom::plan

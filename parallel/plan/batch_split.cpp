@@ -48,7 +48,7 @@ bool runs_whole_shares(const BatchCut& cut) {
 
 }  // namespace
 
-std::optional<std::string> why_groups_do_not_fit(const BatchCut& cut) {
+std::optional<std::string> groups_error(const BatchCut& cut) {
   if (runs_whole_shares(cut) ||
       cut.micro_batch_size % cut.batch_norm_group_size == 0) {
     return std::nullopt;
@@ -69,7 +69,7 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
     part.micro_batches.push_back(part.local);
     return part;
   }
-  if (const auto reason = why_groups_do_not_fit(cut)) {
+  if (const auto reason = groups_error(cut)) {
     HEADROOM_CHECK(false, *reason);
   }
   const std::vector<SampleRange> groups = batch_norm_groups(
@@ -135,7 +135,7 @@ std::vector<int64_t> smaller_micro_batches(const BatchCut& cut) {
   return sizes;
 }
 
-std::optional<std::string> why_no_smaller_micro_batch(const BatchCut& cut) {
+std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut) {
   if (!smaller_micro_batches(cut).empty()) return std::nullopt;
   const std::string group = std::to_string(cut.batch_norm_group_size);
   if (full_batch_groups_span_ranks(cut)) {

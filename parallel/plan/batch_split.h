@@ -47,7 +47,7 @@ struct BatchCut {
 // share of a full batch is one micro-batch (then groups may span ranks, which
 // exchange statistics), or the micro-batch is a multiple of the group (then
 // ranks get whole groups). Nothing if one holds, else the equation that fails.
-std::optional<std::string> why_groups_do_not_fit(const BatchCut& cut);
+std::optional<std::string> groups_error(const BatchCut& cut);
 
 // One rank's part of a batch, counted from the batch's first sample.
 struct BatchPart {
@@ -57,7 +57,7 @@ struct BatchPart {
   std::vector<SampleRange> micro_batches;
 };
 
-// REQUIRES: why_groups_do_not_fit(cut) is nothing.
+// REQUIRES: groups_error(cut) is nothing.
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank);
 
@@ -67,7 +67,7 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 
 // Why there are none; nothing if there are.
-std::optional<std::string> why_no_smaller_micro_batch(const BatchCut& cut);
+std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut);
 
 // part_of() with its samples in micro-batches of at most `micro_batch_size`,
 // or a group where that has more: the samples of a rank are the same. Equally

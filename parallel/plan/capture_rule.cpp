@@ -6,8 +6,8 @@
 
 namespace headroom::plan {
 
-std::optional<std::string> why_not_captured(const Plan& plan,
-                                            const BatchCut& cut) {
+std::optional<std::string> capture_error(const Plan& plan,
+                                         const BatchCut& cut) {
   const ParallelLayout& layout = plan.layout;
   if (layout.pipeline_parallel_size > 1) return "stages exchange maps";
   if (layout.spatial_parallel_size > 1) return "ranks exchange rows of maps";

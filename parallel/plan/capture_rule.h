@@ -1,5 +1,5 @@
-// capture_rule: may a plan's rows be captured as graphs of a device, forward
-// and backward (worker/step/captured_rows.h)? Nothing in them may wait for
+// capture_rule: may a plan's layers be captured as graphs of a device, forward
+// and backward (worker/step/cuda_graph_runner.h)? Nothing in them may wait for
 // another rank or for the host, and the micro-batches of a step must have one
 // size.
 //
@@ -15,7 +15,6 @@
 namespace headroom::plan {
 
 // Why not, in words; nothing: they may.
-std::optional<std::string> why_not_captured(const Plan& plan,
-                                            const BatchCut& cut);
+std::optional<std::string> capture_error(const Plan& plan, const BatchCut& cut);
 
 }  // namespace headroom::plan

@@ -20,7 +20,7 @@ namespace headroom::plan {
 // those of a device by NCCL, or through the host; the host's by Gloo, or MPI.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
-// What a row of the model keeps for its backward: everything; the outputs of
+// What a layer of the model keeps for its backward: everything; the outputs of
 // its convolutions, from which the rest is derived; its inputs only (Chen et
 // al., "Training Deep Nets with Sublinear Memory Cost", 2016); nothing in the
 // device's memory. A policy changes no result, so every rank may have its own.
@@ -54,9 +54,9 @@ struct Plan {
   // optimizer's state and the EMA, 2 gradients too, 3 parameters too; 0
   // nothing.
   int zero_stage = 0;
-  // The first row of each pipeline stage; the first is 0.
+  // The first layer of each pipeline stage; the first is 0.
   std::vector<int64_t> stage_begins = {0};
-  // One per row of the model; empty: every row keeps.
+  // One per layer of the model; empty: every layer keeps.
   std::vector<ActivationPolicy> activation_policies;
   // Images of a validation batch that go through the network at once; 0: all
   // of them. The batches, and with them the results, are the same whatever it

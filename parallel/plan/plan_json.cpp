@@ -74,17 +74,17 @@ void read_later_members(const ordered_json& object, const std::string& file,
   if (object.contains("stage_begins")) {
     const ordered_json& begins = object["stage_begins"];
     if (!begins.is_array()) {
-      throw bad_plan(
-          file, "'stage_begins' is " + begins.dump() + ", not a list of rows");
+      throw bad_plan(file, "'stage_begins' is " + begins.dump() +
+                               ", not a list of layers");
     }
     plan.stage_begins.clear();
     for (const ordered_json& begin : begins) {
       plan.stage_begins.push_back(
-          whole(begin, "stage_begins", 0, kMaxRows, file));
+          whole(begin, "stage_begins", 0, kMaxLayers, file));
     }
   }
-  if (const auto why = why_not_stages(plan.stage_begins,
-                                      plan.layout.pipeline_parallel_size)) {
+  if (const auto why = stage_begins_error(plan.stage_begins,
+                                          plan.layout.pipeline_parallel_size)) {
     throw bad_plan(file, "'stage_begins': " + *why);
   }
   if (object.contains("predicted_peak_bytes")) {
@@ -110,9 +110,9 @@ void read_later_members(const ordered_json& object, const std::string& file,
   }
   if (!object.contains("activation_policies")) return;
   const ordered_json& policies = object["activation_policies"];
-  if (!policies.is_array() || policies.size() > kMaxRows) {
+  if (!policies.is_array() || policies.size() > kMaxLayers) {
     throw bad_plan(file, "'activation_policies' is " + policies.dump() +
-                             ", not a list with a policy for each row");
+                             ", not a list with a policy for each layer");
   }
   for (const ordered_json& name : policies) {
     const auto policy = parse_activation_policy(

@@ -15,16 +15,16 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-constexpr int kPasses = 3;  // over all rows, to try faster policies
+constexpr int kPasses = 3;  // over all layers, to try faster policies
 
-using Choice = MixtureRow::Choice;
+using Choice = MixtureLayer::Choice;
 
-// One way to choose for the rows so far.
+// One way to choose for the layers so far.
 struct State {
   int64_t kept = 0;
   double seconds = 0;
-  uint32_t before = 0;  // of the states of the rows before
-  uint32_t choice = 0;  // of the last row
+  uint32_t before = 0;  // of the states of the layers before
+  uint32_t choice = 0;  // of the last layer
 
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
@@ -33,13 +33,13 @@ struct State {
 // is no faster is not among them.
 using Frontier = std::vector<State>;
 
-// What one choice for the next row makes of the states before it: they stay in
-// order.
+// What one choice for the next layer makes of the states before it: they stay
+// in order.
 class Branch {
  public:
-  Branch(const Frontier& before, const MixtureRow& row, size_t choice,
+  Branch(const Frontier& before, const MixtureLayer& layer, size_t choice,
          int64_t bound)
-      : before_(before), choice_(row.choices[choice]) {
+      : before_(before), choice_(layer.choices[choice]) {
     state_.choice = static_cast<uint32_t>(choice);
     const int64_t room =
         bound - std::max(choice_.busy_bytes, choice_.kept_bytes);
@@ -68,12 +68,12 @@ class Branch {
   size_t end_ = 0;  // the first that does not fit
 };
 
-// All ways to choose for one row more, merged from its branches.
-void extend(const Frontier& before, const MixtureRow& row, int64_t bound,
+// All ways to choose for one layer more, merged from its branches.
+void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
             Frontier& states) {
   std::vector<Branch> branches;
-  for (size_t i = 0; i < row.choices.size(); ++i) {
-    branches.emplace_back(before, row, i, bound);
+  for (size_t i = 0; i < layer.choices.size(); ++i) {
+    branches.emplace_back(before, layer, i, bound);
   }
   states.clear();
   for (;;) {
@@ -111,23 +111,23 @@ class MixtureSearch {
   explicit MixtureSearch(const MixtureRequest& request) : request_(request) {}
 
   std::optional<Mixture> run() {
-    try_policies_of_all_rows();
+    try_policies_of_all_layers();
     move_bound();
-    if (best_) try_faster_rows();
+    if (best_) try_faster_layers();
     return best_;
   }
 
  private:
-  const Choice& choice_of(size_t row, plan::ActivationPolicy policy) const {
-    const auto& choices = request_.rows[row].choices;
+  const Choice& choice_of(size_t layer, plan::ActivationPolicy policy) const {
+    const auto& choices = request_.layers[layer].choices;
     const auto found = std::ranges::find(choices, policy, &Choice::policy);
     HEADROOM_CHECK(found != choices.end(),
-                   "row " + std::to_string(row) + " has no such choice");
+                   "layer " + std::to_string(layer) + " has no such choice");
     return *found;
   }
-  bool has_choice(size_t row, plan::ActivationPolicy policy) const {
+  bool has_choice(size_t layer, plan::ActivationPolicy policy) const {
     return std::ranges::any_of(
-        request_.rows[row].choices,
+        request_.layers[layer].choices,
         [policy](const Choice& choice) { return choice.policy == policy; });
   }
 
@@ -137,8 +137,8 @@ class MixtureSearch {
     if (is_new) known->second = request_.peak_bytes(policies);
     if (known->second > request_.limit_bytes) return false;
     Mixture mixture{policies, 0, known->second};
-    for (size_t row = 0; row < policies.size(); ++row) {
-      mixture.seconds += choice_of(row, policies[row]).seconds;
+    for (size_t layer = 0; layer < policies.size(); ++layer) {
+      mixture.seconds += choice_of(layer, policies[layer]).seconds;
     }
     if (!best_ || std::tie(mixture.seconds, mixture.peak_bytes) <
                       std::tie(best_->seconds, best_->peak_bytes)) {
@@ -147,22 +147,22 @@ class MixtureSearch {
     return true;
   }
 
-  void try_policies_of_all_rows() {
-    for (const Choice& choice : request_.rows.front().choices) {
+  void try_policies_of_all_layers() {
+    for (const Choice& choice : request_.layers.front().choices) {
       ActivationPolicies policies;
-      for (size_t row = 0; row < request_.rows.size(); ++row) {
-        if (has_choice(row, choice.policy)) policies.push_back(choice.policy);
+      for (size_t layer = 0; layer < request_.layers.size(); ++layer) {
+        if (has_choice(layer, choice.policy)) policies.push_back(choice.policy);
       }
-      if (policies.size() == request_.rows.size()) try_mixture(policies);
+      if (policies.size() == request_.layers.size()) try_mixture(policies);
     }
   }
 
   // The largest bound whose mixture fits: what a mixture needs grows with it.
   void move_bound() {
     int64_t all_kept = 0, most_busy = 0;
-    for (const MixtureRow& row : request_.rows) {
+    for (const MixtureLayer& layer : request_.layers) {
       int64_t kept = 0;
-      for (const Choice& choice : row.choices) {
+      for (const Choice& choice : layer.choices) {
         kept = std::max(kept, choice.kept_bytes);
         most_busy = std::max(most_busy, choice.busy_bytes);
       }
@@ -178,18 +178,19 @@ class MixtureSearch {
 
   // Too small a bound has no mixture: then a larger one is wanted as well.
   bool try_bound(int64_t bound) {
-    const auto policies = fastest_within(request_.rows, bound);
+    const auto policies = fastest_within(request_.layers, bound);
     return !policies || try_mixture(*policies);
   }
 
-  void try_faster_rows() {
+  void try_faster_layers() {
     for (int pass = 0; pass < kPasses; ++pass) {
       const double before = best_->seconds;
-      for (size_t row = 0; row < request_.rows.size(); ++row) {
-        for (const Choice& choice : request_.rows[row].choices) {
+      for (size_t layer = 0; layer < request_.layers.size(); ++layer) {
+        for (const Choice& choice : request_.layers[layer].choices) {
           ActivationPolicies policies = best_->policies;
-          if (choice.seconds >= choice_of(row, policies[row]).seconds) continue;
-          policies[row] = choice.policy;
+          if (choice.seconds >= choice_of(layer, policies[layer]).seconds)
+            continue;
+          policies[layer] = choice.policy;
           try_mixture(policies);
         }
       }
@@ -205,28 +206,28 @@ class MixtureSearch {
 }  // namespace
 
 std::optional<ActivationPolicies> fastest_within(
-    const std::vector<MixtureRow>& rows, int64_t bound) {
+    const std::vector<MixtureLayer>& layers, int64_t bound) {
   std::vector<Frontier> states = {{State()}};
   Frontier next;
-  for (const MixtureRow& row : rows) {
-    extend(states.back(), row, bound, next);
+  for (const MixtureLayer& layer : layers) {
+    extend(states.back(), layer, bound, next);
     if (next.empty()) return std::nullopt;
     states.push_back(thinned(next, bound));
   }
-  ActivationPolicies policies(rows.size());
+  ActivationPolicies policies(layers.size());
   size_t place = states.back().size() - 1;  // the fastest
-  for (size_t row = rows.size(); row-- > 0;) {
-    const State& state = states[row + 1][place];
-    policies[row] = rows[row].choices[state.choice].policy;
+  for (size_t layer = layers.size(); layer-- > 0;) {
+    const State& state = states[layer + 1][place];
+    policies[layer] = layers[layer].choices[state.choice].policy;
     place = state.before;
   }
   return policies;
 }
 
 std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
-  HEADROOM_CHECK(!request.rows.empty(), "a mixture of no rows");
-  for (const MixtureRow& row : request.rows) {
-    HEADROOM_CHECK(!row.choices.empty(), "a row without a choice");
+  HEADROOM_CHECK(!request.layers.empty(), "a mixture of no layers");
+  for (const MixtureLayer& layer : request.layers) {
+    HEADROOM_CHECK(!layer.choices.empty(), "a layer without a choice");
   }
   return MixtureSearch(request).run();
 }

@@ -1,19 +1,20 @@
-// activation_mixture: a policy for each row, so that the rows fit the memory
-// and take the least time that this allows.
+// activation_mixture: a policy for each layer, so that the layers fit the
+// memory and take the least time that this allows.
 //
-// What rows keep adds up until the end of forward; backward takes it back, row
-// by row, from the last. While row i is at work there are what the rows before
-// it keep and what it needs itself:
+// What layers keep adds up until the end of forward; backward takes it back,
+// layer by layer, from the last. While layer i is at work there are what the
+// layers before it keep and what it needs itself:
 //
 //   for each i:  kept(0) + … + kept(i - 1) + busy(i) <= bound
 //
-// Less kept never hurts the rows behind, so the best choices are found row by
-// row from the front (dynamic programming): of all ways to choose for the rows
-// so far only those stay than which none keeps less and is faster.
+// Less kept never hurts the layers behind, so the best choices are found layer
+// by layer from the front (dynamic programming): of all ways to choose for the
+// layers so far only those stay than which none keeps less and is faster.
 //
-// The bytes of a row are not quite its own (maps are shared, gradients of skips
-// wait), so each mixture is judged by the whole memory model, and the bound
-// moved until the model agrees; then each row is tried with a faster policy.
+// The bytes of a layer are not quite its own (maps are shared, gradients of
+// skips wait), so each mixture is judged by the whole memory model, and the
+// bound moved until the model agrees; then each layer is tried with a faster
+// policy.
 //
 // Threads: pure functions. The same request gives the same mixture.
 #pragma once
@@ -27,7 +28,7 @@
 
 namespace headroom::planner {
 
-struct MixtureRow {
+struct MixtureLayer {
   struct Choice {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
     double seconds = 0;      // modelled; any unit
@@ -41,14 +42,14 @@ struct MixtureRow {
 
 using ActivationPolicies = std::vector<plan::ActivationPolicy>;
 
-// The fastest choice for each row within `bound`; of equally fast ones the one
-// that keeps least. None if there is none. Exact up to 4,096 ways that remain
-// at a row; of more the fastest of each 4,096th of the bound.
+// The fastest choice for each layer within `bound`; of equally fast ones the
+// one that keeps least. None if there is none. Exact up to 4,096 ways that
+// remain at a layer; of more the fastest of each 4,096th of the bound.
 std::optional<ActivationPolicies> fastest_within(
-    const std::vector<MixtureRow>& rows, int64_t bound);
+    const std::vector<MixtureLayer>& layers, int64_t bound);
 
 struct MixtureRequest {
-  std::vector<MixtureRow> rows;
+  std::vector<MixtureLayer> layers;
   int64_t limit_bytes = 0;
   // The whole model's.
   std::function<int64_t(const ActivationPolicies&)> peak_bytes;
@@ -63,7 +64,7 @@ struct Mixture {
 };
 
 // None if no mixture that was tried fits. Never slower than a policy that all
-// rows have a choice of and that fits.
+// layers have a choice of and that fits.
 std::optional<Mixture> choose_mixture(const MixtureRequest& request);
 
 }  // namespace headroom::planner

@@ -60,7 +60,7 @@ std::string others_text(const std::vector<Candidate>& candidates,
 
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
-    const std::vector<layers::RowCost>& rows, const FitLayout& fit) {
+    const std::vector<layers::LayerCost>& layers, const FitLayout& fit) {
   const int64_t usual_group =
       config.batch_norm_group_size > 0
           ? config.batch_norm_group_size
@@ -74,7 +74,7 @@ std::optional<PlanDecision> choose_layout(
     Candidate candidate{fit(trial)};
     if (!candidate.decision.plan) continue;
     const plan::Plan& plan = *candidate.decision.plan;
-    candidate.seconds = plan_time(config, plan, rows).total();
+    candidate.seconds = plan_time(config, plan, layers).total();
     candidate.keeps_groups =
         config.sync_batch_norm || plan.batch_norm_group_size == usual_group;
     if (is_plain(candidate)) return std::move(candidate.decision);

@@ -13,7 +13,7 @@
 #include <functional>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/planner/planner.h"
 
@@ -22,9 +22,9 @@ namespace headroom::planner {
 // The plan of a request with a layout that fits, or its refusal.
 using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;
 
-// None if no layout fits. REQUIRES: config.layout is empty, rows.
+// None if no layout fits. REQUIRES: config.layout is empty, layers.
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
-    const std::vector<layers::RowCost>& rows, const FitLayout& fit);
+    const std::vector<layers::LayerCost>& layers, const FitLayout& fit);
 
 }  // namespace headroom::planner

@@ -7,7 +7,7 @@ namespace headroom::planner {
 
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
-                             const std::vector<layers::RowCost>& rows) {
+                             const std::vector<layers::LayerCost>& layers) {
   HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
   const int asked = wanted.layout.world_size();
   const bool keeps =
@@ -20,7 +20,7 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   ElasticPlan found;
   for (int count = workers; count >= 1; --count) {
     if (count == asked) return {wanted, wanted.reason};
-    const PlanDecision decision = choose_plan(open, count, rows);
+    const PlanDecision decision = choose_plan(open, count, layers);
     found.reason = decision.reason;
     if (!decision.plan) continue;
     found.plan = decision.plan;

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
@@ -31,6 +31,6 @@ struct ElasticPlan {
 // `wanted`: the run's plan where everybody is there. REQUIRES: workers >= 1.
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
-                             const std::vector<layers::RowCost>& rows);
+                             const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

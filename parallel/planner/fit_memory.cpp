@@ -28,7 +28,7 @@ int64_t bytes_of(const PlanDecision& decision) {
 
 enum class Effort {
   kFastest,
-  kAdmissible,  // the same fits, but rows do not mix: whether, not how fast
+  kAdmissible,  // the same fits, but layers do not mix: whether, not how fast
   kProposal     // nor do groups shrink
 };
 
@@ -36,11 +36,11 @@ enum class Effort {
 class FitSearch {
  public:
   FitSearch(const configs::RunConfig& config, int world_size,
-            const std::vector<layers::RowCost>& rows, const Planner& planner,
-            Effort effort)
+            const std::vector<layers::LayerCost>& layers,
+            const Planner& planner, Effort effort)
       : config_(config),
         world_size_(world_size),
-        rows_(rows),
+        layers_(layers),
         planner_(planner),
         effort_(effort) {}
 
@@ -92,7 +92,7 @@ class FitSearch {
       auto found = with_activations(trial);
       if (!found) continue;
       const bool keeps = found->plan->activation_policies.empty();
-      const double seconds = plan_time(trial, *found->plan, rows_).total();
+      const double seconds = plan_time(trial, *found->plan, layers_).total();
       if (!best || seconds < (1 - predict::kEqualWithin) * least) {
         least = seconds;
         best = std::move(found);
@@ -140,7 +140,7 @@ class FitSearch {
     return best;
   }
 
-  // A smaller micro-batch leaves rows more room: it is taken where that saves
+  // A smaller micro-batch leaves layers more room: it is taken where that saves
   // more than a little time.
   PlanDecision fastest_mixture(configs::RunConfig trial, PlanDecision largest) {
     PlanDecision best = std::move(largest);
@@ -161,14 +161,14 @@ class FitSearch {
   }
 
   double mix(const configs::RunConfig& trial, PlanDecision& decision) const {
-    const double time = mix_activations(trial, rows_, *decision.plan);
+    const double time = mix_activations(trial, layers_, *decision.plan);
     decision.reason = reason_of(trial, *decision.plan);
     say_bytes(decision);
     return time;
   }
 
   std::optional<PlanDecision> attempt(const configs::RunConfig& trial) {
-    PlanDecision decision = planner_(trial, world_size_, rows_);
+    PlanDecision decision = planner_(trial, world_size_, layers_);
     last_.reset();
     if (!decision.plan) {
       if (!refusal_) refusal_ = std::move(decision);
@@ -203,7 +203,7 @@ class FitSearch {
 
   const configs::RunConfig& config_;
   const int world_size_;
-  const std::vector<layers::RowCost>& rows_;
+  const std::vector<layers::LayerCost>& layers_;
   const Planner& planner_;
   const Effort effort_;
   std::optional<PlanDecision> least_, last_, refusal_;
@@ -214,10 +214,11 @@ class FitSearch {
 class Proposals {
  public:
   Proposals(const configs::RunConfig& config, int world_size,
-            const std::vector<layers::RowCost>& rows, const Planner& planner)
+            const std::vector<layers::LayerCost>& layers,
+            const Planner& planner)
       : config_(config),
         world_size_(world_size),
-        rows_(rows),
+        layers_(layers),
         planner_(planner) {}
 
   std::string text() {
@@ -239,7 +240,7 @@ class Proposals {
   bool propose(const configs::RunConfig& trial, int world_size,
                const std::string& words) {
     if (found_.size() == kMostProposals) return true;
-    FitSearch search(trial, world_size, rows_, planner_, Effort::kProposal);
+    FitSearch search(trial, world_size, layers_, planner_, Effort::kProposal);
     const auto decision = search.run();
     if (!decision) return false;
     found_.push_back(words + " (" + format_bytes(bytes_of(*decision)) + ")");
@@ -255,7 +256,8 @@ class Proposals {
     }
     if (config_.micro_batch_size > 0) {
       trial.micro_batch_size = 0;
-      FitSearch search(trial, world_size_, rows_, planner_, Effort::kProposal);
+      FitSearch search(trial, world_size_, layers_, planner_,
+                       Effort::kProposal);
       if (const auto decision = search.run()) {
         found_.push_back("--micro-batch " +
                          std::to_string(decision->plan->micro_batch_size) +
@@ -299,7 +301,7 @@ class Proposals {
   }
 
   void smaller_image() {
-    const int64_t stride = layers::largest_stride(rows_);
+    const int64_t stride = layers::largest_stride(layers_);
     int64_t largest =
         layers::rounded_image_size(
             std::max(config_.image_height, config_.image_width), stride) /
@@ -314,7 +316,8 @@ class Proposals {
     while (fits + 1 < largest) {
       const int64_t middle = fits + (largest - fits) / 2;
       const configs::RunConfig trial = image(middle);  // outlives the search
-      FitSearch search(trial, world_size_, rows_, planner_, Effort::kProposal);
+      FitSearch search(trial, world_size_, layers_, planner_,
+                       Effort::kProposal);
       (search.run() ? fits : largest) = middle;
     }
     if (fits > 1) {
@@ -325,7 +328,7 @@ class Proposals {
 
   const configs::RunConfig& config_;
   const int world_size_;
-  const std::vector<layers::RowCost>& rows_;
+  const std::vector<layers::LayerCost>& layers_;
   const Planner& planner_;
   std::vector<std::string> found_;
 };
@@ -333,9 +336,9 @@ class Proposals {
 }  // namespace
 
 PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
-                        const std::vector<layers::RowCost>& rows,
+                        const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer) {
-  FitSearch search(config, world_size, rows, planner,
+  FitSearch search(config, world_size, layers, planner,
                    answer == PlanAnswer::kWhetherAdmissible
                        ? Effort::kAdmissible
                        : Effort::kFastest);
@@ -351,7 +354,7 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
       " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
       ", but --memory-limit is " + exact_bytes(config.memory_limit);
   if (answer == PlanAnswer::kAll) {
-    refused.remedy = Proposals(config, world_size, rows, planner).text();
+    refused.remedy = Proposals(config, world_size, layers, planner).text();
   }
   return refused;
 }

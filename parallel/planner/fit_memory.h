@@ -11,7 +11,7 @@
 //   activations         keep, then recompute, of which as little as possible
 //                       (mix_activations.h)
 //   micro-batch         a rank's whole share, then the largest multiple of the
-//                       group that fits; half of that, and so on, where rows
+//                       group that fits; half of that, and so on, where layers
 //                       then give way so much less that it saves 2 % of time
 //
 // If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
@@ -23,7 +23,7 @@
 #include <functional>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/planner/planner.h"
 
@@ -32,11 +32,11 @@ namespace headroom::planner {
 // The plan of a request in which everything is given, or its refusal.
 using Planner =
     std::function<PlanDecision(const configs::RunConfig&, int world_size,
-                               const std::vector<layers::RowCost>&)>;
+                               const std::vector<layers::LayerCost>&)>;
 
-// REQUIRES: config.memory_limit > 0, rows.
+// REQUIRES: config.memory_limit > 0, layers.
 PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
-                        const std::vector<layers::RowCost>& rows,
+                        const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer);
 
 }  // namespace headroom::planner

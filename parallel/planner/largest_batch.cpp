@@ -24,8 +24,8 @@ std::string count_images(int64_t count) {
 class BatchSearch {
  public:
   BatchSearch(const configs::RunConfig& config, int world_size,
-              const std::vector<layers::RowCost>& rows)
-      : config_(config), world_size_(world_size), rows_(rows) {
+              const std::vector<layers::LayerCost>& layers)
+      : config_(config), world_size_(world_size), layers_(layers) {
     const plan::ParallelLayout layout = plan::parse_layout(config.layout);
     data_ = config.layout.empty() ? world_size : layout.data_parallel_size;
   }
@@ -102,7 +102,7 @@ class BatchSearch {
     trial.global_batch_size = share * data_;
     trial.micro_batch_size = share;
     trial.memory_limit = 0;  // nothing gives way
-    const plan::Plan plan = plan_or_throw(trial, world_size_, rows_);
+    const plan::Plan plan = plan_or_throw(trial, world_size_, layers_);
     return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
   }
 
@@ -111,7 +111,7 @@ class BatchSearch {
     configs::RunConfig leaner = config_;
     for (const char* activations : {"lean", "recompute"}) {
       leaner.activations = activations;
-      if (BatchSearch(leaner, world_size_, rows_).is_within_alone()) {
+      if (BatchSearch(leaner, world_size_, layers_).is_within_alone()) {
         return std::string("--activations ") + activations + ", or ";
       }
     }
@@ -146,17 +146,17 @@ class BatchSearch {
 
   const configs::RunConfig& config_;
   const int world_size_;
-  const std::vector<layers::RowCost>& rows_;
+  const std::vector<layers::LayerCost>& layers_;
   int64_t data_ = 1;
 };
 
 }  // namespace
 
 BatchChoice largest_batch(const configs::RunConfig& config, int world_size,
-                          const std::vector<layers::RowCost>& rows) {
-  HEADROOM_CHECK(config.memory_limit > 0 && !rows.empty(),
-                 "a limit and the model's rows");
-  return BatchSearch(config, world_size, rows).run();
+                          const std::vector<layers::LayerCost>& layers) {
+  HEADROOM_CHECK(config.memory_limit > 0 && !layers.empty(),
+                 "a limit and the model's layers");
+  return BatchSearch(config, world_size, layers).run();
 }
 
 }  // namespace headroom::planner

@@ -2,8 +2,8 @@
 // go through the network in one piece within --memory-limit.
 //
 // Images that follow each other in micro-batches bound nothing, so a share is
-// one micro-batch, and rows keep what --activations says, or everything. Up to
-// 16 images a rank it is any number. A larger batch divides into batch-norm
+// one micro-batch, and layers keep what --activations says, or everything. Up
+// to 16 images a rank it is any number. A larger batch divides into batch-norm
 // groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of one),
 // unless --bn-group or --sync-bn says how they are. The batch has no more
 // images than the data set, where that is known (config.label_counts).
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 
 namespace headroom::planner {
@@ -28,8 +28,9 @@ struct BatchChoice {
 
 // Throws Error (exit 3) with the bytes if the least share is too much, (exit
 // 2) if the data set has not even that many, and what the planner refuses.
-// REQUIRES: config.memory_limit > 0, rows; config.global_batch_size is ignored.
+// REQUIRES: config.memory_limit > 0, layers; config.global_batch_size is
+// ignored.
 BatchChoice largest_batch(const configs::RunConfig& config, int world_size,
-                          const std::vector<layers::RowCost>& rows);
+                          const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

@@ -11,22 +11,23 @@
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/plan_time.h"
 #include "parallel/planner/stage_cut.h"
-#include "parallel/predict/row_costs.h"
+#include "parallel/predict/layer_costs.h"
 
 namespace headroom::planner {
 namespace {
 
 // Other micro-batches in flight have what they keep beside the one at work.
-MixtureRow mixture_row(const predict::RowCosts& bytes, int64_t num_in_flight,
-                       const layers::RowCost& row) {
-  MixtureRow result;
+MixtureLayer mixture_layer(const predict::LayerCosts& bytes,
+                           int64_t num_in_flight,
+                           const layers::LayerCost& layer) {
+  MixtureLayer result;
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
         plan::ActivationPolicy::kRecompute}) {
-    const predict::RowCost& cost = bytes[static_cast<size_t>(policy)];
-    MixtureRow::Choice choice;
+    const predict::LayerCost& cost = bytes[static_cast<size_t>(policy)];
+    MixtureLayer::Choice choice;
     choice.policy = policy;
-    choice.seconds = row_work(row, policy);
+    choice.seconds = layer_work(layer, policy);
     choice.kept_bytes = num_in_flight * cost.kept_bytes;
     choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
     result.choices.push_back(choice);
@@ -37,12 +38,12 @@ MixtureRow mixture_row(const predict::RowCosts& bytes, int64_t num_in_flight,
 }  // namespace
 
 double mix_activations(const configs::RunConfig& config,
-                       const std::vector<layers::RowCost>& rows,
+                       const std::vector<layers::LayerCost>& layers,
                        plan::Plan& plan) {
-  HEADROOM_CHECK(plan.activation_policies.size() == rows.size(),
-                 "a plan that does not say what rows keep");
-  predict::MemoryRequest whole = predict::memory_request(config, plan, rows);
-  const std::vector<StageShare> stages = stage_shares(plan, rows);
+  HEADROOM_CHECK(plan.activation_policies.size() == layers.size(),
+                 "a plan that does not say what layers keep");
+  predict::MemoryRequest whole = predict::memory_request(config, plan, layers);
+  const std::vector<StageShare> stages = stage_shares(plan, layers);
   double time = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto begin = static_cast<size_t>(stages[stage].begin);
@@ -54,13 +55,13 @@ double mix_activations(const configs::RunConfig& config,
     plan::MeshCoordinates rank;
     rank.pipeline_stage = static_cast<int>(stage);
     const predict::RankMicroBatch part = predict::rank_micro_batch(whole, rank);
-    const std::vector<predict::RowCosts> bytes =
-        predict::row_costs(part.stage, part.extents, part.loss);
+    const std::vector<predict::LayerCosts> bytes =
+        predict::layer_costs(part.stage, part.extents, part.loss);
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
-    for (size_t row = begin; row < end; ++row) {
-      request.rows.push_back(
-          mixture_row(bytes[row - begin], part.num_in_flight, rows[row]));
+    for (size_t layer = begin; layer < end; ++layer) {
+      request.layers.push_back(mixture_layer(
+          bytes[layer - begin], part.num_in_flight, layers[layer]));
     }
     request.peak_bytes = [&](const ActivationPolicies& policies) {
       set(policies);
@@ -72,7 +73,7 @@ double mix_activations(const configs::RunConfig& config,
     time += mixture->seconds;
   }
   plan.activation_policies = std::move(whole.plan.activation_policies);
-  predict_memory(config, rows, plan);
+  predict_memory(config, layers, plan);
   return time;
 }
 

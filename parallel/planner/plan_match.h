@@ -17,9 +17,10 @@ namespace headroom::planner {
 plan::BatchCut batch_cut(const configs::RunConfig& config,
                          const plan::Plan& plan);
 
-// With both numbers; "" if it is one. `num_rows` are the model's; 0: not known.
-std::string why_plan_does_not_match(const configs::RunConfig& config,
-                                    const plan::Plan& plan, int world_size,
-                                    size_t num_rows);
+// With both numbers; "" if it is one. `num_layers` are the model's; 0: not
+// known.
+std::string plan_match_error(const configs::RunConfig& config,
+                             const plan::Plan& plan, int world_size,
+                             size_t num_layers);
 
 }  // namespace headroom::planner

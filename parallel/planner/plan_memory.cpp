@@ -23,8 +23,8 @@ std::vector<plan::PhaseBytes> predicted_phase_bytes(
   };
   const auto image_rows = [&](const plan::MeshCoordinates& at) {
     int64_t stride = 1;
-    for (const predict::ModelRow& row : request.rows)
-      stride = std::max(stride, row.stride);
+    for (const predict::ModelLayer& layer : request.layers)
+      stride = std::max(stride, layer.stride);
     return plan::share_of(request.image_height / stride,
                           layout.spatial_parallel_size, at.spatial_rank)
         .size();
@@ -53,9 +53,10 @@ std::vector<int64_t> predicted_peak_bytes(
 }
 
 void predict_memory(const configs::RunConfig& config,
-                    const std::vector<layers::RowCost>& rows,
+                    const std::vector<layers::LayerCost>& layers,
                     plan::Plan& plan) {
-  predict::MemoryRequest request = predict::memory_request(config, plan, rows);
+  predict::MemoryRequest request =
+      predict::memory_request(config, plan, layers);
   const int64_t limit = config.memory_limit > 0
                             ? config.memory_limit
                             : std::numeric_limits<int64_t>::max();
@@ -69,17 +70,17 @@ void predict_memory(const configs::RunConfig& config,
     plan::PhaseBytes& bytes = plan.predicted_phase_bytes[rank];
     const plan::MeshCoordinates at =
         plan::coordinates_of(plan.layout, static_cast<int>(rank));
-    bytes.host = predict::host_memory(config, plan, rows, at).total_bytes();
+    bytes.host = predict::host_memory(config, plan, layers, at).total_bytes();
     plan.predicted_peak_bytes.push_back(bytes.peak());
   }
 }
 
 std::optional<HostShortage> host_shortage(
-    const configs::RunConfig& config, const std::vector<layers::RowCost>& rows,
-    const plan::Plan& plan) {
+    const configs::RunConfig& config,
+    const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
   // Rank 0 has the first, so the largest, part of everything, and the files.
   const int64_t least =
-      predict::host_memory(config, plan, rows, {}).least_bytes();
+      predict::host_memory(config, plan, layers, {}).least_bytes();
   if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
     return std::nullopt;
   }

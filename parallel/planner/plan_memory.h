@@ -19,11 +19,12 @@ std::vector<plan::PhaseBytes> predicted_phase_bytes(
 std::vector<int64_t> predicted_peak_bytes(
     const predict::MemoryRequest& request);
 
-// What is said of its memory in a plan whose rows, batches and policies are
+// What is said of its memory in a plan whose layers, batches and policies are
 // decided: how many images of a validation batch go through at once, as many as
 // fit, and what each rank needs.
 void predict_memory(const configs::RunConfig& config,
-                    const std::vector<layers::RowCost>& rows, plan::Plan& plan);
+                    const std::vector<layers::LayerCost>& layers,
+                    plan::Plan& plan);
 
 // Why --host-memory-limit does not suffice, however little the loader makes do
 // with; nothing if it does, or there is none.
@@ -31,8 +32,8 @@ struct HostShortage {
   std::string reason, remedy;
 };
 std::optional<HostShortage> host_shortage(
-    const configs::RunConfig& config, const std::vector<layers::RowCost>& rows,
-    const plan::Plan& plan);
+    const configs::RunConfig& config,
+    const std::vector<layers::LayerCost>& layers, const plan::Plan& plan);
 
 // Of the rank that needs most. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const plan::Plan& plan);

@@ -73,24 +73,24 @@ Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
 }
 
 Check check_stages(const plan::ParallelLayout& layout,
-                   const std::vector<layers::RowCost>& rows) {
+                   const std::vector<layers::LayerCost>& layers) {
   const auto with_parameters = std::count_if(
-      rows.begin(), rows.end(),
-      [](const layers::RowCost& row) { return row.parameters > 0; });
+      layers.begin(), layers.end(),
+      [](const layers::LayerCost& layer) { return layer.parameters > 0; });
   if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
   return Refusal{"--layout pipeline=" + number(layout.pipeline_parallel_size) +
-                     ": every stage needs a row with parameters, and " +
+                     ": every stage needs a layer with parameters, and " +
                      number(layout.pipeline_parallel_size) + " stages > " +
-                     number(with_parameters) + " such rows of the model",
+                     number(with_parameters) + " such layers of the model",
                  "use pipeline=" + number(with_parameters) + " or less"};
 }
 
 Check check_tiles(const configs::RunConfig& config,
                   const plan::ParallelLayout& layout,
-                  const std::vector<layers::RowCost>& rows) {
+                  const std::vector<layers::LayerCost>& layers) {
   const int spatial = layout.spatial_parallel_size;
   if (spatial == 1) return std::nullopt;
-  const int64_t stride = layers::largest_stride(rows);
+  const int64_t stride = layers::largest_stride(layers);
   const int64_t height =
       layers::rounded_image_size(config.image_height, stride);
   const int64_t blocks = height / stride;
@@ -148,7 +148,7 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   } else if (plan.layout.pipeline_parallel_size > 1 && share >= 2 * group) {
     plan.micro_batch_size = group;
   }
-  if (const auto why = plan::why_groups_do_not_fit(batch_cut(config, plan))) {
+  if (const auto why = plan::groups_error(batch_cut(config, plan))) {
     const int64_t below = plan.micro_batch_size / group * group;
     return Refusal{*why + ": the samples of a group must be in flight together",
                    "use --micro-batch " +
@@ -161,18 +161,19 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
 
 Check check_graphs(const configs::RunConfig& config, const plan::Plan& plan) {
   if (!config.cuda_graphs) return std::nullopt;
-  const auto why = plan::why_not_captured(plan, batch_cut(config, plan));
+  const auto why = plan::capture_error(plan, batch_cut(config, plan));
   if (!why) return std::nullopt;
   return Refusal{
-      "--cuda-graphs captures rows that wait for nobody, but " + *why,
+      "--cuda-graphs captures layers that wait for nobody, but " + *why,
       "use --layout data=N, --zero 0 or 1, --activations keep, lean or "
       "recompute and a --bn-group within a rank's share, or leave it out"};
 }
 
 Check set_stages(const configs::RunConfig& config,
-                 const std::vector<layers::RowCost>& rows, plan::Plan& plan) {
+                 const std::vector<layers::LayerCost>& layers,
+                 plan::Plan& plan) {
   if (plan.layout.pipeline_parallel_size == 1) return std::nullopt;
-  const PartitionDecision decision = cut_stages(config, plan, rows);
+  const PartitionDecision decision = cut_stages(config, plan, layers);
   if (!decision.partition) {
     return Refusal{decision.reason, "use fewer pipeline stages"};
   }
@@ -216,44 +217,45 @@ plan::ActivationPolicy policy_of(const configs::RunConfig& config) {
 }
 
 void set_activations(const configs::RunConfig& config,
-                     const std::vector<layers::RowCost>& rows,
+                     const std::vector<layers::LayerCost>& layers,
                      plan::Plan& plan) {
   const plan::ActivationPolicy policy = policy_of(config);
   if (policy != plan::ActivationPolicy::kKeep) {
-    plan.activation_policies.assign(rows.size(), policy);
+    plan.activation_policies.assign(layers.size(), policy);
   }
 }
 
 Check fill_plan(const configs::RunConfig& config, int world_size,
-                const std::vector<layers::RowCost>& rows, plan::Plan& plan) {
+                const std::vector<layers::LayerCost>& layers,
+                plan::Plan& plan) {
   plan.layout = plan::parse_layout(config.layout);
   if (config.layout.empty()) plan.layout.data_parallel_size = world_size;
   plan.zero_stage = static_cast<int>(config.zero_stage);
   if (auto no = check_world_size(plan.layout, world_size)) return no;
-  HEADROOM_CHECK(!rows.empty() || !plan_needs_rows(config),
-                 "a plan for --layout " + config.layout + " without rows");
-  set_activations(config, rows, plan);
+  HEADROOM_CHECK(!layers.empty() || !plan_needs_layers(config),
+                 "a plan for --layout " + config.layout + " without layers");
+  set_activations(config, layers, plan);
   if (config.command == "train") {
     if (auto no = check_batch(config, plan)) return no;
   }
   if (plan.layout.pipeline_parallel_size > 1) {
-    if (auto no = check_stages(plan.layout, rows)) return no;
+    if (auto no = check_stages(plan.layout, layers)) return no;
   }
-  if (auto no = check_tiles(config, plan.layout, rows)) return no;
+  if (auto no = check_tiles(config, plan.layout, layers)) return no;
   if (auto no = check_scales(config, plan.layout)) return no;
   if (auto no = check_teacher(config, plan.layout)) return no;
   if (auto no = set_batch_split(config, plan)) return no;
   if (auto no = check_graphs(config, plan)) return no;
-  if (auto no = set_stages(config, rows, plan)) return no;
+  if (auto no = set_stages(config, layers, plan)) return no;
   return set_backend(config, plan);
 }
 
 PlanDecision plan_without_bytes(const configs::RunConfig& config,
                                 int world_size,
-                                const std::vector<layers::RowCost>& rows) {
+                                const std::vector<layers::LayerCost>& layers) {
   plan::Plan plan;
   PlanDecision decision;
-  if (const Check no = fill_plan(config, world_size, rows, plan)) {
+  if (const Check no = fill_plan(config, world_size, layers, plan)) {
     decision.reason = no->reason;
     decision.remedy = no->remedy;
     decision.exit_code = ExitCode::kRequest;
@@ -267,36 +269,36 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
 
 // The limit on memory aside.
 PlanDecision plan_as_asked(const configs::RunConfig& config, int world_size,
-                           const std::vector<layers::RowCost>& rows) {
-  PlanDecision decision = plan_without_bytes(config, world_size, rows);
-  if (decision.plan && config.command == "train" && !rows.empty()) {
-    if (const auto shortage = host_shortage(config, rows, *decision.plan)) {
+                           const std::vector<layers::LayerCost>& layers) {
+  PlanDecision decision = plan_without_bytes(config, world_size, layers);
+  if (decision.plan && config.command == "train" && !layers.empty()) {
+    if (const auto shortage = host_shortage(config, layers, *decision.plan)) {
       return {std::nullopt, shortage->reason, shortage->remedy,
               ExitCode::kNoPlan};
     }
-    predict_memory(config, rows, *decision.plan);
+    predict_memory(config, layers, *decision.plan);
   }
   return decision;
 }
 
 PlanDecision decide(const configs::RunConfig& config, int world_size,
-                    const std::vector<layers::RowCost>& rows,
+                    const std::vector<layers::LayerCost>& layers,
                     PlanAnswer answer) {
-  if (config.memory_limit == 0 || config.command != "train" || rows.empty()) {
+  if (config.memory_limit == 0 || config.command != "train" || layers.empty()) {
     return answer == PlanAnswer::kWhetherAdmissible
-               ? plan_without_bytes(config, world_size, rows)
-               : plan_as_asked(config, world_size, rows);
+               ? plan_without_bytes(config, world_size, layers)
+               : plan_as_asked(config, world_size, layers);
   }
   if (config.layout.empty() && world_size > 1) {
     const auto fit = [&](const configs::RunConfig& trial) {
-      return fit_memory(trial, world_size, rows, plan_as_asked,
+      return fit_memory(trial, world_size, layers, plan_as_asked,
                         PlanAnswer::kWithoutProposals);
     };
-    if (auto found = choose_layout(config, world_size, rows, fit)) {
+    if (auto found = choose_layout(config, world_size, layers, fit)) {
       return *found;
     }
   }
-  return fit_memory(config, world_size, rows, plan_as_asked, answer);
+  return fit_memory(config, world_size, layers, plan_as_asked, answer);
 }
 
 }  // namespace
@@ -324,7 +326,7 @@ std::string reason_of(const configs::RunConfig& config,
     }
   }
   if (plan.stage_begins.size() > 1) {
-    text += ", stages from rows ";
+    text += ", stages from layers ";
     for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
       text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
     }
@@ -335,7 +337,7 @@ std::string reason_of(const configs::RunConfig& config,
   return text;
 }
 
-bool plan_needs_rows(const configs::RunConfig& config) {
+bool plan_needs_layers(const configs::RunConfig& config) {
   const plan::ParallelLayout layout = plan::parse_layout(config.layout);
   return layout.pipeline_parallel_size > 1 ||
          layout.spatial_parallel_size > 1 ||
@@ -344,10 +346,10 @@ bool plan_needs_rows(const configs::RunConfig& config) {
 }
 
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::RowCost>& rows,
+                         const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer) {
   HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
-  PlanDecision decision = decide(config, world_size, rows, answer);
+  PlanDecision decision = decide(config, world_size, layers, answer);
   if (decision.plan) {
     decision.reason =
         (config.layout.empty() ? "chosen: " : "as asked: ") + decision.reason;
@@ -357,8 +359,8 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
 }
 
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::RowCost>& rows) {
-  PlanDecision decision = choose_plan(config, world_size, rows);
+                         const std::vector<layers::LayerCost>& layers) {
+  PlanDecision decision = choose_plan(config, world_size, layers);
   if (!decision.plan) {
     throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
   }

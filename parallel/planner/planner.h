@@ -1,5 +1,5 @@
 // Planner: which plan a run gets, as a pure function of the request, the number
-// of workers and the model's rows.
+// of workers and the model's layers.
 //
 // What is given is obeyed or refused with the equation that fails; what is not
 // given is chosen here:
@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/plan.h"
@@ -37,10 +37,10 @@ struct PlanDecision {
   ExitCode exit_code = ExitCode::kDone;  // kRequest or kNoPlan if refused
 };
 
-// Does the plan depend on the model's rows? So it does with a pipeline or
-// spatial axis, where rows do not keep everything, and with a memory limit.
+// Does the plan depend on the model's layers? So it does with a pipeline or
+// spatial axis, where layers do not keep everything, and with a memory limit.
 // Throws Error if --layout is none.
-bool plan_needs_rows(const configs::RunConfig& config);
+bool plan_needs_layers(const configs::RunConfig& config);
 
 // What an answer is wanted for. Predicting bytes takes milliseconds, finding
 // what would fit instead of a request that does not takes a second.
@@ -51,17 +51,17 @@ enum class PlanAnswer {
                       // there is one, a plan that fits and is not the fastest
 };
 
-// Without rows the plan has no predicted bytes.
-// REQUIRES: world_size >= 1; `rows` are the model's
-// (parallel/planner/model_rows.h) where plan_needs_rows(config). Throws Error
-// if --layout is none.
+// Without layers the plan has no predicted bytes.
+// REQUIRES: world_size >= 1; `layers` are the model's
+// (parallel/planner/model_layers.h) where plan_needs_layers(config). Throws
+// Error if --layout is none.
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::RowCost>& rows,
+                         const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);
 
 // The same, a refusal as Error (tag "plan").
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::RowCost>& rows);
+                         const std::vector<layers::LayerCost>& layers);
 
 // What the ranks of a run exchange tensors with. auto: NCCL where they are on
 // devices, else Gloo. REQUIRES: a backend that choose_plan admits.

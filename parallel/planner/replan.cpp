@@ -36,8 +36,10 @@ std::string given_text(const configs::RunConfig& config, bool layout,
 class ReplanSearch {
  public:
   ReplanSearch(const configs::RunConfig& config, const plan::Plan& failed,
-               int64_t bound, const std::vector<layers::RowCost>& rows)
-      : request_(config), world_size_(failed.layout.world_size()), rows_(rows) {
+               int64_t bound, const std::vector<layers::LayerCost>& layers)
+      : request_(config),
+        world_size_(failed.layout.world_size()),
+        layers_(layers) {
     request_.memory_limit = bound;
     request_.batch_norm_group_size = failed.batch_norm_group_size;
     request_.micro_batch_size = 0;
@@ -51,8 +53,8 @@ class ReplanSearch {
     // By itself the planner offloads nothing, but the failed plan did.
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
-      const PlanDecision decision =
-          choose_plan(trial, world_size_, rows_, PlanAnswer::kWithoutProposals);
+      const PlanDecision decision = choose_plan(trial, world_size_, layers_,
+                                                PlanAnswer::kWithoutProposals);
       if (decision.plan) return decision.plan;
     }
     return std::nullopt;
@@ -61,7 +63,7 @@ class ReplanSearch {
  private:
   configs::RunConfig request_;
   const int world_size_;
-  const std::vector<layers::RowCost>& rows_;
+  const std::vector<layers::LayerCost>& layers_;
 };
 
 std::string processes_text(int count) {
@@ -114,21 +116,21 @@ std::string describe(const MemoryShortage& shortage) {
 }
 
 int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
-                      const std::vector<layers::RowCost>& rows) {
+                      const std::vector<layers::LayerCost>& layers) {
   plan::Plan lean = plan;
   const plan::BatchCut cut = batch_cut(config, plan);
-  if (!plan::why_no_smaller_micro_batch(cut)) {
+  if (!plan::smaller_micro_batch_error(cut)) {
     lean.micro_batch_size = plan::smaller_micro_batches(cut).back();
   }
   const auto bytes = [&] {
-    return predict::largest_total(
-        predict::estimate_memory(predict::memory_request(config, lean, rows)));
+    return predict::largest_total(predict::estimate_memory(
+        predict::memory_request(config, lean, layers)));
   };
   int64_t least = bytes();
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kLean, plan::ActivationPolicy::kRecompute,
         plan::ActivationPolicy::kOffload}) {
-    lean.activation_policies.assign(rows.size(), policy);
+    lean.activation_policies.assign(layers.size(), policy);
     least = std::min(least, bytes());
   }
   return least;
@@ -137,16 +139,16 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
 Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
-                           const std::vector<layers::RowCost>& rows) {
-  if (rows.empty()) {
+                           const std::vector<layers::LayerCost>& layers) {
+  if (layers.empty()) {
     return {std::nullopt,
             "the model cannot be read where the coordinator runs, so there is "
             "no other plan; use more --processes, or a smaller --img",
             ""};
   }
-  const int64_t needed = leanest_bytes(config, failed, rows);
+  const int64_t needed = leanest_bytes(config, failed, layers);
   const int64_t bound = bound_of(needed, shortage);
-  const ReplanSearch search(config, failed, bound, rows);
+  const ReplanSearch search(config, failed, bound, layers);
   if (auto plan = search.run(false, false)) {
     plan->reason =
         "instead of " + plan::to_string(failed.layout) +

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
@@ -47,9 +47,9 @@ std::string describe(const MemoryShortage& shortage);
 
 // The fullest rank's bytes in a step, at the leanest that the ladder makes of a
 // plan.
-// REQUIRES: rows; a plan that the planner accepted for `config`.
+// REQUIRES: layers; a plan that the planner accepted for `config`.
 int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
-                      const std::vector<layers::RowCost>& rows);
+                      const std::vector<layers::LayerCost>& layers);
 
 struct Replan {
   std::optional<plan::Plan> plan;
@@ -58,10 +58,11 @@ struct Replan {
   std::string resume_flags;
 };
 
-// `rows` may be empty where the model could not be read: then there is no plan.
+// `layers` may be empty where the model could not be read: then there is no
+// plan.
 Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
-                           const std::vector<layers::RowCost>& rows);
+                           const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

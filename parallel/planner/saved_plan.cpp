@@ -14,23 +14,22 @@ namespace headroom::planner {
 
 SavedPlan read_saved_plan(const std::string& run_directory,
                           const configs::RunConfig& config, int world_size,
-                          const std::vector<layers::RowCost>& rows) {
+                          const std::vector<layers::LayerCost>& layers) {
   const std::string file = run_directory + "/plan.json";
   SavedPlan saved;
   if (!std::filesystem::exists(file)) return saved;
   plan::Plan plan =
       plan::plan_from_json(yaml::read_config_file(file, "resume"), file);
   plan.backend = backend_of(config);
-  saved.why_not =
-      why_plan_does_not_match(config, plan, world_size, rows.size());
-  if (!saved.why_not.empty()) return saved;
-  if (!rows.empty()) {  // the images may have another size by now
+  saved.plan_error = plan_match_error(config, plan, world_size, layers.size());
+  if (!saved.plan_error.empty()) return saved;
+  if (!layers.empty()) {  // the images may have another size by now
     plan.predicted_peak_bytes =
-        predicted_peak_bytes(predict::memory_request(config, plan, rows));
+        predicted_peak_bytes(predict::memory_request(config, plan, layers));
     const int64_t bytes = fullest_rank_bytes(plan);
     if (config.memory_limit > 0 && bytes > config.memory_limit) {
-      saved.why_not = "it needs " + format_bytes(bytes) + " of " +
-                      format_bytes(config.memory_limit);
+      saved.plan_error = "it needs " + format_bytes(bytes) + " of " +
+                         format_bytes(config.memory_limit);
       return saved;
     }
   }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
@@ -18,13 +18,13 @@ namespace headroom::planner {
 
 struct SavedPlan {
   std::optional<plan::Plan> plan;
-  std::string why_not;  // why it is none for this request; "" without a file
+  std::string plan_error;  // why it is none for this request; "" without a file
 };
 
 // plan.json of the run directory, if it is still one for `config` and so many
 // ranks. Throws Error if the file is not a plan.
 SavedPlan read_saved_plan(const std::string& run_directory,
                           const configs::RunConfig& config, int world_size,
-                          const std::vector<layers::RowCost>& rows);
+                          const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

@@ -1,13 +1,14 @@
-// stage_cut: between which rows a pipeline is cut, and what its stages compute.
+// stage_cut: between which layers a pipeline is cut, and what its stages
+// compute.
 //
 // A pipeline is asked for to save memory. So among the cuts whose fullest stage
 // needs at most 5 % more than the least that any cut can do, the one whose
 // slowest stage is fastest is taken (parallel/planner/stage_partition.h).
 //
-// A row's memory is what the memory model says of it in the undivided model
-// (parallel/predict/row_costs.h): exact for every cut would be a step of
-// the model for each pair of rows. So it compares cuts; the peak of the stages
-// that come of it is memory_model.h's.
+// A layer's memory is what the memory model says of it in the undivided model
+// (parallel/predict/layer_costs.h): exact for every cut would be a step of
+// the model for each pair of layers. So it compares cuts; the peak of the
+// stages that come of it is memory_model.h's.
 //
 // Threads: pure functions.
 #pragma once
@@ -15,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/stage_partition.h"
@@ -29,16 +30,16 @@ int64_t num_micro_batches(const configs::RunConfig& config,
 // REQUIRES: as num_micro_batches(); the activation policy and ZeRO stage too.
 PartitionDecision cut_stages(const configs::RunConfig& config,
                              const plan::Plan& plan,
-                             const std::vector<layers::RowCost>& rows);
+                             const std::vector<layers::LayerCost>& layers);
 
-// What the rows of a plan cost each of its pipeline stages.
+// What the layers of a plan cost each of its pipeline stages.
 struct StageShare {
-  int64_t begin = 0;  // rows [begin, end)
+  int64_t begin = 0;  // layers [begin, end)
   int64_t end = 0;
   int64_t parameters = 0;
   double multiply_adds_per_pixel = 0;
 };
-std::vector<StageShare> stage_shares(const plan::Plan& plan,
-                                     const std::vector<layers::RowCost>& rows);
+std::vector<StageShare> stage_shares(
+    const plan::Plan& plan, const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What rows [begin, end) are as one stage.
+// What layers [begin, end) are as one stage.
 struct Part {
   double cost = 0;
   int64_t fixed_bytes = 0;
   int64_t bytes_in_flight = 0;   // per micro-batch, received maps included
   int64_t activation_bytes = 0;  // per micro-batch, without them
-  int64_t busy_bytes = 0;        // at the fullest row, activations included
+  int64_t busy_bytes = 0;        // at the fullest layer, activations included
   int64_t received_bytes = 0;    // per micro-batch
   bool has_parameters = false;
 };
@@ -28,11 +28,11 @@ class Partitioner {
  public:
   explicit Partitioner(const PartitionRequest& request)
       : request_(request),
-        num_rows_(static_cast<int>(request.rows.size())),
+        num_layers_(static_cast<int>(request.layers.size())),
         num_stages_(static_cast<int>(request.in_flight.size())),
-        parts_(request.rows.size() * (request.rows.size() + 1)) {
+        parts_(request.layers.size() * (request.layers.size() + 1)) {
     HEADROOM_CHECK(num_stages_ > 0, "a pipeline without stages");
-    for (int begin = 0; begin < num_rows_; ++begin) add_parts_from(begin);
+    for (int begin = 0; begin < num_layers_; ++begin) add_parts_from(begin);
   }
 
   // Largest stage cost of the best partition; infinity if nothing fits.
@@ -64,24 +64,24 @@ class Partitioner {
   }
 
   const Part& part(int begin, int end) const {
-    return parts_[at(begin) * at(num_rows_ + 1) + at(end)];
+    return parts_[at(begin) * at(num_layers_ + 1) + at(end)];
   }
 
   int64_t bytes(int stage, int begin, int end) const {
-    const Part& rows = part(begin, end);
-    return rows.fixed_bytes +
-           request_.in_flight[at(stage)] * rows.bytes_in_flight +
-           (rows.busy_bytes - rows.activation_bytes);
+    const Part& layers = part(begin, end);
+    return layers.fixed_bytes +
+           request_.in_flight[at(stage)] * layers.bytes_in_flight +
+           (layers.busy_bytes - layers.activation_bytes);
   }
 
   // The least that the fullest stage of any partition needs.
   std::optional<int64_t> smallest_limit() const {
-    std::vector<int64_t> next(at(num_rows_ + 1), kNever);
+    std::vector<int64_t> next(at(num_layers_ + 1), kNever);
     next.back() = 0;
     for (int stage = num_stages_ - 1; stage >= 0; --stage) {
-      std::vector<int64_t> now(at(num_rows_ + 1), kNever);
-      for (int begin = 0; begin < num_rows_; ++begin)
-        for (int end = begin + 1; end <= num_rows_; ++end)
+      std::vector<int64_t> now(at(num_layers_ + 1), kNever);
+      for (int begin = 0; begin < num_layers_; ++begin)
+        for (int end = begin + 1; end <= num_layers_; ++end)
           if (part(begin, end).has_parameters)
             now[at(begin)] =
                 std::min(now[at(begin)],
@@ -100,13 +100,13 @@ class Partitioner {
   void add_parts_from(int begin) {
     Part sum;
     std::set<int> received;
-    for (int row = begin; row < num_rows_; ++row) {
-      const PartitionRow& added = request_.rows[at(row)];
+    for (int layer = begin; layer < num_layers_; ++layer) {
+      const PartitionLayer& added = request_.layers[at(layer)];
       HEADROOM_CHECK(std::isfinite(added.cost) && added.cost >= 0 &&
                          added.fixed_bytes >= 0 &&
                          added.activation_bytes >= 0 && added.busy_bytes >= 0 &&
                          added.map_bytes >= 0,
-                     "row " + std::to_string(row) + " has a negative cost");
+                     "layer " + std::to_string(layer) + " has a negative cost");
       sum.cost += added.cost;
       sum.fixed_bytes += added.fixed_bytes;
       sum.bytes_in_flight += added.activation_bytes;
@@ -116,36 +116,37 @@ class Partitioner {
       sum.busy_bytes = std::max(sum.busy_bytes, sum.activation_bytes);
       sum.has_parameters |= added.has_parameters;
       for (const int input : added.inputs) {
-        HEADROOM_CHECK(input >= -1 && input < row,
-                       "row " + std::to_string(row) + " reads row " +
+        HEADROOM_CHECK(input >= -1 && input < layer,
+                       "layer " + std::to_string(layer) + " reads layer " +
                            std::to_string(input));
         if (input < 0 || input >= begin || !received.insert(input).second)
           continue;
-        sum.bytes_in_flight += request_.rows[at(input)].map_bytes;
-        sum.received_bytes += request_.rows[at(input)].map_bytes;
+        sum.bytes_in_flight += request_.layers[at(input)].map_bytes;
+        sum.received_bytes += request_.layers[at(input)].map_bytes;
       }
-      parts_[at(begin) * at(num_rows_ + 1) + at(row + 1)] = sum;
+      parts_[at(begin) * at(num_layers_ + 1) + at(layer + 1)] = sum;
     }
   }
 
   bool fits(int stage, int begin, int end, double largest_cost) const {
-    const Part& rows = part(begin, end);
-    return rows.has_parameters && rows.cost <= largest_cost &&
+    const Part& layers = part(begin, end);
+    return layers.has_parameters && layers.cost <= largest_cost &&
            (!request_.memory_limit_bytes ||
             bytes(stage, begin, end) <= *request_.memory_limit_bytes);
   }
 
-  // best[stage][begin]: the least of `join` over all ways to give rows
-  // [begin, num_rows) to the stages from `stage` on.
+  // best[stage][begin]: the least of `join` over all ways to give layers
+  // [begin, num_layers) to the stages from `stage` on.
   template <typename Join>
   std::vector<std::vector<double>> solve(const Join& join,
                                          double largest_cost) const {
     std::vector<std::vector<double>> best(
-        at(num_stages_ + 1), std::vector<double>(at(num_rows_ + 1), kInfinity));
-    best[at(num_stages_)][at(num_rows_)] = 0;
+        at(num_stages_ + 1),
+        std::vector<double>(at(num_layers_ + 1), kInfinity));
+    best[at(num_stages_)][at(num_layers_)] = 0;
     for (int stage = num_stages_ - 1; stage >= 0; --stage)
-      for (int begin = 0; begin < num_rows_; ++begin)
-        for (int end = begin + 1; end <= num_rows_; ++end) {
+      for (int begin = 0; begin < num_layers_; ++begin)
+        for (int end = begin + 1; end <= num_layers_; ++end) {
           const double rest = best[at(stage + 1)][at(end)];
           if (rest == kInfinity || !fits(stage, begin, end, largest_cost))
             continue;
@@ -156,31 +157,31 @@ class Partitioner {
   }
 
   const PartitionRequest& request_;
-  const int num_rows_;
+  const int num_layers_;
   const int num_stages_;
   std::vector<Part> parts_;  // [begin][end]
 };
 
-std::string rows_text(int64_t begin, int64_t end) {
-  return end - begin == 1 ? "row " + std::to_string(begin)
-                          : "rows " + std::to_string(begin) + " to " +
+std::string layers_text(int64_t begin, int64_t end) {
+  return end - begin == 1 ? "layer " + std::to_string(begin)
+                          : "layers " + std::to_string(begin) + " to " +
                                 std::to_string(end - 1);
 }
 
 }  // namespace
 
 PartitionDecision partition_stages(const PartitionRequest& request) {
-  const int num_rows = static_cast<int>(request.rows.size());
+  const int num_layers = static_cast<int>(request.layers.size());
   const int num_stages = static_cast<int>(request.in_flight.size());
   const Partitioner partitioner(request);
-  const auto with_parameters =
-      std::count_if(request.rows.begin(), request.rows.end(),
-                    [](const PartitionRow& row) { return row.has_parameters; });
+  const auto with_parameters = std::count_if(
+      request.layers.begin(), request.layers.end(),
+      [](const PartitionLayer& layer) { return layer.has_parameters; });
   if (with_parameters < num_stages)
     return {std::nullopt, std::to_string(num_stages) + " stages, but only " +
                               std::to_string(with_parameters) + " of " +
-                              std::to_string(num_rows) +
-                              " rows have parameters"};
+                              std::to_string(num_layers) +
+                              " layers have parameters"};
 
   const double largest_cost = partitioner.smallest_largest_cost();
   if (largest_cost == kInfinity)
@@ -194,7 +195,7 @@ PartitionDecision partition_stages(const PartitionRequest& request) {
   partition.stage_begins = partitioner.cuts(largest_cost);
   std::vector<int64_t> ends(partition.stage_begins.begin() + 1,
                             partition.stage_begins.end());
-  ends.push_back(num_rows);
+  ends.push_back(num_layers);
   double total = 0;
   size_t slowest = 0;
   for (size_t stage = 0; stage < ends.size(); ++stage) {
@@ -211,7 +212,7 @@ PartitionDecision partition_stages(const PartitionRequest& request) {
       total > 0 ? 100 * partition.stage_costs[slowest] / total : 0;
   std::string reason =
       "stage " + std::to_string(slowest) + " of " + std::to_string(num_stages) +
-      ", " + rows_text(partition.stage_begins[slowest], ends[slowest]) +
+      ", " + layers_text(partition.stage_begins[slowest], ends[slowest]) +
       ", decides with " + std::to_string(std::lround(percent)) +
       " % of the work";
   if (request.memory_limit_bytes)

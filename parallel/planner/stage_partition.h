@@ -1,16 +1,17 @@
 // stage_partition: where a pipeline is cut. Pure.
 //
-// Rows stay in order; every stage gets a run of them with at least one row that
-// has parameters. Among the cuts that keep each stage within its memory, the
-// one whose slowest stage is fastest is taken, since a pipeline runs at the
+// Layers stay in order; every stage gets a run of them with at least one layer
+// that has parameters. Among the cuts that keep each stage within its memory,
+// the one whose slowest stage is fastest is taken, since a pipeline runs at the
 // pace of its slowest stage; among equals the one with the fewest bytes between
 // stages, then the one that cuts earliest.
 //
-// A stage's bytes: its rows' fixed bytes once; for every micro-batch in flight
-// its rows' activations and the maps it receives; and what the fullest row
-// needs beyond that while it runs.
+// A stage's bytes: its layers' fixed bytes once; for every micro-batch in
+// flight its layers' activations and the maps it receives; and what the fullest
+// layer needs beyond that while it runs.
 //
-// Exact, by dynamic programming over (stage, first row): num_stages x rows^2.
+// Exact, by dynamic programming over (stage, first layer): num_stages x
+// layers^2.
 //
 // Threads: values and a pure function.
 #pragma once
@@ -22,21 +23,21 @@
 
 namespace headroom::planner {
 
-// What one row costs its stage.
-struct PartitionRow {
+// What one layer costs its stage.
+struct PartitionLayer {
   double cost = 0;               // seconds, or any measure that adds up
   int64_t fixed_bytes = 0;       // parameters and all that has their size
   int64_t activation_bytes = 0;  // kept for backward, per micro-batch
-  // While the row runs, forward or backward, its activation_bytes included;
-  // beside what the rows before it keep.
+  // While the layer runs, forward or backward, its activation_bytes included;
+  // beside what the layers before it keep.
   int64_t busy_bytes = 0;
   int64_t map_bytes = 0;  // of its output, per micro-batch
   bool has_parameters = true;
-  std::vector<int> inputs;  // rows it reads; -1 for the images
+  std::vector<int> inputs;  // layers it reads; -1 for the images
 };
 
 struct PartitionRequest {
-  std::vector<PartitionRow> rows;
+  std::vector<PartitionLayer> layers;
   // in_flight[stage]: micro-batches that the stage holds at once. Its size is
   // the number of stages.
   std::vector<int64_t> in_flight;
@@ -54,12 +55,12 @@ struct PartitionDecision {
   std::string reason;  // which stage decides, or why there is none
 };
 
-// REQUIRES: costs and bytes are not negative; rows read earlier rows.
+// REQUIRES: costs and bytes are not negative; layers read earlier layers.
 PartitionDecision partition_stages(const PartitionRequest& request);
 
 // The least memory_limit_bytes under which there is a partition: what the
 // fullest stage takes when the fullest stage is made as small as it can be.
-// Nothing if too few rows have parameters.
+// Nothing if too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
 }  // namespace headroom::planner

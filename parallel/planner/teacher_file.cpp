@@ -11,7 +11,7 @@
 
 #include "configs/layers/model_table_text.h"
 #include "parallel/base/check.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 
 namespace headroom::planner {
 namespace {

@@ -1,7 +1,7 @@
-// captured_step_bytes: what a step takes whose rows were captured as graphs of
-// the device (worker/step/captured_rows.h).
+// captured_step_bytes: what a step takes whose layers were captured as graphs
+// of the device (worker/step/cuda_graph_runner.h).
 //
-// Graphs keep what the rows take at their fullest, forward and backward, with
+// Graphs keep what the layers take at their fullest, forward and backward, with
 // images of their own, heads and the gradients of heads. Beside that comes at
 // any time either the loss or what images become the network's input in.
 //
@@ -11,13 +11,14 @@
 #include <cstdint>
 
 #include "parallel/predict/loss.h"
-#include "parallel/predict/pass.h"
-#include "parallel/predict/stage.h"
+#include "parallel/predict/op_context.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
 
 // Of a micro-batch. REQUIRES: the whole model.
-int64_t captured_step_bytes(const Stage& stage, const Extents& extents,
+int64_t captured_step_bytes(const SimulatedStage& stage,
+                            const MicroBatchShape& extents,
                             const LossShape& loss);
 
 }  // namespace headroom::predict

@@ -17,56 +17,56 @@ struct Block {
   int64_t norm_bytes = 0;  // of a parameter per channel
 };
 
-Graph::Outcome backward(const Pass& pass, const Block& block,
+Graph::Outcome backward(const OpContext& context, const Block& block,
                         Gradient gradient) {
-  Tape& tape = pass.tape;
-  const Extents& extents = pass.extents;
+  MemoryTimeline& timeline = context.timeline;
+  const MicroBatchShape& extents = context.extents;
   Graph::Outcome outcome;
-  Memory dy = own(tape, gradient, block.output_bytes);
+  Memory dy = own(timeline, gradient, block.output_bytes);
   gradient = {};
-  outcome.parameters = {tape.allocate(block.norm_bytes),
-                        tape.allocate(block.norm_bytes)};
+  outcome.parameters = {timeline.allocate(block.norm_bytes),
+                        timeline.allocate(block.norm_bytes)};
   Memory joined;
-  if (block.around > 0) joined = join_halo(pass, block.x, block.around);
+  if (block.around > 0) joined = join_halo(context, block.x, block.around);
   Memory dx;
   if (block.x.wants_gradient()) {
-    dx = tape.allocate(joined != nullptr ? joined->bytes
-                                         : pass.bytes_of(block.x));
-    tape.touch(input_gradient_scratch(block.convolution, extents));
+    dx = timeline.allocate(joined != nullptr ? joined->bytes
+                                             : context.bytes_of(block.x));
+    timeline.touch(input_gradient_scratch(block.convolution, extents));
   }
-  const Memory cast = cast_weight(pass, block.convolution);
-  tape.touch(weight_gradient_bytes(block.convolution, extents));
+  const Memory cast = cast_weight(context, block.convolution);
+  timeline.touch(weight_gradient_bytes(block.convolution, extents));
   outcome.parameters.push_back(
-      weight_gradient(tape, block.convolution, extents));
+      weight_gradient(timeline, block.convolution, extents));
   joined.reset();
   if (block.around > 0 && dx != nullptr) {
-    Memory cut = give_back_halo(pass, block.x, block.around);
+    Memory cut = give_back_halo(context, block.x, block.around);
     dx = std::move(cut);
   }
   outcome.inputs = {{std::move(dx), false}};
   return outcome;
 }
 
-void note_derivation(const Pass& pass, const Map& out, const Memory& y,
+void note_derivation(const OpContext& context, const Map& out, const Memory& y,
                      const Memory& statistics, int64_t norm_bytes) {
-  if (pass.derive == Derive::kNothing) return;
-  Tape& tape = pass.tape;
+  if (context.derive == Derive::kNothing) return;
+  MemoryTimeline& timeline = context.timeline;
   set_derivation(
       out.memory, {y, statistics},
-      [&tape, bytes = out.memory->bytes,
-       affine = tape.allocate(2 * norm_bytes)](const std::vector<Memory>&) {
-        return tape.allocate(bytes);
+      [&timeline, bytes = out.memory->bytes,
+       affine = timeline.allocate(2 * norm_bytes)](const std::vector<Memory>&) {
+        return timeline.allocate(bytes);
       });
 }
 
 }  // namespace
 
-Map conv_block(const Pass& pass, const Map& x,
-               const layers::RowProgram::Block& made) {
+Map conv_block(const OpContext& context, const Map& x,
+               const layers::LayerProgram::Block& made) {
   const int64_t channels = made.channels;
   const int64_t stride = made.stride;
-  Tape& tape = pass.tape;
-  const Extents& extents = pass.extents;
+  MemoryTimeline& timeline = context.timeline;
+  const MicroBatchShape& extents = context.extents;
   Block block;
   block.convolution = {x.channels,        channels, made.kernel, stride,
                        x.stride * stride, true,     made.groups};
@@ -76,33 +76,33 @@ Map conv_block(const Pass& pass, const Map& x,
 
   Memory halo, joined;
   if (block.around > 0) {
-    halo = fetch_halo(pass, x, block.around);
-    joined = join_halo(pass, x, block.around);
+    halo = fetch_halo(context, x, block.around);
+    joined = join_halo(context, x, block.around);
   }
-  const Memory y = pass.allocate_map(channels, x.stride * stride);
+  const Memory y = context.allocate_map(channels, x.stride * stride);
   {
-    const Memory cast = cast_weight(pass, block.convolution);
-    tape.touch(forward_scratch(block.convolution, extents));
+    const Memory cast = cast_weight(context, block.convolution);
+    timeline.touch(forward_scratch(block.convolution, extents));
   }
   joined.reset();
   const auto count = [&] {
-    return tape.allocate(2 * extents.groups * channels * kDoubleBytes);
+    return timeline.allocate(2 * extents.groups * channels * kDoubleBytes);
   };
   const Memory statistics =
-      pass.replay != nullptr ? pass.replay->once(count) : count();
-  Map out = {pass.allocate_map(channels, x.stride * stride), channels,
+      context.replay != nullptr ? context.replay->once(count) : count();
+  Map out = {context.allocate_map(channels, x.stride * stride), channels,
              x.stride * stride};
-  note_derivation(pass, out, y, statistics, block.norm_bytes);
+  note_derivation(context, out, y, statistics, block.norm_bytes);
   block.output_bytes = out.memory->bytes;
 
   std::vector<Memory> saved = {x.memory, y, statistics};
   if (halo != nullptr) saved.push_back(halo);
-  Pass later = pass;
+  OpContext later = context;
   later.replay = nullptr;
-  out.node = pass.add({x}, saved, block.output_bytes, true,
-                      [later, block](Gradient given) {
-                        return backward(later, block, std::move(given));
-                      });
+  out.node = context.add({x}, saved, block.output_bytes, true,
+                         [later, block](Gradient given) {
+                           return backward(later, block, std::move(given));
+                         });
   return out;
 }
 

@@ -12,12 +12,12 @@
 // Threads: one.
 #pragma once
 
-#include "configs/layers/row_program.h"
-#include "parallel/predict/pass.h"
+#include "configs/layers/layer_program.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
-Map conv_block(const Pass& pass, const Map& x,
-               const layers::RowProgram::Block& made);
+Map conv_block(const OpContext& context, const Map& x,
+               const layers::LayerProgram::Block& made);
 
 }  // namespace headroom::predict

@@ -26,19 +26,20 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-bool is_float(const Extents& extents) {
+bool is_float(const MicroBatchShape& extents) {
   return extents.element_bytes == kFloatBytes;
 }
 
 // A single small map may be left to LibTorch's own code, which unfolds it.
-bool may_unfold(const ConvolutionShape& shape, const Extents& extents) {
+bool may_unfold(const ConvolutionShape& shape, const MicroBatchShape& extents) {
   return shape.groups == 1 && extents.samples == 1 && shape.kernel > 1 &&
          shape.kernel <= 3 &&
          extents.cells(shape.out_stride / shape.stride) * shape.in_channels <=
              kSmallMap;
 }
 
-bool uses_onednn(const ConvolutionShape& shape, const Extents& extents) {
+bool uses_onednn(const ConvolutionShape& shape,
+                 const MicroBatchShape& extents) {
   if (extents.is_mixed()) return true;
   if (!is_float(extents)) return false;
   if (shape.kernel > 1 || shape.stride > 1 || extents.num_threads > 1 ||
@@ -60,14 +61,14 @@ int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
 
 // Each group a matrix of whole blocks; one channel each: a block of groups.
 int64_t group_weight_bytes(const ConvolutionShape& shape,
-                           const Extents& extents) {
+                           const MicroBatchShape& extents) {
   return shape.kernel * shape.kernel *
          in_blocks_by_group(shape.in_channels, shape.groups) *
          rounded_up(shape.out_channels / shape.groups, kBlockChannels) *
          extents.element_bytes;
 }
 int64_t depthwise_weight_bytes(const ConvolutionShape& shape,
-                               const Extents& extents) {
+                               const MicroBatchShape& extents) {
   return shape.kernel * shape.kernel *
          rounded_up(shape.groups, kBlockChannels) * extents.element_bytes;
 }
@@ -86,7 +87,7 @@ int64_t inputs_in_blocks(const ConvolutionShape& shape) {
 
 // Blocks of 16 channels and, for some shapes, a row of sums beside them.
 int64_t blocked_weight_bytes(const ConvolutionShape& shape,
-                             const Extents& extents) {
+                             const MicroBatchShape& extents) {
   if (is_depthwise(shape)) return depthwise_weight_bytes(shape, extents);
   if (shape.groups > 1) return group_weight_bytes(shape, extents);
   const auto blocks = [](int64_t channels) { return rounded_up(channels, 16); };
@@ -103,7 +104,8 @@ int64_t blocked_weight_bytes(const ConvolutionShape& shape,
   return shape.kernel == 1 ? bytes + bytes / 32 : bytes;
 }
 
-int64_t columns_bytes(const ConvolutionShape& shape, const Extents& extents) {
+int64_t columns_bytes(const ConvolutionShape& shape,
+                      const MicroBatchShape& extents) {
   if (shape.kernel == 1 && shape.stride == 1) return 0;
   if (extents.is_mixed()) return 0;
   if (is_float(extents) && !may_unfold(shape, extents)) return 0;
@@ -114,7 +116,8 @@ int64_t columns_bytes(const ConvolutionShape& shape, const Extents& extents) {
 // A bfloat16 weight gradient multiplies pairs of pixels: of one sample a
 // thread, input and gradient are turned round so that pixels of a channel are
 // neighbours.
-int64_t turned_bytes(const ConvolutionShape& shape, const Extents& extents) {
+int64_t turned_bytes(const ConvolutionShape& shape,
+                     const MicroBatchShape& extents) {
   const int64_t outputs = in_blocks_by_group(shape.out_channels, shape.groups);
   const int64_t rows = extents.image_height / shape.out_stride;
   const int64_t columns = extents.image_width / shape.out_stride;
@@ -130,7 +133,8 @@ int64_t turned_bytes(const ConvolutionShape& shape, const Extents& extents) {
   return (input + pairs * outputs * rows) * extents.element_bytes;
 }
 
-int64_t input_bytes(const ConvolutionShape& shape, const Extents& extents) {
+int64_t input_bytes(const ConvolutionShape& shape,
+                    const MicroBatchShape& extents) {
   const int64_t stride = shape.out_stride / shape.stride;
   // A kernel that reaches beyond a rank's rows gets those around them.
   const int64_t halo =
@@ -140,18 +144,19 @@ int64_t input_bytes(const ConvolutionShape& shape, const Extents& extents) {
   return extents.map_bytes(shape.in_channels, stride) + halo;
 }
 
-int64_t output_bytes(const ConvolutionShape& shape, const Extents& extents) {
+int64_t output_bytes(const ConvolutionShape& shape,
+                     const MicroBatchShape& extents) {
   return extents.map_bytes(shape.out_channels, shape.out_stride);
 }
 
 // Groups that LibTorch convolves one after the other are joined afterwards.
-int64_t apart(const ConvolutionShape& shape, const Extents& extents) {
+int64_t apart(const ConvolutionShape& shape, const MicroBatchShape& extents) {
   return shape.groups > 1 ? output_bytes(shape, extents) : 0;
 }
 
 // On a device.
 int64_t observed_workspace(const ConvolutionShape& shape,
-                           const Extents& extents, bool is_backward) {
+                           const MicroBatchShape& extents, bool is_backward) {
   if (extents.workspaces == nullptr) return 0;
   return extents.workspaces->bytes_of(
       {is_backward, shape.in_channels, shape.out_channels,
@@ -161,19 +166,21 @@ int64_t observed_workspace(const ConvolutionShape& shape,
 
 // Input, weight and output as float32, beside an output of 16 bits that is not
 // there yet.
-int64_t widened_bytes(const ConvolutionShape& shape, const Extents& wide) {
+int64_t widened_bytes(const ConvolutionShape& shape,
+                      const MicroBatchShape& wide) {
   return input_bytes(shape, wide) + shape.weight_bytes(wide) +
          output_bytes(shape, wide);
 }
 
 }  // namespace
 
-int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
+int64_t forward_scratch(const ConvolutionShape& shape,
+                        const MicroBatchShape& extents) {
   if (extents.on_device) {
     return observed_workspace(shape, extents, /*is_backward=*/false);
   }
   if (extents.convolves_in_float) {
-    const Extents wide = extents.widened();
+    const MicroBatchShape wide = extents.widened();
     return widened_bytes(shape, wide) + forward_scratch(shape, wide) -
            output_bytes(shape, extents);
   }
@@ -189,12 +196,12 @@ int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents) {
 }
 
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
-                               const Extents& extents) {
+                               const MicroBatchShape& extents) {
   if (extents.on_device) {
     return observed_workspace(shape, extents, /*is_backward=*/true);
   }
   if (extents.convolves_in_float) {
-    const Extents wide = extents.widened();
+    const MicroBatchShape wide = extents.widened();
     return widened_bytes(shape, wide) + input_gradient_scratch(shape, wide) +
            input_bytes(shape, extents);
   }
@@ -218,13 +225,13 @@ int64_t input_gradient_scratch(const ConvolutionShape& shape,
 }
 
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
-                              const Extents& extents) {
+                              const MicroBatchShape& extents) {
   if (extents.on_device) {
     return shape.weight_bytes(extents) +
            observed_workspace(shape, extents, /*is_backward=*/true);
   }
   if (extents.convolves_in_float) {
-    const Extents wide = extents.widened();
+    const MicroBatchShape wide = extents.widened();
     return widened_bytes(shape, wide) + weight_gradient_bytes(shape, wide) +
            input_bytes(shape, extents);
   }
@@ -254,17 +261,17 @@ int64_t weight_gradient_bytes(const ConvolutionShape& shape,
   return std::max(unfolded, blocked_weight_bytes(shape, extents) + 2 * plain);
 }
 
-Memory cast_weight(const Pass& pass, const ConvolutionShape& shape) {
-  return pass.casts_weights
-             ? pass.tape.allocate(shape.weight_bytes(pass.extents))
+Memory cast_weight(const OpContext& context, const ConvolutionShape& shape) {
+  return context.casts_weights
+             ? context.timeline.allocate(shape.weight_bytes(context.extents))
              : nullptr;
 }
 
-Memory weight_gradient(Tape& tape, const ConvolutionShape& shape,
-                       const Extents& extents) {
-  const Memory rounded = tape.allocate(shape.weight_bytes(extents));
+Memory weight_gradient(MemoryTimeline& timeline, const ConvolutionShape& shape,
+                       const MicroBatchShape& extents) {
+  const Memory rounded = timeline.allocate(shape.weight_bytes(extents));
   return extents.is_mixed()
-             ? tape.allocate(shape.weight_bytes(extents.widened()))
+             ? timeline.allocate(shape.weight_bytes(extents.widened()))
              : rounded;
 }
 

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
@@ -32,25 +32,26 @@ struct ConvolutionShape {
   bool may_be_flat = true;
   int64_t groups = 1;
 
-  int64_t weight_bytes(const Extents& extents) const {
+  int64_t weight_bytes(const MicroBatchShape& extents) const {
     return kernel * kernel * in_channels / groups * out_channels *
            extents.element_bytes;
   }
 };
 
 // Beside the output, while it is computed.
-int64_t forward_scratch(const ConvolutionShape& shape, const Extents& extents);
+int64_t forward_scratch(const ConvolutionShape& shape,
+                        const MicroBatchShape& extents);
 // Beside the input's gradient, while that is computed.
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
-                               const Extents& extents);
+                               const MicroBatchShape& extents);
 // Beside both gradients, while the weight's is computed; its own included.
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
-                              const Extents& extents);
+                              const MicroBatchShape& extents);
 
 // The weight in the maps' type, where it is made for the moment; else null.
-Memory cast_weight(const Pass& pass, const ConvolutionShape& shape);
+Memory cast_weight(const OpContext& context, const ConvolutionShape& shape);
 // As it is added to the parameters' gradients, once it is computed.
-Memory weight_gradient(Tape& tape, const ConvolutionShape& shape,
-                       const Extents& extents);
+Memory weight_gradient(MemoryTimeline& timeline, const ConvolutionShape& shape,
+                       const MicroBatchShape& extents);
 
 }  // namespace headroom::predict

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/predict/tape.h"
+#include "parallel/predict/memory_timeline.h"
 
 namespace headroom::predict {
 

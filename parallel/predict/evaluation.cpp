@@ -6,7 +6,7 @@
 namespace headroom::predict {
 namespace {
 
-constexpr int kGathered = 3;  // the ZeRO stage whose rows are gathered
+constexpr int kGathered = 3;  // the ZeRO stage whose layers are gathered
 
 class Run {
  public:
@@ -15,7 +15,7 @@ class Run {
         stage_(request.stage),
         extents_(request.extents),
         whole_(request.extents) {
-    stage_.num_frozen_rows = static_cast<int64_t>(stage_.rows.size());
+    stage_.num_frozen_layers = static_cast<int64_t>(stage_.layers.size());
     stage_.policies.clear();
     stage_.teacher.clear();
     if (stage_.zero_stage > 0) stage_.zero_stage = kGathered;
@@ -29,15 +29,15 @@ class Run {
       if (extents_.is_split()) heads = joined(std::move(heads));
       if (request_.spatial_rank == 0) examine(heads);
     }
-    return tape_.peak_bytes();
+    return timeline_.peak_bytes();
   }
 
  private:
   std::vector<Map> forward() {
-    MicroBatch images(tape_, stage_, extents_, {});
+    MicroBatch images(timeline_, stage_, extents_, {});
     std::vector<Memory> received;
-    for (const int row : stage_.received())
-      received.push_back(tape_.allocate(images.map_bytes(row)));
+    for (const int layer : stage_.received())
+      received.push_back(timeline_.allocate(images.map_bytes(layer)));
     return images.evaluate(std::move(received));
   }
 
@@ -46,16 +46,16 @@ class Run {
   std::vector<Map> joined(std::vector<Map> heads) {
     std::vector<Memory> parts;
     for (const Map& head : heads) {
-      parts.push_back(tape_.allocate(head.memory->bytes));
+      parts.push_back(timeline_.allocate(head.memory->bytes));
       if (request_.spatial_rank != 0) continue;
-      parts.push_back(tape_.allocate(
+      parts.push_back(timeline_.allocate(
           whole_.map_bytes(head.channels, head.stride) - head.memory->bytes));
     }
     if (request_.spatial_rank != 0) return {};
     std::vector<Map> result;
     for (const Map& head : heads)
       result.push_back(
-          {tape_.allocate(whole_.map_bytes(head.channels, head.stride)),
+          {timeline_.allocate(whole_.map_bytes(head.channels, head.stride)),
            head.channels, head.stride});
     return result;
   }
@@ -64,19 +64,20 @@ class Run {
     int64_t all = 0;
     for (const Map& head : heads) all += head.memory->bytes;
     {
-      const Memory boxes = tape_.allocate(all);
+      const Memory boxes = timeline_.allocate(all);
       // Non-maximum suppression reads float32.
       if (extents_.element_bytes != kFloatBytes)
-        tape_.touch(all / extents_.element_bytes * kFloatBytes);
+        timeline_.touch(all / extents_.element_bytes * kFloatBytes);
     }
-    Graph nobodys(tape_);
-    run_loss({whole_, tape_, nobodys, stage_.end - 1}, heads, request_.loss);
+    Graph nobodys(timeline_);
+    run_loss({whole_, timeline_, nobodys, stage_.end - 1}, heads,
+             request_.loss);
   }
 
   const EvaluationRequest& request_;
-  Stage stage_;
-  Extents extents_, whole_;
-  Tape tape_;
+  SimulatedStage stage_;
+  MicroBatchShape extents_, whole_;
+  MemoryTimeline timeline_;
 };
 
 }  // namespace

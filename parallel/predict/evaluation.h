@@ -1,9 +1,9 @@
-// Evaluation: images through a rank's rows without gradients, and what is made
-// of the heads where they come together: boxes, the loss, as
+// Evaluation: images through a rank's layers without gradients, and what is
+// made of the heads where they come together: boxes, the loss, as
 // worker/step/stage_forward.h and worker/validation/validate.h run them.
 //
-// Under ZeRO 1 to 3 a row's averaged parameters are whole while it runs. Parts
-// of an image's heads are joined on the first of its ranks.
+// Under ZeRO 1 to 3 a layer's averaged parameters are whole while it runs.
+// Parts of an image's heads are joined on the first of its ranks.
 //
 // Threads: a pure function.
 #pragma once
@@ -11,14 +11,14 @@
 #include <cstdint>
 
 #include "parallel/predict/loss.h"
-#include "parallel/predict/pass.h"
-#include "parallel/predict/stage.h"
+#include "parallel/predict/op_context.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
 
 struct EvaluationRequest {
-  Stage stage;
-  Extents extents;                 // one group
+  SimulatedStage stage;
+  MicroBatchShape extents;         // one group
   int64_t whole_image_height = 0;  // of all ranks' rows
   int spatial_rank = 0;
   LossShape loss;  // of whole images; with the head

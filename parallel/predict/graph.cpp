@@ -12,25 +12,25 @@ int Graph::add(Node node) {
 std::map<int64_t, int64_t> Graph::parameter_nodes() const {
   std::map<int64_t, int64_t> count;
   for (const Node& node : nodes_)
-    if (node.has_parameters) ++count[node.row];
+    if (node.has_parameters) ++count[node.layer];
   return count;
 }
 
-void Graph::run_backward(const OfRow& after_parameters,
-                         const OfRow& before_row) {
-  int64_t row = -1;
+void Graph::run_backward(const OfLayer& after_parameters,
+                         const OfLayer& before_layer) {
+  int64_t layer = -1;
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
-    if (before_row && node.row != row) before_row(row = node.row);
+    if (before_layer && node.layer != layer) before_layer(layer = node.layer);
     if (node.is_root || node.gradient.memory != nullptr) {
       run(node, after_parameters);
     }
   }
 }
 
-void Graph::run(Node& node, const OfRow& after_parameters) {
-  tape_.set_row(node.row);
+void Graph::run(Node& node, const OfLayer& after_parameters) {
+  timeline_.set_layer(node.layer);
   Outcome outcome;
   {
     std::vector<Memory> saved;
@@ -42,7 +42,7 @@ void Graph::run(Node& node, const OfRow& after_parameters) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     give(node.inputs[i], std::move(outcome.inputs[i]));
   }
-  if (node.has_parameters) after_parameters(node.row);
+  if (node.has_parameters) after_parameters(node.layer);
 }
 
 void Graph::give(int to, Gradient gradient) {
@@ -51,15 +51,15 @@ void Graph::give(int to, Gradient gradient) {
   if (there.memory == nullptr) {
     there = std::move(gradient);
   } else if (there.is_slice || there.memory.use_count() > 1) {
-    there = {tape_.allocate(at(to).output_bytes), false};
+    there = {timeline_.allocate(at(to).output_bytes), false};
   }
 }
 
-Memory own(Tape& tape, Gradient& gradient, int64_t bytes) {
+Memory own(MemoryTimeline& timeline, Gradient& gradient, int64_t bytes) {
   if (!gradient.is_slice && gradient.memory.use_count() == 1) {
     return std::move(gradient.memory);
   }
-  return tape.allocate(bytes);
+  return timeline.allocate(bytes);
 }
 
 }  // namespace headroom::predict

@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "parallel/predict/tape.h"
+#include "parallel/predict/memory_timeline.h"
 
 namespace headroom::predict {
 
@@ -45,7 +45,7 @@ class Graph {
   using Backward = std::function<Outcome(Gradient)>;
 
   struct Node {
-    int64_t row = -1;
+    int64_t layer = -1;
     int64_t output_bytes = 0;
     std::vector<int> inputs;  // nodes, or kNobody
     std::vector<Unpack> saved;
@@ -55,31 +55,32 @@ class Graph {
     bool is_root = false;  // runs without a gradient
   };
 
-  explicit Graph(Tape& tape) : tape_(tape) {}
+  explicit Graph(MemoryTimeline& timeline) : timeline_(timeline) {}
   // Its number.
   int add(Node node);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
 
-  // Nodes that have parameters, by row.
+  // Nodes that have parameters, by layer.
   std::map<int64_t, int64_t> parameter_nodes() const;
 
-  using OfRow = std::function<void(int64_t row)>;
-  // `after_parameters` is called with the row of each node that has parameters,
-  // when their gradients are there; `before_row`, unless null, when the
-  // backward of a row begins.
-  void run_backward(const OfRow& after_parameters, const OfRow& before_row);
+  using OfLayer = std::function<void(int64_t layer)>;
+  // `after_parameters` is called with the layer of each node that has
+  // parameters, when their gradients are there; `before_layer`, unless null,
+  // when the backward of a layer begins.
+  void run_backward(const OfLayer& after_parameters,
+                    const OfLayer& before_layer);
 
-  Tape& tape() { return tape_; }
+  MemoryTimeline& timeline() { return timeline_; }
 
  private:
-  void run(Node& node, const OfRow& after_parameters);
+  void run(Node& node, const OfLayer& after_parameters);
   void give(int to, Gradient gradient);
 
-  Tape& tape_;
+  MemoryTimeline& timeline_;
   std::vector<Node> nodes_;
 };
 
 // `gradient` in a dense buffer that nobody else holds: itself, or a new one.
-Memory own(Tape& tape, Gradient& gradient, int64_t bytes);
+Memory own(MemoryTimeline& timeline, Gradient& gradient, int64_t bytes);
 
 }  // namespace headroom::predict

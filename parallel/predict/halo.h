@@ -6,22 +6,23 @@
 
 #include <cstdint>
 
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
 // Rows above and below together that a convolution fetches; 0 where images are
 // whole.
-int64_t rows_around(const Extents& extents, int64_t kernel, int64_t stride);
+int64_t rows_around(const MicroBatchShape& extents, int64_t kernel,
+                    int64_t stride);
 
 // The rows of `around` (above and below together) rows, kept apart.
-Memory fetch_halo(const Pass& pass, const Map& map, int64_t around);
+Memory fetch_halo(const OpContext& context, const Map& map, int64_t around);
 
 // The map with them: a copy.
-Memory join_halo(const Pass& pass, const Map& map, int64_t around);
+Memory join_halo(const OpContext& context, const Map& map, int64_t around);
 
 // The map's own part of the joined map's gradient; the rest goes back to whom
 // it belongs.
-Memory give_back_halo(const Pass& pass, const Map& map, int64_t around);
+Memory give_back_halo(const OpContext& context, const Map& map, int64_t around);
 
 }  // namespace headroom::predict

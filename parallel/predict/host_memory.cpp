@@ -6,13 +6,13 @@
 #include "configs/multi_scale.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/predict/memory_request.h"
-#include "parallel/predict/stage.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
 namespace {
 
-// The row as it came, and its largest tensor in the file's order.
-constexpr int64_t kCopiesOfARow = 2;
+// The layer as it came, and its largest tensor in the file's order.
+constexpr int64_t kCopiesOfALayer = 2;
 
 }  // namespace
 
@@ -25,19 +25,19 @@ int64_t HostMemory::least_bytes() const {
   return training.least_bytes() + std::max(validation.least_bytes(), files);
 }
 
-int64_t file_bytes(const std::vector<layers::RowCost>& rows,
+int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
                    configs::Precision precision) {
   const int64_t element = precision == configs::Precision::kFp64 ? 8 : 4;
   int64_t largest = 0;
-  for (const ModelRow& row : memory_rows(rows)) {
-    largest = std::max(largest, flat_bytes(row, element));
+  for (const ModelLayer& layer : memory_layers(layers)) {
+    largest = std::max(largest, flat_bytes(layer, element));
   }
-  return kCopiesOfARow * largest;
+  return kCopiesOfALayer * largest;
 }
 
 // Running statistics are padded as their tensors are, of which there are fewer
 // than parameters.
-int64_t state_copy_bytes(const std::vector<layers::RowCost>& rows,
+int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config) {
   const bool is_written_beside = config.checkpoint_every_steps > 0 ||
                                  (!config.nosave && config.epochs > 1);
@@ -46,10 +46,10 @@ int64_t state_copy_bytes(const std::vector<layers::RowCost>& rows,
   const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
   const int64_t num_moments = config.optimizer == "SGD" ? 1 : 2;
   int64_t bytes = 0;
-  for (const ModelRow& row : memory_rows(rows)) {
-    bytes += (3 + num_moments) * flat_bytes(row, element) +
-             2 * (2 * row.norm_channels * element +
-                  kAlignmentBytes * row.parameter_tensors);
+  for (const ModelLayer& layer : memory_layers(layers)) {
+    bytes += (3 + num_moments) * flat_bytes(layer, element) +
+             2 * (2 * layer.norm_channels * element +
+                  kAlignmentBytes * layer.parameter_tensors);
   }
   return bytes;
 }
@@ -79,16 +79,16 @@ HostShares host_shares(int64_t limit, const HostMemory& least) {
 }
 
 HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
-                       const std::vector<layers::RowCost>& rows,
+                       const std::vector<layers::LayerCost>& layers,
                        const plan::MeshCoordinates& rank) {
   HostMemory memory;
   if (plan::rank_of(plan.layout, rank) == 0) {
-    memory.files = file_bytes(rows, config.precision);
-    memory.state_copy = state_copy_bytes(rows, config);
+    memory.files = file_bytes(layers, config.precision);
+    memory.state_copy = state_copy_bytes(layers, config);
     memory.pictures = picture_bytes(config);
   }
   if (config.synthetic_input) return memory;
-  const int64_t stride = layers::largest_stride(rows);
+  const int64_t stride = layers::largest_stride(layers);
   configs::LoaderShape shape;
   shape.mosaic = !config.rect;
   shape.image_height = layers::rounded_image_size(config.image_height, stride);
@@ -105,7 +105,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
   const int64_t ranks = plan.layout.data_parallel_size;
   shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
   shape.most_threads = config.loader_threads;
-  shape.bands = layers::image_bands(rows);
+  shape.bands = layers::image_bands(layers);
   configs::LoaderShape validation = shape;
   shape.packs = configs::augment_place(config).on_device;
   validation.validation = true;

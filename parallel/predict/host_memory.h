@@ -1,5 +1,5 @@
 // host_memory: bytes of the host's memory that a worker of a run takes beside
-// its tensors: the loader's, the validation's loader's, rows of the state on
+// its tensors: the loader's, the validation's loader's, layers of the state on
 // their way to a file, a copy of the state that is written beside training, and
 // a picture that is being drawn. --host-memory-limit bounds their sum; where it
 // leaves no room for the copy there is none, and training waits for
@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/loader_memory.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
@@ -33,13 +33,13 @@ struct HostMemory {
   int64_t least_bytes() const;
 };
 
-// Rows that are on their way to a file, on the rank that writes.
-int64_t file_bytes(const std::vector<layers::RowCost>& rows,
+// Layers that are on their way to a file, on the rank that writes.
+int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
                    configs::Precision precision);
 
 // A copy of the whole state, on the rank that writes; 0 where no checkpoint is
 // written while training goes on.
-int64_t state_copy_bytes(const std::vector<layers::RowCost>& rows,
+int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config);
 
 // Of the largest picture with all that goes into it, on the rank that writes.
@@ -56,7 +56,7 @@ struct HostShares {
 HostShares host_shares(int64_t limit, const HostMemory& least);
 
 HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
-                       const std::vector<layers::RowCost>& rows,
+                       const std::vector<layers::LayerCost>& layers,
                        const plan::MeshCoordinates& rank);
 
 }  // namespace headroom::predict

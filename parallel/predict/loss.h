@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
@@ -25,7 +25,7 @@ struct LossShape {
 
 // Adds the losses' nodes as roots of backward. REQUIRES: as many heads as
 // levels of matches.
-void run_loss(const Pass& pass, const std::vector<Map>& heads,
+void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape);
 
 }  // namespace headroom::predict

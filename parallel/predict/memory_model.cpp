@@ -63,8 +63,7 @@ class Estimator {
   void add_step() {
     const StepRequest step = this->step();
     StepMemory measured = step_memory(step);
-    if (request_.captures_rows &&
-        !plan::why_not_captured(plan_, share_.cut())) {
+    if (request_.captures_layers && !plan::capture_error(plan_, share_.cut())) {
       // The first steps, and those of another shape, are run as they are.
       measured.peak_bytes =
           std::max(measured.peak_bytes,
@@ -92,7 +91,7 @@ class Estimator {
     result.num_classes = request_.num_classes;
     result.focal = request_.focal_loss;
     result.smooths_labels = request_.smooths_labels;
-    const auto levels = request_.rows.back().inputs.size();
+    const auto levels = request_.layers.back().inputs.size();
     if (request_.step) {
       if (share_.stage().has_head())
         result.matches = request_.step->matches[micro_batch];

@@ -22,7 +22,7 @@
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/label_bound.h"
-#include "parallel/predict/rows.h"
+#include "parallel/predict/layers.h"
 #include "parallel/predict/step.h"
 
 namespace headroom::predict {
@@ -49,9 +49,9 @@ struct ValidationShape {
 };
 
 struct MemoryRequest {
-  std::vector<ModelRow> rows;
+  std::vector<ModelLayer> layers;
   // Of the network that the run learns from, which every rank has; empty: none.
-  std::vector<ModelRow> teacher;
+  std::vector<ModelLayer> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
   int64_t image_height = 640;  // of the network's input, at most
@@ -61,11 +61,11 @@ struct MemoryRequest {
   int64_t image_channels = 3;
   int64_t element_bytes = 4;  // of what is kept between steps
   int64_t map_bytes = 4;      // of a step's maps
-  // As memory::Extents has it.
+  // As memory::MicroBatchShape has it.
   bool convolves_in_float = false;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
-  bool captures_rows = false;    // worker/step/captured_rows.h
+  bool captures_layers = false;  // worker/step/cuda_graph_runner.h
   bool renders_samples = false;  // on the device (parallel/base/packed_room.h)
   int64_t num_moments = 1;       // of the optimizer, per parameter
   int64_t num_classes = 80;
@@ -74,9 +74,9 @@ struct MemoryRequest {
   bool smooths_labels = false;
   int64_t num_threads = 1;         // of an operator
   int64_t prefetched_batches = 0;  // whose targets are there already
-  int64_t num_frozen_rows = 0;     // rows [0, n) do not learn
-  // ZeRO 3 between hosts: a row's parameters are gathered while the one before
-  // it runs.
+  int64_t num_frozen_layers = 0;   // layers [0, n) do not learn
+  // ZeRO 3 between hosts: a layer's parameters are gathered while the one
+  // before it runs.
   bool fetches_ahead = false;
   bool resumes = false;  // from a checkpoint
   std::optional<StepShape> step;
@@ -106,7 +106,7 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-// Of a step. REQUIRES: a plan whose batch split holds (why_groups_do_not_fit),
+// Of a step. REQUIRES: a plan whose batch split holds (groups_error),
 // image sizes in multiples of the largest stride.
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const plan::MeshCoordinates& rank);
@@ -123,10 +123,10 @@ StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank);
 
 // The micro-batch of a rank as the model goes through it, for who wants its
-// rows one by one (memory/row_costs.h): the first of a full batch.
+// layers one by one (memory/layer_costs.h): the first of a full batch.
 struct RankMicroBatch {
-  Stage stage;
-  Extents extents;
+  SimulatedStage stage;
+  MicroBatchShape extents;
   LossShape loss;
   int64_t num_in_flight = 1;
 };

@@ -21,17 +21,18 @@ constexpr int64_t kMostValidationImages = 32;
 
 }  // namespace
 
-std::vector<ModelRow> memory_rows(const std::vector<layers::RowCost>& rows) {
-  std::vector<ModelRow> result;
-  for (const layers::RowCost& row : rows) {
-    ModelRow part;
-    part.program = row.program;
-    part.inputs = row.inputs;
-    part.channels = row.channels;
-    part.stride = row.stride;
-    part.parameters = row.parameters;
-    part.parameter_tensors = row.parameter_tensors;
-    part.norm_channels = row.norm_channels;
+std::vector<ModelLayer> memory_layers(
+    const std::vector<layers::LayerCost>& layers) {
+  std::vector<ModelLayer> result;
+  for (const layers::LayerCost& layer : layers) {
+    ModelLayer part;
+    part.program = layer.program;
+    part.inputs = layer.inputs;
+    part.channels = layer.channels;
+    part.stride = layer.stride;
+    part.parameters = layer.parameters;
+    part.parameter_tensors = layer.parameter_tensors;
+    part.norm_channels = layer.norm_channels;
     result.push_back(part);
   }
   return result;
@@ -70,18 +71,18 @@ int64_t validation_batch_size(const configs::RunConfig& config) {
 
 MemoryRequest memory_request(const configs::RunConfig& config,
                              const plan::Plan& plan,
-                             const std::vector<layers::RowCost>& rows) {
-  const int64_t stride = layers::largest_stride(rows);
+                             const std::vector<layers::LayerCost>& layers) {
+  const int64_t stride = layers::largest_stride(layers);
   MemoryRequest request;
-  request.rows = memory_rows(rows);
-  request.image_channels = rows.front().program->inputs.front().channels;
+  request.layers = memory_layers(layers);
+  request.image_channels = layers.front().program->inputs.front().channels;
   if (!config.teacher_model.empty()) {
     layers::ModelTable teacher = layers::load_model_table(config.teacher_model);
     // Of the student's classes, which are the teacher's.
-    const auto levels = static_cast<int64_t>(rows.back().inputs.size());
+    const auto levels = static_cast<int64_t>(layers.back().inputs.size());
     teacher.num_classes = static_cast<int>(
-        rows.back().channels / (kAnchorsPerLevel * levels) - kFirstClass);
-    request.teacher = memory_rows(layers::row_costs(teacher));
+        layers.back().channels / (kAnchorsPerLevel * levels) - kFirstClass);
+    request.teacher = memory_layers(layers::layer_costs(teacher));
   }
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
@@ -100,7 +101,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
   const bool on_cpu = config.device.empty() || config.device == "cpu";
   request.on_device = !on_cpu;
-  request.captures_rows = config.cuda_graphs;
+  request.captures_layers = config.cuda_graphs;
   request.renders_samples = configs::augment_place(config).on_device;
   // As worker/kernels/cpu/convolution.h does.
   request.convolves_in_float =
@@ -108,12 +109,12 @@ MemoryRequest memory_request(const configs::RunConfig& config,
                  (config.precision == configs::Precision::kBf16 &&
                   !convolves_bfloat16()));
   request.num_moments = config.optimizer == "SGD" ? 1 : 2;
-  const layers::RowCost& detect = rows.back();
+  const layers::LayerCost& detect = layers.back();
   request.num_classes =
       detect.channels /
           (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
       kFirstClass;
-  request.num_frozen_rows = config.freeze;
+  request.num_frozen_layers = config.freeze;
   request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;
   request.smooths_labels = config.label_smoothing > 0;

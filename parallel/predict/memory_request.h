@@ -1,5 +1,5 @@
 // memory_request: what the memory model (parallel/predict/memory_model.h) is to
-// be asked for a run, from its configuration, its plan and the model's rows.
+// be asked for a run, from its configuration, its plan and the model's layers.
 // The coordinator asks it for the plan, every worker for each of its steps.
 //
 // Batches that are prefetched count as the loader's host memory, not here.
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/label_bound.h"
@@ -22,7 +22,8 @@ namespace headroom::predict {
 // take about 0.7 KiB per match of 80 classes more.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
-std::vector<ModelRow> memory_rows(const std::vector<layers::RowCost>& rows);
+std::vector<ModelLayer> memory_layers(
+    const std::vector<layers::LayerCost>& layers);
 
 // Images of a validation batch; fewer go through the network at once where
 // memory asks for it (Plan::validation_images). 0: nothing is validated.
@@ -35,6 +36,6 @@ LabelBound label_bound(const configs::RunConfig& config);
 // The same throws. REQUIRES: a plan that the planner accepted for `config`.
 MemoryRequest memory_request(const configs::RunConfig& config,
                              const plan::Plan& plan,
-                             const std::vector<layers::RowCost>& rows);
+                             const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::predict

@@ -31,7 +31,7 @@ ValidationShape largest_shape(const RankShare& share) {
       padded(request.validation_image_height, request.image_height);
   shape.image_width =
       padded(request.validation_image_width, request.image_width);
-  shape.matches.assign(request.rows.back().inputs.size(), 0);
+  shape.matches.assign(request.layers.back().inputs.size(), 0);
   shape.matches.front() = share.most_matches(shape.samples);
   return shape;
 }
@@ -88,7 +88,7 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   if (shape.samples == 0) {
     // Others' weights are gathered here too.
     if (share.stage().zero_stage > 0)
-      estimate.communication += share.largest_gathered_row();
+      estimate.communication += share.largest_gathered_layer();
     return estimate;
   }
   EvaluationRequest evaluation;

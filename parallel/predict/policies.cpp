@@ -24,8 +24,8 @@ class Capture final : public SavePolicy {
 class Segment final : public SavePolicy,
                       public std::enable_shared_from_this<Segment> {
  public:
-  Segment(const Pass& pass, Piece piece)
-      : pass_(pass),
+  Segment(const OpContext& context, Piece piece)
+      : pass_(context),
         piece_(std::move(piece)),
         replay_(std::make_unique<Replay>()) {
     pass_.policy = nullptr;
@@ -38,7 +38,7 @@ class Segment final : public SavePolicy,
       inputs_.push_back(keep(input.memory, options.inputs));
       places_.push_back({nullptr, input.channels, input.stride, input.node});
     }
-    Pass first = pass_;
+    OpContext first = pass_;
     first.policy = this;
     first.derive = Derive::kNothing;
     std::vector<Map> outputs = piece_(first, inputs);
@@ -65,9 +65,10 @@ class Segment final : public SavePolicy,
     Capture capture;
     std::vector<Memory> outputs;
     {
-      Graph nobodys(pass_.tape);
-      Pass again = {pass_.extents, pass_.tape,     nobodys,       pass_.row,
-                    &capture,      Derive::kNoted, replay_.get(), pass_.learns};
+      Graph nobodys(pass_.timeline);
+      OpContext again = {pass_.extents, pass_.timeline, nobodys,
+                         pass_.layer,   &capture,       Derive::kNoted,
+                         replay_.get(), pass_.learns};
       replay_->start();
       std::vector<Map> inputs = places_;
       for (size_t i = 0; i < inputs.size(); ++i)
@@ -84,7 +85,7 @@ class Segment final : public SavePolicy,
     return outputs;
   }
 
-  Pass pass_;
+  OpContext pass_;
   Piece piece_;
   std::unique_ptr<Replay> replay_;
   std::vector<Kept> inputs_;
@@ -103,13 +104,13 @@ Unpack LeanPolicy::pack(const Memory& memory) {
 Unpack OffloadPolicy::pack(const Memory& memory) {
   const int64_t bytes = memory->bytes;
   if (bytes < kTooSmallToMatter) return [memory] { return memory; };
-  return [this, bytes] { return tape_.allocate(bytes); };
+  return [this, bytes] { return timeline_.allocate(bytes); };
 }
 
-std::vector<Map> recompute(const Pass& pass, Piece piece,
+std::vector<Map> recompute(const OpContext& context, Piece piece,
                            const std::vector<Map>& inputs,
                            const RecomputeOptions& options) {
-  return std::make_shared<Segment>(pass, std::move(piece))
+  return std::make_shared<Segment>(context, std::move(piece))
       ->run(inputs, options);
 }
 

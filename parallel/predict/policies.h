@@ -1,9 +1,9 @@
-// Policies: what becomes of what a row's operators save, by the policy of the
-// row, as worker/step/activation_runner.h runs them.
+// Policies: what becomes of what a layer's operators save, by the policy of the
+// layer, as worker/step/activation_runner.h runs them.
 //
 //   keep       held
 //   lean       a use of its derivation where it has one, else held
-//   recompute  nothing; the row's inputs, and the row once more in backward
+//   recompute  nothing; the layer's inputs, and the layer once more in backward
 //   offload    in a file, and read anew for each use
 //
 // Threads: one.
@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
@@ -24,15 +24,15 @@ class LeanPolicy final : public SavePolicy {
 
 class OffloadPolicy final : public SavePolicy {
  public:
-  explicit OffloadPolicy(Tape& tape) : tape_(tape) {}
+  explicit OffloadPolicy(MemoryTimeline& timeline) : timeline_(timeline) {}
   Unpack pack(const Memory& memory) override;
 
  private:
-  Tape& tape_;
+  MemoryTimeline& timeline_;
 };
 
-using Piece =
-    std::function<std::vector<Map>(const Pass& pass, std::vector<Map> inputs)>;
+using Piece = std::function<std::vector<Map>(const OpContext& context,
+                                             std::vector<Map> inputs)>;
 
 struct RecomputeOptions {
   // Inputs whose derivations cost at most this are made again too.
@@ -43,7 +43,7 @@ struct RecomputeOptions {
 
 // Runs the piece; what it saves is produced again in backward by running it
 // once more.
-std::vector<Map> recompute(const Pass& pass, Piece piece,
+std::vector<Map> recompute(const OpContext& context, Piece piece,
                            const std::vector<Map>& inputs,
                            const RecomputeOptions& options);
 

@@ -4,7 +4,7 @@
 
 #include "parallel/base/device_commit.h"
 #include "parallel/base/packed_room.h"
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 namespace {
@@ -18,32 +18,32 @@ constexpr int64_t kElementsPerMatch = 6;
 // Votes, reports, counters, anchors, single values.
 constexpr int64_t kSmallBytes = 64 << 10;
 
-Stage stage_of(const MemoryRequest& request,
-               const plan::MeshCoordinates& rank) {
+SimulatedStage stage_of(const MemoryRequest& request,
+                        const plan::MeshCoordinates& rank) {
   const plan::Plan& plan = request.plan;
   const std::vector<int64_t>& begins = plan.stage_begins;
   const auto at = static_cast<size_t>(rank.pipeline_stage);
-  Stage stage;
-  stage.rows = request.rows;
+  SimulatedStage stage;
+  stage.layers = request.layers;
   stage.begin = begins[at];
   stage.end = at + 1 < begins.size()
                   ? begins[at + 1]
-                  : static_cast<int64_t>(request.rows.size());
+                  : static_cast<int64_t>(request.layers.size());
   stage.policies = plan.activation_policies;
   stage.num_shards = plan.layout.data_parallel_size;
   stage.zero_stage = stage.num_shards > 1 ? plan.zero_stage : 0;
   stage.fetches_ahead = request.fetches_ahead && stage.zero_stage == 3;
   stage.image_channels = request.image_channels;
-  stage.num_frozen_rows = request.num_frozen_rows;
+  stage.num_frozen_layers = request.num_frozen_layers;
   stage.teacher = request.teacher;
   return stage;
 }
 
 template <typename Number>
-int64_t sum_of_rows(const Stage& stage, const Number& of_row) {
+int64_t sum_of_layers(const SimulatedStage& stage, const Number& of_layer) {
   int64_t total = 0;
-  for (int64_t row = stage.begin; row < stage.end; ++row)
-    total += of_row(stage.rows[static_cast<size_t>(row)]);
+  for (int64_t layer = stage.begin; layer < stage.end; ++layer)
+    total += of_layer(stage.layers[static_cast<size_t>(layer)]);
   return total;
 }
 
@@ -56,8 +56,8 @@ RankShare::RankShare(const MemoryRequest& request,
       stage_(stage_of(request, rank)),
       cut_{request.global_batch_size, plan().layout.data_parallel_size,
            plan().micro_batch_size, plan().batch_norm_group_size} {
-  for (const ModelRow& row : request.rows)
-    largest_stride_ = std::max(largest_stride_, row.stride);
+  for (const ModelLayer& layer : request.layers)
+    largest_stride_ = std::max(largest_stride_, layer.stride);
   part_ = plan::part_of(cut_, samples(), smallest_map_elements(),
                         rank.data_parallel_rank);
 }
@@ -82,9 +82,9 @@ int64_t RankShare::own_rows(int64_t height) const {
          largest_stride_;
 }
 
-Extents RankShare::extents(int64_t samples, int64_t groups, int64_t height,
-                           int64_t width) const {
-  Extents result;
+MicroBatchShape RankShare::extents(int64_t samples, int64_t groups,
+                                   int64_t height, int64_t width) const {
+  MicroBatchShape result;
   result.samples = samples;
   result.groups = groups;
   result.image_height = own_rows(height);
@@ -99,7 +99,7 @@ Extents RankShare::extents(int64_t samples, int64_t groups, int64_t height,
   return result;
 }
 
-Extents RankShare::micro_batch(size_t index) const {
+MicroBatchShape RankShare::micro_batch(size_t index) const {
   const plan::SampleRange& range = part_.micro_batches[index];
   return extents(range.size(), num_groups(range), height(), width());
 }
@@ -120,17 +120,17 @@ int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
 }
 
 MemoryEstimate RankShare::resident() const {
-  const auto slice_of = [&](const ModelRow& row) {
-    return slice_bytes(row, request_.element_bytes, stage_.num_shards);
+  const auto slice_of = [&](const ModelLayer& layer) {
+    return slice_bytes(layer, request_.element_bytes, stage_.num_shards);
   };
-  const int64_t shard = sum_of_rows(stage_, slice_of);
+  const int64_t shard = sum_of_layers(stage_, slice_of);
   const int zero = stage_.zero_stage;
-  // Flat, over the rank's rows.
-  const int64_t whole = zero > 0
-                            ? stage_.num_shards * shard
-                            : sum_of_rows(stage_, [&](const ModelRow& row) {
-                                return flat_bytes(row, request_.element_bytes);
-                              });
+  // Flat, over the rank's layers.
+  const int64_t whole =
+      zero > 0 ? stage_.num_shards * shard
+               : sum_of_layers(stage_, [&](const ModelLayer& layer) {
+                   return flat_bytes(layer, request_.element_bytes);
+                 });
   const int64_t own = zero >= 1 ? shard : whole;
   MemoryEstimate estimate;
   estimate.parameters = zero >= 3 ? own : whole;
@@ -142,16 +142,17 @@ MemoryEstimate RankShare::resident() const {
   estimate.accumulated_gradients = own;
   estimate.moments = request_.num_moments * own;
   estimate.average = own;
-  const int64_t largest_slice = largest_gathered_row() / stage_.num_shards;
+  const int64_t largest_slice = largest_gathered_layer() / stage_.num_shards;
   // What a gather of new weights sends; what a scatter of gradients receives.
   if (zero == 1 || zero == 2) estimate.communication += largest_slice;
   if (zero >= 2) estimate.communication += largest_slice;
-  const int64_t norms = sum_of_rows(
-      stage_, [](const ModelRow& row) { return row.norm_channels; });
+  const int64_t norms = sum_of_layers(
+      stage_, [](const ModelLayer& layer) { return layer.norm_channels; });
   int64_t all_norms = 0;
-  for (const ModelRow& row : stage_.rows) all_norms += row.norm_channels;
+  for (const ModelLayer& layer : stage_.layers)
+    all_norms += layer.norm_channels;
   // Mean and variance: the model's, their average; the step's sums, which
-  // every stage has of all rows.
+  // every stage has of all layers.
   estimate.statistics =
       2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
   estimate.workspace = kSmallBytes;
@@ -188,31 +189,33 @@ int64_t RankShare::place_bytes() const {
 
 int64_t RankShare::teacher_bytes() const {
   int64_t bytes = 0;
-  for (const ModelRow& row : request_.teacher)
-    bytes += (row.parameters + 2 * row.norm_channels) * request_.element_bytes;
+  for (const ModelLayer& layer : request_.teacher)
+    bytes +=
+        (layer.parameters + 2 * layer.norm_channels) * request_.element_bytes;
   return bytes;
 }
 
-int64_t RankShare::largest_gathered_row() const {
+int64_t RankShare::largest_gathered_layer() const {
   int64_t largest = 0;
-  for (int64_t row = stage_.begin; row < stage_.end; ++row)
+  for (int64_t layer = stage_.begin; layer < stage_.end; ++layer)
     largest = std::max(largest,
-                       slice_bytes(stage_.rows[static_cast<size_t>(row)],
+                       slice_bytes(stage_.layers[static_cast<size_t>(layer)],
                                    request_.element_bytes, stage_.num_shards));
   return largest * stage_.num_shards;
 }
 
-int64_t RankShare::exchange_bytes(const Extents& extents) const {
+int64_t RankShare::exchange_bytes(const MicroBatchShape& extents) const {
   int64_t largest = 0;
   for (int64_t i = stage_.begin; i < stage_.end; ++i) {
-    const ModelRow& row = stage_.rows[static_cast<size_t>(i)];
+    const ModelLayer& layer = stage_.layers[static_cast<size_t>(i)];
     largest =
-        std::max(largest, 2 * extents.groups * row.channels * kDoubleBytes);
+        std::max(largest, 2 * extents.groups * layer.channels * kDoubleBytes);
     if (!extents.is_split()) continue;
-    if (row.is_head()) continue;
-    for (const layers::RowProgram::Step& step : row.program->steps) {
-      const layers::StepReach reach = layers::reach_of(*row.program, step);
-      const layers::MapShape& map = row.program->shape_of(step.inputs.front());
+    if (layer.is_head()) continue;
+    for (const layers::LayerProgram::Step& step : layer.program->steps) {
+      const layers::StepReach reach = layers::reach_of(*layer.program, step);
+      const layers::MapShape& map =
+          layer.program->shape_of(step.inputs.front());
       const int64_t rows = std::min(std::max(reach.top, reach.bottom),
                                     extents.image_height / map.stride);
       largest =
@@ -224,7 +227,7 @@ int64_t RankShare::exchange_bytes(const Extents& extents) const {
 
 int64_t RankShare::most_matches(int64_t samples) const {
   return most_boxes(request_.labels, samples).boxes * kMatchesPerBoxAndLevel *
-         static_cast<int64_t>(request_.rows.back().inputs.size());
+         static_cast<int64_t>(request_.layers.back().inputs.size());
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {

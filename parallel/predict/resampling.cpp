@@ -8,14 +8,15 @@ namespace headroom::predict {
 namespace {
 
 // What makes it again allocates the same.
-void note(const Pass& pass, const Map& out, const std::vector<Map>& from) {
-  if (pass.derive == Derive::kNothing) return;
+void note(const OpContext& context, const Map& out,
+          const std::vector<Map>& from) {
+  if (context.derive == Derive::kNothing) return;
   std::vector<Memory> sources;
   for (const Map& map : from) sources.push_back(map.memory);
   set_derivation(
       out.memory, sources,
-      [&tape = pass.tape, bytes = out.memory->bytes](
-          const std::vector<Memory>&) { return tape.allocate(bytes); });
+      [&timeline = context.timeline, bytes = out.memory->bytes](
+          const std::vector<Memory>&) { return timeline.allocate(bytes); });
 }
 
 // Slices of the one gradient.
@@ -27,45 +28,46 @@ Graph::Outcome hand_out(size_t num_inputs, Gradient gradient, bool as_slices) {
   return outcome;
 }
 
-Map concatenation(const Pass& pass, const std::vector<Map>& maps) {
+Map concatenation(const OpContext& context, const std::vector<Map>& maps) {
   Map out = {nullptr, 0, maps.front().stride};
   for (const Map& map : maps) out.channels += map.channels;
-  out.memory = pass.allocate_map(out.channels, out.stride);
-  out.node = pass.add(maps, {}, out.memory->bytes, false,
-                      [count = maps.size()](Gradient g) {
-                        return hand_out(count, std::move(g), true);
-                      });
+  out.memory = context.allocate_map(out.channels, out.stride);
+  out.node = context.add(maps, {}, out.memory->bytes, false,
+                         [count = maps.size()](Gradient g) {
+                           return hand_out(count, std::move(g), true);
+                         });
   return out;
 }
 
 // The gradient of an input of `bytes`, of a map whose gradient must be dense.
-Graph::Backward resample_backward(Tape& tape, int64_t bytes,
+Graph::Backward resample_backward(MemoryTimeline& timeline, int64_t bytes,
                                   int64_t output_bytes) {
-  return [&tape, bytes, output_bytes](Gradient gradient) {
+  return [&timeline, bytes, output_bytes](Gradient gradient) {
     const Memory copy =
-        gradient.is_slice ? tape.allocate(output_bytes) : nullptr;
+        gradient.is_slice ? timeline.allocate(output_bytes) : nullptr;
     Graph::Outcome outcome;
-    outcome.inputs = {{tape.allocate(bytes), false}};
+    outcome.inputs = {{timeline.allocate(bytes), false}};
     return outcome;
   };
 }
 
-Map pool(const Pass& pass, const Map& x) {
-  Map out = {pass.allocate_map(x.channels, x.stride), x.channels, x.stride};
-  const Memory indices = pass.tape.allocate(
-      out.memory->bytes / pass.extents.element_bytes * kIndexBytes);
-  out.node = pass.add(
-      {x}, {x.memory, indices}, out.memory->bytes, false,
-      resample_backward(pass.tape, pass.bytes_of(x), out.memory->bytes));
+Map pool(const OpContext& context, const Map& x) {
+  Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
+  const Memory indices = context.timeline.allocate(
+      out.memory->bytes / context.extents.element_bytes * kIndexBytes);
+  out.node =
+      context.add({x}, {x.memory, indices}, out.memory->bytes, false,
+                  resample_backward(context.timeline, context.bytes_of(x),
+                                    out.memory->bytes));
   return out;
 }
 
 // The same on a rank's rows, of maps wider than they.
 class SplitPools {
  public:
-  SplitPools(const Pass& pass, const Map& y,
+  SplitPools(const OpContext& context, const Map& y,
              const std::vector<int64_t>& windows)
-      : pass_(pass), y_(y), windows_(windows) {
+      : pass_(context), y_(y), windows_(windows) {
     for (const int64_t window : windows) around_ += window - 1;
   }
 
@@ -89,7 +91,7 @@ class SplitPools {
   Map widened() {
     const Memory halo = fetch_halo(pass_, y_, around_);
     Map wide = {join_halo(pass_, y_, around_), y_.channels, y_.stride};
-    Pass later = pass_;
+    OpContext later = pass_;
     later.replay = nullptr;
     Map plain = y_;
     plain.memory = nullptr;
@@ -104,32 +106,32 @@ class SplitPools {
     return wide;
   }
   Map pooled(const Map& x) {
-    Map out = {pass_.tape.allocate(wide_bytes()), y_.channels, y_.stride};
-    const Memory indices = pass_.tape.allocate(
+    Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
+    const Memory indices = pass_.timeline.allocate(
         wide_bytes() / pass_.extents.element_bytes * kIndexBytes);
-    out.node =
-        pass_.add({x}, {x.memory, indices}, wide_bytes(), false,
-                  resample_backward(pass_.tape, x.memory->bytes, wide_bytes()));
+    out.node = pass_.add(
+        {x}, {x.memory, indices}, wide_bytes(), false,
+        resample_backward(pass_.timeline, x.memory->bytes, wide_bytes()));
     return out;
   }
   // A copy with lowest values beyond the image's edge, as long as rows are
   // left around the rank's own.
   Map without_rows_beyond_edge(const Map& wide) {
     if (around_ == 0) return wide;
-    Map out = {pass_.tape.allocate(wide_bytes()), y_.channels, y_.stride};
-    out.node =
-        pass_.add({wide}, {}, wide_bytes(), false,
-                  resample_backward(pass_.tape, wide_bytes(), wide_bytes()));
+    Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
+    out.node = pass_.add(
+        {wide}, {}, wide_bytes(), false,
+        resample_backward(pass_.timeline, wide_bytes(), wide_bytes()));
     return out;
   }
   // The rank's own rows of a map that may be wider: a window, whose gradient is
   // as wide.
   int own_rows(const Map& wide) {
     return pass_.add({wide}, {}, pass_.bytes_of(y_), false,
-                     resample_backward(pass_.tape, wide_bytes(), 0));
+                     resample_backward(pass_.timeline, wide_bytes(), 0));
   }
 
-  const Pass& pass_;
+  const OpContext& pass_;
   const Map& y_;
   const std::vector<int64_t>& windows_;
   int64_t around_ = 0;  // rows above and below together
@@ -137,56 +139,60 @@ class SplitPools {
 
 }  // namespace
 
-Map add(const Pass& pass, const Map& a, const Map& b) {
-  Map out = {pass.allocate_map(a.channels, a.stride), a.channels, a.stride};
-  note(pass, out, {a, b});
-  out.node = pass.add({a, b}, {}, out.memory->bytes, false, [](Gradient g) {
+Map add(const OpContext& context, const Map& a, const Map& b) {
+  Map out = {context.allocate_map(a.channels, a.stride), a.channels, a.stride};
+  note(context, out, {a, b});
+  out.node = context.add({a, b}, {}, out.memory->bytes, false, [](Gradient g) {
     return hand_out(2, std::move(g), false);
   });
   return out;
 }
 
-Map concatenate(const Pass& pass, const std::vector<Map>& maps) {
-  Map out = concatenation(pass, maps);
-  note(pass, out, maps);
+Map concatenate(const OpContext& context, const std::vector<Map>& maps) {
+  Map out = concatenation(context, maps);
+  note(context, out, maps);
   return out;
 }
 
-Map upsample(const Pass& pass, const Map& x) {
-  Map out = {pass.allocate_map(x.channels, x.stride / 2), x.channels,
+Map upsample(const OpContext& context, const Map& x) {
+  Map out = {context.allocate_map(x.channels, x.stride / 2), x.channels,
              x.stride / 2};
-  note(pass, out, {x});
-  out.node = pass.add(
-      {x}, {}, out.memory->bytes, false,
-      resample_backward(pass.tape, pass.bytes_of(x), out.memory->bytes));
+  note(context, out, {x});
+  out.node =
+      context.add({x}, {}, out.memory->bytes, false,
+                  resample_backward(context.timeline, context.bytes_of(x),
+                                    out.memory->bytes));
   return out;
 }
 
-Map rearrange(const Pass& pass, const Map& x, const layers::MapShape& output) {
-  Map out = {pass.allocate_map(output.channels, output.stride), output.channels,
-             output.stride};
-  note(pass, out, {x});
-  out.node = pass.add(
-      {x}, {}, out.memory->bytes, false,
-      resample_backward(pass.tape, pass.bytes_of(x), out.memory->bytes));
+Map rearrange(const OpContext& context, const Map& x,
+              const layers::MapShape& output) {
+  Map out = {context.allocate_map(output.channels, output.stride),
+             output.channels, output.stride};
+  note(context, out, {x});
+  out.node =
+      context.add({x}, {}, out.memory->bytes, false,
+                  resample_backward(context.timeline, context.bytes_of(x),
+                                    out.memory->bytes));
   return out;
 }
 
-Map slice(const Pass& pass, const Map& x, int64_t channels) {
-  Map out = {pass.allocate_map(channels, x.stride), channels, x.stride};
-  note(pass, out, {x});
-  out.node = pass.add({x}, {}, out.memory->bytes, false,
-                      resample_backward(pass.tape, pass.bytes_of(x), 0));
+Map slice(const OpContext& context, const Map& x, int64_t channels) {
+  Map out = {context.allocate_map(channels, x.stride), channels, x.stride};
+  note(context, out, {x});
+  out.node =
+      context.add({x}, {}, out.memory->bytes, false,
+                  resample_backward(context.timeline, context.bytes_of(x), 0));
   return out;
 }
 
-Map chained_pools(const Pass& pass, const Map& y,
+Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows) {
-  if (pass.extents.is_split()) return SplitPools(pass, y, windows).run();
+  if (context.extents.is_split()) return SplitPools(context, y, windows).run();
   std::vector<Map> maps = {y};
   for (size_t i = 0; i < windows.size(); ++i)
-    maps.push_back(pool(pass, maps.back()));
-  return concatenation(pass, maps);
+    maps.push_back(pool(context, maps.back()));
+  return concatenation(context, maps);
 }
 
 }  // namespace headroom::predict

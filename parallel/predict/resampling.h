@@ -15,22 +15,23 @@
 
 #include <vector>
 
-#include "configs/layers/row_program.h"
-#include "parallel/predict/pass.h"
+#include "configs/layers/layer_program.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 
-Map add(const Pass& pass, const Map& a, const Map& b);
-Map concatenate(const Pass& pass, const std::vector<Map>& maps);
-Map upsample(const Pass& pass, const Map& x);  // by 2
+Map add(const OpContext& context, const Map& a, const Map& b);
+Map concatenate(const OpContext& context, const std::vector<Map>& maps);
+Map upsample(const OpContext& context, const Map& x);  // by 2
 
 // Folding and shuffling: the same elements in other places.
-Map rearrange(const Pass& pass, const Map& x, const layers::MapShape& output);
-Map slice(const Pass& pass, const Map& x, int64_t channels);
+Map rearrange(const OpContext& context, const Map& x,
+              const layers::MapShape& output);
+Map slice(const OpContext& context, const Map& x, int64_t channels);
 
 // y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
 // all poolings reach come first, and each pooling makes as many fewer.
-Map chained_pools(const Pass& pass, const Map& y,
+Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows);
 
 }  // namespace headroom::predict

@@ -3,8 +3,9 @@
 // rounded up, and a segment stays while anything of it is used.
 //
 // The state between steps is asked for first, each kind in one piece (an
-// arena), then two steps, as the second one finds the pieces of the first; so
-// it holds for a worker that releases its caches when start-up is done.
+// flat buffer), then two steps, as the second one finds the pieces of the
+// first; so it holds for a worker that releases its caches when start-up is
+// done.
 //
 // Without: the context, the buffers of communication, the libraries' workspaces
 // (cluster.h has a reserve for them).

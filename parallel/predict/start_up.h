@@ -1,13 +1,14 @@
 // Start-up: the most that is there at once while a rank's state is built, in
-// the order of worker/step/training_state.h, then worker/step/pass_lists.h.
+// the order of worker/step/training_state.h, then
+// worker/step/collective_schedule.h.
 //
 //   the model, whole, whatever the rank keeps of it
-//   its rows again in flat buffers, with gradients; the rest goes
-//   the model once more, for its average, and its rows in flat buffers
+//   its layers again in flat buffers, with gradients; the rest goes
+//   the model once more, for its average, and its layers in flat buffers
 //   accumulated gradients, moments
 //   the model once more, and two small images forward and backward, where
 //   passes exchange with other ranks
-//   rows of a checkpoint, one at a time
+//   layers of a checkpoint, one at a time
 //
 // A tensor is drawn in float32 beside the one that gets it.
 //
@@ -16,12 +17,12 @@
 
 #include <cstdint>
 
-#include "parallel/predict/stage.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
 
 struct StartUpRequest {
-  Stage stage;
+  SimulatedStage stage;
   int64_t element_bytes = 4;
   bool is_mixed = false;  // a copy of the weights in 16 bits, but for ZeRO 3
   int64_t num_moments = 1;

@@ -25,7 +25,7 @@ class Run {
       : request_(request),
         num_stages_(static_cast<int>(request.stage_begins.size())),
         num_micro_batches_(static_cast<int64_t>(request.micro_batches.size())),
-        tape_(device) {
+        timeline_(device) {
     HEADROOM_CHECK(request.micro_batches.size() == request.losses.size(),
                    "a loss for each micro-batch");
     for (int stage = 0; stage < num_stages_; ++stage) {
@@ -50,10 +50,10 @@ class Run {
       else
         backward();
     }
-    memory_.peak_bytes = tape_.peak_bytes();
+    memory_.peak_bytes = timeline_.peak_bytes();
     return memory_;
   }
-  bool fits() const { return tape_.fits(); }
+  bool fits() const { return timeline_.fits(); }
 
  private:
   struct Sending {
@@ -65,18 +65,18 @@ class Run {
   const std::vector<StepInstruction>& list() const {
     return lists_[static_cast<size_t>(request_.index)];
   }
-  int stage_of(int row) const {
-    const auto next = std::ranges::upper_bound(request_.stage_begins, row);
+  int stage_of(int layer) const {
+    const auto next = std::ranges::upper_bound(request_.stage_begins, layer);
     return static_cast<int>(next - request_.stage_begins.begin()) - 1;
   }
-  bool reads(int stage, int row) const {
+  bool reads(int stage, int layer) const {
     const auto at = static_cast<size_t>(stage);
     const int64_t end = stage + 1 == num_stages_
-                            ? static_cast<int64_t>(request_.stage.rows.size())
+                            ? static_cast<int64_t>(request_.stage.layers.size())
                             : request_.stage_begins[at + 1];
     for (int64_t i = request_.stage_begins[at]; i < end; ++i)
-      if (std::ranges::count(request_.stage.rows[static_cast<size_t>(i)].inputs,
-                             row) > 0)
+      if (std::ranges::count(
+              request_.stage.layers[static_cast<size_t>(i)].inputs, layer) > 0)
         return true;
     return false;
   }
@@ -84,8 +84,8 @@ class Run {
     const auto& peers = lists_[static_cast<size_t>(peer)];
     return std::ranges::find(peers, instruction) - peers.begin();
   }
-  int64_t bytes_of(int row, int64_t micro_batch) const {
-    const ModelRow& from = request_.stage.rows[static_cast<size_t>(row)];
+  int64_t bytes_of(int layer, int64_t micro_batch) const {
+    const ModelLayer& from = request_.stage.layers[static_cast<size_t>(layer)];
     return request_.micro_batches[static_cast<size_t>(micro_batch)].map_bytes(
         from.channels, from.stride);
   }
@@ -96,12 +96,12 @@ class Run {
     if (index >= list().size() || posted_[index].has_value()) return;
     const StepInstruction& instruction = list()[index];
     std::deque<Memory> messages;
-    const std::vector<int> rows = instruction.is_forward
-                                      ? request_.stage.received()
-                                      : request_.stage.sent();
+    const std::vector<int> layers = instruction.is_forward
+                                        ? request_.stage.received()
+                                        : request_.stage.sent();
     for (const End& end : instruction.is_forward ? sources_ : readers_)
-      messages.push_back(
-          tape_.allocate(bytes_of(rows[end.map], instruction.micro_batch)));
+      messages.push_back(timeline_.allocate(
+          bytes_of(layers[end.map], instruction.micro_batch)));
     posted_[index] = std::move(messages);
   }
   Memory take(const End& from) {
@@ -125,12 +125,13 @@ class Run {
     post(current_ + 1);
     const int64_t number = list()[current_].micro_batch;
     const auto at = static_cast<size_t>(number);
-    auto micro_batch = std::make_unique<MicroBatch>(
-        tape_, request_.stage, request_.micro_batches[at], request_.losses[at]);
+    auto micro_batch = std::make_unique<MicroBatch>(timeline_, request_.stage,
+                                                    request_.micro_batches[at],
+                                                    request_.losses[at]);
     const std::vector<Memory> sent = micro_batch->forward(std::move(received));
     for (const End& reader : readers_) send(reader, sent[reader.map]);
     in_flight_[number] = std::move(micro_batch);
-    if (memory_.kept_bytes == 0) memory_.kept_bytes = tape_.live_bytes();
+    if (memory_.kept_bytes == 0) memory_.kept_bytes = timeline_.live_bytes();
   }
 
   void backward() {
@@ -156,7 +157,7 @@ class Run {
   const int64_t num_micro_batches_;
   std::vector<std::vector<StepInstruction>> lists_;
   std::vector<End> sources_, readers_;
-  Tape tape_;
+  MemoryTimeline timeline_;
   size_t current_ = 0;
   std::vector<std::optional<std::deque<Memory>>> posted_;
   std::list<Sending> sending_;

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/predict/stage.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
 
@@ -27,11 +27,11 @@ std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
                                                 int64_t num_micro_batches);
 
 struct StepRequest {
-  Stage stage;  // of this rank; begin and end are those of `index`
+  SimulatedStage stage;  // of this rank; begin and end are those of `index`
   std::vector<int64_t> stage_begins = {0};
   int index = 0;  // of the stage
   // Of each micro-batch. Of many alike a few suffice: one more than stages.
-  std::vector<Extents> micro_batches;
+  std::vector<MicroBatchShape> micro_batches;
   std::vector<LossShape> losses;
 };
 

@@ -46,12 +46,12 @@ class Estimator {
   }
   size_t end_of(size_t stage) const {
     return stage + 1 < plan_.stage_begins.size() ? begin_of(stage + 1)
-                                                 : request_.rows.size();
+                                                 : request_.layers.size();
   }
   template <typename Body>
-  void for_rows(size_t stage, const Body& body) const {
+  void for_layers(size_t stage, const Body& body) const {
     for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
-      body(request_.rows[i], i);
+      body(request_.layers[i], i);
     }
   }
   double pixels() const {
@@ -65,8 +65,9 @@ class Estimator {
 
   double compute_of(size_t stage) const {
     double work = 0;
-    for_rows(stage,
-             [&](const TimeRow& row, size_t) { work += row.work_per_pixel; });
+    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+      work += layer.work_per_pixel;
+    });
     return work * pixels() * share_ / spatial_ /
            request_.device.work_per_second;
   }
@@ -77,8 +78,8 @@ class Estimator {
         plan_.layout.data_parallel_size * plan_.layout.spatial_parallel_size;
     if (replicas == 1) return 0;
     double parameters = 0;
-    for_rows(stage, [&](const TimeRow& row, size_t) {
-      parameters += static_cast<double>(row.parameters);
+    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+      parameters += static_cast<double>(layer.parameters);
     });
     const bool gathers = plan_.zero_stage == 3;
     const double ring = (replicas - 1.0) / replicas;
@@ -97,11 +98,11 @@ class Estimator {
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
     double cells = 0, exchanges = 0, sums = 0;
-    for_rows(stage, [&](const TimeRow& row, size_t) {
-      cells += static_cast<double>(row.halo_channel_rows) *
-               static_cast<double>(request_.image_width / row.stride);
-      exchanges += static_cast<double>(row.halo_exchanges);
-      sums += static_cast<double>(row.norm_layers);
+    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+      cells += static_cast<double>(layer.halo_channel_rows) *
+               static_cast<double>(request_.image_width / layer.stride);
+      exchanges += static_cast<double>(layer.halo_exchanges);
+      sums += static_cast<double>(layer.norm_layers);
     });
     const double neighbours = spatial_ > 2 ? 2 : 1;
     return messages(2 * num_micro_batches_ * (neighbours * exchanges + sums),
@@ -112,8 +113,8 @@ class Estimator {
   // Received from earlier stages, and their gradients sent back.
   double maps_of(size_t stage) const {
     std::set<int> received;
-    for_rows(stage, [&](const TimeRow& row, size_t) {
-      for (const int input : row.inputs) {
+    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+      for (const int input : layer.inputs) {
         if (input >= 0 && static_cast<size_t>(input) < begin_of(stage)) {
           received.insert(input);
         }
@@ -121,9 +122,9 @@ class Estimator {
     });
     double cells = 0;
     for (const int input : received) {
-      const TimeRow& row = request_.rows[static_cast<size_t>(input)];
-      cells += static_cast<double>(row.channels) * pixels() /
-               static_cast<double>(row.stride * row.stride);
+      const TimedLayer& layer = request_.layers[static_cast<size_t>(input)];
+      cells += static_cast<double>(layer.channels) * pixels() /
+               static_cast<double>(layer.stride * layer.stride);
     }
     return messages(
         2 * num_micro_batches_ * static_cast<double>(received.size()),

@@ -1,7 +1,8 @@
 // time_model: how long a step of a plan takes, roughly, so that plans can be
 // compared before anything runs.
 //
-//   compute        the work of a rank's rows, forward and backward; the slowest
+//   compute        the work of a rank's layers, forward and backward; the
+//   slowest
 //                  stage counts, for each micro-batch and, while the pipeline
 //                  fills and drains, once more per other stage (Narayanan et
 //                  al., "Efficient Large-Scale Language Model Training on GPU
@@ -28,12 +29,12 @@ namespace headroom::predict {
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
-  double work_per_second = 1;        // in the unit of TimeRow
+  double work_per_second = 1;        // in the unit of TimedLayer
   double link_bytes_per_second = 1;  // to a peer
   double link_latency_seconds = 0;   // of one message
 };
 
-struct TimeRow {
+struct TimedLayer {
   // Forward and backward under its policy, per pixel of one image; any unit.
   double work_per_pixel = 0;
   int64_t parameters = 0;
@@ -44,11 +45,11 @@ struct TimeRow {
   int64_t halo_channel_rows = 0;
   int64_t halo_exchanges = 0;  // as many messages to each neighbour
   int64_t norm_layers = 0;
-  std::vector<int> inputs;  // rows; -1: the image
+  std::vector<int> inputs;  // layers; -1: the image
 };
 
 struct TimeRequest {
-  std::vector<TimeRow> rows;
+  std::vector<TimedLayer> layers;
   plan::Plan plan;
   int64_t global_batch_size = 1;
   int64_t image_height = 640;

@@ -26,7 +26,7 @@ void ExchangeRecorder::sum(std::span<double> values) {
 }
 
 void ExchangeRecorder::add(ExchangeStep step) {
-  step.row = row_;
+  step.layer = layer_;
   steps_.push_back(step);
 }
 

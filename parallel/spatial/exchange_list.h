@@ -33,7 +33,7 @@ struct ExchangeStep {
   int64_t top = 0;
   int64_t bottom = 0;
   // Where in the model it happens, in the recorder's user's own numbers.
-  int64_t row = 0;
+  int64_t layer = 0;
   bool operator==(const ExchangeStep&) const = default;
 };
 
@@ -50,8 +50,8 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
                  int64_t top) override;
   void sum_over_images(const at::Tensor& values) override;
 
-  // What is written down from now on happens in `row`.
-  void set_row(int64_t row) { row_ = row; }
+  // What is written down from now on happens in `layer`.
+  void set_layer(int64_t layer) { layer_ = layer; }
   // The list since the last call: forward's, then backward's.
   std::vector<ExchangeStep> take() { return std::exchange(steps_, {}); }
 
@@ -59,7 +59,7 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
   void add(ExchangeStep step);
 
   std::vector<ExchangeStep> steps_;
-  int64_t row_ = 0;
+  int64_t layer_ = 0;
 };
 
 }  // namespace headroom::spatial

@@ -67,7 +67,7 @@ class Messages {
 }  // namespace
 
 CommunicatorHaloExchange::CommunicatorHaloExchange(
-    collectives::Communicator& spatial_ranks, const RowPartition& partition)
+    collectives::Communicator& spatial_ranks, const ImageSplit& partition)
     : ranks_(spatial_ranks), partition_(partition) {
   HEADROOM_CHECK(ranks_.size() == partition.spatial_parallel_size(),
                  std::to_string(ranks_.size()) + " ranks for " +

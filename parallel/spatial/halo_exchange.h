@@ -18,7 +18,7 @@
 #include "parallel/base/halo_exchange.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/spatial/halo_plan.h"
-#include "parallel/spatial/row_partition.h"
+#include "parallel/spatial/image_split.h"
 
 namespace headroom::spatial {
 
@@ -37,7 +37,7 @@ class CommunicatorHaloExchange final : public HaloExchange {
  public:
   // REQUIRES: as many ranks as parts.
   CommunicatorHaloExchange(collectives::Communicator& spatial_ranks,
-                           const RowPartition& partition);
+                           const ImageSplit& partition);
 
   RowWindow window(int64_t local_rows) const override;
   at::Tensor receive(const at::Tensor& x, int64_t top, int64_t bottom,
@@ -57,7 +57,7 @@ class CommunicatorHaloExchange final : public HaloExchange {
   HaloPlan plan(int64_t local_rows, int64_t top, int64_t bottom) const;
 
   collectives::Communicator& ranks_;
-  RowPartition partition_;
+  ImageSplit partition_;
 };
 
 }  // namespace headroom::spatial

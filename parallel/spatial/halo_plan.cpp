@@ -19,7 +19,7 @@ RowRange wanted(const RowRange& own, const RowRange& other, int64_t top,
 
 }  // namespace
 
-HaloPlan plan_halo(const RowPartition& partition, int64_t rows_per_block,
+HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom) {
   HEADROOM_CHECK(top >= 0 && bottom >= 0,
                  "a halo of " + std::to_string(top) + " rows above and " +

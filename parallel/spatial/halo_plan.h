@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/spatial/row_partition.h"
+#include "parallel/spatial/image_split.h"
 
 namespace headroom::spatial {
 
@@ -38,7 +38,7 @@ struct HaloPlan {
 };
 
 // For a map with `rows_per_block` rows per block. REQUIRES: top, bottom >= 0.
-HaloPlan plan_halo(const RowPartition& partition, int64_t rows_per_block,
+HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom);
 
 // Where row `row` of a received piece stands in the halo, which is the rows

@@ -6,42 +6,42 @@
 
 namespace headroom::zero {
 
-using Kind = RowCollective::Kind;
+using Kind = LayerCollective::Kind;
 
-std::string to_string(const RowCollective& collective) {
+std::string to_string(const LayerCollective& collective) {
   return (collective.kind == Kind::kGather ? "gather " : "scatter ") +
-         std::to_string(collective.row);
+         std::to_string(collective.layer);
 }
 
-std::vector<RowCollective> forward_list(const std::vector<int64_t>& rows) {
-  std::vector<RowCollective> list;
-  for (const int64_t row : rows) list.push_back({Kind::kGather, row});
+std::vector<LayerCollective> forward_list(const std::vector<int64_t>& layers) {
+  std::vector<LayerCollective> list;
+  for (const int64_t layer : layers) list.push_back({Kind::kGather, layer});
   return list;
 }
 
-std::vector<RowCollective> backward_list(const std::vector<int64_t>& rows,
-                                         Gathers gathers) {
-  std::vector<RowCollective> list;
-  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-    const bool is_first = row == rows.rbegin();
-    const auto next = row + 1;
+std::vector<LayerCollective> backward_list(const std::vector<int64_t>& layers,
+                                           Gathers gathers) {
+  std::vector<LayerCollective> list;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    const bool is_first = layer == layers.rbegin();
+    const auto next = layer + 1;
     if (gathers == Gathers::kInTurn || (gathers == Gathers::kAhead && is_first))
-      list.push_back({Kind::kGather, *row});
-    if (gathers == Gathers::kAhead && next != rows.rend())
+      list.push_back({Kind::kGather, *layer});
+    if (gathers == Gathers::kAhead && next != layers.rend())
       list.push_back({Kind::kGather, *next});
-    list.push_back({Kind::kScatter, *row});
+    list.push_back({Kind::kScatter, *layer});
   }
   return list;
 }
 
-void CollectiveCursor::begin(std::vector<RowCollective> list) {
+void CollectiveCursor::begin(std::vector<LayerCollective> list) {
   HEADROOM_CHECK(done(), "a pass begins before the last one's " +
                              to_string(list_.at(next_)));
   list_ = std::move(list);
   next_ = 0;
 }
 
-void CollectiveCursor::pass(const RowCollective& collective) {
+void CollectiveCursor::pass(const LayerCollective& collective) {
   HEADROOM_CHECK(
       next_is(collective),
       to_string(collective) + " in place of " +

@@ -1,15 +1,15 @@
-// CollectiveList: the collectives of one pass over the rows, as data.
+// CollectiveList: the collectives of one pass over the layers, as data.
 //
 //   forward   gather 0, gather 1, …            ZeRO 3 only
 //   backward  gather n, scatter n, gather n-1, scatter n-1, …
 //                                              ZeRO 3; ZeRO 2 scatters only
-//   the same, each row fetched while the one before it is at work
+//   the same, each layer fetched while the one before it is at work
 //             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
-// An entry's place is that of its end: a fetched row's gather begins earlier.
-// The list follows from the rows alone, whatever a rank computes, so a rank
+// An entry's place is that of its end: a fetched layer's gather begins earlier.
+// The list follows from the layers alone, whatever a rank computes, so a rank
 // that fails can carry out the rest of it with zeros. The cursor refuses every
-// other order: peers would exchange different rows.
+// other order: peers would exchange different layers.
 //
 // Threads: a value.
 #pragma once
@@ -20,39 +20,39 @@
 
 namespace headroom::zero {
 
-struct RowCollective {
+struct LayerCollective {
   enum class Kind { kGather, kScatter };
   Kind kind = Kind::kGather;
-  int64_t row = 0;
-  bool operator==(const RowCollective&) const = default;
+  int64_t layer = 0;
+  bool operator==(const LayerCollective&) const = default;
 };
 
 // "gather 3".
-std::string to_string(const RowCollective& collective);
+std::string to_string(const LayerCollective& collective);
 
-// `rows` in ascending order: those with parameters, and those that learn.
-std::vector<RowCollective> forward_list(const std::vector<int64_t>& rows);
+// `layers` in ascending order: those with parameters, and those that learn.
+std::vector<LayerCollective> forward_list(const std::vector<int64_t>& layers);
 enum class Gathers { kNone, kInTurn, kAhead };
-std::vector<RowCollective> backward_list(const std::vector<int64_t>& rows,
-                                         Gathers gathers);
+std::vector<LayerCollective> backward_list(const std::vector<int64_t>& layers,
+                                           Gathers gathers);
 
 class CollectiveCursor {
  public:
   // Starts a pass. REQUIRES: the one before is done.
-  void begin(std::vector<RowCollective> list);
+  void begin(std::vector<LayerCollective> list);
   // Ticks off the next one. REQUIRES: it is `collective`.
-  void pass(const RowCollective& collective);
+  void pass(const LayerCollective& collective);
   bool done() const { return next_ == list_.size(); }
-  const std::vector<RowCollective>& list() const { return list_; }
+  const std::vector<LayerCollective>& list() const { return list_; }
   size_t num_done() const { return next_; }
   // REQUIRES: !done().
-  const RowCollective& next() const { return list_.at(next_); }
-  bool next_is(const RowCollective& collective) const {
+  const LayerCollective& next() const { return list_.at(next_); }
+  bool next_is(const LayerCollective& collective) const {
     return !done() && next() == collective;
   }
 
  private:
-  std::vector<RowCollective> list_;
+  std::vector<LayerCollective> list_;
   size_t next_ = 0;
 };
 

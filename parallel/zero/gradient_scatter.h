@@ -1,11 +1,11 @@
-// GradientScatter: sums each row's gradient over all ranks and leaves every
+// GradientScatter: sums each layer's gradient over all ranks and leaves every
 // rank with its slice (ZeRO 2 and 3).
 //
-// A row's gradient buffer exists from the first gradient that backward produces
-// for the row to the last; then it is reduced into the shard and released. The
-// shard adds up the micro-batches of a step.
+// A layer's gradient buffer exists from the first gradient that backward
+// produces for the layer to the last; then it is reduced into the shard and
+// released. The shard adds up the micro-batches of a step.
 //
-// Ownership: owns the shard; keeps the rows' buffers and parameters; borrows
+// Ownership: owns the shard; keeps the layers' buffers and parameters; borrows
 // the ranks.
 // Threads: the thread that runs backward.
 // Errors: CommunicationError; c10::OutOfMemoryError where a buffer does not
@@ -26,17 +26,17 @@ namespace headroom::zero {
 
 class GradientScatter {
  public:
-  struct Row {
+  struct Layer {
     at::Tensor gradients;                // flat, padded, of its own storage
     std::vector<at::Tensor> parameters;  // that learn; .grad views gradients
   };
 
-  // `on_final(row)`: called within backward when the last of the row's
-  // gradients is there; it calls reduce(row) once it is the row's turn.
-  // `ranks` share the rows; `copies` hold the same slice and other parts of
+  // `on_final(layer)`: called within backward when the last of the layer's
+  // gradients is there; it calls reduce(layer) once it is the layer's turn.
+  // `ranks` share the layers; `copies` hold the same slice and other parts of
   // the images.
   // REQUIRES: ranks.size() == map.num_ranks().
-  GradientScatter(const ShardMap& map, std::vector<Row> rows,
+  GradientScatter(const ShardMap& map, std::vector<Layer> layers,
                   collectives::Communicator& ranks,
                   collectives::Communicator& copies,
                   std::function<void(int64_t)> on_final);
@@ -49,12 +49,12 @@ class GradientScatter {
 
   // Before the backward of each micro-batch.
   void begin_backward();
-  // Collective: the row's buffer, summed over all ranks, is added to the shard
-  // and released.
-  void reduce(int64_t row);
-  // In its place on a rank that failed: with zeros. Allocates the row's buffer
-  // where it is not there.
-  void reduce_zeros(int64_t row);
+  // Collective: the layer's buffer, summed over all ranks, is added to the
+  // shard and released.
+  void reduce(int64_t layer);
+  // In its place on a rank that failed: with zeros. Allocates the layer's
+  // buffer where it is not there.
+  void reduce_zeros(int64_t layer);
   // Frees what a failed backward left.
   void release_all();
 

@@ -1,7 +1,7 @@
-// reshard: what moves where when a row that was split over one number of ranks
-// is to be split over another.
+// reshard: what moves where when a layer that was split over one number of
+// ranks is to be split over another.
 //
-// To gather a row for a file is to reshard it to one rank; to load it, to
+// To gather a layer for a file is to reshard it to one rank; to load it, to
 // reshard it from one. Padding never moves. Pure.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace headroom::zero {
 
-// Offsets count from the beginning of a rank's slice of the row.
+// Offsets count from the beginning of a rank's slice of the layer.
 struct RangeCopy {
   int from_rank = 0;
   int64_t from_offset = 0;
@@ -22,9 +22,9 @@ struct RangeCopy {
   bool operator==(const RangeCopy&) const = default;
 };
 
-// In the order of the elements; together they cover each element of the row
-// once. REQUIRES: both maps have the row, with one size.
+// In the order of the elements; together they cover each element of the layer
+// once. REQUIRES: both maps have the layer, with one size.
 std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
-                               int64_t row);
+                               int64_t layer);
 
 }  // namespace headroom::zero

@@ -7,15 +7,16 @@
 
 namespace headroom::zero {
 
-ShardMap::ShardMap(const std::vector<int64_t>& row_sizes, int num_ranks,
+ShardMap::ShardMap(const std::vector<int64_t>& layer_sizes, int num_ranks,
                    int64_t alignment)
-    : row_sizes_(row_sizes), num_ranks_(num_ranks), shard_offsets_{0} {
+    : layer_sizes_(layer_sizes), num_ranks_(num_ranks), shard_offsets_{0} {
   HEADROOM_CHECK(num_ranks > 0 && alignment > 0, std::to_string(num_ranks) +
                                                      " ranks, alignment " +
                                                      std::to_string(alignment));
   const int64_t multiple = num_ranks * alignment;
-  for (const int64_t size : row_sizes) {
-    HEADROOM_CHECK(size >= 0, "a row of " + std::to_string(size) + " elements");
+  for (const int64_t size : layer_sizes) {
+    HEADROOM_CHECK(size >= 0,
+                   "a layer of " + std::to_string(size) + " elements");
     shard_offsets_.push_back(shard_offsets_.back() +
                              (size + multiple - 1) / multiple * alignment);
   }
@@ -23,8 +24,8 @@ ShardMap::ShardMap(const std::vector<int64_t>& row_sizes, int num_ranks,
 
 int64_t ShardMap::largest_slice() const {
   int64_t largest = 0;
-  for (int64_t row = 0; row < num_rows(); ++row) {
-    largest = std::max(largest, slice_size(row));
+  for (int64_t layer = 0; layer < num_layers(); ++layer) {
+    largest = std::max(largest, slice_size(layer));
   }
   return largest;
 }

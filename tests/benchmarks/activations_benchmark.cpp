@@ -7,9 +7,9 @@
 //                         [--parts 0.8,0.5] [--rows "lean 0-24"]… [--plot FILE]
 //
 // --parts: what a mixture may take, of the bytes that keep's step adds to those
-// between steps. --rows: a further contender, policies of ranges of rows over
-// keep, for calibrating configs/layers/row_time.h. --plot: time against bytes,
-// PNG.
+// between steps. --rows: a further contender, policies of ranges of layers over
+// keep, for calibrating configs/layers/layer_time.h. --plot: time against
+// bytes, PNG.
 //
 // "kept" is what lies there when backward begins, and the heads, loss
 // excluded, over what plain autograd keeps (tests/support/plain_autograd.h).
@@ -35,7 +35,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -59,7 +59,7 @@ struct Request {
   int64_t images = 1;
   std::string model = "yolov5s";
   std::vector<double> parts = {0.8, 0.65, 0.5, 0.4};
-  std::vector<std::string> rows;
+  std::vector<std::string> layers;
   std::string plot;
 };
 
@@ -107,8 +107,8 @@ configs::RunConfig config_of(const Request& request,
 
 // "lean 0-4 recompute 5-9", over keep.
 std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
-                                                size_t num_rows) {
-  std::vector<plan::ActivationPolicy> policies(num_rows,
+                                                size_t num_layers) {
+  std::vector<plan::ActivationPolicy> policies(num_layers,
                                                plan::ActivationPolicy::kKeep);
   std::istringstream words(text);
   std::string name;
@@ -116,8 +116,9 @@ std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
   char dash = 0;
   while (words >> name >> begin >> dash >> last) {
     const auto policy = plan::parse_activation_policy(name);
-    HEADROOM_CHECK(policy && begin <= last && last < num_rows, text);
-    for (size_t row = begin; row <= last; ++row) policies[row] = *policy;
+    HEADROOM_CHECK(policy && begin <= last && last < num_layers, text);
+    for (size_t layer = begin; layer <= last; ++layer)
+      policies[layer] = *policy;
   }
   HEADROOM_CHECK(words.eof(), text);
   return policies;
@@ -179,7 +180,7 @@ class Benchmark {
     const layers::ModelTable table = layers::load_model_table(request_.model);
     head_bytes_ =
         std::llround(
-            layers::row_costs(table).back().kept_elements_per_pixel *
+            layers::layer_costs(table).back().kept_elements_per_pixel *
             static_cast<double>(request_.image_size * request_.image_size *
                                 request_.images)) *
         static_cast<int64_t>(sizeof(float));
@@ -198,9 +199,10 @@ class Benchmark {
     const int64_t between = bytes_between_steps();
     run_step(contenders_.front(), /*counts=*/false);
     for (const double part : request_.parts) add_mixture(part, between);
-    for (const std::string& rows : request_.rows) {
-      Contender contender{rows, contenders_.front().plan};
-      contender.plan.activation_policies = policies_of(rows, table.rows.size());
+    for (const std::string& layers : request_.layers) {
+      Contender contender{layers, contenders_.front().plan};
+      contender.plan.activation_policies =
+          policies_of(layers, table.layers.size());
       contenders_.push_back(std::move(contender));
     }
     for (Contender& contender : contenders_) {
@@ -338,7 +340,7 @@ int main(int argc, char** argv) {
   app.add_option("--images", request.images);
   app.add_option("--cfg", request.model);
   app.add_option("--parts", request.parts)->delimiter(',');
-  app.add_option("--rows", request.rows)->take_all();
+  app.add_option("--rows", request.layers)->take_all();
   app.add_option("--plot", request.plot);
   CLI11_PARSE(app, argc, argv);
   try {

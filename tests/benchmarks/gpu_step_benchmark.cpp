@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "configs/knobs.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
-#include "parallel/collectives/placed_communicator.h"
+#include "parallel/collectives/device_host_communicator.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/rank_training.h"
 #include "worker/kernels/cpu/heap.h"
@@ -53,7 +53,8 @@ class Benchmark {
  public:
   explicit Benchmark(const Request& request)
       : request_(request),
-        rows_(layers::row_costs(layers::load_model_table(request.config.cfg))),
+        layers_(
+            layers::layer_costs(layers::load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
         device_(run::choose_device(request.config, 0, 1).device),
         alone_(collectives::make_placed_communicator(
@@ -110,8 +111,8 @@ class Benchmark {
   // Convolutions, forward and backward: each is three products of one size.
   double flops_per_image() const {
     double multiply_adds = 0;
-    for (const layers::RowCost& row : rows_)
-      multiply_adds += row.multiply_adds_per_pixel;
+    for (const layers::LayerCost& layer : layers_)
+      multiply_adds += layer.multiply_adds_per_pixel;
     const double pixels = static_cast<double>(request_.config.image_height) *
                           static_cast<double>(request_.config.image_width);
     return 3 * 2 * multiply_adds * pixels;
@@ -119,7 +120,7 @@ class Benchmark {
 
   int64_t predicted_bytes() const {
     predict::MemoryRequest request =
-        predict::memory_request(request_.config, plan_, rows_);
+        predict::memory_request(request_.config, plan_, layers_);
     request.step = training_.shape();
     return predict::estimate_rank_memory(request,
                                          plan::coordinates_of(plan_.layout, 0))
@@ -127,7 +128,7 @@ class Benchmark {
   }
 
   const Request& request_;
-  const std::vector<layers::RowCost> rows_;
+  const std::vector<layers::LayerCost> layers_;
   const plan::Plan plan_;
   const devices::ComputeDevice device_;
   const std::unique_ptr<collectives::Communicator> alone_;

@@ -29,8 +29,8 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/row_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -107,7 +107,7 @@ Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
 }
 
 // Ranks are threads, each with the limit for itself. What needs another
-// attempt, with leaner rows, does not fit.
+// attempt, with leaner layers, does not fit.
 Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
   Attempt attempt;
   std::vector<Attempt> ranks;
@@ -224,7 +224,7 @@ Largest find_largest(const Contender& contender, int64_t limit) {
 
 // The largest side that is predicted to fit; the fullest rank counts.
 int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
-  const auto rows = layers::row_costs(layers::load_model_table(base.cfg));
+  const auto layers = layers::layer_costs(layers::load_model_table(base.cfg));
   const auto fits = [&](int64_t blocks) {
     configs::RunConfig config = base;
     config.image_height = config.image_width = blocks * kStride;

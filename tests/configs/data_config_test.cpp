@@ -63,7 +63,7 @@ TEST_F(DataConfigTest, UltralyticsForm) {
   EXPECT_EQ(config.train, Paths{at("set/images/train")});
   EXPECT_EQ(config.val, (Paths{at("set/images/val"), at("set/more.txt")}));
   EXPECT_TRUE(config.test.empty());
-  EXPECT_EQ(config.why_no_test, "");
+  EXPECT_EQ(config.test_split_error, "");
 }
 
 TEST_F(DataConfigTest, RoboflowForm) {
@@ -222,7 +222,7 @@ TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {
   const DataConfig config =
       load("path: .\n" + kSplits + "test: test-dev.txt\nnames: [a]\n");
   EXPECT_TRUE(config.test.empty());
-  EXPECT_EQ(config.why_no_test,
+  EXPECT_EQ(config.test_split_error,
             "[data] " + at("set/data.yaml").string() +
                 ":4:7: test: test-dev.txt: there is no " +
                 at("set/test-dev.txt").string() +

@@ -82,7 +82,7 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
 }
 
 // Through validations and checkpoints, which graphs make room for, and a kill.
-TEST(Device, CapturedRowsTrainAsTheyAre) {
+TEST(Device, CapturedLayersTrainAsTheyAre) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device",   "0,1",       "--layout",
                                           "data=2",     "--backend", "gloo",
@@ -230,7 +230,7 @@ TEST(Device, AllocationsThatFailCostNoStep) {
   }
   const std::vector<std::string> failures = reasons(run, "out_of_memory");
   ASSERT_EQ(failures.size(), 5U);
-  EXPECT_THAT(failures, Contains(HasSubstr("from now on rows are lean")));
+  EXPECT_THAT(failures, Contains(HasSubstr("from now on layers are lean")));
 }
 
 // Beside the tensors: the context, and what they are cut from. With the
@@ -363,7 +363,7 @@ TEST(Device, WhatIsNotThereIsRefused) {
       {kPlugin,
        {"--device", "0,1", "--backend", "gloo", "--layout", "pipeline=2",
         "--cuda-graphs"},
-       "captures rows that wait for nobody, but stages exchange maps"},
+       "captures layers that wait for nobody, but stages exchange maps"},
       {kPlugin, {"--augment-on", "device"}, "give --device 0"},
       {"/nowhere/plugin.so", {"--device", "0"}, "no plugin for devices"}};
   for (const Refused& refused : cases) {

@@ -9,7 +9,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/convolution_workspaces.h"
-#include "parallel/collectives/placed_communicator.h"
+#include "parallel/collectives/device_host_communicator.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"
@@ -26,13 +26,13 @@ const std::array<std::string, 5> kPolicyNames = {"keep", "lean", "recompute",
 const std::array<std::string, 5> kLayouts = {"one", "data", "zero3", "pipeline",
                                              "spatial"};
 
-std::vector<layers::RowCost> rows_of(const FitCell& cell) {
-  return layers::row_costs(layers::load_model_table(cell.model));
+std::vector<layers::LayerCost> layers_of(const FitCell& cell) {
+  return layers::layer_costs(layers::load_model_table(cell.model));
 }
 
 predict::MemoryRequest request_of(const FitCell& cell, const plan::Plan& plan) {
   predict::MemoryRequest request =
-      predict::memory_request(cell.config(), plan, rows_of(cell));
+      predict::memory_request(cell.config(), plan, layers_of(cell));
   request.fetches_ahead = cell.between_hosts;
   return request;
 }
@@ -99,13 +99,13 @@ configs::RunConfig FitCell::config() const {
 
 plan::Plan plan_of(const FitCell& cell) {
   plan::Plan plan =
-      planner::plan_or_throw(cell.config(), cell.world_size(), rows_of(cell));
+      planner::plan_or_throw(cell.config(), cell.world_size(), layers_of(cell));
   if (cell.policy != "mixed") return plan;
   constexpr std::array kInTurn = {
       plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
       plan::ActivationPolicy::kRecompute, plan::ActivationPolicy::kOffload};
-  for (size_t row = 0; row < rows_of(cell).size(); ++row)
-    plan.activation_policies.push_back(kInTurn[row % kInTurn.size()]);
+  for (size_t layer = 0; layer < layers_of(cell).size(); ++layer)
+    plan.activation_policies.push_back(kInTurn[layer % kInTurn.size()]);
   return plan;
 }
 

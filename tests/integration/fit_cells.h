@@ -16,10 +16,10 @@ struct FitCell {
   std::string model = "yolov5n";
   int64_t image_size = 320;
   int64_t micro_batch = 1;
-  std::string policy = "keep";  // or "mixed": another one for every row
+  std::string policy = "keep";  // or "mixed": another one for every layer
   std::string layout = "one";   // "data", "zero3", "pipeline", "spatial"
   int64_t more_boxes = 0;       // per image
-  int64_t freeze = 0;           // rows that do not learn
+  int64_t freeze = 0;           // layers that do not learn
   bool between_hosts = false;   // over sockets, as between machines
   std::string precision = "fp32";
   std::string teacher = "";  // a shipped model
@@ -31,7 +31,7 @@ struct FitCell {
   int world_size() const { return layout == "one" ? 1 : 2; }
 };
 
-// The plan that train would use; "mixed" rows changed.
+// The plan that train would use; "mixed" layers changed.
 plan::Plan plan_of(const FitCell& cell);
 
 // Of the whole run, before anything is allocated: the sum over its ranks.

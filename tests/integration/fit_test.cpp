@@ -143,9 +143,9 @@ TEST(Fit, OnADevice) {
     table.add(cell, measure(cell, 2));
 }
 
-// Graphs keep what rows take at their fullest, and the loss comes beside that.
-// They are captured in the third step.
-TEST(Fit, CapturedRows) {
+// Graphs keep what layers take at their fullest, and the loss comes beside
+// that. They are captured in the third step.
+TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
        std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0},
@@ -231,7 +231,7 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   }
 }
 
-// Rows that do not learn keep nothing, and nothing goes back to them.
+// Layers that do not learn keep nothing, and nothing goes back to them.
 // Its weights, and what it needs while it looks where that is more than the
 // student's.
 TEST(Fit, ATeacher) {
@@ -246,7 +246,7 @@ TEST(Fit, ATeacher) {
   }
 }
 
-TEST(Fit, FrozenRows) {
+TEST(Fit, FrozenLayers) {
   Table table;
   for (const FitCell& cell :
        std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0, 10},
@@ -258,7 +258,7 @@ TEST(Fit, FrozenRows) {
   }
 }
 
-// A row's weights come while the one before it runs.
+// A layer's weights come while the one before it runs.
 TEST(Fit, WeightsAreFetchedAheadBetweenHosts) {
   Table table;
   for (const std::string policy : {"keep", "recompute"}) {

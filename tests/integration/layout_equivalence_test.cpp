@@ -160,8 +160,8 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
                   plan::ActivationPolicy::kRecompute));
-  // The first stage's last rows learn; none of its rows does, and the second's
-  // first does not.
+  // The first stage's last layers learn; none of its layers does, and the
+  // second's first does not.
   add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),
       2, 5);
   add(layout_case("data2_pipeline2_zero3_freeze10_recompute",

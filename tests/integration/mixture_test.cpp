@@ -1,6 +1,6 @@
-// Under --memory-limit rows get the policies that fit: the run stays within the
-// limit without a failed attempt, and its losses are those of a run that keeps
-// everything, bit for bit.
+// Under --memory-limit layers get the policies that fit: the run stays within
+// the limit without a failed attempt, and its losses are those of a run that
+// keeps everything, bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/planner/planner.h"
 #include "parallel/zero/shard_map.h"
@@ -80,23 +80,25 @@ bool is_admissible(const Draw& draw) {
   return micro == 0 || micro >= share || micro % group == 0;
 }
 
-// Every row begins a stage somewhere; every stage keeps a row with parameters.
+// Every layer begins a stage somewhere; every stage keeps a layer with
+// parameters.
 std::vector<int64_t> draw_stages(sampling::RandomStream& draws, int stages,
-                                 const std::vector<layers::RowCost>& rows) {
-  const auto num_rows = static_cast<int64_t>(rows.size());
+                                 const std::vector<layers::LayerCost>& layers) {
+  const auto num_layers = static_cast<int64_t>(layers.size());
   for (;;) {
     std::vector<int64_t> begins = {0};
     for (int stage = 1; stage < stages; ++stage) {
-      begins.push_back(begins.back() + 1 + draws.below(num_rows / stages + 1));
+      begins.push_back(begins.back() + 1 +
+                       draws.below(num_layers / stages + 1));
     }
-    if (begins.back() >= num_rows) continue;
+    if (begins.back() >= num_layers) continue;
     bool good = true;
     for (size_t stage = 0; stage < begins.size(); ++stage) {
       const int64_t end =
-          stage + 1 < begins.size() ? begins[stage + 1] : num_rows;
+          stage + 1 < begins.size() ? begins[stage + 1] : num_layers;
       int64_t parameters = 0;
-      for (int64_t row = begins[stage]; row < end; ++row) {
-        parameters += rows.at(static_cast<size_t>(row)).parameters;
+      for (int64_t layer = begins[stage]; layer < end; ++layer) {
+        parameters += layers.at(static_cast<size_t>(layer)).parameters;
       }
       good = good && parameters > 0;
     }
@@ -129,18 +131,19 @@ void expect_samples_covered_once(const Draw& draw, const plan::Plan& plan,
   ASSERT_EQ(next, count);
 }
 
-// Every element of every row of a stage has one owner.
+// Every element of every layer of a stage has one owner.
 void expect_shards_cover_once(const plan::Plan& plan,
-                              const std::vector<layers::RowCost>& rows) {
+                              const std::vector<layers::LayerCost>& layers) {
   std::vector<int64_t> sizes;
-  for (const layers::RowCost& row : rows) sizes.push_back(row.parameters);
+  for (const layers::LayerCost& layer : layers)
+    sizes.push_back(layer.parameters);
   const int ranks = plan.layout.data_parallel_size;
   const zero::ShardMap map(sizes, ranks, 8);
-  for (int64_t row = 0; row < map.num_rows(); ++row) {
-    ASSERT_EQ(map.slice_size(row) * ranks, map.padded_row_size(row));
-    ASSERT_GE(map.padded_row_size(row), map.row_size(row));
+  for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
+    ASSERT_EQ(map.slice_size(layer) * ranks, map.padded_layer_size(layer));
+    ASSERT_GE(map.padded_layer_size(layer), map.layer_size(layer));
     // Less than a slice's alignment on each rank is padding.
-    ASSERT_LT(map.padded_row_size(row) - map.row_size(row), 8 * ranks);
+    ASSERT_LT(map.padded_layer_size(layer) - map.layer_size(layer), 8 * ranks);
   }
 }
 
@@ -172,8 +175,8 @@ const LayoutRun& one_process(const Draw& draw, const plan::Plan& plan) {
 }
 
 TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
-  const std::vector<layers::RowCost> rows =
-      layers::row_costs(model::tiny_table());
+  const std::vector<layers::LayerCost> layers =
+      layers::layer_costs(model::tiny_table());
   sampling::RandomStream draws(2026, 11, 21,
                                sampling::RandomPurpose::kPermutation);
   int trained = 0, refused = 0;
@@ -182,7 +185,7 @@ TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
     const Draw draw = draw_layout(draws);
     SCOPED_TRACE(std::to_string(i) + ": " + draw.name());
     planner::PlanDecision decision =
-        planner::choose_plan(draw.config, draw.layout.world_size(), rows);
+        planner::choose_plan(draw.config, draw.layout.world_size(), layers);
     ASSERT_EQ(decision.plan.has_value(), is_admissible(draw))
         << decision.reason;
     if (!decision.plan) {
@@ -197,12 +200,12 @@ TEST(RandomLayouts, AreRefusedOrEqualOneProcess) {
               static_cast<size_t>(draw.layout.pipeline_parallel_size));
     if (draws.below(2) == 0) {
       plan.stage_begins =
-          draw_stages(draws, draw.layout.pipeline_parallel_size, rows);
+          draw_stages(draws, draw.layout.pipeline_parallel_size, layers);
     }
     for (int64_t count = 1; count <= draw.config.global_batch_size; ++count) {
       expect_samples_covered_once(draw, plan, count);
     }
-    expect_shards_cover_once(plan, rows);
+    expect_shards_cover_once(plan, layers);
     if (HasFatalFailure()) return;
 
     const LayoutRun& one = one_process(draw, plan);

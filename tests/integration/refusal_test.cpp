@@ -150,7 +150,7 @@ std::vector<Case> cases() {
        {"[plan] micro_batch_size 3", "batch_norm_group_size 4",
         "8 (8 images / 1 ranks)", "use --micro-batch 4"},
        copy_shapes},
-      {"MoreStagesThanRows",
+      {"MoreStagesThanLayers",
        with({"--layout", "pipeline=30"}),
        2,
        {"[plan] --layout pipeline=30", "30 stages > 19",

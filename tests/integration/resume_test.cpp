@@ -162,15 +162,16 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   ASSERT_EQ(train(folder, {"--cfg", cfg, "--max-steps", "2"}).exit_code, 0);
   EXPECT_EQ(text_of(folder / kRun / "model.yaml"), table);
   std::string edited = "# deeper\n" + table;
-  const std::string row = "[-1, 6, C3, [256]]";
-  ASSERT_NE(edited.find(row), std::string::npos);
-  edited.replace(edited.find(row), row.size(), "[-1, 6, C3, [256, False]]");
+  const std::string layer = "[-1, 6, C3, [256]]";
+  ASSERT_NE(edited.find(layer), std::string::npos);
+  edited.replace(edited.find(layer), layer.size(), "[-1, 6, C3, [256, False]]");
   std::ofstream(cfg) << edited;
   const ProgramResult refused = resume(folder, {"--max-steps", "3"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("row 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
-                             "C3, [256, False]]"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.err.find("layer 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
+                       "C3, [256, False]]"),
+      std::string::npos)
       << refused.err;
   // A worker on its own reads it too.
   const ProgramResult alone =

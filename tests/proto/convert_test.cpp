@@ -100,11 +100,11 @@ TEST(Convert, AZeroStageAPolicyOrStagesThatAreNoneAreRefused) {
   message.set_stage_begins(1, 0);
   EXPECT_THAT([&] { from_wire(message); },
               ThrowsMessage<Error>(
-                  HasSubstr("stage 1 begins at row 0, the one before at 0")));
+                  HasSubstr("stage 1 begins at layer 0, the one before at 0")));
   message.set_stage_begins(0, 3);
   EXPECT_THAT([&] { from_wire(message); },
               ThrowsMessage<Error>(
-                  HasSubstr("the first stage begins at row 3, not at 0")));
+                  HasSubstr("the first stage begins at layer 3, not at 0")));
   message = to_wire(example_plan());
   message.set_stage_begins(1, std::numeric_limits<int64_t>::max());
   EXPECT_THROW(from_wire(message), Error);

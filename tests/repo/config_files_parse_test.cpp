@@ -9,7 +9,7 @@
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom {
@@ -31,7 +31,7 @@ TEST(ConfigFilesParse, Models) {
   const auto files = yaml_files("model");
   EXPECT_GE(files.size(), 10u);
   for (const fs::path& file : files) {
-    EXPECT_GE(layers::load_model_table(file).rows.size(), 24u) << file;
+    EXPECT_GE(layers::load_model_table(file).layers.size(), 24u) << file;
   }
 }
 
@@ -58,8 +58,8 @@ TEST(ConfigFilesParse, Runs) {
     const int world_size = config.layout.empty()
                                ? std::max(1, static_cast<int>(config.processes))
                                : plan::parse_layout(config.layout).world_size();
-    EXPECT_NO_THROW(
-        planner::plan_or_throw(config, world_size, planner::model_rows(config)))
+    EXPECT_NO_THROW(planner::plan_or_throw(config, world_size,
+                                           planner::model_layers(config)))
         << file;
   }
 }

@@ -26,8 +26,7 @@ import subprocess
 import sys
 
 SOURCE = (".h", ".cpp", ".cu", ".cuh")
-LONG_FILE = 600
-LONG_README = 60
+LONG_FILE, LONG_README = 600, 60  # lines
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
@@ -73,15 +72,22 @@ LAYER_PHRASES = [
 ]
 
 # In these folders the plain word means a layer, too, unless its line speaks of
-# one of the other things that have rows.
+# another thing that has rows, or its file is one that deals with such things.
 LAYER_FOLDERS = re.compile(
     r"(coordinator|configs/layers|deploy/cli/plan|worker/(step|checkpoint)|"
     r"parallel/(plan|planner|predict|pipeline|zero|data_parallel))(/|$)")
+OTHER_FILES = re.compile(
+    r".*/(vote|split_network|step_shape|rank_context|stage_step|stage_forward|device_training|"
+    r"operators|convolution|pass|halo|loss|resampling|rank_share)(_test)?\.(h|cpp)$")
 PLAIN_WORD = re.compile(r"\b[Rr]ows?\b")
 OTHER_ROWS = re.compile(
     r"in a row|[Hh]alo|image|pixel|\bmaps?\b|cells?\b|column|edge|row-major|text_table|"
     r"csv|\bblocks?\b|around|height|narrow\(|RowRange|RowWindow|LabelRow|label|"
-    r"[Cc]ells|head_?\.|line\(|--rows|\{\{?\"rows\"|\[\"rows\"\]|\bmatch|device, of a")
+    r"[Cc]ells|head_?\.|line\(|--rows|\"rows\"|\bmatch|rows /|global batch")
+
+
+def folder_of(path):
+    return path.rpartition("/")[0] or "."
 
 
 def tracked_files(root):
@@ -98,18 +104,9 @@ def tracked_files(root):
     return sorted(names)
 
 
-def folder_of(path):
-    return path.rpartition("/")[0] or "."
-
-
 def read_texts(root, names):
-    texts = {}
-    for name in names:
-        try:
-            texts[name] = (root / name).read_text(encoding="utf-8")
-        except (UnicodeDecodeError, OSError):
-            pass  # an image or another file of bytes
-    return texts
+    """Texts by name. In an image or another file of bytes nothing is found."""
+    return {name: (root / name).read_text(encoding="utf-8", errors="replace") for name in names}
 
 
 def includes_of(sources):
@@ -119,10 +116,9 @@ def includes_of(sources):
     for name, text in sources.items():
         for wanted in pattern.findall(text):
             beside = os.path.normpath(os.path.join(folder_of(name), wanted))
-            for target in (wanted, beside):
-                if target in sources and target != name:
-                    found.append((name, target))
-                    break
+            target = wanted if wanted in sources else beside
+            if target in sources:
+                found.append((name, target))
     return found
 
 
@@ -152,16 +148,14 @@ def circles(includes):
                     seen.add(b)
                     waiting.append(b)
         reached[start] = seen
-    groups = []
-    for start in sorted(reached):
-        if start in reached[start] and not any(start in group for group in groups):
-            groups.append([end for end in sorted(reached)
-                           if end in reached[start] and start in reached[end]])
+    groups = {tuple(end for end in sorted(reached)
+                    if end in reached[start] and start in reached[end])
+              for start in reached if start in reached[start]}
     found = []
-    for group in groups:
+    for group in sorted(groups):
         inside = {ends: texts for ends, texts in examples.items() if set(ends) <= set(group)}
         both_ways = {ends: texts for ends, texts in inside.items() if ends[::-1] in inside}
-        found.append({"folders": group,
+        found.append({"folders": list(group),
                       "includes": {f"{a} -> {b}": sorted(texts)[:2]
                                    for (a, b), texts in sorted((both_ways or inside).items())}})
     return found
@@ -172,14 +166,10 @@ def row_for_layer(texts):
     identifiers = re.compile(r"\b(?:" + "|".join(LAYER_IDENTIFIERS) + r")\b")
     phrases = re.compile("|".join(LAYER_PHRASES))
     counts = collections.Counter()
-    for name, text in texts.items():
-        if name == "tests/repo/house_figures.py":
-            continue
-        tested = re.sub(r"^tests/", "", name)
-        is_layer_folder = LAYER_FOLDERS.match(tested) is not None
-        for line in text.split("\n"):
-            if "row" not in line and "Row" not in line:
-                continue
+    for name in set(texts) - {"tests/repo/house_figures.py"}:
+        is_layer_folder = (LAYER_FOLDERS.match(name.removeprefix("tests/")) is not None
+                           and OTHER_FILES.match(name) is None)
+        for line in texts[name].split("\n"):
             places = {match.start() for match in identifiers.finditer(line)}
             for match in phrases.finditer(line):
                 places.update(match.start() + word.start()
@@ -218,16 +208,16 @@ def measure(root):
         "circles between folders": len(found),
         "row for layer": sum(rows.values()),
     }
-    largest = collections.Counter
     names = {
-        "files above 600 lines": largest({k: n for k, n in lengths.items() if n > LONG_FILE}),
+        "files above 600 lines": {k: n for k, n in lengths.items() if n > LONG_FILE},
         "files in the largest folder": folders,
-        "words of all Markdown": largest(words),
-        "folder READMEs above 60 lines": largest(
-            {k: n for k, n in guides.items() if n > LONG_README}),
+        "words of all Markdown": words,
+        "folder READMEs above 60 lines": {k: n for k, n in guides.items() if n > LONG_README},
         "row for layer": rows,
     }
-    return figures, {key: dict(each.most_common()) for key, each in names.items()}, found
+    names = {key: dict(sorted(each.items(), key=lambda item: (-item[1], item[0])))
+             for key, each in names.items()}
+    return figures, names, found
 
 
 def main():

@@ -22,8 +22,8 @@ set -euo pipefail
 # Words that a table of names changed: both spellings are digested as the new
 # one. Each line is `old -> new` and replaces a whole word in texts; names of
 # files, and the bytes of files that are no text, stay as they are. While the
-# list has a line, several spaces count as one, because a longer word moves the
-# columns of a table.
+# list has a line, several spaces count as one and help is one long line, because
+# a longer word moves the columns of a table and the ends of lines.
 renamed_words='
 '
 
@@ -253,8 +253,10 @@ def with_words(text, replaced):
         text = pattern.sub(word, text)
     return text
 
-def normal(text):
-    text = with_words(text, PATHS + REPLACED + renamed)
+def respelled(text):
+    text = with_words(text, renamed)
+    if renamed and run.startswith("help"):
+        return " ".join(text.split())
     return re.sub(r"(?<=\S) {2,}", " ", text) if renamed else text
 
 def digest(name, data):
@@ -294,10 +296,12 @@ def tensorboard_records(data):
 
 def put_text(name, text):
     base = os.path.basename(name)
-    lines = [line for line in normal(text).splitlines(keepends=True) if not SKIPPED.search(line)]
+    lines = with_words(text, PATHS + REPLACED).splitlines(keepends=True)
+    lines = [line for line in lines if not SKIPPED.search(line)]
     if base == "events.jsonl":
         earlier = re.compile(r'"event":"checkpoint","step":(?!%d,)' % newest_step)
         lines = [line for line in lines if not earlier.search(line)]
+    lines = respelled("".join(lines)).splitlines(keepends=True)
     if base == "events.jsonl" or (base == "stderr" and is_run):
         lines.sort()  # several processes write them
     kept(name, "".join(lines))

@@ -14,8 +14,8 @@
 #include "tests/support/labelled_images.h"
 #include "tests/support/run_ranks.h"
 #include "worker/checkpoint/state_stream.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/trainer.h"
 
@@ -23,9 +23,9 @@ namespace headroom {
 namespace {
 
 constexpr int64_t kClasses = 3;
-constexpr size_t kRows = 25;  // of yolov5n
+constexpr size_t kLayers = 25;  // of yolov5n
 
-// Cuts of yolov5n's 25 rows, by number of stages.
+// Cuts of yolov5n's 25 layers, by number of stages.
 std::vector<int64_t> stage_begins(int stages) {
   switch (stages) {
     case 1:
@@ -72,7 +72,7 @@ LayoutCase layout_case(const std::string& name, const std::string& layout,
   result.plan.stage_begins =
       stage_begins(result.plan.layout.pipeline_parallel_size);
   if (policy != plan::ActivationPolicy::kKeep)
-    result.plan.activation_policies.assign(kRows, policy);
+    result.plan.activation_policies.assign(kLayers, policy);
   return result;
 }
 
@@ -96,7 +96,7 @@ LayoutRun run_layout(const LayoutCase& layout,
   const layers::ModelTable table =
       options.table ? *options.table : layers::load_model_table("yolov5n");
   if (!plan.activation_policies.empty())
-    plan.activation_policies.resize(table.rows.size(),
+    plan.activation_policies.resize(table.layers.size(),
                                     plan.activation_policies.front());
   const int data = plan.layout.data_parallel_size;
   if (plan.micro_batch_size == 0) {
@@ -125,9 +125,9 @@ LayoutRun run_layout(const LayoutCase& layout,
         state_options.optimizer = optim::parse_optimizer(layout.optimizer);
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
-        state_options.rows =
-            step::rows_of_stage(plan, mesh.here.pipeline_stage,
-                                static_cast<int64_t>(table.rows.size()));
+        state_options.layers =
+            step::layers_of_stage(plan, mesh.here.pipeline_stage,
+                                  static_cast<int64_t>(table.layers.size()));
         step::TrainingState state(table, state_options);
 
         loader::LoaderOptions loading =
@@ -149,8 +149,8 @@ LayoutRun run_layout(const LayoutCase& layout,
             kClasses, std::max(options.height, options.width), 0);
         training.plan = plan;
         if (mesh.replicas->size() > 1) {
-          training.pass_lists = step::record_pass_lists(
-              table, kClasses, state.scalar_type(), state.model().kept_rows(),
+          training.collective_schedule = step::record_pass_lists(
+              table, kClasses, state.scalar_type(), state.model().kept_layers(),
               options.freeze, mesh.spatial->size() > 1);
         }
         std::unique_ptr<step::Teacher> teacher;

@@ -36,7 +36,7 @@ struct LayoutRunOptions {
   int64_t short_size = 5;   // samples of every third batch,
   int64_t short_every = 3;  // or of every so many
   int steps = 20;
-  int64_t freeze = 0;  // rows that do not learn
+  int64_t freeze = 0;  // layers that do not learn
   bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<layers::ModelTable> table;  // none: yolov5n
   configs::Precision precision = configs::Precision::kFp64;

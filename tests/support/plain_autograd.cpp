@@ -27,25 +27,25 @@ PlainNetwork::PlainNetwork(const layers::ModelTable& table,
 
 std::vector<at::Tensor> PlainNetwork::forward(const at::Tensor& images) const {
   std::vector<at::Tensor> maps;
-  for (size_t row = 0; row < table_.rows.size(); ++row) {
+  for (size_t layer = 0; layer < table_.layers.size(); ++layer) {
     std::vector<at::Tensor> inputs;
-    for (const int from : edges_[row]) {
+    for (const int from : edges_[layer]) {
       inputs.push_back(from < 0 ? images : maps[static_cast<size_t>(from)]);
     }
-    const std::string& module = table_.rows[row].module;
-    const std::string prefix = "model." + std::to_string(row) + ".";
+    const std::string& module = table_.layers[layer].module;
+    const std::string prefix = "model." + std::to_string(layer) + ".";
     if (module == "Detect") return detect(prefix, inputs);
-    maps.push_back(run(module, prefix, row, inputs));
+    maps.push_back(run(module, prefix, layer, inputs));
   }
   HEADROOM_CHECK(false, "a table without a head");
 }
 
 at::Tensor PlainNetwork::run(const std::string& module,
-                             const std::string& prefix, size_t row,
+                             const std::string& prefix, size_t layer,
                              const std::vector<at::Tensor>& inputs) const {
   const at::Tensor& x = inputs.front();
   if (module == "Conv") {
-    const auto& args = table_.rows[row].args;
+    const auto& args = table_.layers[layer].args;
     const auto number = [&args](size_t i) {
       return static_cast<int64_t>(std::get<double>(args.at(i)));
     };
@@ -74,11 +74,11 @@ at::Tensor PlainNetwork::conv(const std::string& prefix, const at::Tensor& x,
 at::Tensor PlainNetwork::c3(const std::string& prefix,
                             const at::Tensor& x) const {
   at::Tensor deep = conv(prefix + "cv1.", x);
-  // The rows of the backbone have shortcuts; they come before SPPF.
-  const size_t row = std::stoul(prefix.substr(6));
+  // The layers of the backbone have shortcuts; they come before SPPF.
+  const size_t layer = std::stoul(prefix.substr(6));
   bool in_backbone = false;
-  for (size_t later = row; later < table_.rows.size(); ++later)
-    in_backbone = in_backbone || table_.rows[later].module == "SPPF";
+  for (size_t later = layer; later < table_.layers.size(); ++later)
+    in_backbone = in_backbone || table_.layers[later].module == "SPPF";
   for (int i = 0;; ++i) {
     const std::string inner = prefix + "m." + std::to_string(i) + ".";
     if (!tensors_.contains(inner + "cv1.conv.weight")) break;

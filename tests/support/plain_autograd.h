@@ -17,7 +17,7 @@
 
 namespace headroom {
 
-// Runs a table's rows with a LayerGraph's tensors, which it borrows.
+// Runs a table's layers with a LayerGraph's tensors, which it borrows.
 class PlainNetwork {
  public:
   PlainNetwork(const layers::ModelTable& table, model::LayerGraph& model);
@@ -27,7 +27,7 @@ class PlainNetwork {
 
  private:
   at::Tensor run(const std::string& module, const std::string& prefix,
-                 size_t row, const std::vector<at::Tensor>& inputs) const;
+                 size_t layer, const std::vector<at::Tensor>& inputs) const;
   at::Tensor conv(const std::string& prefix, const at::Tensor& x,
                   int64_t stride = 1, int64_t padding = -1) const;
   at::Tensor c3(const std::string& prefix, const at::Tensor& x) const;

@@ -4,16 +4,16 @@
 #include <utility>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/row_cost.h"
 #include "parallel/base/check.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/loader/micro_batch_targets.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/pass_lists.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/collective_schedule.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/run_inputs.h"
 
 namespace headroom {
@@ -38,7 +38,7 @@ loader::LoaderOptions input_options(const configs::RunConfig& config,
 plan::Plan plan_of_synthetic_run(const configs::RunConfig& config) {
   return planner::plan_or_throw(
       config, plan::parse_layout(config.layout).world_size(),
-      layers::row_costs(layers::load_model_table(config.cfg)));
+      layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
 RankTraining::RankTraining(const configs::RunConfig& config,
@@ -66,8 +66,9 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   options.zero_stage = plan.zero_stage;
   options.device = device;
   options.mesh = &mesh_;
-  options.rows = step::rows_of_stage(plan, mesh_.here.pipeline_stage,
-                                     static_cast<int64_t>(table.rows.size()));
+  options.layers =
+      step::layers_of_stage(plan, mesh_.here.pipeline_stage,
+                            static_cast<int64_t>(table.layers.size()));
   state_ = std::make_unique<step::TrainingState>(table, options);
   loader::LoaderOptions input =
       input_options(config, plan, mesh_, state_->model());
@@ -87,13 +88,14 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
-  training.captures_rows = config.cuda_graphs && !device.is_cpu();
+  training.captures_layers = config.cuda_graphs && !device.is_cpu();
   training.following = [this] { return source_->made_ahead(); };
   if (mesh_.replicas->size() > 1) {
     pass_lists_ = step::record_pass_lists(
         table, loader::kSyntheticClasses, state_->scalar_type(),
-        state_->model().kept_rows(), config.freeze, mesh_.spatial->size() > 1);
-    training.pass_lists = pass_lists_;
+        state_->model().kept_layers(), config.freeze,
+        mesh_.spatial->size() > 1);
+    training.collective_schedule = pass_lists_;
   }
   trainer_ = std::make_unique<step::Trainer>(training, *state_, mesh_);
 }

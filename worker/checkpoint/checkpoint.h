@@ -6,8 +6,8 @@
 //   MANIFEST.json       counters, the run's plan, sizes and digests
 //                       (checkpoint_files.h)
 //
-// Rank 0 writes and reads; the others send and receive their parts, row by row
-// (state_stream.h).
+// Rank 0 writes and reads; the others send and receive their parts, layer by
+// layer (state_stream.h).
 //
 // Here training waits until the files are on disk; beside training they are
 // written by checkpoint_saver.h, to the same bytes.

@@ -12,7 +12,8 @@ namespace headroom::checkpoint {
 
 CheckpointJob::CheckpointJob(std::filesystem::path checkpoints,
                              CheckpointRecord record, int64_t keep,
-                             Blocks blocks, std::vector<HeldState> states,
+                             Blocks blocks,
+                             std::vector<HostStateSnapshot> states,
                              std::shared_ptr<StateCopy> copying)
     : checkpoints_(std::move(checkpoints)),
       record_(std::move(record)),
@@ -22,7 +23,7 @@ CheckpointJob::CheckpointJob(std::filesystem::path checkpoints,
       copying_(std::move(copying)) {}
 
 void CheckpointJob::begin() {
-  row_ = at::empty({largest_block_bytes(*blocks_)}, at::kByte);
+  layer_ = at::empty({largest_block_bytes(*blocks_)}, at::kByte);
   dense_ = at::empty({largest_block_bytes(*blocks_)}, at::kByte);
   file_ = std::make_unique<CheckpointFile>(checkpoints_, record_.step,
                                            tensors_of(*blocks_));
@@ -46,7 +47,7 @@ bool CheckpointJob::advance_or_throw() {
     begin();
   } else if (next_ < blocks_->size()) {
     const StateStream::Block& block = (*blocks_)[next_++];
-    take_tensors(block, row_of(block), dense_,
+    take_tensors(block, layer_of(block), dense_,
                  [&](const at::Tensor& tensor) { file_->write(tensor); });
   } else {
     file_->commit(record_, keep_);
@@ -56,34 +57,34 @@ bool CheckpointJob::advance_or_throw() {
   return true;
 }
 
-// Where one part is the whole row it is taken as it lies.
-at::Tensor CheckpointJob::row_of(const StateStream::Block& block) {
+// Where one part is the whole layer it is taken as it lies.
+at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
   std::vector<const HeldPart*> parts;
-  for (const HeldState& state : states_) {
+  for (const HostStateSnapshot& state : states_) {
     for (const HeldPart& part : state.parts) {
-      if (part.row == block.row && part.buffer == block.name) {
+      if (part.layer == block.layer && part.buffer == block.name) {
         parts.push_back(&part);
       }
     }
   }
   std::ranges::sort(parts, {}, &HeldPart::begin);
   int64_t end = 0;
-  at::Tensor row;
+  at::Tensor layer;
   for (const HeldPart* part : parts) {
     const int64_t size =
         std::min(part->values.numel(), block.size - part->begin);
     HEADROOM_CHECK(part->begin <= end, block.name + " has a gap");
     if (part->begin + size <= end) continue;  // another rank's copy
     if (size == block.size) return part->values.narrow(0, 0, size);
-    if (!row.defined()) {
+    if (!layer.defined()) {
       const auto bytes = static_cast<int64_t>(c10::elementSize(block.type));
-      row = row_.narrow(0, 0, block.size * bytes).view(block.type);
+      layer = layer_.narrow(0, 0, block.size * bytes).view(block.type);
     }
-    row.narrow(0, part->begin, size).copy_(part->values.narrow(0, 0, size));
+    layer.narrow(0, part->begin, size).copy_(part->values.narrow(0, 0, size));
     end = part->begin + size;
   }
   HEADROOM_CHECK(end == block.size, block.name + " is not whole");
-  return row;
+  return layer;
 }
 
 }  // namespace headroom::checkpoint

@@ -1,5 +1,5 @@
-// CheckpointJob: a checkpoint from a copy of the state in host memory, row by
-// row: the bytes that checkpoint.h writes of the state itself.
+// CheckpointJob: a checkpoint from a copy of the state in host memory, layer by
+// layer: the bytes that checkpoint.h writes of the state itself.
 //
 // Ownership: shares the copies, which must stay as they are meanwhile.
 // Threads: one at a time.
@@ -14,7 +14,7 @@
 
 #include "worker/checkpoint/background_writer.h"
 #include "worker/checkpoint/checkpoint_files.h"
-#include "worker/checkpoint/held_state.h"
+#include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/state_copy.h"
 #include "worker/checkpoint/state_stream.h"
 
@@ -24,13 +24,14 @@ class CheckpointJob final : public BackgroundWriter::Job {
  public:
   using Blocks = std::shared_ptr<const std::vector<StateStream::Block>>;
 
-  // `states` together have every row of `blocks`; `copying`: once it is
+  // `states` together have every layer of `blocks`; `copying`: once it is
   // finished. Null: they have them already.
   CheckpointJob(std::filesystem::path checkpoints, CheckpointRecord record,
-                int64_t keep, Blocks blocks, std::vector<HeldState> states,
+                int64_t keep, Blocks blocks,
+                std::vector<HostStateSnapshot> states,
                 std::shared_ptr<StateCopy> copying = nullptr);
 
-  // A piece of the copy, then a row; at last the manifest.
+  // A piece of the copy, then a layer; at last the manifest.
   bool advance() override;
 
   const CheckpointRecord& record() const { return record_; }
@@ -40,17 +41,17 @@ class CheckpointJob final : public BackgroundWriter::Job {
  private:
   bool advance_or_throw();
   void begin();
-  at::Tensor row_of(const StateStream::Block& block);
+  at::Tensor layer_of(const StateStream::Block& block);
 
   const std::filesystem::path checkpoints_;
   const CheckpointRecord record_;
   const int64_t keep_;
   const Blocks blocks_;
-  std::vector<HeldState> states_;
+  std::vector<HostStateSnapshot> states_;
   std::shared_ptr<StateCopy> copying_;
   size_t next_ = 0;  // of blocks_
   std::unique_ptr<CheckpointFile> file_;
-  at::Tensor row_, dense_;  // memory for the largest
+  at::Tensor layer_, dense_;  // memory for the largest
 };
 
 }  // namespace headroom::checkpoint

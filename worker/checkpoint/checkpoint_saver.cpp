@@ -19,9 +19,9 @@ std::string text_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const c10::OutOfMemoryError&) {
-    return "there is no host memory for its rows";
+    return "there is no host memory for its layers";
   } catch (const std::bad_alloc&) {
-    return "there is no host memory for its rows";
+    return "there is no host memory for its layers";
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -106,7 +106,7 @@ CheckpointSaver::Answer CheckpointSaver::answer(
         part.message = at::empty({part_bytes[rank]}, at::kByte);
       }
       if (parts_ || !copy_.parts.empty()) return;
-      HeldState copy = parts_of(state_, "");
+      HostStateSnapshot copy = parts_of(state_, "");
       for (HeldPart& part : copy.parts) {
         part.values = at::empty(part.values.sizes(), part.values.scalar_type());
       }
@@ -140,14 +140,14 @@ void CheckpointSaver::settle() {
   }
   const std::vector<Transfer> whole = std::exchange(transfers_, {});
   if (!is_root()) return;
-  std::vector<HeldState> states;
+  std::vector<HostStateSnapshot> states;
   for (const Transfer& part : whole) {
     if (part.message.defined()) states.push_back(unpack(part.message));
   }
   write(std::move(states));
 }
 
-void CheckpointSaver::write(std::vector<HeldState> states) {
+void CheckpointSaver::write(std::vector<HostStateSnapshot> states) {
   job_ = std::make_shared<CheckpointJob>(options_.checkpoints, record_,
                                          options_.keep, blocks_,
                                          std::move(states), copying_);

@@ -3,7 +3,7 @@
 //   begin    at a committed step. A whole state is copied to rank 0's host
 //            memory while the next step runs, until it commits; where ranks
 //            hold parts of it, their newest copies for their buddies
-//            (buddy_copies.h) go there while the next step begins
+//            (peer_replicas.h) go there while the next step begins
 //   settle   before the next step's exchanges: those have come
 //   then     a thread of lowest priority writes the files (checkpoint_job.h)
 //
@@ -62,7 +62,7 @@ class CheckpointSaver {
     kNoRoom    // for a copy: nothing was done
   };
   // Collective, the same answer on all ranks. `own_copy`: the newest of this
-  // rank's part (BuddyCopies::newest); undefined: it has the whole state.
+  // rank's part (PeerReplicas::newest); undefined: it has the whole state.
   Answer begin(const at::Tensor& own_copy,
                const memory::MemoryRetry& retry = {});
   // Collective. What is on its way to rank 0 has come.
@@ -89,7 +89,7 @@ class CheckpointSaver {
                 const memory::MemoryRetry& retry);
   void copy_state();
   void finish_copy();
-  void write(std::vector<HeldState> states);
+  void write(std::vector<HostStateSnapshot> states);
   void note_outcome();
 
   const Options options_;
@@ -99,7 +99,7 @@ class CheckpointSaver {
   std::unique_ptr<collectives::Communicator>
       parts_;                           // null: the state is whole
   CheckpointRecord record_;             // of the newest
-  HeldState copy_;                      // of a whole state
+  HostStateSnapshot copy_;              // of a whole state
   std::shared_ptr<StateCopy> copying_;  // null: it is made
   std::vector<Transfer> transfers_;
   std::shared_ptr<CheckpointJob> job_;  // whose outcome is not known yet

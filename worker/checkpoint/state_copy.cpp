@@ -15,7 +15,8 @@ constexpr int64_t kPieceBytes = 512 << 10;
 
 }  // namespace
 
-StateCopy::StateCopy(const HeldState& from, const HeldState& to) {
+StateCopy::StateCopy(const HostStateSnapshot& from,
+                     const HostStateSnapshot& to) {
   HEADROOM_CHECK(from.parts.size() == to.parts.size(), "states differ");
   for (size_t part = 0; part < from.parts.size(); ++part) {
     const at::Tensor& source = from.parts[part].values;

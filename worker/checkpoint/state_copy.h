@@ -14,14 +14,14 @@
 #include <cstddef>
 #include <vector>
 
-#include "worker/checkpoint/held_state.h"
+#include "worker/checkpoint/host_state_snapshot.h"
 
 namespace headroom::checkpoint {
 
 class StateCopy {
  public:
   // REQUIRES: `to` has the parts of `from`, in memory of their sizes.
-  StateCopy(const HeldState& from, const HeldState& to);
+  StateCopy(const HostStateSnapshot& from, const HostStateSnapshot& to);
 
   // Copies a piece; false: none was left.
   bool advance();

@@ -19,14 +19,15 @@ namespace headroom::checkpoint {
 namespace {
 
 using Json = nlohmann::json;
-using RowName = std::pair<std::string, int64_t>;  // buffer, row
+using LayerName = std::pair<std::string, int64_t>;  // buffer, layer
 
-Json describe(const std::vector<HeldState>& held) {
+Json describe(const std::vector<HostStateSnapshot>& held) {
   Json states = Json::array();
-  for (const HeldState& state : held) {
+  for (const HostStateSnapshot& state : held) {
     Json parts = Json::array();
     for (const HeldPart& part : state.parts) {
-      parts.push_back({part.buffer, part.row, part.begin, part.values.numel()});
+      parts.push_back(
+          {part.buffer, part.layer, part.begin, part.values.numel()});
     }
     states.push_back({counters_to_text(state.counters), state.newest_line,
                       std::move(parts)});
@@ -59,7 +60,7 @@ std::vector<StateOffer> offers_of(const std::vector<Json>& ranks) {
 std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   std::vector<HeldRange> needed;
   for (const StateStream::Block& block : stream.blocks()) {
-    needed.push_back({block.name, block.row, 0, block.size});
+    needed.push_back({block.name, block.layer, 0, block.size});
   }
   return needed;
 }
@@ -83,25 +84,25 @@ Json choose(const StateStream& stream, const std::vector<Json>& ranks,
           {"pieces", std::move(pieces)}};
 }
 
-// At rank 0: whole rows, by name.
-using Rows = std::map<RowName, at::Tensor>;
+// At rank 0: whole layers, by name.
+using Layers = std::map<LayerName, at::Tensor>;
 
-void put(Rows& rows, const HeldPart& part, const at::Tensor& values) {
-  const at::Tensor& row = rows.at({part.buffer, part.row});
-  // Beyond the row's end lies what another layout padded it with.
-  const int64_t size = std::min(values.numel(), row.numel() - part.begin);
-  row.narrow(0, part.begin, size).copy_(values.narrow(0, 0, size));
+void put(Layers& layers, const HeldPart& part, const at::Tensor& values) {
+  const at::Tensor& layer = layers.at({part.buffer, part.layer});
+  // Beyond the layer's end lies what another layout padded it with.
+  const int64_t size = std::min(values.numel(), layer.numel() - part.begin);
+  layer.narrow(0, part.begin, size).copy_(values.narrow(0, 0, size));
 }
 
-Rows fetch(const Json& pieces, const std::vector<HeldState>& held,
-           const std::vector<Json>& ranks, const StateStream& stream,
-           collectives::Communicator& world) {
-  Rows rows;
+Layers fetch(const Json& pieces, const std::vector<HostStateSnapshot>& held,
+             const std::vector<Json>& ranks, const StateStream& stream,
+             collectives::Communicator& world) {
+  Layers layers;
   if (world.rank() == 0) {
     for (const StateStream::Block& block : stream.blocks()) {
-      at::Tensor row = at::empty({block.size}, block.type);
-      row.zero_();
-      rows[{block.name, block.row}] = std::move(row);
+      at::Tensor layer = at::empty({block.size}, block.type);
+      layer.zero_();
+      layers[{block.name, block.layer}] = std::move(layer);
     }
   }
   for (const Json& piece : pieces) {
@@ -111,7 +112,7 @@ Rows fetch(const Json& pieces, const std::vector<HeldState>& held,
     if (rank == world.rank()) {
       const HeldPart& part = held.at(index).parts.at(range);
       if (rank == 0) {
-        put(rows, part, part.values);
+        put(layers, part, part.values);
       } else {
         world.send(part.values, 0);
       }
@@ -123,12 +124,12 @@ Rows fetch(const Json& pieces, const std::vector<HeldState>& held,
                     about.at(2).get<int64_t>(),
                     {}};
       part.values = at::empty({about.at(3).get<int64_t>()},
-                              rows.at({part.buffer, part.row}).options());
+                              layers.at({part.buffer, part.layer}).options());
       world.recv(part.values, rank);
-      put(rows, part, part.values);
+      put(layers, part, part.values);
     }
   }
-  return rows;
+  return layers;
 }
 
 }  // namespace
@@ -139,14 +140,15 @@ std::optional<RestoreChoice> choose_state(
   std::set<int64_t, std::greater<>> steps;
   for (const StateOffer& offer : offers) steps.insert(offer.step);
   for (const int64_t step : steps) {
-    // Ranges of each row at this step, by their begin.
-    std::map<RowName, std::map<int64_t, std::pair<int64_t, StatePiece>>> there;
+    // Ranges of each layer at this step, by their begin.
+    std::map<LayerName, std::map<int64_t, std::pair<int64_t, StatePiece>>>
+        there;
     for (const StateOffer& offer : offers) {
       if (offer.step != step) continue;
       for (size_t i = 0; i < offer.ranges.size(); ++i) {
         const HeldRange& range = offer.ranges[i];
         auto [entry, added] =
-            there[{range.buffer, range.row}].try_emplace(range.begin);
+            there[{range.buffer, range.layer}].try_emplace(range.begin);
         if (!added && entry->second.first >= range.size) continue;
         entry->second = {range.size,
                          {offer.rank, offer.index, static_cast<int64_t>(i)}};
@@ -154,24 +156,24 @@ std::optional<RestoreChoice> choose_state(
     }
     RestoreChoice choice{step, {}};
     bool is_whole = !needed.empty();
-    for (const HeldRange& row : needed) {
+    for (const HeldRange& layer : needed) {
       int64_t end = 0;
-      for (const auto& [begin, piece] : there[{row.buffer, row.row}]) {
-        if (begin > end || end >= row.size) break;
+      for (const auto& [begin, piece] : there[{layer.buffer, layer.layer}]) {
+        if (begin > end || end >= layer.size) break;
         if (begin + piece.first <= end) continue;
         choice.pieces.push_back(piece.second);
         end = begin + piece.first;
       }
-      is_whole = is_whole && end >= row.size;
+      is_whole = is_whole && end >= layer.size;
     }
     if (is_whole) return choice;
   }
   return std::nullopt;
 }
 
-std::optional<RestoredState> restore_state(const std::vector<HeldState>& held,
-                                           step::TrainingState& state,
-                                           int64_t at_least) {
+std::optional<RestoredState> restore_state(
+    const std::vector<HostStateSnapshot>& held, step::TrainingState& state,
+    int64_t at_least) {
   HEADROOM_CHECK(state.mesh() != nullptr, "ranks restore together");
   const at::NoGradGuard no_grad;
   const activations::CountingAllocator::HostMemory host;
@@ -190,10 +192,10 @@ std::optional<RestoredState> restore_state(const std::vector<HeldState>& held,
   if (world.rank() == 0) text = choose(stream, ranks, at_least).dump();
   const Json choice = Json::parse(collectives::broadcast_bytes(world, text, 0));
   if (choice.empty()) return std::nullopt;
-  const Rows rows = fetch(choice.at("pieces"), held, ranks, stream, world);
-  stream.distribute_rows(
+  const Layers layers = fetch(choice.at("pieces"), held, ranks, stream, world);
+  stream.distribute_layers(
       [&](const StateStream::Block& block) -> const at::Tensor& {
-        return rows.at({block.name, block.row});
+        return layers.at({block.name, block.layer});
       });
   state.counters = counters_from_text(choice.at("counters").get<std::string>());
   return RestoredState{state.counters.committed_steps,

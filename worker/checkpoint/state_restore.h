@@ -1,11 +1,11 @@
 // state_restore: the state that the ranks of a new generation hold together,
 // under its layout.
 //
-//   offers   every rank says which ranges of which rows it holds, after which
+//   offers   every rank says which ranges of which layers it holds, after which
 //            step
 //   choice   the newest step of which there is everything, a pure function
 //   fetch    rank 0 gets what it does not hold itself, each range once
-//   share    row by row to whoever needs it (state_stream.h)
+//   share    layer by layer to whoever needs it (state_stream.h)
 //
 // The bits are those of the held state, whatever the layouts. Rank 0 needs host
 // memory for the whole state meanwhile.
@@ -18,15 +18,15 @@
 #include <string>
 #include <vector>
 
-#include "worker/checkpoint/held_state.h"
+#include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {
 
-// A range of a row that a rank holds, or that a state needs.
+// A range of a layer that a rank holds, or that a state needs.
 struct HeldRange {
   std::string buffer;
-  int64_t row = 0;
+  int64_t layer = 0;
   int64_t begin = 0;
   int64_t size = 0;
   bool operator==(const HeldRange&) const = default;
@@ -63,8 +63,8 @@ struct RestoredState {
 
 // Fills `state`, counters included. Nothing where the ranks do not hold a
 // whole state that is of at least `at_least` steps: then it is unchanged.
-std::optional<RestoredState> restore_state(const std::vector<HeldState>& held,
-                                           step::TrainingState& state,
-                                           int64_t at_least);
+std::optional<RestoredState> restore_state(
+    const std::vector<HostStateSnapshot>& held, step::TrainingState& state,
+    int64_t at_least);
 
 }  // namespace headroom::checkpoint

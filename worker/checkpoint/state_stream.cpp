@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Block = StateStream::Block;
 
-constexpr int64_t kAlignmentBytes = 64;  // the arena's
+constexpr int64_t kAlignmentBytes = 64;  // the flat_buffer's
 
 Json to_json(const Block& block) {
   Json entries = Json::array();
@@ -33,7 +33,7 @@ Json to_json(const Block& block) {
           static_cast<int>(block.type),
           entries,
           block.name,
-          block.row};
+          block.layer};
 }
 
 Block block_from_json(const Json& json) {
@@ -50,11 +50,11 @@ Block block_from_json(const Json& json) {
                              entry.at(3).get<int64_t>()});
   }
   block.name = json.at(6).get<std::string>();
-  block.row = json.at(7).get<int64_t>();
+  block.layer = json.at(7).get<int64_t>();
   return block;
 }
 
-// The file's order; rows stay in the order in which they were added.
+// The file's order; layers stay in the order in which they were added.
 bool comes_before(const Block& a, const Block& b) {
   const auto key = [](const Block& block) {
     return std::tuple(-static_cast<int64_t>(c10::elementSize(block.type)),
@@ -63,9 +63,9 @@ bool comes_before(const Block& a, const Block& b) {
   return key(a) < key(b);
 }
 
-at::Tensor view_of(const at::Tensor& row, const Block::Entry& entry) {
-  return row.as_strided(entry.sizes, entry.strides,
-                        row.storage_offset() + entry.offset);
+at::Tensor view_of(const at::Tensor& layer, const Block::Entry& entry) {
+  return layer.as_strided(entry.sizes, entry.strides,
+                          layer.storage_offset() + entry.offset);
 }
 
 // The first `elements` of some bytes.
@@ -98,11 +98,11 @@ int64_t largest_block_bytes(const std::vector<Block>& blocks) {
   return bytes;
 }
 
-void take_tensors(const Block& block, const at::Tensor& row,
+void take_tensors(const Block& block, const at::Tensor& layer,
                   const at::Tensor& memory,
                   const std::function<void(const at::Tensor&)>& take) {
   for (const Block::Entry& entry : block.entries) {
-    const at::Tensor view = view_of(row, entry);
+    const at::Tensor view = view_of(layer, entry);
     const at::Tensor copy =
         part_of(memory, view.numel(), block.type).view(view.sizes());
     copy.copy_(view);
@@ -110,33 +110,33 @@ void take_tensors(const Block& block, const at::Tensor& row,
   }
 }
 
-// `size` elements between the whole row at the root and a rank's part of it.
+// `size` elements between the whole layer at the root and a rank's part of it.
 struct StateStream::Move {
   int rank = 0;  // of the world
   int64_t part_offset = 0;
-  int64_t row_offset = 0;
+  int64_t layer_offset = 0;
   int64_t size = 0;
 };
 
 void StateStream::add(const step::TrainingState::Buffer& buffer,
                       const std::string& prefix) {
   const int64_t index = num_buffers_++;
-  const data_parallel::Arena& arena = *buffer.arena;
-  for (size_t row = 0; row < arena.rows().size(); ++row) {
-    const data_parallel::Arena::Row& place = arena.rows()[row];
-    const auto part = static_cast<int64_t>(row);
+  const data_parallel::FlatBuffer& flat_buffer = *buffer.flat_buffer;
+  for (size_t layer = 0; layer < flat_buffer.layers().size(); ++layer) {
+    const data_parallel::FlatBuffer::Layer& place = flat_buffer.layers()[layer];
+    const auto part = static_cast<int64_t>(layer);
     Block block;
     block.name = buffer.name;
-    block.row = place.number;
+    block.layer = place.number;
     block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
     block.buffer = index;
     block.size = place.size;
     block.sharded = buffer.shards != nullptr;
     block.type = buffer.flat->scalar_type();
     for (int64_t slot = place.first_slot; slot < place.last_slot; ++slot) {
-      const at::Tensor& entry = arena.entry(slot);
-      const data_parallel::Arena::Slot& at =
-          arena.slots()[static_cast<size_t>(slot)];
+      const at::Tensor& entry = flat_buffer.entry(slot);
+      const data_parallel::FlatBuffer::Slot& at =
+          flat_buffer.slots()[static_cast<size_t>(slot)];
       block.entries.push_back({prefix + at.name, entry.sizes().vec(),
                                entry.strides().vec(),
                                at.offset - place.offset});
@@ -270,11 +270,11 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
     });
   }
   for_each_block([&](const Block& block, const at::Tensor& mine) {
-    at::Tensor row;
-    if (is_root()) row = part_of(memory, block.size, block.type);
+    at::Tensor layer;
+    if (is_root()) layer = part_of(memory, block.size, block.type);
     for (const Move& move : moves_to_root(block)) {
       if (is_root()) {
-        const at::Tensor target = row.narrow(0, move.row_offset, move.size);
+        const at::Tensor target = layer.narrow(0, move.layer_offset, move.size);
         if (move.rank == here()) {
           target.copy_(mine.narrow(0, move.part_offset, move.size));
         } else {
@@ -285,33 +285,33 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
       }
     }
     if (!is_root()) return;
-    take_tensors(block, row, dense, take);
+    take_tensors(block, layer, dense, take);
   });
 }
 
 void StateStream::distribute(
     const std::function<void(const std::string&, at::Tensor&)>& give) {
-  at::Tensor row;
-  distribute_rows([&](const Block& block) -> const at::Tensor& {
-    row = at::empty({block.size}, block.type);
-    row.zero_();  // between its tensors
+  at::Tensor layer;
+  distribute_layers([&](const Block& block) -> const at::Tensor& {
+    layer = at::empty({block.size}, block.type);
+    layer.zero_();  // between its tensors
     for (const Block::Entry& entry : block.entries) {
-      at::Tensor view = view_of(row, entry);
+      at::Tensor view = view_of(layer, entry);
       give(entry.name, view);
     }
-    return row;
+    return layer;
   });
 }
 
-void StateStream::distribute_rows(
+void StateStream::distribute_layers(
     const std::function<const at::Tensor&(const Block&)>& give) {
   const at::NoGradGuard no_grad;
   for_each_block([&](const Block& block, const at::Tensor& mine) {
-    at::Tensor row;
-    if (is_root()) row = give(block);
+    at::Tensor layer;
+    if (is_root()) layer = give(block);
     for (const Move& move : moves_from_root(block)) {
       if (is_root()) {
-        const at::Tensor source = row.narrow(0, move.row_offset, move.size);
+        const at::Tensor source = layer.narrow(0, move.layer_offset, move.size);
         if (move.rank == here()) {
           mine.narrow(0, move.part_offset, move.size).copy_(source);
         } else {

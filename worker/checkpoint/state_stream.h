@@ -1,10 +1,11 @@
 // StateStream: a training state that lies in parts on many ranks, tensor by
 // tensor at rank 0, and back.
 //
-// A file knows logical tensors under their names; a rank knows slices of rows
-// of flat buffers. The unit that travels is one row of one buffer, so rank 0
-// holds, beyond its own state, one row at a time (a row and its largest tensor
-// while reading or writing), whatever the layout; other ranks hold nothing.
+// A file knows logical tensors under their names; a rank knows slices of layers
+// of flat buffers. The unit that travels is one layer of one buffer, so rank 0
+// holds, beyond its own state, one layer at a time (a layer and its largest
+// tensor while reading or writing), whatever the layout; other ranks hold
+// nothing.
 //
 //   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
 //
@@ -29,17 +30,17 @@ namespace headroom::checkpoint {
 
 class StateStream {
  public:
-  // One row of one buffer, or one constant.
+  // One layer of one buffer, or one constant.
   struct Block {
     struct Entry {
       std::string name;
       std::vector<int64_t> sizes, strides;
       int64_t offset = 0;  // in the block, in elements
     };
-    std::string name;  // of the buffer; "" for a constant
-    int64_t row = 0;   // of the model's table
+    std::string name;   // of the buffer; "" for a constant
+    int64_t layer = 0;  // of the model's table
     int stage = 0;
-    int64_t buffer = 0;  // order in the file, then by stage and row
+    int64_t buffer = 0;  // order in the file, then by stage and layer
     int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
@@ -69,9 +70,9 @@ class StateStream {
   // Collective. At the root, `give` fills each of tensors() in order.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
-  // As distribute(), whole rows: at the root `give` has each of blocks() in
+  // As distribute(), whole layers: at the root `give` has each of blocks() in
   // order, as [block.size].
-  void distribute_rows(
+  void distribute_layers(
       const std::function<const at::Tensor&(const Block&)>& give);
 
  private:
@@ -98,9 +99,9 @@ std::vector<weights::TensorDescription> tensors_of(
 // Of the largest one.
 int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
 
-// `take` gets each tensor of a block's whole row, [block.size], row-major, in
-// `memory` of as many bytes as the row has.
-void take_tensors(const StateStream::Block& block, const at::Tensor& row,
+// `take` gets each tensor of a block's whole layer, [block.size], row-major, in
+// `memory` of as many bytes as the layer has.
+void take_tensors(const StateStream::Block& block, const at::Tensor& layer,
                   const at::Tensor& memory,
                   const std::function<void(const at::Tensor&)>& take);
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "configs/layers/row_modules.h"
+#include "configs/layers/layer_modules.h"
 #include "parallel/base/check.h"
 #include "worker/export/folded_block.h"
 
@@ -19,10 +19,10 @@ class Walk {
     }
   }
 
-  // `prefix`: the row's name in the state, "model.4.".
-  Value run(const layers::RowProgram& program, const std::string& prefix,
+  // `prefix`: the layer's name in the state, "model.4.".
+  Value run(const layers::LayerProgram& program, const std::string& prefix,
             std::vector<Value> values) {
-    for (const layers::RowProgram::Step& step : program.steps) {
+    for (const layers::LayerProgram::Step& step : program.steps) {
       std::vector<Value> operands;
       for (const int input : step.inputs) {
         operands.push_back(values[static_cast<size_t>(input)]);
@@ -42,21 +42,21 @@ class Walk {
   }
 
  private:
-  Value add_step(const layers::RowProgram& program,
-                 const layers::RowProgram::Step& step,
+  Value add_step(const layers::LayerProgram& program,
+                 const layers::LayerProgram::Step& step,
                  const std::string& prefix, const std::vector<Value>& inputs) {
-    using Operation = layers::RowProgram::Operation;
+    using Operation = layers::LayerProgram::Operation;
     const Value& x = inputs.front();
     switch (step.operation) {
       case Operation::kBlock:
         return block(x, prefix, program.blocks[step.block]);
-      case Operation::kGrow: {
-        layers::RowProgram::Block shape = program.blocks[step.block];
+      case Operation::kTransposedConv: {
+        layers::LayerProgram::Block shape = program.blocks[step.block];
         shape.padding = 0;
         return plain_convolution(x, prefix + shape.name, shape);
       }
-      case Operation::kExcite:
-        return excite(x, prefix + program.blocks[step.block].name);
+      case Operation::kSqueezeExcite:
+        return squeeze_excite(x, prefix + program.blocks[step.block].name);
       case Operation::kPools:
         return pools(x, step.windows);
       case Operation::kAdd:
@@ -77,7 +77,7 @@ class Walk {
   }
 
   Value block(const Value& x, const std::string& prefix,
-              const layers::RowProgram::Block& shape) {
+              const layers::LayerProgram::Block& shape) {
     const std::string name = prefix + shape.name;
     const FoldedBlock folded = folded_block(state_, name);
     return emitter_.activation(
@@ -88,12 +88,12 @@ class Walk {
 
   // With a bias of its own.
   Value plain_convolution(const Value& x, const std::string& name,
-                          const layers::RowProgram::Block& shape) {
+                          const layers::LayerProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),
                                 state_.at(name + "bias"), shape);
   }
 
-  Value excite(const Value& x, const std::string& name) {
+  Value squeeze_excite(const Value& x, const std::string& name) {
     const Value squeezed = emitter_.activation(
         plain_convolution(emitter_.mean(x), name + "fc1.", {}), layers::kRelu);
     return emitter_.scale(x, emitter_.hard_sigmoid(plain_convolution(
@@ -128,23 +128,23 @@ void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
                   const Value& images, NetworkEmitter& emitter) {
   Walk walk(model, emitter);
   std::vector<Value> outputs;
-  for (size_t row = 0; row < table.rows.size(); ++row) {
-    const std::string prefix = "model." + std::to_string(row) + ".";
+  for (size_t layer = 0; layer < table.layers.size(); ++layer) {
+    const std::string prefix = "model." + std::to_string(layer) + ".";
     std::vector<Value> inputs;
     std::vector<layers::MapShape> shapes;
-    for (const int from : model.inputs()[row]) {
+    for (const int from : model.inputs()[layer]) {
       const auto at = static_cast<size_t>(from);
       inputs.push_back(from < 0 ? images : outputs[at]);
       shapes.push_back(from < 0 ? layers::MapShape{table.input_channels, 1}
                                 : model.map_shapes()[at]);
     }
-    if (table.rows[row].module == layers::kDetectModule) {
+    if (table.layers[layer].module == layers::kDetectModule) {
       walk.detect(prefix, inputs);
       outputs.push_back({});
     } else {
-      outputs.push_back(
-          walk.run(layers::row_program(table, row, shapes, model.num_classes()),
-                   prefix, std::move(inputs)));
+      outputs.push_back(walk.run(
+          layers::layer_program(table, layer, shapes, model.num_classes()),
+          prefix, std::move(inputs)));
     }
   }
 }

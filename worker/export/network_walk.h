@@ -1,12 +1,12 @@
-// network_walk: a model's rows, and the steps of each row's program, in order,
-// told to an emitter that writes them down in its own language.
+// network_walk: a model's layers, and the steps of each layer's program, in
+// order, told to an emitter that writes them down in its own language.
 //
 // The walk knows which tensors an operation has (batch norms folded into their
 // convolutions), and what is composed of others: a chain of poolings, folding.
 // An emitter knows how a single operation is written. Values are texts: names,
 // or whatever stands for a value in that language.
 //
-// Threads: one per model. Errors: Error (exit 2) naming the row for a module
+// Threads: one per model. Errors: Error (exit 2) naming the layer for a module
 // that has no counterpart here.
 #pragma once
 
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_program.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/row_program.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::exporter {
@@ -32,7 +32,7 @@ class NetworkEmitter {
   // grows: a transposed convolution, without padding.
   virtual Value convolution(const Value& x, const std::string& name,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const layers::RowProgram::Block& shape) = 0;
+                            const layers::LayerProgram::Block& shape) = 0;
   virtual Value activation(const Value& x,
                            const layers::ActivationFunction& function) = 0;
   virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
@@ -51,7 +51,8 @@ class NetworkEmitter {
   virtual void head(size_t level, const Value& map) = 0;
 };
 
-// `images`: the value that the first row reads. `model` was built from `table`.
+// `images`: the value that the first layer reads. `model` was built from
+// `table`.
 void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
                   const NetworkEmitter::Value& images, NetworkEmitter& emitter);
 

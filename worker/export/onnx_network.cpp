@@ -20,7 +20,7 @@ class OnnxEmitter final : public NetworkEmitter {
 
   Value convolution(const Value& x, const std::string& name,
                     const at::Tensor& weight, const at::Tensor& bias,
-                    const layers::RowProgram::Block& shape) override {
+                    const layers::LayerProgram::Block& shape) override {
     const int64_t kernel_h = weight.size(2), kernel_w = weight.size(3);
     return graph_.add(
         shape.grows ? "ConvTranspose" : "Conv",

@@ -1,11 +1,11 @@
 // onnx_network: a model with its weights as an ONNX graph.
 //
-// Row by row, from the table and the state: batch norms are folded into their
-// convolutions (in float64), SiLU is Sigmoid and Mul, Mish Softplus, Tanh and
-// Mul, upsampling is Resize. The input is "images": [N, C, H, W], RGB or gray
-// as the table's `ch` says, 0..1.
+// Layer by layer, from the table and the state: batch norms are folded into
+// their convolutions (in float64), SiLU is Sigmoid and Mul, Mish Softplus, Tanh
+// and Mul, upsampling is Resize. The input is "images": [N, C, H, W], RGB or
+// gray as the table's `ch` says, 0..1.
 //
-// Threads: one per model. Errors: Error (exit 2) naming the row for a module
+// Threads: one per model. Errors: Error (exit 2) naming the layer for a module
 // that has no counterpart here, or a size that the strides do not divide.
 #pragma once
 

@@ -44,7 +44,7 @@ class Source final : public NetworkEmitter {
 
   Value convolution(const Value& x, const std::string& /*name*/,
                     const at::Tensor& weight, const at::Tensor& bias,
-                    const layers::RowProgram::Block& shape) override {
+                    const layers::LayerProgram::Block& shape) override {
     const std::string tensors =
         "(" + x + ", " + buffer(weight) + ", " + buffer(bias) + ", ";
     const std::string groups = std::to_string(shape.groups);

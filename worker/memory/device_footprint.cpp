@@ -51,13 +51,13 @@ StepSegments step_segments(predict::MemoryRequest request,
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,
       request.plan.micro_batch_size, request.plan.batch_norm_group_size};
-  if (!plan::why_no_smaller_micro_batch(cut)) {
+  if (!plan::smaller_micro_batch_error(cut)) {
     request.plan.micro_batch_size = plan::smaller_micro_batches(cut).back();
   }
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kLean, plan::ActivationPolicy::kRecompute,
         plan::ActivationPolicy::kOffload}) {
-    request.plan.activation_policies.assign(request.rows.size(), policy);
+    request.plan.activation_policies.assign(request.layers.size(), policy);
     const predict::SegmentEstimate leaner =
         predict::estimate_segments(request, rank);
     if (leaner.segment_bytes < segments.leanest.segment_bytes)

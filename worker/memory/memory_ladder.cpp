@@ -59,7 +59,7 @@ LadderDecision after_failure(const LadderRungs& rungs,
   decision.reason = with_skipped(
       rungs, "nothing leaner is left: " +
                  (rungs.micro_batches.empty()
-                      ? rungs.why_no_micro_batch
+                      ? rungs.micro_batch_error
                       : std::string("the micro-batch is at its smallest")));
   return decision;
 }

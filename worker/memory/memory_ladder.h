@@ -5,7 +5,7 @@
 //   each further one          the next rung
 //
 //   rungs of a rank   the plan's policies, then lean, recompute, offload: those
-//                     that make any row keep less
+//                     that make any layer keep less
 //   then              a smaller micro-batch, by all ranks together, as the
 //                     number of micro-batches is part of a step's collectives
 //   then              the run ends at its committed step
@@ -34,7 +34,7 @@ struct LadderRungs {
   // Sizes of micro-batches after the plan's own, descending; if there is none,
   // the reason.
   std::vector<int64_t> micro_batches;
-  std::string why_no_micro_batch;
+  std::string micro_batch_error;
 };
 
 // Where one rank stands. `num_cuts` and what belongs to it are the same on all

@@ -13,7 +13,7 @@
 #include "worker/model/compute_weight.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
-#include "worker/model/row_tape.h"
+#include "worker/model/replay_log.h"
 
 namespace headroom::model {
 
@@ -70,8 +70,8 @@ at::Tensor sums_slice(const ConvBlockArguments& arguments,
   return context.batch_norm_sums.narrow(0, arguments.sums_offset, size);
 }
 
-// Statistics of the step's groups; those of the first pass where the row is run
-// again, so that sums are exchanged and counted once.
+// Statistics of the step's groups; those of the first pass where the layer is
+// run again, so that sums are exchanged and counted once.
 at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
                            const ConvBlockArguments& arguments,
                            const StepContext& context) {
@@ -91,7 +91,7 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
 }
 
 // The output follows from y and its statistics. The affine parameters are
-// copied: a row's may be released between its forward and its backward, and
+// copied: a layer's may be released between its forward and its backward, and
 // who reads the output comes before.
 void note_derivation(const at::Tensor& out, const at::Tensor& y,
                      const at::Tensor& statistics,

@@ -5,8 +5,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "worker/model/conv_block.h"
-#include "worker/model/grow.h"
 #include "worker/model/initialisation.h"
+#include "worker/model/transposed_conv.h"
 
 namespace headroom::model {
 namespace {
@@ -21,7 +21,7 @@ void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
 }  // namespace
 
 Conv::Conv(ModelState& state, const std::string& prefix,
-           const layers::RowProgram::Block& block)
+           const layers::LayerProgram::Block& block)
     : block_(block) {
   const int64_t channels = block.channels;
   state.add_convolution_weight(prefix + "conv.weight", &weight_,
@@ -58,20 +58,20 @@ at::Tensor Conv::apply(const at::Tensor& x, const StepContext& context) {
   return conv_block(arguments, context);
 }
 
-Grow::Grow(ModelState& state, const std::string& prefix,
-           const layers::RowProgram::Block& block) {
+TransposedConv::TransposedConv(ModelState& state, const std::string& prefix,
+                               const layers::LayerProgram::Block& block) {
   state.add_convolution_weight(prefix + "weight", &weight_, &compute_weight_,
                                block.in_channels, block.channels, block.kernel);
   add_bias(state, prefix, &bias_, block.channels,
            block.channels * block.kernel * block.kernel);
 }
 
-at::Tensor Grow::apply(const at::Tensor& x, const StepContext&) {
-  return grow(x, weight_, bias_, compute_weight_);
+at::Tensor TransposedConv::apply(const at::Tensor& x, const StepContext&) {
+  return transposed_conv(x, weight_, bias_, compute_weight_);
 }
 
-Excite::Excite(ModelState& state, const std::string& prefix,
-               const layers::RowProgram::Block& block) {
+SqueezeExcite::SqueezeExcite(ModelState& state, const std::string& prefix,
+                             const layers::LayerProgram::Block& block) {
   const auto add = [&](const std::string& name, at::Tensor* weight,
                        at::Tensor* bias, int64_t out, int64_t in) {
     state.add_convolution_weight(prefix + name + "weight", weight,
@@ -84,8 +84,9 @@ Excite::Excite(ModelState& state, const std::string& prefix,
       block.squeezed);
 }
 
-at::Tensor Excite::apply(const at::Tensor& x, const StepContext& context) {
-  return excite(x, parameters_, context);
+at::Tensor SqueezeExcite::apply(const at::Tensor& x,
+                                const StepContext& context) {
+  return squeeze_excite(x, parameters_, context);
 }
 
 }  // namespace headroom::model

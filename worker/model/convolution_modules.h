@@ -1,10 +1,12 @@
 // The modules that have parameters, as objects that own them:
 //
 //   Conv   convolution, batch norm, activation as one operation (conv_block.h)
-//   Grow   transposed convolution with a bias, kernel and stride equal: every
+//   TransposedConv   transposed convolution with a bias, kernel and stride
+//   equal: every
 //          cell becomes kernel x kernel cells of its own, so that ranks which
 //          hold some rows of an image need nothing from each other
-//   Excite squeeze and excitation (excite.h); its products are 1x1 convolutions
+//   SqueezeExcite squeeze and excitation (squeeze_excite.h); its products are
+//   1x1 convolutions
 //          of means in the state, "fc1." and "fc2."
 //
 // `prefix` is the module's name in the state, "model.4.m.0.cv1.".
@@ -19,9 +21,9 @@
 #include <cstdint>
 #include <string>
 
-#include "configs/layers/row_program.h"
-#include "worker/model/excite.h"
+#include "configs/layers/layer_program.h"
 #include "worker/model/model_state.h"
+#include "worker/model/squeeze_excite.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {
@@ -39,11 +41,11 @@ class ConvolutionModule {
 class Conv final : public ConvolutionModule {
  public:
   Conv(ModelState& state, const std::string& prefix,
-       const layers::RowProgram::Block& block);
+       const layers::LayerProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
-  const layers::RowProgram::Block block_;
+  const layers::LayerProgram::Block block_;
   at::Tensor weight_;
   at::Tensor compute_weight_;  // as NamedTensor::compute
   at::Tensor norm_weight_, norm_bias_;
@@ -51,10 +53,10 @@ class Conv final : public ConvolutionModule {
   int64_t sums_offset_ = 0;
 };
 
-class Grow final : public ConvolutionModule {
+class TransposedConv final : public ConvolutionModule {
  public:
-  Grow(ModelState& state, const std::string& prefix,
-       const layers::RowProgram::Block& block);
+  TransposedConv(ModelState& state, const std::string& prefix,
+                 const layers::LayerProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
@@ -62,14 +64,14 @@ class Grow final : public ConvolutionModule {
   at::Tensor compute_weight_;
 };
 
-class Excite final : public ConvolutionModule {
+class SqueezeExcite final : public ConvolutionModule {
  public:
-  Excite(ModelState& state, const std::string& prefix,
-         const layers::RowProgram::Block& block);
+  SqueezeExcite(ModelState& state, const std::string& prefix,
+                const layers::LayerProgram::Block& block);
   at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
 
  private:
-  ExciteParameters parameters_;
+  SqueezeExciteParameters parameters_;
 };
 
 }  // namespace headroom::model

@@ -1,6 +1,6 @@
-// DerivedMaps: where a row says what can be made again instead of being kept.
+// DerivedMaps: where a layer says what can be made again instead of being kept.
 //
-// A row knows no memory policies. It says of what a map was made and how;
+// A layer knows no memory policies. It says of what a map was made and how;
 // whether the map is then kept until backward is the business of whoever set
 // StepContext::derived.
 //
@@ -21,7 +21,7 @@ class DerivedMaps {
   virtual ~DerivedMaps() = default;
 
   // Makes the same bits again; without gradient mode, in backward, when the
-  // row's parameters may be gone.
+  // layer's parameters may be gone.
   using Make =
       std::function<at::Tensor(const std::vector<at::Tensor>& sources)>;
 

@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "worker/model/layer.h"
 #include "worker/model/layer_graph.h"
 #include "worker/model/model_state.h"
-#include "worker/model/row.h"
 
 namespace headroom::model {
 
-class Detect final : public Row {
+class Detect final : public Layer {
  public:
   // One level per input. anchors[level]: pixels (w, h), equally many per level;
   // when their areas fall while strides rise, the levels of `anchors` are
@@ -34,8 +34,8 @@ class Detect final : public Row {
 
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
-  layers::RowInside inside() const override {
-    return layers::RowInside::kNothing;
+  layers::LayerInside inside() const override {
+    return layers::LayerInside::kNothing;
   }
 
   // [N, rows, 5 + num_classes] in pixels; no gradient. first_rows[level]: the

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/model/row_tape.h"
+#include "worker/model/replay_log.h"
 
 namespace headroom::model {
 namespace {

@@ -1,7 +1,7 @@
 // halo_rows: a map together with the rows around it that lie with other ranks.
 //
 // What a kernel that reaches beyond a rank's rows needs: how far it reaches,
-// the rows themselves (once, also when a row of the table is run again), and
+// the rows themselves (once, also when a layer of the table is run again), and
 // the way back of their gradients. The halo stays apart from the map, so that
 // the map, which its producer keeps anyway, is not kept twice.
 //
@@ -31,7 +31,7 @@ struct HaloReach {
 // REQUIRES: it divides a map exactly by its stride (checked).
 HaloReach convolution_reach(int64_t kernel, int64_t stride, int64_t padding);
 
-// The halo [N, C, top + bottom, W] of x, from the tape where the row is run
+// The halo [N, C, top + bottom, W] of x, from the tape where the layer is run
 // again. Not tracked by autograd.
 at::Tensor fetch_halo(const at::Tensor& x, const HaloReach& reach,
                       double beyond_edge, const StepContext& context);

@@ -2,7 +2,7 @@
 //
 // Each tensor is drawn from a counter-based generator (Philox 4x32-10) keyed by
 // the run's seed and the tensor's name, so that its values depend neither on
-// the order of construction, nor on which rank builds which rows, nor on the
+// the order of construction, nor on which rank builds which layers, nor on the
 // precision: numbers are float32 values in every precision.
 //
 // Threads: any; pure.

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/layers/table_row.h"
+#include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
+#include "worker/model/layer.h"
+#include "worker/model/layer_executor.h"
+#include "worker/model/layer_factory.h"
 #include "worker/model/model_state.h"
-#include "worker/model/row.h"
-#include "worker/model/row_factory.h"
-#include "worker/model/row_runner.h"
 
 namespace headroom::model {
 namespace {
@@ -36,7 +36,8 @@ void check_table(const layers::ModelTable& table, int64_t num_classes) {
                              const std::string& remedy) {
     throw Error("model", table.name + ": " + what, remedy);
   };
-  if (table.rows.empty()) fail("there are no rows", "add backbone and head");
+  if (table.layers.empty())
+    fail("there are no layers", "add backbone and head");
   if (num_classes < 1 || num_classes > kMaxClasses)
     fail(std::to_string(num_classes) + " classes",
          "use 1 to " + std::to_string(kMaxClasses));
@@ -46,11 +47,11 @@ void check_table(const layers::ModelTable& table, int64_t num_classes) {
   if (table.input_channels < 1 || table.input_channels > kMaxInputChannels)
     fail("ch is " + std::to_string(table.input_channels),
          "use 1 to " + std::to_string(kMaxInputChannels) + ", usually 3");
-  const std::size_t last = table.rows.size() - 1;
+  const std::size_t last = table.layers.size() - 1;
   for (std::size_t i = 0; i <= last; ++i)
-    if ((table.rows[i].module == "Detect") != (i == last))
-      layers::fail_row(table, i, "the last row, and no other, is Detect",
-                       "move Detect to the end");
+    if ((table.layers[i].module == "Detect") != (i == last))
+      layers::fail_layer(table, i, "the last layer, and no other, is Detect",
+                         "move Detect to the end");
 }
 
 }  // namespace
@@ -60,10 +61,10 @@ struct LayerGraph::Implementation {
       : state(scalar_type, seed) {}
 
   ModelState state;
-  std::vector<std::unique_ptr<Row>> rows;  // null where dropped
-  std::vector<std::vector<int>> inputs;    // absolute rows, or kImages
+  std::vector<std::unique_ptr<Layer>> layers;  // null where dropped
+  std::vector<std::vector<int>> inputs;        // absolute layers, or kImages
   std::vector<layers::MapShape> map_shapes;
-  RowRange kept;
+  LayerRange kept;
   Detect* detect = nullptr;  // null where dropped
   int64_t input_channels = 3;
   int64_t num_classes = 0;
@@ -107,8 +108,8 @@ LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
   graph.num_classes = num_classes;
 
   const layers::MapShape images{table.input_channels, 1};
-  std::vector<bool> is_read(table.rows.size(), false);
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+  std::vector<bool> is_read(table.layers.size(), false);
+  for (std::size_t i = 0; i < table.layers.size(); ++i) {
     graph.inputs.push_back(layers::edges_of(table, i));
     std::vector<layers::MapShape> shapes;
     for (const int input : graph.inputs.back()) {
@@ -116,62 +117,62 @@ LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
       shapes.push_back(input == kImages ? images : graph.map_shapes[from]);
       if (input != kImages) is_read[from] = true;
     }
-    graph.state.begin_row(static_cast<int64_t>(i));
-    BuiltRow built = build_row(table, i, shapes, num_classes, graph.state);
+    graph.state.begin_layer(static_cast<int64_t>(i));
+    BuiltLayer built = build_layer(table, i, shapes, num_classes, graph.state);
     if (built.detect != nullptr) {
       graph.detect = built.detect;
       for (const layers::MapShape& level : shapes)
         graph.max_stride = std::max(graph.max_stride, level.stride);
     }
     graph.map_shapes.push_back(built.output);
-    graph.rows.push_back(std::move(built.row));
+    graph.layers.push_back(std::move(built.layer));
   }
-  graph.kept = {0, num_rows()};
-  // A row without a reader would never get a gradient.
-  for (std::size_t i = 0; i + 1 < table.rows.size(); ++i)
+  graph.kept = {0, num_layers()};
+  // A layer without a reader would never get a gradient.
+  for (std::size_t i = 0; i + 1 < table.layers.size(); ++i)
     if (!is_read[i])
-      layers::fail_row(table, i, "no later row reads its output",
-                       "remove the row or connect it");
+      layers::fail_layer(table, i, "no later layer reads its output",
+                         "remove the layer or connect it");
 }
 
 LayerGraph::~LayerGraph() = default;
 
 std::vector<at::Tensor> LayerGraph::forward(const at::Tensor& images,
                                             const StepContext& context) {
-  HEADROOM_CHECK(kept_rows() == (RowRange{0, num_rows()}),
+  HEADROOM_CHECK(kept_layers() == (LayerRange{0, num_layers()}),
                  "a part of a graph has no forward of its own");
-  return forward_rows({}, images, context, {});
+  return forward_layers({}, images, context, {});
 }
 
-void LayerGraph::keep_rows(RowRange rows) {
+void LayerGraph::keep_layers(LayerRange layers) {
   Implementation& graph = *implementation_;
-  HEADROOM_CHECK(rows.begin >= graph.kept.begin && rows.begin < rows.end &&
-                     rows.end <= graph.kept.end,
-                 c10::str("rows ", rows.begin, " to ", rows.end, " of ",
+  HEADROOM_CHECK(layers.begin >= graph.kept.begin &&
+                     layers.begin < layers.end && layers.end <= graph.kept.end,
+                 c10::str("layers ", layers.begin, " to ", layers.end, " of ",
                           graph.kept.begin, " to ", graph.kept.end));
-  if (rows.end < num_rows() && graph.detect != nullptr) {
+  if (layers.end < num_layers() && graph.detect != nullptr) {
     graph.levels = graph.detect->levels();
     graph.detect = nullptr;
   }
-  graph.state.keep_rows(rows.begin, rows.end);
-  for (int64_t row = 0; row < num_rows(); ++row)
-    if (row < rows.begin || row >= rows.end)
-      graph.rows[static_cast<std::size_t>(row)].reset();
-  graph.kept = rows;
+  graph.state.keep_layers(layers.begin, layers.end);
+  for (int64_t layer = 0; layer < num_layers(); ++layer)
+    if (layer < layers.begin || layer >= layers.end)
+      graph.layers[static_cast<std::size_t>(layer)].reset();
+  graph.kept = layers;
 }
 
-LayerGraph::RowRange LayerGraph::kept_rows() const {
+LayerGraph::LayerRange LayerGraph::kept_layers() const {
   return implementation_->kept;
 }
 
-std::vector<at::Tensor> LayerGraph::forward_rows(
-    RowMaps received, const at::Tensor& images, const StepContext& context,
+std::vector<at::Tensor> LayerGraph::forward_layers(
+    LayerMaps received, const at::Tensor& images, const StepContext& context,
     const std::vector<int>& wanted) {
   Implementation& graph = *implementation_;
   const auto begin = static_cast<std::size_t>(graph.kept.begin);
   const auto end = static_cast<std::size_t>(graph.kept.end);
-  std::vector<at::Tensor> maps(graph.rows.size());
-  std::vector<int> uses(graph.rows.size(), 0);  // still to come
+  std::vector<at::Tensor> maps(graph.layers.size());
+  std::vector<int> uses(graph.layers.size(), 0);  // still to come
   bool reads_images = false;
   for (std::size_t i = begin; i < end; ++i)
     for (const int from : graph.inputs[i]) {
@@ -180,20 +181,20 @@ std::vector<at::Tensor> LayerGraph::forward_rows(
       else
         ++uses[static_cast<std::size_t>(from)];
     }
-  for (auto& [row, map] : received) {
-    HEADROOM_CHECK(
-        row >= 0 && row < graph.kept.begin && map.defined() &&
-            uses[static_cast<std::size_t>(row)] > 0,
-        "no kept row reads the received map of row " + std::to_string(row));
-    maps[static_cast<std::size_t>(row)] = std::move(map);
+  for (auto& [layer, map] : received) {
+    HEADROOM_CHECK(layer >= 0 && layer < graph.kept.begin && map.defined() &&
+                       uses[static_cast<std::size_t>(layer)] > 0,
+                   "no kept layer reads the received map of layer " +
+                       std::to_string(layer));
+    maps[static_cast<std::size_t>(layer)] = std::move(map);
   }
   received.clear();
-  for (const int row : wanted) {
-    HEADROOM_CHECK(row >= graph.kept.begin && row < graph.kept.end &&
+  for (const int layer : wanted) {
+    HEADROOM_CHECK(layer >= graph.kept.begin && layer < graph.kept.end &&
                        graph.detect == nullptr,
-                   "the map of row " + std::to_string(row) +
+                   "the map of layer " + std::to_string(layer) +
                        " is not this part's to give");
-    ++uses[static_cast<std::size_t>(row)];
+    ++uses[static_cast<std::size_t>(layer)];
   }
 
   const at::Tensor input = reads_images ? graph.network_input(images) : images;
@@ -202,16 +203,16 @@ std::vector<at::Tensor> LayerGraph::forward_rows(
     for (const int from : graph.inputs[i]) {
       inputs.push_back(from == kImages ? input
                                        : maps[static_cast<std::size_t>(from)]);
-      HEADROOM_CHECK(inputs.back().defined(), "row " + std::to_string(i) +
-                                                  " lacks the map of row " +
+      HEADROOM_CHECK(inputs.back().defined(), "layer " + std::to_string(i) +
+                                                  " lacks the map of layer " +
                                                   std::to_string(from));
     }
     std::vector<at::Tensor> outputs =
         context.runner != nullptr
-            ? context.runner->run(static_cast<int64_t>(i), *graph.rows[i],
+            ? context.runner->run(static_cast<int64_t>(i), *graph.layers[i],
                                   inputs, context)
-            : graph.rows[i]->forward(inputs, context);
-    if (graph.rows[i].get() == graph.detect) return outputs;
+            : graph.layers[i]->forward(inputs, context);
+    if (graph.layers[i].get() == graph.detect) return outputs;
     maps[i] = std::move(outputs.front());
     for (const int from : graph.inputs[i])
       if (from != kImages && --uses[static_cast<std::size_t>(from)] == 0)
@@ -219,8 +220,8 @@ std::vector<at::Tensor> LayerGraph::forward_rows(
     if (uses[i] == 0) maps[i].reset();
   }
   std::vector<at::Tensor> result;
-  for (const int row : wanted)
-    result.push_back(maps[static_cast<std::size_t>(row)]);
+  for (const int layer : wanted)
+    result.push_back(maps[static_cast<std::size_t>(layer)]);
   return result;
 }
 
@@ -255,8 +256,8 @@ int64_t LayerGraph::input_channels() const {
 
 int64_t LayerGraph::max_stride() const { return implementation_->max_stride; }
 
-int64_t LayerGraph::num_rows() const {
-  return static_cast<int64_t>(implementation_->rows.size());
+int64_t LayerGraph::num_layers() const {
+  return static_cast<int64_t>(implementation_->layers.size());
 }
 
 const std::vector<std::vector<int>>& LayerGraph::inputs() const {
@@ -267,15 +268,15 @@ const std::vector<layers::MapShape>& LayerGraph::map_shapes() const {
   return implementation_->map_shapes;
 }
 
-void LayerGraph::freeze(int64_t num_rows_frozen) {
-  if (num_rows_frozen < 0 || num_rows_frozen > num_rows())
+void LayerGraph::freeze(int64_t num_layers_frozen) {
+  if (num_layers_frozen < 0 || num_layers_frozen > num_layers())
     throw Error("model",
-                "freeze " + std::to_string(num_rows_frozen) + " of " +
-                    std::to_string(num_rows()) + " rows",
-                "use 0 to " + std::to_string(num_rows()));
+                "freeze " + std::to_string(num_layers_frozen) + " of " +
+                    std::to_string(num_layers()) + " layers",
+                "use 0 to " + std::to_string(num_layers()));
   for (const NamedTensor& entry : implementation_->state.tensors())
     if (entry.is_parameter())
-      entry.tensor->set_requires_grad(entry.row >= num_rows_frozen);
+      entry.tensor->set_requires_grad(entry.layer >= num_layers_frozen);
 }
 
 }  // namespace headroom::model

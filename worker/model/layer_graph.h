@@ -1,9 +1,10 @@
-// LayerGraph: a detector as rows and edges, built from a model table.
+// LayerGraph: a detector as layers and edges, built from a model table.
 //
-// A row is one line of the YAML table (configs/model): its inputs, its module,
-// its place in the state. The graph knows no ranks, files or plans; what spans
-// ranks reaches it through StepContext. A part of a graph is one that has kept
-// a run of its rows: it is handed the maps that its rows read from others.
+// A layer is one line of the YAML table (configs/model): its inputs, its
+// module, its place in the state. The graph knows no ranks, files or plans;
+// what spans ranks reaches it through StepContext. A part of a graph is one
+// that has kept a run of its layers: it is handed the maps that its layers read
+// from others.
 //
 // Shapes: images [N, C, H, W] in channels-last memory, C the table's `ch`, H
 // and W multiples of max_stride(); for a `ch` of 1 they may have three
@@ -26,15 +27,15 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "worker/model/layer.h"
 #include "worker/model/named_tensor.h"
-#include "worker/model/row.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {
 
 class LayerGraph {
  public:
-  // Builds the rows with freshly initialised weights that follow from `seed`
+  // Builds the layers with freshly initialised weights that follow from `seed`
   // and each tensor's name alone: Kaiming-uniform convolutions, the detection
   // bias of YOLOv5, running_var 0.9 and num_batches_tracked 1 as a fresh
   // YOLOv5 model holds them (its stride probe has touched them).
@@ -46,42 +47,42 @@ class LayerGraph {
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
 
-  // One tensor per detection level, finest first. REQUIRES: all rows kept.
+  // One tensor per detection level, finest first. REQUIRES: all layers kept.
   std::vector<at::Tensor> forward(const at::Tensor& images,
                                   const StepContext& context);
 
-  struct RowRange {
+  struct LayerRange {
     int64_t begin = 0;
     int64_t end = 0;
-    bool operator==(const RowRange&) const = default;
+    bool operator==(const LayerRange&) const = default;
   };
-  // Drops the rows outside `rows` and frees their tensors. From then on
-  // state(), batch_norms() and batch_norm_sums_size() speak of the kept rows
+  // Drops the layers outside `layers` and frees their tensors. From then on
+  // state(), batch_norms() and batch_norm_sums_size() speak of the kept layers
   // alone, and anchors stay as they are now where the head goes: weights are
-  // loaded before. REQUIRES: a run of the rows kept so far, not empty.
-  void keep_rows(RowRange rows);
-  RowRange kept_rows() const;
+  // loaded before. REQUIRES: a run of the layers kept so far, not empty.
+  void keep_layers(LayerRange layers);
+  LayerRange kept_layers() const;
 
-  using RowMaps = std::map<int, at::Tensor>;  // by the row that makes them
-  // Runs the kept rows. `received` holds the map of every other row that they
-  // read; `images` may be undefined unless a kept row reads them. Returns the
-  // maps of rows `wanted`, in that order, or the heads if the last row is kept;
-  // nothing can be wanted beside the heads. A map is let go as soon as the last
-  // kept row has read it, unless it is wanted.
-  std::vector<at::Tensor> forward_rows(RowMaps received,
-                                       const at::Tensor& images,
-                                       const StepContext& context,
-                                       const std::vector<int>& wanted);
+  using LayerMaps = std::map<int, at::Tensor>;  // by the layer that makes them
+  // Runs the kept layers. `received` holds the map of every other layer that
+  // they read; `images` may be undefined unless a kept layer reads them.
+  // Returns the maps of layers `wanted`, in that order, or the heads if the
+  // last layer is kept; nothing can be wanted beside the heads. A map is let go
+  // as soon as the last kept layer has read it, unless it is wanted.
+  std::vector<at::Tensor> forward_layers(LayerMaps received,
+                                         const at::Tensor& images,
+                                         const StepContext& context,
+                                         const std::vector<int>& wanted);
 
   // Heads to boxes: [N, rows, 5 + num_classes], xywh in pixels, scores after
   // the sigmoid; rows ordered level, anchor, y, x. first_rows[level]: where
   // heads that hold some rows of an image begin; empty: they hold all.
-  // REQUIRES: the last row kept.
+  // REQUIRES: the last layer kept.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows = {}) const;
 
-  // All state in state-dict order. Pointers stay valid until keep_rows() drops
-  // their row, or for the graph's life.
+  // All state in state-dict order. Pointers stay valid until keep_layers()
+  // drops their layer, or for the graph's life.
   NamedTensors state();
 
   // A batch-norm layer's slice of StepContext::batch_norm_sums, and what the
@@ -92,7 +93,7 @@ class LayerGraph {
     int64_t sums_offset = 0;  // in elements; the slice is [2, channels]
     at::Tensor* running_mean = nullptr;
     at::Tensor* running_var = nullptr;
-    int64_t row = 0;
+    int64_t layer = 0;
   };
   const std::vector<BatchNorm>& batch_norms() const;
   int64_t batch_norm_sums_size() const;  // elements of all slices
@@ -107,15 +108,15 @@ class LayerGraph {
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_rows() const;  // of the table, kept or not
+  int64_t num_layers() const;  // of the table, kept or not
 
-  // What each row of the table reads: earlier rows, or -1 for the images.
+  // What each layer of the table reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
-  // Each row's output, kept or not; the head's is unset.
+  // Each layer's output, kept or not; the head's is unset.
   const std::vector<layers::MapShape>& map_shapes() const;
 
-  // The state entries of rows [0, num_rows_frozen) stop learning.
-  void freeze(int64_t num_rows_frozen);
+  // The state entries of layers [0, num_layers_frozen) stop learning.
+  void freeze(int64_t num_layers_frozen);
 
  private:
   struct Implementation;

@@ -29,7 +29,7 @@ void ModelState::add_convolution_weight(const std::string& name,
 void ModelState::add(const std::string& name, TensorRole role,
                      at::Tensor* tensor, const at::Tensor& values) {
   *tensor = values.is_floating_point() ? values.to(scalar_type_) : values;
-  tensors_.push_back({name, role, tensor, nullptr, row_});
+  tensors_.push_back({name, role, tensor, nullptr, layer_});
   tensor->set_requires_grad(tensors_.back().is_parameter());
 }
 
@@ -38,14 +38,14 @@ void ModelState::add_batch_norm(const std::string& name, int64_t channels,
                                 at::Tensor* running_var, int64_t* sums_offset) {
   *sums_offset = batch_norm_sums_size_;
   batch_norms_.push_back(
-      {name, channels, *sums_offset, running_mean, running_var, row_});
+      {name, channels, *sums_offset, running_mean, running_var, layer_});
   sums_offsets_.push_back(sums_offset);
   batch_norm_sums_size_ += 2 * channels;
 }
 
-void ModelState::keep_rows(int64_t begin, int64_t end) {
+void ModelState::keep_layers(int64_t begin, int64_t end) {
   const auto is_dropped = [begin, end](const auto& entry) {
-    return entry.row < begin || entry.row >= end;
+    return entry.layer < begin || entry.layer >= end;
   };
   std::erase_if(tensors_, is_dropped);
 

@@ -4,7 +4,7 @@
 // with fresh values. Order of registration is the order of the state.
 //
 // Ownership: keeps pointers; what is registered must stay at its address until
-// its row is dropped, so modules are neither copied nor moved.
+// its layer is dropped, so modules are neither copied nor moved.
 // Threads: one thread.
 #pragma once
 
@@ -24,8 +24,8 @@ class ModelState {
  public:
   ModelState(at::ScalarType scalar_type, uint64_t seed);
 
-  // What is registered from here on belongs to this row of the table.
-  void begin_row(int64_t row) { row_ = row; }
+  // What is registered from here on belongs to this layer of the table.
+  void begin_layer(int64_t layer) { layer_ = layer; }
 
   // [c_out, c_in, kernel, kernel] in channels-last memory, Kaiming-uniform.
   // `compute` as in NamedTensor.
@@ -37,14 +37,14 @@ class ModelState {
            const at::Tensor& values);
   // Registers statistics for the step's commit and writes their place in
   // StepContext::batch_norm_sums, in elements, to `sums_offset`, now and when
-  // rows are dropped.
+  // layers are dropped.
   void add_batch_norm(const std::string& name, int64_t channels,
                       at::Tensor* running_mean, at::Tensor* running_var,
                       int64_t* sums_offset);
 
-  // Forgets the rows outside [begin, end), which may then be destroyed, and
+  // Forgets the layers outside [begin, end), which may then be destroyed, and
   // moves the slices of batch_norm_sums together.
-  void keep_rows(int64_t begin, int64_t end);
+  void keep_layers(int64_t begin, int64_t end);
 
   at::ScalarType scalar_type() const { return scalar_type_; }
   uint64_t seed() const { return seed_; }
@@ -57,7 +57,7 @@ class ModelState {
  private:
   at::ScalarType scalar_type_;
   uint64_t seed_;
-  int64_t row_ = 0;
+  int64_t layer_ = 0;
   NamedTensors tensors_;
   std::vector<LayerGraph::BatchNorm> batch_norms_;
   std::vector<int64_t*> sums_offsets_;  // the modules', one per batch norm

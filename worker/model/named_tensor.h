@@ -1,7 +1,7 @@
 // NamedTensor: one entry of the model's state under YOLOv5's name.
 //
-// The model owns the tensor; `tensor` points into it, so that an arena can
-// replace it by a view of a flat buffer.
+// The model owns the tensor; `tensor` points into it, so that an flat buffer
+// can replace it by a view of a flat buffer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +27,7 @@ struct NamedTensor {
   // Of a convolution's weight: where its copy of 16 bits goes, for maps of that
   // type; null: none is used. Whoever changes the weight renews the copy.
   at::Tensor* compute = nullptr;
-  int64_t row = 0;  // of the model table
+  int64_t layer = 0;  // of the model table
 
   bool is_parameter() const {
     return role == TensorRole::kConvolutionWeight ||

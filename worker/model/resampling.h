@@ -1,4 +1,4 @@
-// resampling: what a row does between its convolutions.
+// resampling: what a layer does between its convolutions.
 //
 // Maps are channels-last throughout: pooling, upsampling and concatenation run
 // on the [N, H, W, C] view, where channels are contiguous.
@@ -29,13 +29,13 @@ at::Tensor concatenated_maps(const std::vector<at::Tensor>& maps,
 // Nearest neighbour, by 2.
 at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context);
 
-// Four neighbouring cells to one: [N, 4 C, H / 2, W / 2], as RowProgram says.
+// Four neighbouring cells to one: [N, 4 C, H / 2, W / 2], as LayerProgram says.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context);
 
 at::Tensor sliced_map(const at::Tensor& x, int64_t first_channel,
                       int64_t channels, const StepContext& context);
 
-// Channels of `groups` groups in turn, as RowProgram says.
+// Channels of `groups` groups in turn, as LayerProgram says.
 at::Tensor shuffled_map(const at::Tensor& x, int64_t groups,
                         const StepContext& context);
 

@@ -1,6 +1,6 @@
 // StepContext: what one forward of the network is told by its surroundings.
 //
-// A row never asks for its rank: whatever spans ranks is handed in here. The
+// A layer never asks for its rank: whatever spans ranks is handed in here. The
 // single-process version has local groups only and no exchange.
 //
 // Ownership: non-owning; whoever runs the step keeps everything alive until
@@ -21,9 +21,9 @@ class HaloExchange;  // parallel/base/halo_exchange.h
 
 namespace headroom::model {
 
-class DerivedMaps;  // worker/model/derived_maps.h
-class RowRunner;    // worker/model/row_runner.h
-class RowTape;      // worker/model/row_tape.h
+class DerivedMaps;    // worker/model/derived_maps.h
+class LayerExecutor;  // worker/model/layer_executor.h
+class ReplayLog;      // worker/model/replay_log.h
 
 struct StepContext {
   // Batch statistics (training) or running ones (evaluation).
@@ -31,8 +31,8 @@ struct StepContext {
   std::vector<BatchNormGroup> groups;      // empty in evaluation
   StatisticsExchange* exchange = nullptr;  // null: every group is local
   HaloExchange* halo = nullptr;            // null: the whole image is here
-  RowRunner* runner = nullptr;             // null: rows are simply called
-  RowTape* tape = nullptr;                 // null: the row runs once
+  LayerExecutor* runner = nullptr;         // null: layers are simply called
+  ReplayLog* tape = nullptr;               // null: the layer runs once
   DerivedMaps* derived = nullptr;          // null: what is saved is kept
   // Running statistics move once a step, at its commit. Until then forward
   // adds each group's mean and unbiased variance (per channel) to

@@ -1,4 +1,4 @@
-// Adam and AdamW over a flat arena, in one pass over memory.
+// Adam and AdamW over a flat flat buffer, in one pass over memory.
 //
 //   m = m + (1 - beta1)(g - m)      v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)

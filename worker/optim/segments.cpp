@@ -15,14 +15,15 @@ constexpr int64_t kGrain = 1 << 15;  // elements; three arrays of it fit in L2
 void check_segments(std::span<const Segment> segments, int64_t size) {
   int64_t end = 0;
   for (const Segment& segment : segments) {
-    HEADROOM_CHECK(
-        segment.offset >= end && segment.size >= 0 &&
-            segment.offset + segment.size <= size && segment.group >= 0 &&
-            segment.group < kNumParameterGroups,
-        "segment at " + std::to_string(segment.offset) + " of size " +
-            std::to_string(segment.size) + ", group " +
-            std::to_string(segment.group) + "; the one before ends at " +
-            std::to_string(end) + ", the arena at " + std::to_string(size));
+    HEADROOM_CHECK(segment.offset >= end && segment.size >= 0 &&
+                       segment.offset + segment.size <= size &&
+                       segment.group >= 0 &&
+                       segment.group < kNumParameterGroups,
+                   "segment at " + std::to_string(segment.offset) +
+                       " of size " + std::to_string(segment.size) + ", group " +
+                       std::to_string(segment.group) +
+                       "; the one before ends at " + std::to_string(end) +
+                       ", the flat buffer at " + std::to_string(size));
     end = segment.offset + segment.size;
   }
 }

@@ -1,4 +1,4 @@
-// SGD with Nesterov momentum over a flat arena, in one pass over memory.
+// SGD with Nesterov momentum over a flat flat buffer, in one pass over memory.
 //
 // Clipping, decay, momentum and update are one loop: parameter, gradient and
 // momentum are read once and nothing is allocated, because after the vote of a
@@ -18,7 +18,7 @@
 
 namespace headroom::optim {
 
-// Elements outside all segments (padding, frozen rows) are left as they are.
+// Elements outside all segments (padding, frozen layers) are left as they are.
 // `first_step`: the momentum buffer takes the gradient instead of averaging it
 // in; what it held before is not read.
 // REQUIRES: three flat CPU tensors of one size, all float or all double;

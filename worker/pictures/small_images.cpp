@@ -8,7 +8,7 @@
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::pictures {
 namespace {
@@ -25,7 +25,7 @@ cv::Mat to_rgb(const cv::Mat& rows) {
 }
 
 // Each row of the result is the mean of the file's rows that it covers.
-cv::Mat shrink(codecs::RowReader& reader, codecs::ImageSize size) {
+cv::Mat shrink(codecs::ScanlineReader& reader, codecs::ImageSize size) {
   const codecs::ImageHeader& header = reader.header();
   const auto first_of = [&](int row) {
     return header.height * row / size.height;
@@ -66,8 +66,8 @@ SmallImage read_small(const std::filesystem::path& file,
     }
     return image;
   }
-  image.reason =
-      codecs::read_image_rows(file, limits, [&](codecs::RowReader& reader) {
+  image.reason = codecs::read_image_rows(
+      file, limits, [&](codecs::ScanlineReader& reader) {
         const int orientation = reader.header().orientation;
         codecs::ImageSize stored = wanted;
         if (codecs::swaps_axes(orientation))

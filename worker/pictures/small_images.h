@@ -2,8 +2,8 @@
 // them, whatever the size of their files.
 //
 // A large file is read from top to bottom and made smaller on the way, so that
-// a scene costs a band of its rows (worker/data/codecs/row_reader.h says which
-// formats cannot).
+// a scene costs a band of its rows (worker/data/codecs/scanline_reader.h says
+// which formats cannot).
 //
 // Ownership: borrows the data set. Threads: load() from any number of threads.
 #pragma once

@@ -107,7 +107,7 @@ size_t length(const PickleValue* value) {
 }
 
 // The model file, which the module carries as `yaml`, says only its factors and
-// rows; which shipped model these are is told from them. Whether it really is
+// layers; which shipped model these are is told from them. Whether it really is
 // that model shows when names and shapes are compared.
 std::string model_name(const PickleValue* yaml) {
   struct Factors {
@@ -120,9 +120,9 @@ std::string model_name(const PickleValue* yaml) {
                                                      {1.0, 1.0, 'l'},
                                                      {1.33, 1.25, 'x'}}};
   if (yaml == nullptr) return "";
-  const size_t rows = length(yaml->at("backbone")) + length(yaml->at("head"));
-  const std::string suffix = rows == 25 ? "" : "6";
-  if (rows != 25 && rows != 34) return "";
+  const size_t layers = length(yaml->at("backbone")) + length(yaml->at("head"));
+  const std::string suffix = layers == 25 ? "" : "6";
+  if (layers != 25 && layers != 34) return "";
   for (const Factors& size : kSizes) {
     if (number(yaml->at("depth_multiple")) == size.depth &&
         number(yaml->at("width_multiple")) == size.width) {

@@ -31,13 +31,13 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 
 }  // namespace
 
-DeviceLook::DeviceLook(const devices::ComputeDevice& device)
+DeviceMemorySample::DeviceMemorySample(const devices::ComputeDevice& device)
     : device_(device),
       use_(api_of(device).use_of(index_of(device))),
       segments_(api_of(device).memory(index_of(device)).reserved_bytes()) {}
 
-std::optional<int64_t> DeviceLook::taken_since() const {
-  const DeviceLook now(device_);
+std::optional<int64_t> DeviceMemorySample::taken_since() const {
+  const DeviceMemorySample now(device_);
   return memory::bytes_taken(use_, now.use_, now.segments_ - segments_);
 }
 

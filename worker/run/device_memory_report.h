@@ -2,8 +2,8 @@
 // that its steps are predicted to need: the event "device_memory" and
 // summary.json.
 //
-// Threads: pure functions, but for DeviceLook and room_now, which ask the
-// device, and the gathering, which is collective.
+// Threads: pure functions, but for DeviceMemorySample and room_now, which ask
+// the device, and the gathering, which is collective.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 namespace headroom::run {
 
 // One moment of a device.
-class DeviceLook {
+class DeviceMemorySample {
  public:
   // REQUIRES: not the CPU.
-  explicit DeviceLook(const devices::ComputeDevice& device);
+  explicit DeviceMemorySample(const devices::ComputeDevice& device);
   // By this process, beside its segments; nothing where the driver does not
   // tell.
   std::optional<int64_t> taken_since() const;

@@ -17,15 +17,15 @@
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
-#include "parallel/collectives/placed_communicator.h"
+#include "parallel/collectives/device_host_communicator.h"
 #include "parallel/predict/cluster.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/choose_device.h"
 #include "worker/run/device_memory_report.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
+#include "worker/step/failed_rank_completion.h"
 #include "worker/step/fault_injection.h"
-#include "worker/step/pass_completion.h"
 
 namespace headroom::run {
 namespace {
@@ -57,7 +57,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
       nccl.device = device.device().index();
       nccl.timeout = kOperationTimeout;
       nccl.may_share_devices = config.share_devices;
-      const DeviceLook before(device);
+      const DeviceMemorySample before(device);
       devices = device.api()->make_communicator(
           *store, "devices", assignment.rank, assignment.world_size, nccl);
       footprint.communication =
@@ -181,7 +181,7 @@ void leave_generation(control::CoordinatorClient& client,
 
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
-  CarriedState carried;                          // outlives generations
+  CrossGenerationState carried;                  // outlives generations
   std::unique_ptr<TrainingRun> training;         // outlives a lost peer
   std::unique_ptr<step::FaultInjection> faults;  // outlives generations
   std::optional<devices::ComputeDevice>

@@ -7,14 +7,14 @@
 
 #include <filesystem>
 
-#include "worker/run/run_parts.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_reports.h"
 
 namespace headroom::run {
 
 class RunCheckpoints {
  public:
-  RunCheckpoints(RunParts& run, RunReports& reports)
+  RunCheckpoints(RunContext& run, RunReports& reports)
       : run_(run), reports_(reports) {}
 
   // Written before the run goes on, or ends. Collective.
@@ -29,7 +29,7 @@ class RunCheckpoints {
  private:
   void note_outcomes();
 
-  RunParts& run_;
+  RunContext& run_;
   RunReports& reports_;
 };
 

@@ -17,8 +17,8 @@
 #include "parallel/base/check.h"
 #include "worker/data/loader/batch.h"
 #include "worker/run/run_checkpoints.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_outcome.h"
-#include "worker/run/run_parts.h"
 #include "worker/run/run_reports.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/trainer.h"
@@ -27,7 +27,7 @@ namespace headroom::run {
 
 class RunEnd {
  public:
-  RunEnd(RunParts& run, RunReports& reports, RunCheckpoints& checkpoints,
+  RunEnd(RunContext& run, RunReports& reports, RunCheckpoints& checkpoints,
          step::FaultInjection& faults)
       : run_(run),
         reports_(reports),
@@ -56,7 +56,7 @@ class RunEnd {
   RunOutcome end_run(ExitCode exit_code, const std::string& reason);
   std::string resume_hint() const;
 
-  RunParts& run_;
+  RunContext& run_;
   RunReports& reports_;
   RunCheckpoints& checkpoints_;
   step::FaultInjection& faults_;

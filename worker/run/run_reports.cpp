@@ -30,7 +30,7 @@ bool is_warning(const memory::StepEvent& event,
 
 }  // namespace
 
-RunReports::RunReports(RunParts& run, step::FaultInjection& faults)
+RunReports::RunReports(RunContext& run, step::FaultInjection& faults)
     : run_(run), faults_(faults) {}
 
 void RunReports::begin() {

@@ -15,7 +15,7 @@
 #include "parallel/predict/phase_memory.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/memory/memory_retry.h"
-#include "worker/run/run_parts.h"
+#include "worker/run/run_context.h"
 #include "worker/run/step_log.h"
 #include "worker/step/fault_injection.h"
 
@@ -23,7 +23,7 @@ namespace headroom::run {
 
 class RunReports {
  public:
-  RunReports(RunParts& run, step::FaultInjection& faults);
+  RunReports(RunContext& run, step::FaultInjection& faults);
 
   // Once the parts are prepared.
   void begin();
@@ -49,7 +49,7 @@ class RunReports {
   void leave_peers() { has_peers_ = false; }
 
  private:
-  RunParts& run_;
+  RunContext& run_;
   step::FaultInjection& faults_;
   wire::RunProgress progress_;
   std::vector<double> durations_;      // of the newest steps, in seconds

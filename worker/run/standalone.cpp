@@ -73,10 +73,11 @@ plan::Plan read_plan(const StandaloneRequest& request,
   }
   plan::Plan plan =
       plan::plan_from_json(yaml::read_config_file(file, kTag), file.string());
-  const size_t num_rows =
-      config.cfg.empty() ? 0 : layers::load_model_table(config.cfg).rows.size();
-  const std::string why = planner::why_plan_does_not_match(
-      config, plan, /*world_size=*/1, num_rows);
+  const size_t num_layers =
+      config.cfg.empty() ? 0
+                         : layers::load_model_table(config.cfg).layers.size();
+  const std::string why =
+      planner::plan_match_error(config, plan, /*world_size=*/1, num_layers);
   if (!why.empty()) {
     throw refusal(file.string() + " is no plan for this run: " + why,
                   "write both files again with headroom plan ... --processes 1 "

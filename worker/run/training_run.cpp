@@ -15,14 +15,14 @@
 #include "worker/data/loader/loader.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/data/sampling/weighted_sampler.h"
-#include "worker/memory/label_watch.h"
+#include "worker/memory/box_bound_monitor.h"
 #include "worker/run/run_checkpoints.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_end.h"
 #include "worker/run/run_milestones.h"
-#include "worker/run/run_parts.h"
 #include "worker/run/run_reports.h"
-#include "worker/step/image_feed.h"
-#include "worker/step/parallelize.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/replicate.h"
 #include "worker/step/trainer.h"
 #include "worker/validation/average_validation.h"
@@ -43,13 +43,14 @@ std::string lowered_scale_text(const step::StepResult& result) {
 
 }  // namespace
 
-struct TrainingRun::Implementation : RunParts {
+struct TrainingRun::Implementation : RunContext {
   Implementation(const control::Assignment& given,
                  control::CoordinatorClient& coordinator,
                  step::FaultInjection& injected,
                  const devices::ComputeDevice& where,
-                 memory::DeviceFootprint& taken, CarriedState& from_before)
-      : RunParts(given, coordinator, where, taken, from_before),
+                 memory::DeviceFootprint& taken,
+                 CrossGenerationState& from_before)
+      : RunContext(given, coordinator, where, taken, from_before),
         faults(injected) {}
 
   // An end where it ends here.
@@ -78,7 +79,7 @@ struct TrainingRun::Implementation : RunParts {
   StepRecord newest;          // on every rank: rank 0 may be lost
   bool stop_agreed = false;   // by the vote of the newest step
   bool leave_agreed = false;  // likewise
-  memory::LabelWatch labels{predict::label_bound(config)};
+  memory::BoxBoundMonitor labels{predict::label_bound(config)};
 };
 
 RunOutcome TrainingRun::Implementation::run(
@@ -89,8 +90,8 @@ RunOutcome TrainingRun::Implementation::run(
   reports.begin();
   std::unique_ptr<loader::BatchSource> source;
   step::Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite, pass_lists,
-       &faults, config.host_memory_limit,
+      {gains, schedule, assignment.plan, config.skip_non_finite,
+       collective_schedule, &faults, config.host_memory_limit,
        step::loader_options(config, state->model()).assign, memory,
        teacher.get(), [&source] { return source->made_ahead(); },
        config.cuda_graphs},
@@ -280,7 +281,7 @@ validation::ValidationResult TrainingRun::Implementation::validate_average(
   const validation::ValidatedAverage validated =
       headroom::validation::validate_average(
           {config, memory, *inputs.validation, inputs.class_names, gains,
-           pass_lists, *state, *mesh, reports.retry("validation"),
+           collective_schedule, *state, *mesh, reports.retry("validation"),
            host.validation});
   record.validation_memory = reports.note_memory(validated.memory).ranks;
   return validated.result;
@@ -299,7 +300,7 @@ TrainingRun::TrainingRun(const control::Assignment& assignment,
                          step::FaultInjection& faults,
                          const devices::ComputeDevice& device,
                          memory::DeviceFootprint& footprint,
-                         CarriedState& carried)
+                         CrossGenerationState& carried)
     : implementation_(std::make_unique<Implementation>(
           assignment, client, faults, device, footprint, carried)) {}
 
@@ -337,7 +338,7 @@ void TrainingRun::hold_committed() {
         checkpoint::hold_state(*run.state, run.newest_line()));
   }
   if (!run.buddies) return;
-  for (checkpoint::HeldState& copy : run.buddies->take()) {
+  for (checkpoint::HostStateSnapshot& copy : run.buddies->take()) {
     run.carried.held.push_back(std::move(copy));
   }
 }

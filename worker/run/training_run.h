@@ -21,7 +21,7 @@
 #include "parallel/devices/compute_device.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/device_footprint.h"
-#include "worker/run/carried_state.h"
+#include "worker/run/cross_generation_state.h"
 #include "worker/run/run_outcome.h"
 #include "worker/step/fault_injection.h"
 
@@ -41,7 +41,8 @@ class TrainingRun {
   TrainingRun(const control::Assignment& assignment,
               control::CoordinatorClient& client, step::FaultInjection& faults,
               const devices::ComputeDevice& device,
-              memory::DeviceFootprint& footprint, CarriedState& carried);
+              memory::DeviceFootprint& footprint,
+              CrossGenerationState& carried);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;

@@ -27,8 +27,8 @@ namespace headroom::run {
 
 namespace {
 
-// What the rows compute with; the anchors stay, which Detect copies as it needs
-// them.
+// What the layers compute with; the anchors stay, which Detect copies as it
+// needs them.
 void move_state(model::LayerGraph& model,
                 const devices::ComputeDevice& device) {
   if (device.is_cpu()) return;

@@ -8,16 +8,16 @@
 
 #include "parallel/activations/recomputation.h"
 #include "parallel/base/check.h"
-#include "worker/model/row_tape.h"
+#include "worker/model/replay_log.h"
 
 namespace headroom::step {
 namespace {
 
-using RowCall = std::function<std::vector<at::Tensor>(
+using LayerCall = std::function<std::vector<at::Tensor>(
     const std::vector<at::Tensor>& inputs, const model::StepContext& inside)>;
 
 std::vector<at::Tensor> recompute_with_tape(
-    RowCall call, const std::vector<at::Tensor>& inputs,
+    LayerCall call, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
@@ -58,10 +58,10 @@ NotedMaps noted_maps;
 LeanMaps lean_maps;
 
 std::vector<at::Tensor> recompute_with_tape(
-    RowCall call, const std::vector<at::Tensor>& inputs,
+    LayerCall call, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context,
     const activations::RecomputeOptions& options) {
-  const auto tape = std::make_shared<model::RowTape>();
+  const auto tape = std::make_shared<model::ReplayLog>();
   return activations::recompute(
       [call = std::move(call), context, tape](
           const std::vector<at::Tensor>& given, activations::Pass pass) {
@@ -96,53 +96,53 @@ ActivationRunner::ActivationRunner(Options options)
 ActivationRunner::~ActivationRunner() = default;
 
 std::vector<at::Tensor> ActivationRunner::run(
-    int64_t index, model::Row& row, const std::vector<at::Tensor>& inputs,
+    int64_t index, model::Layer& layer, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context) {
-  if (!c10::GradMode::is_enabled()) return row.forward(inputs, context);
+  if (!c10::GradMode::is_enabled()) return layer.forward(inputs, context);
   switch (options_.policies.at(static_cast<size_t>(index))) {
     case plan::ActivationPolicy::kKeep: {
-      // The rows behind may derive what this one keeps.
+      // The layers behind may derive what this one keeps.
       model::StepContext inside = context;
       if (maps_are_derived_) inside.derived = &noted_maps;
-      return row.forward(inputs, inside);
+      return layer.forward(inputs, inside);
     }
     case plan::ActivationPolicy::kLean:
-      return run_lean(row, inputs, context);
+      return run_lean(layer, inputs, context);
     case plan::ActivationPolicy::kRecompute:
-      // Such a row saves no more than its inputs.
-      if (row.inside() == layers::RowInside::kNothing)
-        return run_lean(row, inputs, context);
-      return run_recomputed(row, inputs, context);
+      // Such a layer saves no more than its inputs.
+      if (layer.inside() == layers::LayerInside::kNothing)
+        return run_lean(layer, inputs, context);
+      return run_recomputed(layer, inputs, context);
     case plan::ActivationPolicy::kOffload: {
       const activations::SavedTensorPolicyGuard guard(&offload_);
-      return row.forward(inputs, context);
+      return layer.forward(inputs, context);
     }
   }
-  HEADROOM_CHECK(false, "row " + std::to_string(index) + " has no policy");
+  HEADROOM_CHECK(false, "layer " + std::to_string(index) + " has no policy");
 }
 
 std::vector<at::Tensor> ActivationRunner::run_lean(
-    model::Row& row, const std::vector<at::Tensor>& inputs,
+    model::Layer& layer, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context) {
   const activations::SavedTensorPolicyGuard guard(&lean_);
   model::StepContext inside = context;
   inside.derived = &lean_maps;
-  return row.forward(inputs, inside);
+  return layer.forward(inputs, inside);
 }
 
 std::vector<at::Tensor> ActivationRunner::run_recomputed(
-    model::Row& row, const std::vector<at::Tensor>& inputs,
+    model::Layer& layer, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context) {
   activations::RecomputeOptions options;
-  if (options_.rows_join &&
-      row.inside() == layers::RowInside::kOneConvolution) {
+  if (options_.layers_join &&
+      layer.inside() == layers::LayerInside::kOneConvolution) {
     options.inputs = activations::DerivationCost::kConvolution;
     options.output = activations::DerivationCost::kConvolution;
   }
   return recompute_with_tape(
-      [&row](const std::vector<at::Tensor>& given,
-             const model::StepContext& inside) {
-        return row.forward(given, inside);
+      [&layer](const std::vector<at::Tensor>& given,
+               const model::StepContext& inside) {
+        return layer.forward(given, inside);
       },
       inputs, context, options);
 }

@@ -1,15 +1,16 @@
-// ActivationRunner: what a row of the model keeps for its backward, by the
-// policy of the row.
+// ActivationRunner: what a layer of the model keeps for its backward, by the
+// policy of the layer.
 //
 //   keep       what autograd saves
 //   lean       convolution outputs; other maps are derived from them again
-//   recompute  the row's inputs, unless these can be derived; a row that is one
+//   recompute  the layer's inputs, unless these can be derived; a layer that is
+//   one
 //              convolution behind another of its kind keeps nothing: both are
 //              one piece
 //   offload    nothing: what autograd saves goes to a file
 //
 // All are bit-identical to keep. Nothing is communicated or counted again: what
-// a row received from other ranks is kept (lean) or replayed from its tape
+// a layer received from other ranks is kept (lean) or replayed from its tape
 // (recompute).
 //
 // Ownership: autograd graphs refer to it, so it must outlive the step.
@@ -24,40 +25,40 @@
 #include "parallel/activations/offload_policy.h"
 #include "parallel/plan/plan.h"
 #include "worker/model/derived_maps.h"
-#include "worker/model/row_runner.h"
+#include "worker/model/layer_executor.h"
 
 namespace headroom::step {
 
-class ActivationRunner final : public model::RowRunner {
+class ActivationRunner final : public model::LayerExecutor {
  public:
   struct Options {
-    // One per row of the model.
+    // One per layer of the model.
     std::vector<plan::ActivationPolicy> policies;
-    // May a row run again in the backward of the next one? Not where its
+    // May a layer run again in the backward of the next one? Not where its
     // parameters are there in its own backward only (ZeRO 3).
-    bool rows_join = true;
+    bool layers_join = true;
     // Offloaded bytes; 0: as many as the disk takes.
     int64_t host_memory_limit = 0;
   };
   explicit ActivationRunner(Options options);
   ~ActivationRunner() override;
 
-  std::vector<at::Tensor> run(int64_t index, model::Row& row,
+  std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
                               const std::vector<at::Tensor>& inputs,
                               const model::StepContext& context) override;
 
   const activations::OffloadPolicy& offload() const { return offload_; }
 
  private:
-  std::vector<at::Tensor> run_lean(model::Row& row,
+  std::vector<at::Tensor> run_lean(model::Layer& layer,
                                    const std::vector<at::Tensor>& inputs,
                                    const model::StepContext& context);
-  std::vector<at::Tensor> run_recomputed(model::Row& row,
+  std::vector<at::Tensor> run_recomputed(model::Layer& layer,
                                          const std::vector<at::Tensor>& inputs,
                                          const model::StepContext& context);
 
   const Options options_;
-  bool maps_are_derived_ = false;  // by any row
+  bool maps_are_derived_ = false;  // by any layer
   activations::DerivedPolicy lean_;
   activations::OffloadPolicy offload_;
 };

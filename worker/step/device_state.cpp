@@ -22,7 +22,7 @@ namespace headroom::step {
 
 DeviceState::DeviceState(const devices::ComputeDevice& device,
                          model::LayerGraph& model,
-                         const data_parallel::Arena& statistics) {
+                         const data_parallel::FlatBuffer& statistics) {
   const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
   norm_ = at::zeros({}, device.options(at::kDouble));
   scratch_ = at::empty({kCommitScratchElements}, statistics.values().options());
@@ -35,7 +35,7 @@ DeviceState::DeviceState(const devices::ComputeDevice& device,
   size_t slot = 0;
   for (const model::NamedTensor& entry : model.state()) {
     if (entry.role != model::TensorRole::kRunningStatistic) continue;
-    const data_parallel::Arena::Slot& at = statistics.slots()[slot++];
+    const data_parallel::FlatBuffer::Slot& at = statistics.slots()[slot++];
     const int64_t begin = begins.at(entry.tensor);
     for (int64_t i = 0; i < at.size; ++i) {
       places.data_ptr<int64_t>()[at.offset + i] = begin + i;
@@ -75,7 +75,7 @@ std::unique_ptr<devices::DeviceOptimizer> device_optimizer(
     const devices::ComputeDevice& device,
     std::span<const optim::Segment> segments, int64_t size) {
   if (device.is_cpu()) return nullptr;
-  std::vector<devices::ArenaRange> ranges;
+  std::vector<devices::FlatBufferRange> ranges;
   for (const optim::Segment& segment : segments) {
     ranges.push_back({segment.offset, segment.size, segment.group});
   }

@@ -15,7 +15,7 @@
 #include <memory>
 #include <span>
 
-#include "parallel/data_parallel/arena.h"
+#include "parallel/data_parallel/flat_buffer.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/model/layer_graph.h"
 #include "worker/optim/optimizer.h"
@@ -24,9 +24,9 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // `statistics`: the arena of the model's running statistics.
+  // `statistics`: the flat buffer of the model's running statistics.
   DeviceState(const devices::ComputeDevice& device, model::LayerGraph& model,
-              const data_parallel::Arena& statistics);
+              const data_parallel::FlatBuffer& statistics);
 
   // The squared L2 norm of a + b over all pairs since begin_norm(), in double.
   void begin_norm();

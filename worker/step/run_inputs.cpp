@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "configs/data_config.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table_text.h"
-#include "configs/layers/row_cost.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"

@@ -11,10 +11,10 @@
 #include <new>
 #include <utility>
 
+#include "worker/step/apply_plan.h"
+#include "worker/step/failed_rank_completion.h"
 #include "worker/step/network_input.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/pass_completion.h"
-#include "worker/step/stage_rows.h"
+#include "worker/step/stage_layers.h"
 
 namespace headroom::step {
 namespace {
@@ -32,7 +32,7 @@ class Evaluation final : public pipeline::StageWork {
  public:
   Evaluation(model::LayerGraph& model, const pipeline::StageRoutes& routes,
              const at::Tensor& pixels, const at::TensorOptions& map_options,
-             RankContext& context, GatherRowRunner* gathered,
+             ParallelContext& context, GatherLayerExecutor* gathered,
              bool is_last_stage)
       : model_(model),
         routes_(routes),
@@ -47,14 +47,14 @@ class Evaluation final : public pipeline::StageWork {
     begin();
     at::Tensor images;
     if (routes_.reads_images) images = network_input(pixels_, map_options_);
-    std::vector<at::Tensor> outputs = run_stage_rows(
+    std::vector<at::Tensor> outputs = run_stage_layers(
         model_, routes_, std::move(received), images, context_.evaluation());
     if (!is_last_stage_) return outputs;
     heads_ = std::move(outputs);
     return {};
   }
-  std::vector<int64_t> map_sizes(int64_t, int row) override {
-    return stage_map_sizes(model_, row, pixels_.size(0), pixels_);
+  std::vector<int64_t> map_sizes(int64_t, int layer) override {
+    return stage_map_sizes(model_, layer, pixels_.size(0), pixels_);
   }
   void before_backward(int64_t, bool) override {}
   void complete(const pipeline::Instruction&) override {
@@ -62,11 +62,11 @@ class Evaluation final : public pipeline::StageWork {
     if (gathered_ != nullptr) gathered_->release_all();
     spatial::CompletableExchange* const exchange = context_.exchange();
     if (exchange != nullptr && gathered_ != nullptr) {
-      const std::vector<int64_t> rows = gathered_->gathered_rows();
-      const std::vector<zero::RowCollective> gathers(
-          rows.size(), {zero::RowCollective::Kind::kGather, 0});
+      const std::vector<int64_t> layers = gathered_->gathered_layers();
+      const std::vector<zero::LayerCollective> gathers(
+          layers.size(), {zero::LayerCollective::Kind::kGather, 0});
       complete_merged(merged_pass(pipeline::Instruction::Kind::kForward,
-                                  context_.exchange_rows(), gathers, rows),
+                                  context_.exchange_layers(), gathers, layers),
                       *exchange, gathered_->num_done(),
                       [this] { gathered_->complete_next(); });
     } else if (exchange != nullptr) {
@@ -88,8 +88,8 @@ class Evaluation final : public pipeline::StageWork {
   const pipeline::StageRoutes& routes_;
   const at::Tensor& pixels_;
   const at::TensorOptions map_options_;
-  RankContext& context_;
-  GatherRowRunner* const gathered_;
+  ParallelContext& context_;
+  GatherLayerExecutor* const gathered_;
   const bool is_last_stage_;
   bool has_begun_ = false;
   std::vector<at::Tensor> heads_;
@@ -99,9 +99,9 @@ class Evaluation final : public pipeline::StageWork {
 
 StageForward::StageForward(model::LayerGraph& model,
                            pipeline::StageRoutes routes,
-                           collectives::Mesh& mesh, RankContext& context,
+                           collectives::Mesh& mesh, ParallelContext& context,
                            const at::TensorOptions& map_options,
-                           GatherRowRunner* gathered)
+                           GatherLayerExecutor* gathered)
     : model_(model),
       routes_(std::move(routes)),
       mesh_(mesh),
@@ -150,7 +150,7 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
-    result.heads = run_parts(batch);
+    result.heads = run_context(batch);
   } catch (const c10::OutOfMemoryError& error) {
     result.failure = error.what_without_backtrace();
   } catch (const std::bad_alloc&) {
@@ -191,7 +191,7 @@ bool StageForward::try_again(const std::string& failure, int64_t samples) {
 
 // All ranks of a replica cut the batch alike; where weights are gathered, all
 // gather equally often. A rank that failed runs the other parts for its peers.
-std::vector<at::Tensor> StageForward::run_parts(const loader::Batch& batch) {
+std::vector<at::Tensor> StageForward::run_context(const loader::Batch& batch) {
   const int64_t samples = batch.images.size(0);
   const int64_t own_parts = std::max<int64_t>(1, std::min(num_parts_, samples));
   std::vector<std::vector<at::Tensor>> parts;
@@ -201,7 +201,7 @@ std::vector<at::Tensor> StageForward::run_parts(const loader::Batch& batch) {
         samples, static_cast<int>(own_parts), static_cast<int>(part));
     try {
       parts.push_back(
-          run_rows(batch.images.narrow(0, range.begin, range.size())));
+          run_layers(batch.images.narrow(0, range.begin, range.size())));
     } catch (const c10::OutOfMemoryError&) {
       failure = std::current_exception();
     } catch (const std::bad_alloc&) {
@@ -225,7 +225,7 @@ std::vector<at::Tensor> StageForward::run_parts(const loader::Batch& batch) {
   return whole;
 }
 
-std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
+std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   Evaluation evaluation(model_, routes_, pixels, map_options_, context_,
                         gathered_, mesh_.is_last_stage());
   executor_.run(/*num_micro_batches=*/1, evaluation);
@@ -237,8 +237,8 @@ std::vector<at::Tensor> StageForward::run_rows(const at::Tensor& pixels) {
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
   const int ranks = mesh_.layout.spatial_parallel_size;
-  const spatial::RowPartition partition(batch.image_height, model_.max_stride(),
-                                        ranks);
+  const spatial::ImageSplit partition(batch.image_height, model_.max_stride(),
+                                      ranks);
   std::vector<std::vector<at::Tensor>> parts;  // by level, then rank
   retry_.run([&] {
     parts.clear();

@@ -28,8 +28,8 @@
 #include "worker/data/loader/batch.h"
 #include "worker/memory/memory_retry.h"
 #include "worker/model/layer_graph.h"
-#include "worker/step/gather_row_runner.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/gather_layer_executor.h"
+#include "worker/step/parallel_context.h"
 
 namespace headroom::step {
 
@@ -37,8 +37,9 @@ class StageForward {
  public:
   // `gathered`: the runner of `context` where weights are sharded, else null.
   StageForward(model::LayerGraph& model, pipeline::StageRoutes routes,
-               collectives::Mesh& mesh, RankContext& context,
-               const at::TensorOptions& map_options, GatherRowRunner* gathered);
+               collectives::Mesh& mesh, ParallelContext& context,
+               const at::TensorOptions& map_options,
+               GatherLayerExecutor* gathered);
 
   // Heads of whole images where holds_heads(), otherwise nothing.
   std::vector<at::Tensor> run(const loader::Batch& batch);
@@ -64,8 +65,8 @@ class StageForward {
   // this rank's. Throws where nothing smaller is left. True: once more.
   bool try_again(const std::string& failure, int64_t samples);
   Attempt attempt(const loader::Batch& batch);
-  std::vector<at::Tensor> run_parts(const loader::Batch& batch);
-  std::vector<at::Tensor> run_rows(const at::Tensor& pixels);
+  std::vector<at::Tensor> run_context(const loader::Batch& batch);
+  std::vector<at::Tensor> run_layers(const at::Tensor& pixels);
   // Shares neither network nor weights with others.
   bool is_alone() const {
     return mesh_.pipeline->size() == 1 && mesh_.spatial->size() == 1 &&
@@ -77,9 +78,9 @@ class StageForward {
   model::LayerGraph& model_;
   const pipeline::StageRoutes routes_;
   collectives::Mesh& mesh_;
-  RankContext& context_;
+  ParallelContext& context_;
   const at::TensorOptions map_options_;
-  GatherRowRunner* const gathered_;
+  GatherLayerExecutor* const gathered_;
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
@@ -95,7 +96,7 @@ struct ReplicaForward {
 
   plan::Plan plan;
   collectives::Mesh mesh;
-  RankContext context;
+  ParallelContext context;
   StageForward network;
 };
 

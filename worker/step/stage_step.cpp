@@ -4,8 +4,8 @@
 
 #include "parallel/base/step_phase.h"
 #include "worker/data/loader/micro_batch_targets.h"
-#include "worker/step/pass_completion.h"
-#include "worker/step/stage_rows.h"
+#include "worker/step/failed_rank_completion.h"
+#include "worker/step/stage_layers.h"
 
 namespace headroom::step {
 
@@ -34,14 +34,14 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   // Before the student: its maps are gone when the student's come.
   std::vector<at::Tensor> teacher;
   if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
-  const auto run_rows = [&](const at::Tensor& pixels) {
-    return run_stage_rows(parts_.state.model(), parts_.routes,
-                          std::move(received), pixels, context);
+  const auto run_layers = [&](const at::Tensor& pixels) {
+    return run_stage_layers(parts_.state.model(), parts_.routes,
+                            std::move(received), pixels, context);
   };
   std::vector<at::Tensor> outputs =
       parts_.captured != nullptr
-          ? parts_.captured->run(std::move(images), context, run_rows)
-          : run_rows(images);
+          ? parts_.captured->run(std::move(images), context, run_layers)
+          : run_layers(images);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};
 }
@@ -82,8 +82,8 @@ std::string StageStep::failed_phase() const {
   return failed_in_ == Kind::kBackward ? "backward" : "forward";
 }
 
-std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int row) {
-  return stage_map_sizes(parts_.state.model(), row,
+std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int layer) {
+  return stage_map_sizes(parts_.state.model(), layer,
                          samples_of(micro_batch).size(), parts_.batch.images);
 }
 
@@ -124,11 +124,12 @@ void StageStep::complete(const pipeline::Instruction& instruction) {
   spatial::CompletableExchange* const exchange = parts_.context.exchange();
   StepGradients& gradients = parts_.state.gradients();
   if (exchange != nullptr && gradients.sharded() != nullptr) {
-    zero::ShardedRows& rows = *gradients.sharded();
+    zero::ShardedLayers& layers = *gradients.sharded();
     complete_merged(
-        merged_pass(instruction.kind, parts_.context.exchange_rows(),
-                    rows.cursor().list(), gradients.collective_rows()),
-        *exchange, rows.cursor().num_done(), [&rows] { rows.complete_next(); });
+        merged_pass(instruction.kind, parts_.context.exchange_layers(),
+                    layers.cursor().list(), gradients.collective_layers()),
+        *exchange, layers.cursor().num_done(),
+        [&layers] { layers.complete_next(); });
   } else if (exchange != nullptr) {
     exchange->complete();
   }

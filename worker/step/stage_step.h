@@ -1,8 +1,8 @@
 // StageStep: forward and backward of one rank's part of one global batch.
 //
-// What the pipeline's executor runs: the rows of this rank's stage, micro-batch
-// by micro-batch, and on the last stage the loss. One stage is plain gradient
-// accumulation.
+// What the pipeline's executor runs: the layers of this rank's stage,
+// micro-batch by micro-batch, and on the last stage the loss. One stage is
+// plain gradient accumulation.
 //
 // Ownership: borrows everything; made anew for each step.
 // Threads: the thread that runs the step.
@@ -18,10 +18,10 @@
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
-#include "worker/step/captured_rows.h"
+#include "worker/step/cuda_graph_runner.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/fault_injection.h"
-#include "worker/step/image_feed.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/teacher.h"
 #include "worker/step/training_state.h"
 
@@ -38,23 +38,23 @@ class StageStep final : public pipeline::StageWork {
     const loss::LossGains& gains;
     const pipeline::StageRoutes& routes;
     const collectives::Mesh& mesh;
-    RankContext& context;
+    ParallelContext& context;
     TrainingState& state;
-    ImageFeed& images;
+    DevicePrefetcher& images;
     // Double [3], beside the state: this rank's share of box, obj, cls of the
     // global batch is added to it.
     at::Tensor items;
     double loss_scale = 1;  // the loss is multiplied by it for backward
-    FaultInjection* faults = nullptr;  // null: none
-    Teacher* teacher = nullptr;        // null: none
-    CapturedRows* captured = nullptr;  // null: rows are run as they are
+    FaultInjection* faults = nullptr;     // null: none
+    Teacher* teacher = nullptr;           // null: none
+    CudaGraphRunner* captured = nullptr;  // null: layers are run as they are
   };
 
   explicit StageStep(const Parts& parts);
 
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override;
-  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override;
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
   void complete(const pipeline::Instruction& instruction) override;
 
@@ -69,7 +69,7 @@ class StageStep final : public pipeline::StageWork {
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
 
-  // Tells the gradients which pass over the rows begins.
+  // Tells the gradients which pass over the layers begins.
   void begin_pass(const pipeline::Instruction& instruction);
 
   Parts parts_;

@@ -6,27 +6,27 @@
 namespace headroom::step {
 namespace {
 
-std::vector<zero::ShardedRows::Row> sharded_rows(
-    const data_parallel::Arena& parameters, bool shards_values) {
-  std::vector<zero::ShardedRows::Row> rows;
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+std::vector<zero::ShardedLayers::Layer> sharded_layers(
+    const data_parallel::FlatBuffer& parameters, bool shards_values) {
+  std::vector<zero::ShardedLayers::Layer> layers;
+  for (size_t i = 0; i < parameters.layers().size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    const data_parallel::Arena::Row& place = parameters.rows()[i];
-    zero::ShardedRows::Row row;
-    if (shards_values) row.values = parameters.row_values(index);
-    row.gradients.gradients = parameters.row_gradients(index);
+    const data_parallel::FlatBuffer::Layer& place = parameters.layers()[i];
+    zero::ShardedLayers::Layer layer;
+    if (shards_values) layer.values = parameters.layer_values(index);
+    layer.gradients.gradients = parameters.layer_gradients(index);
     for (int64_t slot = place.first_slot; slot < place.last_slot; ++slot) {
       if (!parameters.entry(slot).requires_grad()) continue;
-      row.gradients.parameters.push_back(parameters.entry(slot));
+      layer.gradients.parameters.push_back(parameters.entry(slot));
     }
-    rows.push_back(std::move(row));
+    layers.push_back(std::move(layer));
   }
-  return rows;
+  return layers;
 }
 
 }  // namespace
 
-StepGradients::StepGradients(data_parallel::Arena& parameters,
+StepGradients::StepGradients(data_parallel::FlatBuffer& parameters,
                              const zero::ShardMap& shards, int zero_stage,
                              collectives::Mesh* mesh)
     : parameters_(parameters),
@@ -36,8 +36,8 @@ StepGradients::StepGradients(data_parallel::Arena& parameters,
     reducer_ =
         std::make_unique<data_parallel::GradientReducer>(parameters, replicas_);
   } else {
-    sharded_ = std::make_unique<zero::ShardedRows>(
-        shards, sharded_rows(parameters, zero_stage == 3), *mesh->data,
+    sharded_ = std::make_unique<zero::ShardedLayers>(
+        shards, sharded_layers(parameters, zero_stage == 3), *mesh->data,
         *mesh->spatial);
   }
 }
@@ -68,13 +68,13 @@ void StepGradients::complete_pass() {
   if (sharded_) sharded_->complete_pass();
 }
 
-std::vector<int64_t> StepGradients::collective_rows() const {
-  std::vector<int64_t> rows;
-  for (const zero::RowCollective& collective : sharded_->cursor().list()) {
-    rows.push_back(
-        parameters_.rows()[static_cast<size_t>(collective.row)].number);
+std::vector<int64_t> StepGradients::collective_layers() const {
+  std::vector<int64_t> layers;
+  for (const zero::LayerCollective& collective : sharded_->cursor().list()) {
+    layers.push_back(
+        parameters_.layers()[static_cast<size_t>(collective.layer)].number);
   }
-  return rows;
+  return layers;
 }
 
 void StepGradients::reduce(std::span<at::Tensor> extra) {

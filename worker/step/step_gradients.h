@@ -1,5 +1,5 @@
 // StepGradients: the gradient of one step, summed over all ranks that hold the
-// same rows, in whichever way the ZeRO stage says.
+// same layers, in whichever way the ZeRO stage says.
 //
 //   begin_step()
 //   begin_forward()             before the forward of each micro-batch
@@ -7,13 +7,13 @@
 //   finish(extra)               once: the rest, then small tensors
 //
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
-//   ZeRO 2, 3   each row reduce-scattered in every backward
+//   ZeRO 2, 3   each layer reduce-scattered in every backward
 //
 // A rank that fails calls complete_pass(), then for each pass of the step that
 // it has not begun begin_…() and complete_pass(), then complete_with_zeros() in
 // place of finish(): its peers wait for nothing.
 //
-// Ownership: borrows the arena and the ranks.
+// Ownership: borrows the flat buffer and the ranks.
 // Threads: the thread that runs the step.
 // Errors: CommunicationError; c10::OutOfMemoryError out of backward.
 #pragma once
@@ -26,18 +26,19 @@
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
-#include "parallel/data_parallel/arena.h"
+#include "parallel/data_parallel/flat_buffer.h"
 #include "parallel/data_parallel/gradient_reducer.h"
-#include "parallel/zero/sharded_rows.h"
+#include "parallel/zero/sharded_layers.h"
 
 namespace headroom::step {
 
 class StepGradients {
  public:
-  // null `mesh`: one process. ZeRO 2 and 3 need an arena with gradients apart,
-  // 3 with values apart; 0 and 1 one without.
-  StepGradients(data_parallel::Arena& parameters, const zero::ShardMap& shards,
-                int zero_stage, collectives::Mesh* mesh);
+  // null `mesh`: one process. ZeRO 2 and 3 need an flat buffer with gradients
+  // apart, 3 with values apart; 0 and 1 one without.
+  StepGradients(data_parallel::FlatBuffer& parameters,
+                const zero::ShardMap& shards, int zero_stage,
+                collectives::Mesh* mesh);
 
   void begin_step();
   void begin_forward();
@@ -47,19 +48,19 @@ class StepGradients {
   void complete_with_zeros(std::span<at::Tensor> extra);
 
   // ZeRO 2 and 3; null otherwise.
-  zero::ShardedRows* sharded() { return sharded_.get(); }
-  // The row of the model of each collective of the pass under way.
+  zero::ShardedLayers* sharded() { return sharded_.get(); }
+  // The layer of the model of each collective of the pass under way.
   // REQUIRES: sharded().
-  std::vector<int64_t> collective_rows() const;
+  std::vector<int64_t> collective_layers() const;
 
  private:
   void reduce(std::span<at::Tensor> extra);
 
-  data_parallel::Arena& parameters_;
+  data_parallel::FlatBuffer& parameters_;
   std::unique_ptr<collectives::Communicator> alone_;
   collectives::Communicator& replicas_;
   std::unique_ptr<data_parallel::GradientReducer> reducer_;  // ZeRO 0 and 1
-  std::unique_ptr<zero::ShardedRows> sharded_;
+  std::unique_ptr<zero::ShardedLayers> sharded_;
   bool failed_ = false;  // in this step, on this rank
 };
 

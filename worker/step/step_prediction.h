@@ -23,7 +23,7 @@ class StepPrediction {
   StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
                  const model::LayerGraph& model);
 
-  // In bytes. `policies`: one per row, those the step runs under; the
+  // In bytes. `policies`: one per layer, those the step runs under; the
   // micro-batches are the batch's own.
   int64_t predict(const loader::Batch& batch,
                   std::vector<plan::ActivationPolicy> policies);

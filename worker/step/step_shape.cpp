@@ -1,6 +1,6 @@
 #include "worker/step/step_shape.h"
 
-#include "worker/step/rank_context.h"
+#include "worker/step/parallel_context.h"
 
 namespace headroom::step {
 namespace {

@@ -51,7 +51,7 @@ bool same_anchors(const model::LayerGraph::Level& a,
 
 Teacher::Teacher(std::unique_ptr<model::LayerGraph> model)
     : model_(std::move(model)) {
-  model_->freeze(model_->num_rows());
+  model_->freeze(model_->num_layers());
 }
 
 std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,

@@ -26,9 +26,9 @@ memory::LadderRungs ladder_rungs(const ActivationRungs& policies,
   rungs.policies = policies.names;
   rungs.skipped = policies.skipped;
   if (!can_cut) {
-    rungs.why_no_micro_batch = "micro-batches of this source cannot be cut";
-  } else if (const auto reason = plan::why_no_smaller_micro_batch(cut)) {
-    rungs.why_no_micro_batch = *reason;
+    rungs.micro_batch_error = "micro-batches of this source cannot be cut";
+  } else if (const auto reason = plan::smaller_micro_batch_error(cut)) {
+    rungs.micro_batch_error = *reason;
   } else {
     rungs.micro_batches = plan::smaller_micro_batches(cut);
   }
@@ -46,11 +46,11 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       cut_{options_.schedule.global_batch_size,
            options_.plan.layout.data_parallel_size,
            options_.plan.micro_batch_size, options_.plan.batch_norm_group_size},
-      policies_(activation_rungs(options_.plan, state.model().num_rows(),
+      policies_(activation_rungs(options_.plan, state.model().num_layers(),
                                  options_.host_memory_limit)),
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
       context_(options_.plan, options_.schedule.global_batch_size,
-               state.model().max_stride(), mesh, &options_.pass_lists,
+               state.model().max_stride(), mesh, &options_.collective_schedule,
                state.map_options(), /*runner=*/nullptr),
       images_(state.device(), options_.following),
       executor_(*mesh.pipeline, pipeline::PipelineSchedule::k1F1B, routes_,
@@ -62,10 +62,10 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
   if (options_.memory) {
     prediction_.emplace(*options_.memory, mesh, state.model());
   }
-  if (options_.captures_rows) {
-    captured_ = std::make_unique<CapturedRows>(state.device());
+  if (options_.captures_layers) {
+    captured_ = std::make_unique<CudaGraphRunner>(state.device());
   }
-  run_rows_by_policy();
+  run_layers_by_policy();
 }
 
 void Trainer::release_graphs() {
@@ -73,7 +73,7 @@ void Trainer::release_graphs() {
 }
 
 // Under the policies and micro-batches of the moment.
-CapturedRows* Trainer::rows_to_capture() const {
+CudaGraphRunner* Trainer::layers_to_capture() const {
   plan::Plan plan = options_.plan;
   plan.activation_policies =
       policies_.policies[static_cast<size_t>(ladder_.policy)];
@@ -82,12 +82,12 @@ CapturedRows* Trainer::rows_to_capture() const {
     cut.micro_batch_size =
         rungs_.micro_batches[static_cast<size_t>(ladder_.num_cuts) - 1];
   }
-  return plan::why_not_captured(plan, cut) ? nullptr : captured_.get();
+  return plan::capture_error(plan, cut) ? nullptr : captured_.get();
 }
 
-void Trainer::run_rows_by_policy() {
+void Trainer::run_layers_by_policy() {
   release_graphs();
-  context_.set_runner(state_.row_runner(
+  context_.set_runner(state_.layer_executor(
       policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
 }
 
@@ -240,7 +240,7 @@ data_parallel::Outcome Trainer::forward_and_backward(
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_, images_, items_,
                   result.loss_scale.value_or(1), options_.faults,
-                  options_.teacher, rows_to_capture()});
+                  options_.teacher, layers_to_capture()});
   std::string failure;
   memory.take_last_refusal();
   try {
@@ -290,7 +290,8 @@ void Trainer::note_capture(StepResult& result) {
   said_capture_ = true;
   result.events.push_back(
       {"cuda_graphs",
-       "the rows of a micro-batch are captured, forward and backward: each is "
+       "the layers of a micro-batch are captured, forward and backward: each "
+       "is "
        "one call of the host's now; captured anew after validations and "
        "checkpoints"});
 }
@@ -322,7 +323,7 @@ data_parallel::Outcome Trainer::make_room(const std::string& phase,
   state_.device().memory().release_caches();
   switch (decision.move) {
     case memory::LadderMove::kLeanerPolicy:
-      run_rows_by_policy();
+      run_layers_by_policy();
       return data_parallel::Outcome::kOutOfMemory;
     case memory::LadderMove::kTryAgain:
       return data_parallel::Outcome::kOutOfMemory;
@@ -346,7 +347,7 @@ void Trainer::note_commit(StepResult& result) {
   const memory::LadderDecision decision = memory::after_commit(rungs_, ladder_);
   ladder_ = decision.state;
   if (decision.move == memory::LadderMove::kStay) return;
-  run_rows_by_policy();
+  run_layers_by_policy();
   result.events.push_back({"activations", decision.reason});
 }
 

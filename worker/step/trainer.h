@@ -32,12 +32,12 @@
 #include "worker/memory/memory_event.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/optim/lr_schedule.h"
-#include "worker/step/captured_rows.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/collective_schedule.h"
+#include "worker/step/cuda_graph_runner.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/fault_injection.h"
-#include "worker/step/image_feed.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/pass_lists.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/step_prediction.h"
 #include "worker/step/teacher.h"
 #include "worker/step/training_state.h"
@@ -77,16 +77,16 @@ class Trainer {
     optim::ScheduleOptions schedule;
     plan::Plan plan;
     bool skip_non_finite = false;
-    PassLists pass_lists;              // of this rank's rows
-    FaultInjection* faults = nullptr;  // borrowed; null: none
-    int64_t host_memory_limit = 0;     // of offloaded bytes; 0: none
+    CollectiveSchedule collective_schedule;  // of this rank's layers
+    FaultInjection* faults = nullptr;        // borrowed; null: none
+    int64_t host_memory_limit = 0;           // of offloaded bytes; 0: none
     // Of micro-batches that are smaller than the plan's; none: they stay.
     loader::AssignTargets assign = {};
     // The run's; none: nothing is predicted.
     std::optional<predict::MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
-    ImageFeed::FollowingBatch following = {};
-    bool captures_rows = false;  // on a device (captured_rows.h)
+    DevicePrefetcher::FollowingBatch following = {};
+    bool captures_layers = false;  // on a device (cuda_graph_runner.h)
   };
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
@@ -131,8 +131,8 @@ class Trainer {
   void end_fault(StepResult& result);
   // Said once.
   void note_capture(StepResult& result);
-  void run_rows_by_policy();
-  CapturedRows* rows_to_capture() const;  // null: none
+  void run_layers_by_policy();
+  CudaGraphRunner* layers_to_capture() const;  // null: none
   std::vector<plan::SampleRange> micro_batches_of(
       const loader::Batch& batch) const;
   loss::GlobalCounts count_matches(const loader::Batch& batch);
@@ -142,13 +142,13 @@ class Trainer {
   collectives::Mesh& mesh_;
   const pipeline::StageRoutes routes_;
   const plan::BatchCut cut_;
-  // What runs the rows at each rung of the ladder.
+  // What runs the layers at each rung of the ladder.
   const ActivationRungs policies_;
   const memory::LadderRungs rungs_;
   memory::LadderState ladder_;
-  RankContext context_;
-  ImageFeed images_;
-  std::unique_ptr<CapturedRows> captured_;  // null: none
+  ParallelContext context_;
+  DevicePrefetcher images_;
+  std::unique_ptr<CudaGraphRunner> captured_;  // null: none
   bool said_capture_ = false;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;

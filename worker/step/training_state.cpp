@@ -18,15 +18,15 @@
 namespace headroom::step {
 namespace {
 
-std::vector<data_parallel::ArenaEntry> entries(model::LayerGraph& model,
-                                               bool parameters) {
-  std::vector<data_parallel::ArenaEntry> result;
+std::vector<data_parallel::FlatBufferEntry> entries(model::LayerGraph& model,
+                                                    bool parameters) {
+  std::vector<data_parallel::FlatBufferEntry> result;
   for (const model::NamedTensor& entry : model.state()) {
     const bool wanted =
         parameters ? entry.is_parameter()
                    : entry.role == model::TensorRole::kRunningStatistic;
     if (wanted) {
-      result.push_back({entry.name, entry.tensor, entry.row});
+      result.push_back({entry.name, entry.tensor, entry.layer});
     }
   }
   return result;
@@ -39,15 +39,15 @@ int parameter_group(model::TensorRole role) {
                                                 : optim::kBiasGroup;
 }
 
-// What of the arena's elements [begin, end) learns, counted from `begin`.
-std::vector<optim::Segment> segments_in(model::LayerGraph& model,
-                                        const data_parallel::Arena& arena,
-                                        int64_t begin, int64_t end) {
+// What of the flat buffer's elements [begin, end) learns, counted from `begin`.
+std::vector<optim::Segment> segments_in(
+    model::LayerGraph& model, const data_parallel::FlatBuffer& flat_buffer,
+    int64_t begin, int64_t end) {
   std::vector<optim::Segment> segments;
   size_t slot = 0;
   for (const model::NamedTensor& entry : model.state()) {
     if (!entry.is_parameter()) continue;
-    const data_parallel::Arena::Slot& place = arena.slots()[slot++];
+    const data_parallel::FlatBuffer::Slot& place = flat_buffer.slots()[slot++];
     const int64_t from = std::max(begin, place.offset);
     const int64_t to = std::min(end, place.offset + place.size);
     if (from >= to || !entry.tensor->requires_grad()) continue;
@@ -56,23 +56,26 @@ std::vector<optim::Segment> segments_in(model::LayerGraph& model,
   return segments;
 }
 
-// Which arena row holds the parameters of each row of the table; -1: none does.
-std::vector<int64_t> part_of_row(const model::LayerGraph& model,
-                                 const data_parallel::Arena& arena) {
-  std::vector<int64_t> parts(static_cast<size_t>(model.num_rows()), -1);
-  for (size_t part = 0; part < arena.rows().size(); ++part) {
-    parts.at(static_cast<size_t>(arena.rows()[part].number)) =
+// Which flat buffer layer holds the parameters of each layer of the table; -1:
+// none does.
+std::vector<int64_t> part_of_layer(
+    const model::LayerGraph& model,
+    const data_parallel::FlatBuffer& flat_buffer) {
+  std::vector<int64_t> parts(static_cast<size_t>(model.num_layers()), -1);
+  for (size_t part = 0; part < flat_buffer.layers().size(); ++part) {
+    parts.at(static_cast<size_t>(flat_buffer.layers()[part].number)) =
         static_cast<int64_t>(part);
   }
   return parts;
 }
 
-std::vector<at::Tensor> row_values(const data_parallel::Arena& arena) {
-  std::vector<at::Tensor> rows;
-  for (size_t row = 0; row < arena.rows().size(); ++row) {
-    rows.push_back(arena.row_values(static_cast<int64_t>(row)));
+std::vector<at::Tensor> layer_values(
+    const data_parallel::FlatBuffer& flat_buffer) {
+  std::vector<at::Tensor> layers;
+  for (size_t layer = 0; layer < flat_buffer.layers().size(); ++layer) {
+    layers.push_back(flat_buffer.layer_values(static_cast<int64_t>(layer)));
   }
-  return rows;
+  return layers;
 }
 
 // running = (1 - momentum) * running + momentum * sum / num_groups
@@ -108,7 +111,7 @@ TrainingState::TrainingState(const layers::ModelTable& table,
       num_statistics_ += entry.tensor->numel();
     }
   }
-  if (options.rows) model_->keep_rows(*options.rows);
+  if (options.layers) model_->keep_layers(*options.layers);
   build_parameters();
   build_compute_weights();
   build_average(table);
@@ -128,13 +131,13 @@ TrainingState::TrainingState(const layers::ModelTable& table,
 }
 
 void TrainingState::build_parameters() {
-  data_parallel::ArenaOptions options;
+  data_parallel::FlatBufferOptions options;
   options.scalar_type = options_.scalar_type;
   options.device = options_.device.device();
-  statistics_ =
-      std::make_unique<data_parallel::Arena>(entries(*model_, false), options);
+  statistics_ = std::make_unique<data_parallel::FlatBuffer>(
+      entries(*model_, false), options);
   options.with_gradients = true;
-  options.row_parts = is_sharded() ? options_.mesh->data->size() : 1;
+  options.layer_parts = is_sharded() ? options_.mesh->data->size() : 1;
   options.gradients_apart = zero_stage_ >= 2;
   options.values_apart = zero_stage_ == 3;
   if (options_.mesh != nullptr && options_.device.is_cpu()) {
@@ -142,22 +145,22 @@ void TrainingState::build_parameters() {
       return options_.mesh->replicas->zeros(count, type);
     };
   }
-  parameters_ =
-      std::make_unique<data_parallel::Arena>(entries(*model_, true), options);
+  parameters_ = std::make_unique<data_parallel::FlatBuffer>(
+      entries(*model_, true), options);
   model_->freeze(options_.freeze);
 
   std::vector<int64_t> sizes;
-  for (const data_parallel::Arena::Row& row : parameters_->rows())
-    sizes.push_back(row.size);
-  shards_ = std::make_unique<zero::ShardMap>(sizes, options.row_parts,
+  for (const data_parallel::FlatBuffer::Layer& layer : parameters_->layers())
+    sizes.push_back(layer.size);
+  shards_ = std::make_unique<zero::ShardMap>(sizes, options.layer_parts,
                                              parameters_->alignment());
   HEADROOM_CHECK(shards_->whole_size() == parameters_->size(),
-                 "arena and shard map differ");
+                 "flat_buffer and shard map differ");
   gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_,
                                                zero_stage_, options_.mesh);
   if (zero_stage_ == 3) {
-    runner_ = std::make_unique<ZeroRowRunner>(
-        *gradients_->sharded(), part_of_row(*model_, *parameters_));
+    runner_ = std::make_unique<ZeroLayerExecutor>(
+        *gradients_->sharded(), part_of_layer(*model_, *parameters_));
   }
 }
 
@@ -200,35 +203,35 @@ void TrainingState::build_average(const layers::ModelTable& table) {
   const MemoryCategoryScope scope(MemoryCategory::kAverage);
   average_model_ = std::make_unique<model::LayerGraph>(
       table, options_.num_classes, options_.scalar_type, options_.seed);
-  if (options_.rows) average_model_->keep_rows(*options_.rows);
-  data_parallel::ArenaOptions options;
+  if (options_.layers) average_model_->keep_layers(*options_.layers);
+  data_parallel::FlatBufferOptions options;
   options.scalar_type = options_.scalar_type;
   options.device = options_.device.device();
-  average_statistics_ = std::make_unique<data_parallel::Arena>(
+  average_statistics_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*average_model_, false), options);
-  options.row_parts = shards_->num_ranks();
+  options.layer_parts = shards_->num_ranks();
   options.values_apart = is_sharded();
-  average_parameters_ = std::make_unique<data_parallel::Arena>(
+  average_parameters_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*average_model_, true), options);
   if (!is_sharded()) return;
-  average_rows_ = std::make_unique<zero::RowGather>(
-      *shards_, row_values(*average_parameters_), *options_.mesh->data);
-  average_runner_ = std::make_unique<GatherRowRunner>(
-      *average_rows_, part_of_row(*average_model_, *average_parameters_));
+  average_layers_ = std::make_unique<zero::LayerGather>(
+      *shards_, layer_values(*average_parameters_), *options_.mesh->data);
+  average_runner_ = std::make_unique<GatherLayerExecutor>(
+      *average_layers_, part_of_layer(*average_model_, *average_parameters_));
 }
 
 int64_t TrainingState::shard_size() const {
   return is_sharded() ? shards_->shard_size() : parameters_->size();
 }
 
-// Undivided everything is one piece; under ZeRO there is one a row.
+// Undivided everything is one piece; under ZeRO there is one a layer.
 void TrainingState::build_pieces() {
   const auto part = [](const at::Tensor& flat, int64_t offset, int64_t size) {
     return flat.narrow(0, offset, size);
   };
   const auto add = [&](int64_t begin, int64_t shard_offset, int64_t size) {
     Piece piece;
-    zero::ShardedRows* sharded = gradients_->sharded();
+    zero::ShardedLayers* sharded = gradients_->sharded();
     piece.values = zero_stage_ == 3
                        ? part(sharded->value_shard(), shard_offset, size)
                        : part(parameters_->values(), begin, size);
@@ -240,21 +243,22 @@ void TrainingState::build_pieces() {
       piece.moments.push_back(part(moment, shard_offset, size));
     }
     piece.average = is_sharded()
-                        ? part(average_rows_->shard(), shard_offset, size)
+                        ? part(average_layers_->shard(), shard_offset, size)
                         : part(average_parameters_->values(), begin, size);
     piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
     piece.on_device = device_optimizer(options_.device, piece.segments, size);
     pieces_.push_back(std::move(piece));
   };
   if (!is_sharded()) return add(0, 0, parameters_->size());
-  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
-    const int64_t size = shards_->slice_size(row);
-    add(shards_->row_offset(row) + options_.mesh->data->rank() * size,
-        shards_->shard_offset(row), size);
+  for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
+    const int64_t size = shards_->slice_size(layer);
+    add(shards_->layer_offset(layer) + options_.mesh->data->rank() * size,
+        shards_->shard_offset(layer), size);
   }
 }
 
-model::RowRunner* TrainingState::row_runner(model::RowRunner* inner) {
+model::LayerExecutor* TrainingState::layer_executor(
+    model::LayerExecutor* inner) {
   if (!runner_) return inner;
   runner_->set_inner(inner);
   return runner_.get();
@@ -370,11 +374,11 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
 // ZeRO 1 and 2: every rank has moved its slices of the weights.
 void TrainingState::gather_parameters() {
   if (!is_sharded() || zero_stage_ == 3) return;
-  for (int64_t row = 0; row < shards_->num_rows(); ++row) {
+  for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
     // Apart from what is received: no backend promises overlapping buffers.
-    const at::Tensor sent = slice_.narrow(0, 0, shards_->slice_size(row));
-    sent.copy_(pieces_[static_cast<size_t>(row)].values);
-    options_.mesh->data->all_gather(parameters_->row_values(row), sent);
+    const at::Tensor sent = slice_.narrow(0, 0, shards_->slice_size(layer));
+    sent.copy_(pieces_[static_cast<size_t>(layer)].values);
+    options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
   }
 }
 
@@ -399,10 +403,10 @@ std::vector<TrainingState::Buffer> TrainingState::buffers() {
   }
   all.push_back(
       {"accumulated_gradients", parameters_.get(), &accumulated_, shards});
-  all.push_back(
-      {"average_parameters", average_parameters_.get(),
-       is_sharded() ? &average_rows_->shard() : &average_parameters_->values(),
-       shards});
+  all.push_back({"average_parameters", average_parameters_.get(),
+                 is_sharded() ? &average_layers_->shard()
+                              : &average_parameters_->values(),
+                 shards});
   all.push_back(
       {"statistics", statistics_.get(), &statistics_->values(), nullptr});
   all.push_back({"average_statistics", average_statistics_.get(),

@@ -3,7 +3,7 @@
 // Weights, moments, accumulated gradients and averaged weights are ranges of
 // flat buffers with one layout, so that an optimizer step, a snapshot and a
 // checkpoint are loops over ranges. Under ZeRO a rank holds its slice of every
-// row of them (parallel/zero):
+// layer of them (parallel/zero):
 //
 //   stage   weights    step's gradient   accumulated, moments, average
 //   0       whole      whole             whole
@@ -38,9 +38,9 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/collectives/mesh.h"
-#include "parallel/data_parallel/arena.h"
+#include "parallel/data_parallel/flat_buffer.h"
 #include "parallel/devices/compute_device.h"
-#include "parallel/zero/row_gather.h"
+#include "parallel/zero/layer_gather.h"
 #include "parallel/zero/shard_map.h"
 #include "worker/model/layer_graph.h"
 #include "worker/optim/loss_scale.h"
@@ -48,10 +48,10 @@
 #include "worker/optim/optimizer.h"
 #include "worker/step/device_state.h"
 #include "worker/step/epoch_meter.h"
-#include "worker/step/gather_row_runner.h"
+#include "worker/step/gather_layer_executor.h"
 #include "worker/step/step_gradients.h"
 #include "worker/step/training_data.h"
-#include "worker/step/zero_row_runner.h"
+#include "worker/step/zero_layer_executor.h"
 
 namespace headroom::step {
 
@@ -88,12 +88,12 @@ struct TrainingStateOptions {
   // with a float32 state.
   std::optional<at::ScalarType> map_type = {};
   uint64_t seed = 0;
-  int64_t freeze = 0;  // rows [0, freeze) do not learn
+  int64_t freeze = 0;  // layers [0, freeze) do not learn
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
   devices::ComputeDevice device = {};  // where all of it lies
   // Of this pipeline stage; none: all.
-  std::optional<model::LayerGraph::RowRange> rows;
+  std::optional<model::LayerGraph::LayerRange> layers;
   collectives::Mesh* mesh = nullptr;  // null: one process
   // Given the fresh model, before anything is split: loads weights, makes the
   // ranks equal. May be empty.
@@ -112,7 +112,7 @@ class TrainingState {
     return options_.map_type.value_or(options_.scalar_type);
   }
   const devices::ComputeDevice& device() const { return options_.device; }
-  // Of the maps between rows in training, and of everything else.
+  // Of the maps between layers in training, and of everything else.
   at::TensorOptions map_options() const {
     return options_.device.options(map_type());
   }
@@ -125,9 +125,9 @@ class TrainingState {
 
   // --- a step, before its vote ---
   StepGradients& gradients() { return *gradients_; }
-  // How the model's rows run; null: as they are. `inner` runs a row whose
+  // How the model's layers run; null: as they are. `inner` runs a layer whose
   // parameters are whole.
-  model::RowRunner* row_runner(model::RowRunner* inner = nullptr);
+  model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
   // Summed over the ranks of the world: the squared L2 norm of the accumulated
   // gradient with this step's added. Each element is counted by one rank. The
   // host waits for the device here.
@@ -156,26 +156,28 @@ class TrainingState {
   void commit_without_update(int64_t step);
 
   // --- between steps ---
-  // For the average model; null: rows as they are.
-  GatherRowRunner* average_row_runner() { return average_runner_.get(); }
+  // For the average model; null: layers as they are.
+  GatherLayerExecutor* average_layer_executor() {
+    return average_runner_.get();
+  }
   // After the weights were changed from outside: their copy in the maps' type.
   void renew_compute_weights();
   // The EMA starts as a copy of the weights.
   void reset_average();
 
-  // Does a row of an earlier pipeline stage learn? Else nobody wants the
+  // Does a layer of an earlier pipeline stage learn? Else nobody wants the
   // gradients of the maps that come from there.
   bool has_learners_before() const {
-    return options_.freeze < model_->kept_rows().begin;
+    return options_.freeze < model_->kept_layers().begin;
   }
 
   TrainingCounters counters;
 
   // A buffer of the state, for checkpoints.
   struct Buffer {
-    std::string name;              // "parameters", "momentum", …
-    data_parallel::Arena* arena;   // its entries, by rows
-    at::Tensor* flat;              // [arena->size()], or this rank's shard
+    std::string name;                        // "parameters", "momentum", …
+    data_parallel::FlatBuffer* flat_buffer;  // its entries, by layers
+    at::Tensor* flat;  // [flat_buffer->size()], or this rank's shard
     const zero::ShardMap* shards;  // null: whole
   };
   std::vector<Buffer> buffers();
@@ -218,17 +220,17 @@ class TrainingState {
   int64_t num_statistics_ = 0;
   std::unique_ptr<model::LayerGraph> model_;
   std::unique_ptr<model::LayerGraph> average_model_;
-  std::unique_ptr<data_parallel::Arena> parameters_;
-  std::unique_ptr<data_parallel::Arena> statistics_;
-  std::unique_ptr<data_parallel::Arena> average_parameters_;
-  std::unique_ptr<data_parallel::Arena> average_statistics_;
+  std::unique_ptr<data_parallel::FlatBuffer> parameters_;
+  std::unique_ptr<data_parallel::FlatBuffer> statistics_;
+  std::unique_ptr<data_parallel::FlatBuffer> average_parameters_;
+  std::unique_ptr<data_parallel::FlatBuffer> average_statistics_;
   std::unique_ptr<zero::ShardMap> shards_;
   std::unique_ptr<StepGradients> gradients_;
-  std::unique_ptr<zero::RowGather> average_rows_;  // sharded
-  std::unique_ptr<ZeroRowRunner> runner_;          // ZeRO 3
-  std::unique_ptr<GatherRowRunner> average_runner_;
+  std::unique_ptr<zero::LayerGather> average_layers_;  // sharded
+  std::unique_ptr<ZeroLayerExecutor> runner_;          // ZeRO 3
+  std::unique_ptr<GatherLayerExecutor> average_runner_;
   // Flat, as the parameters, in the maps' type; undefined where that is the
-  // parameters' own, and under ZeRO 3, whose rows are cast while they are
+  // parameters' own, and under ZeRO 3, whose layers are cast while they are
   // whole.
   at::Tensor compute_weights_;
   at::Tensor accumulated_;

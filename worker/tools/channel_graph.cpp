@@ -21,10 +21,10 @@ class Walk {
 
   ChannelGraph run() {
     std::vector<Segments> maps;
-    for (row_ = 0; row_ < table_.rows.size(); ++row_) {
-      graph_.units_of_row.emplace_back();
+    for (layer_ = 0; layer_ < table_.layers.size(); ++layer_) {
+      graph_.units_of_layer.emplace_back();
       std::vector<Segments> inputs;
-      for (const int from : model_.inputs()[row_]) {
+      for (const int from : model_.inputs()[layer_]) {
         inputs.push_back(from < 0 ? Segments{{ChannelGraph::kImages, 0}}
                                   : maps[static_cast<size_t>(from)]);
       }
@@ -35,33 +35,33 @@ class Walk {
 
  private:
   Segments output_of(const std::vector<Segments>& inputs) {
-    const layers::ModelTable::Row& row = table_.rows[row_];
-    const std::string prefix = "model." + std::to_string(row_) + ".";
-    if (row.module == "Conv") {
+    const layers::ModelTable::Layer& layer = table_.layers[layer_];
+    const std::string prefix = "model." + std::to_string(layer_) + ".";
+    if (layer.module == "Conv") {
       constexpr size_t kPlain = 4;  // channels, kernel, stride, padding
-      if (row.args.size() > kPlain) refuse("Conv with groups");
+      if (layer.args.size() > kPlain) refuse("Conv with groups");
       return write(read(prefix, inputs.front()));
     }
-    if (row.module == "C3") return c3(prefix, inputs.front());
-    if (row.module == "SPPF") {
+    if (layer.module == "C3") return c3(prefix, inputs.front());
+    if (layer.module == "SPPF") {
       const Segments y = write(read(prefix + "cv1.", inputs.front()));
       return write(read(prefix + "cv2.", join({y, y, y, y})));
     }
-    if (row.module == "nn.Upsample") return inputs.front();
-    if (row.module == "Concat") return join(inputs);
-    if (row.module == "Detect") {
+    if (layer.module == "nn.Upsample") return inputs.front();
+    if (layer.module == "Concat") return join(inputs);
+    if (layer.module == "Detect") {
       for (size_t level = 0; level < inputs.size(); ++level) {
         graph_.readers.push_back({prefix + "m." + std::to_string(level) + ".",
                                   /*normed=*/false, inputs[level]});
       }
       return {};
     }
-    refuse(row.module);
+    refuse(layer.module);
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error("prune",
-                yaml::to_string(table_.rows[row_].place) + ": " + what +
+                yaml::to_string(table_.layers[layer_].place) + ": " + what +
                     ": convolutions of one channel each, squeeze and "
                     "excitation, shuffling and slices tie channels in ways "
                     "that pruning does not follow",
@@ -69,9 +69,9 @@ class Walk {
                 "Concat and Detect, such as yolov5n to yolov5x6");
   }
 
-  // In the order of configs/layers/row_widths.h; cv3 last.
+  // In the order of configs/layers/layer_widths.h; cv3 last.
   Segments c3(const std::string& prefix, const Segments& x) {
-    const auto& args = table_.rows[row_].args;
+    const auto& args = table_.layers[layer_].args;
     const auto* word =
         args.size() > 1 ? std::get_if<std::string>(&args[1]) : nullptr;
     const bool adds =
@@ -95,14 +95,14 @@ class Walk {
   Segments write(const std::string& name) {
     const int unit = static_cast<int>(graph_.units.size());
     graph_.units.push_back(
-        {state_.at(name + "bn.weight").size(0), {name}, row_});
-    graph_.units_of_row.back().push_back(unit);
+        {state_.at(name + "bn.weight").size(0), {name}, layer_});
+    graph_.units_of_layer.back().push_back(unit);
     return {{unit, 1}};
   }
   Segments add_to(int unit, const std::string& name) {
     auto& writers = graph_.units[static_cast<size_t>(unit)].writers;
     writers.push_back(name);
-    graph_.units_of_row.back().push_back(unit);
+    graph_.units_of_layer.back().push_back(unit);
     return {{unit, writers.size()}};
   }
   static Segments join(const std::vector<Segments>& maps) {
@@ -117,7 +117,7 @@ class Walk {
   model::LayerGraph& model_;
   std::map<std::string, at::Tensor> state_;
   ChannelGraph graph_;
-  size_t row_ = 0;
+  size_t layer_ = 0;
 };
 
 }  // namespace

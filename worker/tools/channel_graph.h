@@ -4,9 +4,10 @@
 // A unit is a set of channels that can only go together. It is the output of
 // one batch-normalised convolution; in a C3 whose bottlenecks add their input,
 // cv1 and every bottleneck's cv2 write the same channels, and are one unit.
-// Between rows nothing is added, so every row's output is a unit of its own.
+// Between layers nothing is added, so every layer's output is a unit of its
+// own.
 //
-// Threads: a value. Errors: Error naming the row for an unknown module.
+// Threads: a value. Errors: Error naming the layer for an unknown module.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct ChannelGraph {
     int64_t channels = 0;
     // "model.2.cv1.": the blocks that write it, in the order they run.
     std::vector<std::string> writers;
-    size_t row = 0;
+    size_t layer = 0;
   };
   // A run of channels of a map: a unit's, once its first writers have run.
   struct Segment {
@@ -40,10 +41,10 @@ struct ChannelGraph {
   };
   std::vector<Unit> units;
   std::vector<Reader> readers;
-  // Of a C3's or SPPF's row: the units of the convolutions inside, in the order
-  // of configs/layers/row_widths.h; then that of its output. A Conv has the
-  // last only.
-  std::vector<std::vector<int>> units_of_row;
+  // Of a C3's or SPPF's layer: the units of the convolutions inside, in the
+  // order of configs/layers/layer_widths.h; then that of its output. A Conv has
+  // the last only.
+  std::vector<std::vector<int>> units_of_layer;
 };
 
 // `model` was built from `table`.

@@ -210,25 +210,25 @@ layers::ModelTable pruned_table(const layers::ModelTable& table,
   pruned.name = table.name + "_pruned";
   pruned.num_classes = static_cast<int>(num_classes);
   pruned.depth_multiple = pruned.width_multiple = 1;
-  for (size_t index = 0; index < table.rows.size(); ++index) {
+  for (size_t index = 0; index < table.layers.size(); ++index) {
     std::vector<double> widths;
-    for (const int unit : graph.units_of_row[index]) {
+    for (const int unit : graph.units_of_layer[index]) {
       widths.push_back(
           static_cast<double>(splits[static_cast<size_t>(unit)].kept.size(0)));
     }
     if (widths.empty()) continue;
-    layers::ModelTable::Row& row = pruned.rows[index];
-    row.args[0] = widths.back();
+    layers::ModelTable::Layer& layer = pruned.layers[index];
+    layer.args[0] = widths.back();
     widths.pop_back();
-    if (row.module == "C3") {
-      row.repeats = static_cast<int>(widths.size() / 2) - 1;
-      if (row.args.size() < 2) row.args.emplace_back("True");
-      row.args.resize(2);
-      row.args.emplace_back(widths);
-    } else if (row.module == "SPPF") {
-      if (row.args.size() < 2) row.args.emplace_back(5.0);
-      row.args.resize(2);
-      row.args.emplace_back(widths.front());
+    if (layer.module == "C3") {
+      layer.repeats = static_cast<int>(widths.size() / 2) - 1;
+      if (layer.args.size() < 2) layer.args.emplace_back("True");
+      layer.args.resize(2);
+      layer.args.emplace_back(widths);
+    } else if (layer.module == "SPPF") {
+      if (layer.args.size() < 2) layer.args.emplace_back(5.0);
+      layer.args.resize(2);
+      layer.args.emplace_back(widths.front());
     }
   }
   return pruned;
@@ -260,12 +260,12 @@ PrunedModel prune_channels(const layers::ModelTable& table,
   for (size_t unit = 0; unit < graph.units.size(); ++unit) {
     splits.push_back(split_of(scores[unit], removed[unit]));
     const int64_t channels = graph.units[unit].channels;
-    const size_t row = graph.units[unit].row;
-    if (result.rows.empty() || result.rows.back().index != row) {
-      result.rows.push_back({row, 0, 0});
+    const size_t layer = graph.units[unit].layer;
+    if (result.layers.empty() || result.layers.back().index != layer) {
+      result.layers.push_back({layer, 0, 0});
     }
-    result.rows.back().before += channels;
-    result.rows.back().after += channels - removed[unit];
+    result.layers.back().before += channels;
+    result.layers.back().after += channels - removed[unit];
     result.channels_before += channels;
     result.channels_after += channels - removed[unit];
   }

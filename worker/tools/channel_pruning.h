@@ -27,15 +27,15 @@
 namespace headroom::tools {
 
 struct PrunedModel {
-  struct Row {
+  struct Layer {
     size_t index = 0;
     int64_t before = 0, after = 0;  // channels of its units together
   };
   layers::ModelTable
       table;  // widths written out; multiples of width and depth are 1
   std::unique_ptr<model::LayerGraph>
-      model;              // in the type of what it was made from
-  std::vector<Row> rows;  // those that have units
+      model;                  // in the type of what it was made from
+  std::vector<Layer> layers;  // those that have units
   int64_t channels_before = 0, channels_after = 0;
   int64_t parameters_before = 0, parameters_after = 0;
 };

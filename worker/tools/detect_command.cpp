@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
 #include "parallel/base/counted.h"
 #include "parallel/base/shell_word.h"

@@ -33,13 +33,13 @@ struct PruneRequest {
   int64_t batch = 16;
 };
 
-void print_rows(const PrunedModel& pruned) {
-  std::puts("row  module  channels");
-  for (const PrunedModel::Row& row : pruned.rows) {
-    std::printf("%3zu  %-6s  %lld -> %lld\n", row.index,
-                pruned.table.rows[row.index].module.c_str(),
-                static_cast<long long>(row.before),
-                static_cast<long long>(row.after));
+void print_layers(const PrunedModel& pruned) {
+  std::puts("layer  module  channels");
+  for (const PrunedModel::Layer& layer : pruned.layers) {
+    std::printf("%3zu  %-6s  %lld -> %lld\n", layer.index,
+                pruned.table.layers[layer.index].module.c_str(),
+                static_cast<long long>(layer.before),
+                static_cast<long long>(layer.after));
   }
 }
 
@@ -106,7 +106,7 @@ int prune(const PruneRequest& request) {
   weights::save_weights(output, pruned.model->state(), metadata);
   write_table(table_file, pruned.table);
 
-  print_rows(pruned);
+  print_layers(pruned);
   print_share("channels", pruned.channels_before, pruned.channels_after);
   print_share("parameters", pruned.parameters_before, pruned.parameters_after);
   std::printf("%s, %s\n", output.c_str(), table_file.c_str());

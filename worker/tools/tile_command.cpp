@@ -58,9 +58,9 @@ int tile_command(int argc, char** argv) {
     std::fputs(tiles::tiling_text(splits).c_str(), stdout);
     std::printf("data: %s\n", (request.output / "data.yaml").c_str());
   }
-  if (!config.why_no_test.empty()) {
+  if (!config.test_split_error.empty()) {
     std::fprintf(stderr, "test was not tiled: %s\n",
-                 config.why_no_test.c_str());
+                 config.test_split_error.c_str());
   }
   return 0;
 }

@@ -50,9 +50,9 @@ int verify(const VerifyRequest& request) {
   } else {
     std::fputs(labels::verification_text(splits, request.all).c_str(), stdout);
   }
-  if (!config.why_no_test.empty()) {
+  if (!config.test_split_error.empty()) {
     std::fprintf(stderr, "test was not verified: %s\n",
-                 config.why_no_test.c_str());
+                 config.test_split_error.c_str());
   }
   if (!refusal.empty()) {
     throw Error("verify",

@@ -8,8 +8,8 @@
 #include "parallel/predict/phase_memory.h"
 #include "worker/data/loader/loader.h"
 #include "worker/pictures/batch_pictures.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/stage_forward.h"
 #include "worker/validation/run_loaders.h"
 
@@ -67,15 +67,15 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   input.host_memory_limit_bytes = of.host_memory_limit;
   loader::Loader loader(input);
   model::LayerGraph& model = of.state.average_model();
-  step::GatherRowRunner* const rows = of.state.average_row_runner();
+  step::GatherLayerExecutor* const layers = of.state.average_layer_executor();
   const plan::Plan& plan = of.memory.plan;
   const at::TensorOptions maps = of.state.state_options();
-  step::RankContext context(plan, of.config.global_batch_size, input.stride,
-                            of.mesh, &of.pass_lists, maps, rows);
+  step::ParallelContext context(plan, of.config.global_batch_size, input.stride,
+                                of.mesh, &of.collective_schedule, maps, layers);
   const std::unique_ptr<step::StageForward> network = of.retry.run([&] {
     return std::make_unique<step::StageForward>(
         model, step::routes_of_stage(model, plan, of.mesh.here.pipeline_stage),
-        of.mesh, context, maps, rows);
+        of.mesh, context, maps, layers);
   });
   network->set_retry(of.retry);
 

@@ -15,7 +15,7 @@
 #include "worker/data/labels/dataset.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/memory/memory_retry.h"
-#include "worker/step/pass_lists.h"
+#include "worker/step/collective_schedule.h"
 #include "worker/step/training_state.h"
 #include "worker/validation/validate.h"
 
@@ -27,7 +27,7 @@ struct AverageValidation {
   const labels::Dataset& dataset;
   const std::vector<std::string>& class_names;
   const loss::LossGains& gains;
-  const step::PassLists& pass_lists;  // of this rank's rows
+  const step::CollectiveSchedule& collective_schedule;  // of this rank's layers
   step::TrainingState& state;
   collectives::Mesh& mesh;
   memory::MemoryRetry retry;

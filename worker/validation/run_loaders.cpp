@@ -9,7 +9,7 @@
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/loader_plan.h"
 #include "worker/data/sampling/weighted_sampler.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/parallel_context.h"
 
 namespace headroom::validation {
 
@@ -58,20 +58,19 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
   return options;
 }
 
-predict::HostMemory host_memory_of(const configs::RunConfig& config,
-                                   const plan::Plan& plan,
-                                   const step::RunInputs& inputs,
-                                   const model::LayerGraph& model,
-                                   const collectives::Mesh& mesh,
-                                   const std::vector<layers::RowCost>& rows) {
+predict::HostMemory host_memory_of(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const collectives::Mesh& mesh,
+    const std::vector<layers::LayerCost>& layers) {
   loader::LoaderOptions training =
       training_options(config, plan, inputs, model, mesh);
   loader::LoaderOptions validation =
       validation_options(config, plan, *inputs.validation, model, mesh);
   predict::HostMemory memory;
   if (mesh.world.rank() == 0) {
-    memory.files = predict::file_bytes(rows, config.precision);
-    memory.state_copy = predict::state_copy_bytes(rows, config);
+    memory.files = predict::file_bytes(layers, config.precision);
+    memory.state_copy = predict::state_copy_bytes(layers, config);
     memory.pictures = predict::picture_bytes(config);
   }
   const auto share_out = [&](const predict::HostShares& shares) {

@@ -28,14 +28,13 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
                                          const model::LayerGraph& model,
                                          const collectives::Mesh& mesh);
 
-// With the data set's own image sizes. `rows`: of the model.
+// With the data set's own image sizes. `layers`: of the model.
 // REQUIRES: inputs with both data sets.
-predict::HostMemory host_memory_of(const configs::RunConfig& config,
-                                   const plan::Plan& plan,
-                                   const step::RunInputs& inputs,
-                                   const model::LayerGraph& model,
-                                   const collectives::Mesh& mesh,
-                                   const std::vector<layers::RowCost>& rows);
+predict::HostMemory host_memory_of(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const collectives::Mesh& mesh,
+    const std::vector<layers::LayerCost>& layers);
 // "8 threads …", for people.
 std::string describe(const predict::HostMemory& memory);
 

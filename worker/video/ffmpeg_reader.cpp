@@ -81,7 +81,7 @@ class Reader final : public VideoReader {
   int64_t pictures_ = 0;  // that were there
   int64_t damaged_ = 0;
   bool at_end_ = false;    // of the packets
-  std::string why_ended_;  // where that was before its time
+  std::string end_error_;  // where that was before its time
 };
 
 std::string Reader::open(const std::string& path, int64_t max_pixels) {
@@ -179,7 +179,7 @@ void Reader::feed() {
     if (error < 0) {
       at_end_ = true;
       if (error != AVERROR_EOF) {
-        why_ended_ = "cannot be read further (" + ffmpeg_error(error) + ")";
+        end_error_ = "cannot be read further (" + ffmpeg_error(error) + ")";
       }
       avcodec_send_packet(decoder_.get(), nullptr);
       return;
@@ -209,14 +209,14 @@ bool Reader::decode() {
     feed();
     faults += damaged_ - before;
   }
-  why_ended_ = "is nothing but damage from here on";
+  end_error_ = "is nothing but damage from here on";
   return false;
 }
 
 bool Reader::next(uint8_t* rgb) {
   if (!decode()) return false;
   if (frame_->width != format_.width || frame_->height != format_.height) {
-    why_ended_ =
+    end_error_ =
         "changes to pictures of " + size_text(frame_->width, frame_->height);
     return false;
   }
@@ -224,7 +224,7 @@ bool Reader::next(uint8_t* rgb) {
   if (frame_->decode_error_flags != 0) ++damaged_;
   if (rgb == nullptr) return true;
   if (!scaler_.convert(*frame_, *rgb_)) {
-    why_ended_ = "has pictures of a kind that no colours are made of";
+    end_error_ = "has pictures of a kind that no colours are made of";
     return false;
   }
   copy_rows(*rgb_, rgb);
@@ -236,8 +236,8 @@ std::string Reader::fault() const {
   const auto add = [&](const std::string& what) {
     text += (text.empty() ? "" : "; ") + what;
   };
-  if (!why_ended_.empty()) {
-    add("after " + std::to_string(pictures_) + " pictures it " + why_ended_);
+  if (!end_error_.empty()) {
+    add("after " + std::to_string(pictures_) + " pictures it " + end_error_);
   } else if (pictures_ + std::max<int64_t>(2, format_.pictures / 100) <
              format_.pictures) {
     add("it ends after " + std::to_string(pictures_) + " of " +

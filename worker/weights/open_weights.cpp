@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table_text.h"
-#include "configs/layers/row_cost.h"
 #include "parallel/base/check.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_classes.h"
@@ -21,8 +21,8 @@ void check_parameters(const std::filesystem::path& path,
                       const Safetensors& file) {
   table.num_classes = static_cast<int>(classes);
   int64_t wanted = 0, held = 0;
-  for (const layers::RowCost& row : layers::row_costs(table))
-    wanted += row.parameters;
+  for (const layers::LayerCost& layer : layers::layer_costs(table))
+    wanted += layer.parameters;
   for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
   if (wanted / 2 <= held) return;
   throw Error("weights",

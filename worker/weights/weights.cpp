@@ -126,7 +126,7 @@ std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table) {
   // Its last convolution has anchors x (5 + classes) outputs.
   const auto bias = file.tensors.find(
-      "model." + std::to_string(table.rows.size() - 1) + ".m.0.bias");
+      "model." + std::to_string(table.layers.size() - 1) + ".m.0.bias");
   if (bias == file.tensors.end() || table.anchors.empty()) return std::nullopt;
   const int64_t outputs = bias->second.numel();
   const auto anchors = static_cast<int64_t>(table.anchors.front().size());

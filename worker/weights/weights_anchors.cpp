@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::weights {
@@ -11,7 +11,7 @@ std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table) {
   const Safetensors file = read_weights_file(path);
   const auto found = file.tensors.find(
-      "model." + std::to_string(table.rows.size() - 1) + ".anchors");
+      "model." + std::to_string(table.layers.size() - 1) + ".anchors");
   if (found == file.tensors.end()) return std::nullopt;
   const at::Tensor cells =
       found->second.detach().to(at::kDouble).contiguous();  // [levels, n, 2]
@@ -20,12 +20,12 @@ std::optional<layers::AnchorList> anchors_in_weights(
   if (cells.sizes() != at::IntArrayRef({levels, per_level, 2})) {
     return std::nullopt;
   }
-  const std::vector<layers::RowCost> rows = layers::row_costs(table);
+  const std::vector<layers::LayerCost> layers = layers::layer_costs(table);
   const double* next = cells.const_data_ptr<double>();
   layers::AnchorList anchors;
-  for (const int input : rows.back().inputs) {
+  for (const int input : layers.back().inputs) {
     const auto stride =
-        static_cast<double>(rows[static_cast<size_t>(input)].stride);
+        static_cast<double>(layers[static_cast<size_t>(input)].stride);
     anchors.emplace_back();
     for (int64_t i = 0; i < per_level; ++i, next += 2) {
       anchors.back().emplace_back(next[0] * stride, next[1] * stride);

@@ -8,7 +8,7 @@
 #include "deploy/cli/plan/plan_report.h"
 #include "deploy/cli/plan/plan_segments.h"
 #include "deploy/cli/plan/plan_sweep.h"
-#include "deploy/cli/process/data_question.h"
+#include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
@@ -61,7 +61,7 @@ int plan_command(const CommandLine& given) {
   PlanReport report =
       make_plan_report(request.config, world_size, line.has("--show"));
   if (machines) {
-    report.segments = segments_of(request.config, report.rows, report.plan,
+    report.segments = segments_of(request.config, report.layers, report.plan,
                                   machines->gpu_memory_bytes);
   }
   if (has_judged_anchors(request.config)) {

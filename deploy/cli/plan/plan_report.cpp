@@ -12,7 +12,7 @@
 #include "parallel/pipeline/schedule.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/plan_json.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/predict/phase_memory.h"
 
@@ -55,11 +55,11 @@ std::string percent(double part) {
 
 int64_t image_height(const PlanReport& report) {
   return layers::rounded_image_size(report.config.image_height,
-                                    layers::largest_stride(report.rows));
+                                    layers::largest_stride(report.layers));
 }
 int64_t image_width(const PlanReport& report) {
   return layers::rounded_image_size(report.config.image_width,
-                                    layers::largest_stride(report.rows));
+                                    layers::largest_stride(report.layers));
 }
 int64_t num_classes(const PlanReport& report) {
   return planner::num_classes_of_run(report.config).value_or(80);
@@ -67,7 +67,7 @@ int64_t num_classes(const PlanReport& report) {
 // ", each batch from 320 x 320 to 960 x 960" with --multi-scale.
 std::string scales_text(const PlanReport& report) {
   if (!report.config.multi_scale) return "";
-  const int64_t stride = layers::largest_stride(report.rows);
+  const int64_t stride = layers::largest_stride(report.layers);
   const auto text = [](const configs::InputSize& size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
@@ -79,7 +79,7 @@ std::string scales_text(const PlanReport& report) {
 
 double pixels(const PlanReport& report) {
   return configs::mean_pixels(report.config,
-                              layers::largest_stride(report.rows));
+                              layers::largest_stride(report.layers));
 }
 
 double all_work(const PlanReport& report) {
@@ -147,7 +147,7 @@ std::string cut_table(const std::vector<std::string>& head, size_t count,
 
 std::string stages_table(const PlanReport& report) {
   return cut_table(
-      {"stage", "rows", "parameters", "multiply-adds", "share", "memory",
+      {"stage", "layers", "parameters", "multiply-adds", "share", "memory",
        "of one stage", "ranks"},
       report.stages.size(), [&](size_t i) -> std::vector<std::string> {
         const planner::StageShare& stage = report.stages[i];
@@ -232,7 +232,7 @@ int64_t bytes_of_one_stage(const PlanReport& report) {
   whole.layout.pipeline_parallel_size = 1;
   whole.stage_begins = {0};
   return predict::largest_total(predict::estimate_memory(
-      predict::memory_request(report.config, whole, report.rows)));
+      predict::memory_request(report.config, whole, report.layers)));
 }
 
 Json memory_json(const predict::MemoryEstimate& memory) {
@@ -253,7 +253,7 @@ Json memory_json(const predict::MemoryEstimate& memory) {
 
 Json other_phases_json(const PlanReport& report, size_t stage) {
   const predict::MemoryRequest request =
-      predict::memory_request(report.config, report.plan, report.rows);
+      predict::memory_request(report.config, report.plan, report.layers);
   plan::MeshCoordinates first;
   first.pipeline_stage = static_cast<int>(stage);
   return {
@@ -334,11 +334,11 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   report.config = config;
   report.model =
       std::filesystem::path(planner::model_of_run(config)).stem().string();
-  report.rows = planner::model_rows(config);
-  report.plan = planner::plan_or_throw(config, world_size, report.rows);
-  report.stages = planner::stage_shares(report.plan, report.rows);
+  report.layers = planner::model_layers(config);
+  report.plan = planner::plan_or_throw(config, world_size, report.layers);
+  report.stages = planner::stage_shares(report.plan, report.layers);
   report.memory = predict::estimate_memory(
-      predict::memory_request(config, report.plan, report.rows));
+      predict::memory_request(config, report.plan, report.layers));
   report.one_stage_bytes = bytes_of_one_stage(report);
 
   const plan::Plan& plan = report.plan;
@@ -346,7 +346,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   const plan::BatchCut cut = {batch, plan.layout.data_parallel_size,
                               plan.micro_batch_size,
                               plan.batch_norm_group_size};
-  const int64_t stride = layers::largest_stride(report.rows);
+  const int64_t stride = layers::largest_stride(report.layers);
   const int64_t smallest_map =
       (image_height(report) / stride) * (image_width(report) / stride);
   const int num_parts = std::min(plan.layout.data_parallel_size, kMostParts);
@@ -361,7 +361,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
     configs::RunConfig other = config;
     other.layout = plan::to_string(layout);
     const planner::PlanDecision decision =
-        planner::choose_plan(other, world_size, report.rows,
+        planner::choose_plan(other, world_size, report.layers,
                              planner::PlanAnswer::kWhetherAdmissible);
     report.others.push_back({layout, decision.plan ? "" : decision.reason});
   }
@@ -391,7 +391,7 @@ std::string plan_report_text(const PlanReport& report) {
   std::string text =
       "plan         " + plan.reason + "\n" + "model        " + report.model +
       ", " + std::to_string(num_classes(report)) + " classes, " +
-      image_size_text(config, report.rows) + " pixels" + scales_text(report) +
+      image_size_text(config, report.layers) + " pixels" + scales_text(report) +
       "\n" + assumptions_text(config) + "layout       " +
       plan::to_string(plan.layout) + ": " + std::to_string(world_size) +
       (world_size == 1 ? " process, " : " processes, ") +
@@ -411,7 +411,7 @@ std::string plan_report_text(const PlanReport& report) {
                      " images of a validation batch at once") +
           "; host: of the loader and of files\n" + phases_table(report) +
           (report.segments ? segments_text(*report.segments) : "") + "\n";
-  text += "Rows of the model, multiply-adds of one image's forward" +
+  text += "Layers of the model, multiply-adds of one image's forward" +
           std::string(config.multi_scale ? " in the mean of its sizes" : "") +
           ", and predicted memory of a rank\n" + stages_table(report) +
           pipeline_note(report) + "\n";
@@ -444,7 +444,7 @@ std::string plan_report_json(const PlanReport& report) {
   json["image_width"] = image_width(report);
   if (report.config.multi_scale) {
     const configs::InputSize largest = configs::largest_input_size(
-        report.config, layers::largest_stride(report.rows));
+        report.config, layers::largest_stride(report.layers));
     json["largest_image"] = {largest.height, largest.width};
   }
   json["global_batch_size"] = report.config.global_batch_size;

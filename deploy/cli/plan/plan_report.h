@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "deploy/cli/plan/plan_segments.h"
 #include "parallel/plan/batch_split.h"
@@ -31,7 +31,7 @@ struct PlanReport {
   configs::RunConfig config;
   std::string model;  // "yolov5s"
   plan::Plan plan;
-  std::vector<layers::RowCost> rows;
+  std::vector<layers::LayerCost> layers;
   std::vector<planner::StageShare> stages;
   std::vector<predict::MemoryEstimate> memory;  // of each stage's ranks
   int64_t one_stage_bytes = 0;  // of a rank if the pipeline were one stage

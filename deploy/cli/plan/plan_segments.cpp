@@ -10,10 +10,10 @@
 namespace headroom::cli {
 
 PlanSegments segments_of(const configs::RunConfig& config,
-                         const std::vector<layers::RowCost>& rows,
+                         const std::vector<layers::LayerCost>& layers,
                          const plan::Plan& plan, int64_t gpu_memory_bytes) {
   const predict::MemoryRequest request =
-      predict::memory_request(config, plan, rows);
+      predict::memory_request(config, plan, layers);
   PlanSegments fullest;
   fullest.room_bytes = gpu_memory_bytes - predict::kGpuReserveBytes;
   for (int stage = 0; stage < plan.layout.pipeline_parallel_size; ++stage) {

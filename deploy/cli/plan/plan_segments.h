@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/segment_estimate.h"
@@ -24,7 +24,7 @@ struct PlanSegments {
 // Of a plan that was made for GPUs with so much memory. Throws Error (exit 3)
 // if its segments do not fit.
 PlanSegments segments_of(const configs::RunConfig& config,
-                         const std::vector<layers::RowCost>& rows,
+                         const std::vector<layers::LayerCost>& layers,
                          const plan::Plan& plan, int64_t gpu_memory_bytes);
 
 std::string segments_text(const PlanSegments& segments);

@@ -10,7 +10,7 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/plan_json.h"
-#include "parallel/planner/model_rows.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
 
@@ -115,7 +115,7 @@ void check_beside_sweep(const CommandLine& line) {
 
 std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
                                    int world_size, const Sweep& sweep) {
-  const std::vector<layers::RowCost> rows = planner::model_rows(config);
+  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
   std::vector<SweepCell> cells;
   for (const int64_t size : sweep.image_sizes) {
     for (const int64_t batch : sweep.batches) {
@@ -123,7 +123,7 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
       trial.image_height = trial.image_width = size;
       trial.global_batch_size = batch;
       const planner::PlanDecision decision = planner::choose_plan(
-          trial, world_size, rows, planner::PlanAnswer::kWithoutProposals);
+          trial, world_size, layers, planner::PlanAnswer::kWithoutProposals);
       SweepCell cell;
       cell.image_size = size;
       cell.batch = batch;

@@ -48,13 +48,13 @@ TEST(ModelRecord, TheSameNetworkHasNoDifference) {
 
 TEST(ModelRecord, TheFirstDifferenceIsNamedWithBoth) {
   EXPECT_EQ(difference("[-1, 2, C3,", "[-1, 3, C3,"),
-            "row 1 was [-1, 2, C3, [64, False]] and is now [-1, 3, C3, [64, "
+            "layer 1 was [-1, 2, C3, [64, False]] and is now [-1, 3, C3, [64, "
             "False]]");
   EXPECT_EQ(difference("[64, 6, 2, 2]", "[32, 6, 2, 2]"),
-            "row 0 was [-1, 1, Conv, [64, 6, 2, 2]] and is now [-1, 1, Conv, "
+            "layer 0 was [-1, 1, Conv, [64, 6, 2, 2]] and is now [-1, 1, Conv, "
             "[32, 6, 2, 2]]");
   EXPECT_EQ(difference("  - [[1]", "  - [1, 1, SPPF, [64, 5]]\n  - [[1]"),
-            "row 2 was [1, 1, Detect, [nc, anchors]] and is now [1, 1, SPPF, "
+            "layer 2 was [1, 1, Detect, [nc, anchors]] and is now [1, 1, SPPF, "
             "[64, 5]]");
   EXPECT_EQ(difference("depth_multiple: 0.5", "depth_multiple: 0.33"),
             "depth_multiple was 0.5 and is now 0.33");
@@ -69,13 +69,13 @@ TEST(ModelRecord, TheFirstDifferenceIsNamedWithBoth) {
             "anchors was 1,2 3,4 and is now 1,2 3,5");
 }
 
-TEST(ModelRecord, ARowMoreOrLess) {
+TEST(ModelRecord, ALayerMoreOrLess) {
   ModelTable longer = table(kModel);
-  longer.rows.push_back(longer.rows[0]);
+  longer.layers.push_back(longer.layers[0]);
   EXPECT_EQ(model_difference(table(kModel), longer),
-            "row 3 is new: [-1, 1, Conv, [64, 6, 2, 2]]");
+            "layer 3 is new: [-1, 1, Conv, [64, 6, 2, 2]]");
   EXPECT_EQ(model_difference(longer, table(kModel)),
-            "row 3 was [-1, 1, Conv, [64, 6, 2, 2]] and is gone");
+            "layer 3 was [-1, 1, Conv, [64, 6, 2, 2]] and is gone");
 }
 
 TEST(ModelRecord, AnotherNetworkIsRefusedAndTheRecordOffered) {

@@ -39,7 +39,7 @@ std::string refusal(const std::string& text) {
   return configs::refusal_of([&] { parse_model_table(text, "m.yaml"); });
 }
 
-TEST(ModelTable, ReadsRowsWithTheirPlaces) {
+TEST(ModelTable, ReadsLayersWithTheirPlaces) {
   const ModelTable table = parse_model_table(kSmall, "dir/m.yaml");
   EXPECT_EQ(table.name, "m");
   EXPECT_EQ(table.num_classes, 3);
@@ -49,15 +49,15 @@ TEST(ModelTable, ReadsRowsWithTheirPlaces) {
   EXPECT_EQ(table.activation, ActivationFunction());
   using Anchors = std::vector<std::vector<std::pair<double, double>>>;
   EXPECT_EQ(table.anchors, (Anchors{{{1, 2}, {3, 4}}}));
-  ASSERT_EQ(table.rows.size(), 5u);
-  EXPECT_EQ(table.rows[0].module, "Conv");
-  EXPECT_EQ(table.rows[1].repeats, 2);
-  EXPECT_EQ(yaml::to_string(table.rows[1].place), "dir/m.yaml:8:4");
-  EXPECT_EQ(table.rows[2].from, (std::vector<int>{-1, 0}));
+  ASSERT_EQ(table.layers.size(), 5u);
+  EXPECT_EQ(table.layers[0].module, "Conv");
+  EXPECT_EQ(table.layers[1].repeats, 2);
+  EXPECT_EQ(yaml::to_string(table.layers[1].place), "dir/m.yaml:8:4");
+  EXPECT_EQ(table.layers[2].from, (std::vector<int>{-1, 0}));
   using Arguments = std::vector<ModelTable::Argument>;
-  EXPECT_EQ(table.rows[1].args, (Arguments{64.0, "False"}));
-  EXPECT_EQ(table.rows[3].args, (Arguments{"None", 2.0, "nearest"}));
-  EXPECT_EQ(table.rows[4].args,
+  EXPECT_EQ(table.layers[1].args, (Arguments{64.0, "False"}));
+  EXPECT_EQ(table.layers[3].args, (Arguments{"None", 2.0, "nearest"}));
+  EXPECT_EQ(table.layers[4].args,
             (Arguments{"nc", "anchors", std::vector<double>{1, 2}}));
 }
 
@@ -140,9 +140,10 @@ TEST(ModelTable, Refusals) {
             "found from the data: write them as one list of widths and "
             "heights per level: training replaces what does not fit the "
             "boxes");
-  EXPECT_EQ(refusal(changed("[-1, 2, C3, [64, False]]", "[-1, 2, C3]")),
-            "[config] m.yaml:8:4: this row is a list of 3 elements: a row is "
-            "[from, repeats, module, args]");
+  EXPECT_EQ(
+      refusal(changed("[-1, 2, C3, [64, False]]", "[-1, 2, C3]")),
+      "[config] m.yaml:8:4: this layer is a list of 3 elements: a layer is "
+      "[from, repeats, module, args]");
   EXPECT_EQ(refusal(changed("[-1, 2, C3", "[-1, 0, C3")),
             "[config] m.yaml:8:9: repeats is 0: write a whole number from 1 to "
             "1000");
@@ -164,7 +165,7 @@ TEST(ModelTable, Refusals) {
 
 TEST(ModelTable, ShippedModelsByNameAndByPath) {
   struct Shape {
-    size_t rows, levels;
+    size_t layers, levels;
   };
   const std::map<std::string, Shape> variants = {
       {"yolov5s-ghost", {25, 3}},
@@ -181,9 +182,9 @@ TEST(ModelTable, ShippedModelsByNameAndByPath) {
                                                   : Shape{25, 3};
     EXPECT_EQ(table.name, name);
     EXPECT_EQ(table.num_classes, 80);
-    EXPECT_EQ(table.rows.size(), shape.rows) << name;
+    EXPECT_EQ(table.layers.size(), shape.layers) << name;
     EXPECT_EQ(table.anchors.size(), shape.levels) << name;
-    EXPECT_EQ(table.rows.back().module, "Detect");
+    EXPECT_EQ(table.layers.back().module, "Detect");
   }
   EXPECT_EQ(load_model_table("yolov5n.yaml").name, "yolov5n");
   const configs::TemporaryFolder folder;
@@ -212,11 +213,11 @@ int64_t scaled_channels(const ModelTable& table, double channels) {
          table.channel_multiple;
 }
 
-double number(const ModelTable::Row& row, size_t index) {
-  return std::get<double>(row.args.at(index));
+double number(const ModelTable::Layer& layer, size_t index) {
+  return std::get<double>(layer.args.at(index));
 }
 
-TEST(ModelTable, RowsEqualTheReference) {
+TEST(ModelTable, LayersEqualTheReference) {
   const std::string path =
       HEADROOM_SOURCE_DIR "/../shared/parity/architecture.json";
   std::ifstream file(path);
@@ -231,32 +232,33 @@ TEST(ModelTable, RowsEqualTheReference) {
               model.at("anchors_px").get<decltype(table.anchors)>())
         << name;
     const nlohmann::json& layers = model.at("layers");
-    ASSERT_EQ(table.rows.size(), layers.size()) << name;
+    ASSERT_EQ(table.layers.size(), layers.size()) << name;
     for (size_t i = 0; i < layers.size(); ++i) {
-      const ModelTable::Row& row = table.rows[i];
+      const ModelTable::Layer& layer = table.layers[i];
       const nlohmann::json& layer = layers[i];
-      SCOPED_TRACE(name + " row " + std::to_string(i) + " " + layer.dump());
-      EXPECT_EQ(row.module.substr(row.module.rfind('.') + 1),
+      SCOPED_TRACE(name + " layer " + std::to_string(i) + " " + layer.dump());
+      EXPECT_EQ(layer.module.substr(layer.module.rfind('.') + 1),
                 layer.at("kind").get<std::string>());
-      EXPECT_EQ(row.from, layer.at("from").get<std::vector<int>>());
-      if (row.module == "Conv" || row.module == "C3" || row.module == "SPPF") {
-        EXPECT_EQ(scaled_channels(table, number(row, 0)), layer.at("c_out"));
+      EXPECT_EQ(layer.from, layer.at("from").get<std::vector<int>>());
+      if (layer.module == "Conv" || layer.module == "C3" ||
+          layer.module == "SPPF") {
+        EXPECT_EQ(scaled_channels(table, number(layer, 0)), layer.at("c_out"));
       }
-      if (row.module == "Conv") {
-        EXPECT_EQ(number(row, 1), layer.at("kernel"));
-        EXPECT_EQ(number(row, 2), layer.at("stride"));
-        EXPECT_EQ(row.args.size() == 4 ? number(row, 3)
-                                       : std::floor(number(row, 1) / 2),
+      if (layer.module == "Conv") {
+        EXPECT_EQ(number(layer, 1), layer.at("kernel"));
+        EXPECT_EQ(number(layer, 2), layer.at("stride"));
+        EXPECT_EQ(layer.args.size() == 4 ? number(layer, 3)
+                                         : std::floor(number(layer, 1) / 2),
                   layer.at("pad"));
       }
-      if (row.module == "C3") {
+      if (layer.module == "C3") {
         EXPECT_EQ(
-            std::max(1.0, std::nearbyint(row.repeats * table.depth_multiple)),
+            std::max(1.0, std::nearbyint(layer.repeats * table.depth_multiple)),
             layer.at("repeats"));
-        EXPECT_EQ(row.args.size() == 1, layer.at("shortcut").get<bool>());
+        EXPECT_EQ(layer.args.size() == 1, layer.at("shortcut").get<bool>());
       }
-      if (row.module == "SPPF") {
-        EXPECT_EQ(number(row, 1), layer.at("pool"));
+      if (layer.module == "SPPF") {
+        EXPECT_EQ(number(layer, 1), layer.at("pool"));
       }
     }
   }

@@ -44,30 +44,30 @@ TEST(Generation, FindsItsMembers) {
 }
 
 TEST(WhyStale, TheCurrentGenerationOfThisRunIsNot) {
-  EXPECT_EQ(why_stale(3, "abc", 3, "abc", false), std::nullopt);
-  EXPECT_EQ(why_stale(3, "abc", 3, "abc", true), std::nullopt);
+  EXPECT_EQ(stamp_error(3, "abc", 3, "abc", false), std::nullopt);
+  EXPECT_EQ(stamp_error(3, "abc", 3, "abc", true), std::nullopt);
 }
 
 TEST(WhyStale, BothGenerationsAreNamedWhetherOlderOrNewer) {
-  EXPECT_EQ(why_stale(2, "abc", 3, "abc", false),
+  EXPECT_EQ(stamp_error(2, "abc", 3, "abc", false),
             "the message is of generation 2, the run is at generation 3");
-  EXPECT_EQ(why_stale(4, "abc", 3, "abc", true),
+  EXPECT_EQ(stamp_error(4, "abc", 3, "abc", true),
             "the message is of generation 4, the run is at generation 3");
 }
 
 TEST(WhyStale, BothRunsAreNamed) {
-  EXPECT_EQ(why_stale(3, "xyz", 3, "abc", false),
+  EXPECT_EQ(stamp_error(3, "xyz", 3, "abc", false),
             "the message is of run xyz, this coordinator serves run abc");
-  EXPECT_EQ(why_stale(0, "xyz", 3, "abc", true),
+  EXPECT_EQ(stamp_error(0, "xyz", 3, "abc", true),
             "the message is of run xyz, this coordinator serves run abc");
-  EXPECT_EQ(why_stale(3, "", 3, "abc", false),
+  EXPECT_EQ(stamp_error(3, "", 3, "abc", false),
             "the message is of run (none), this coordinator serves run abc");
 }
 
 TEST(WhyStale, NotKnowingYetIsAllowedOnlyWhereSaid) {
-  EXPECT_EQ(why_stale(0, "", 3, "abc", true), std::nullopt);
-  EXPECT_EQ(why_stale(0, "abc", 3, "abc", true), std::nullopt);
-  EXPECT_EQ(why_stale(0, "abc", 3, "abc", false),
+  EXPECT_EQ(stamp_error(0, "", 3, "abc", true), std::nullopt);
+  EXPECT_EQ(stamp_error(0, "abc", 3, "abc", true), std::nullopt);
+  EXPECT_EQ(stamp_error(0, "abc", 3, "abc", false),
             "the message is of generation 0, the run is at generation 3");
 }
 

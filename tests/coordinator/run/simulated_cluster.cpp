@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/log/run_image.h"
+#include "coordinator/log/run_state_snapshot.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -81,8 +81,9 @@ void SimulatedCluster::kill_coordinator() {
   at(down, [this] {
     auto next = std::make_unique<RunState>(options(expected_workers_), config(),
                                            time());
-    RunImage::restore(*next, RunImage::of(*state_), time(), kReadoption);
-    const wire::RunProgress progress = RunImage::progress_of(*state_);
+    RunStateSnapshot::restore(*next, RunStateSnapshot::of(*state_), time(),
+                              kReadoption);
+    const wire::RunProgress progress = RunStateSnapshot::progress_of(*state_);
     next->committed(progress.step, progress);
     state_ = std::move(next);
   });

@@ -62,15 +62,15 @@ TEST(ListenAddress, TheSystemSaysWhyAPortCannotBeHad) {
   ListenAddress address;
   address.host = "127.0.0.1";
   address.port = ntohs(name.sin_port);
-  EXPECT_EQ(why_not_bindable(address), "Address already in use");
+  EXPECT_EQ(binding_error(address), "Address already in use");
   close(handle);
-  EXPECT_EQ(why_not_bindable(address), "");
+  EXPECT_EQ(binding_error(address), "");
 }
 
 TEST(ListenAddress, AHostOfAnotherMachineCannotBeHad) {
   ListenAddress address;
   address.host = "192.0.2.1";  // reserved for documentation
-  EXPECT_EQ(why_not_bindable(address), "Cannot assign requested address");
+  EXPECT_EQ(binding_error(address), "Cannot assign requested address");
 }
 
 }  // namespace

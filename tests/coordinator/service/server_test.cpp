@@ -228,7 +228,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   w0->commit(12, 0.5, progress);
 
   w1.reset();  // its stream breaks, as when it is killed
-  EXPECT_TRUE(eventually([&] { return run.state() == "reforming"; }));
+  EXPECT_TRUE(eventually([&] { return run.state() == "regrouping"; }));
   const SuccessorOrder order =
       run.agent->report_exit("w1", 137, "reading images\n");
   EXPECT_TRUE(order.restart);
@@ -318,7 +318,7 @@ TEST(Server, ALookupEndsWhenItsRunDoes) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(
       [&] { w0->rendezvous(1)->get("ranks/1", seconds(60)); },
-      ThrowsMessage<CommunicationError>(HasSubstr("the run is reforming")));
+      ThrowsMessage<CommunicationError>(HasSubstr("the run is regrouping")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
   dies.join();
 }

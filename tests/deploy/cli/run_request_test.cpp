@@ -82,9 +82,9 @@ TEST_F(RunRequestTest, AFaultOfARankThatIsNotThereIsRefused) {
             "accepted");
 }
 
-TEST_F(RunRequestTest, MoreFrozenRowsThanTheModelHasAreRefusedBeforeAStart) {
+TEST_F(RunRequestTest, MoreFrozenLayersThanTheModelHasAreRefusedBeforeAStart) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "26"}),
-            "[model] --freeze 26, but yolov5n has 25 rows: use 0 to 25");
+            "[model] --freeze 26, but yolov5n has 25 layers: use 0 to 25");
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
 }
 
@@ -106,7 +106,7 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config,
-                              DataQuestion question) {
+                              DatasetQuery question) {
     EXPECT_EQ(config.data, data_.string());
     EXPECT_TRUE(question.label_counts);
     ++asked;
@@ -141,7 +141,7 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
 // A child that reads labels judges anchors too, of the process whose run it is.
 TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   std::vector<bool> anchors;
-  const AskData ask = [&](configs::RunConfig& config, DataQuestion question) {
+  const AskData ask = [&](configs::RunConfig& config, DatasetQuery question) {
     anchors.push_back(question.anchors);
     config.label_counts = "2x30";
     if (question.anchors) config.anchors_reason = "kept";
@@ -280,8 +280,8 @@ TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
 
 TEST_F(RunRequestTest, WhatHasNoPlanIsRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--layout", "pipeline=20"}),
-            "[plan] --layout pipeline=20: every stage needs a row with "
-            "parameters, and 20 stages > 19 such rows of the model: use "
+            "[plan] --layout pipeline=20: every stage needs a layer with "
+            "parameters, and 20 stages > 19 such layers of the model: use "
             "pipeline=19 or less");
   EXPECT_EQ(refusal({"--sync-bn", "--bn-group", "4"}),
             "[plan] --sync-bn makes one group of the whole --batch of 16, but "
@@ -406,11 +406,12 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   ASSERT_NE(table.find("[-1, 6, C3, [256]]"), std::string::npos) << table;
   edited.replace(table.find("[-1, 6, C3, [256]]"), 18, "[-1, 9, C3, [256]]");
   root_.write("my.yaml", edited);
-  EXPECT_THAT(resumed({}),
-              HasSubstr("[resume] " + cfg.string() + " is not the model that " +
-                        run.string() +
-                        " was begun with: row 4 was [-1, 6, C3, [256]] and is "
-                        "now [-1, 9, C3, [256]]"));
+  EXPECT_THAT(
+      resumed({}),
+      HasSubstr("[resume] " + cfg.string() + " is not the model that " +
+                run.string() +
+                " was begun with: layer 4 was [-1, 6, C3, [256]] and is "
+                "now [-1, 9, C3, [256]]"));
   EXPECT_EQ(resumed({"--cfg", (run / "model.yaml").string()}), "accepted");
 }
 

@@ -185,8 +185,8 @@ TEST(DeviceRender, GivesTheCpusBytes) {
 TEST(DeviceOptimizer, SgdEqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   constexpr int64_t kSize = 100000;
-  const std::vector<devices::ArenaRange> ranges = {{0, 60001, 1},
-                                                   {70000, 20000, 0}};
+  const std::vector<devices::FlatBufferRange> ranges = {{0, 60001, 1},
+                                                        {70000, 20000, 0}};
   const std::vector<optim::Segment> segments = {{0, 60001, 1},
                                                 {70000, 20000, 0}};
   const optim::AllGroupSettings groups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};

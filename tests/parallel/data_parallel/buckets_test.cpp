@@ -7,8 +7,8 @@
 namespace headroom::data_parallel {
 namespace {
 
-std::vector<Arena::Slot> slots_of(const std::vector<int64_t>& sizes) {
-  std::vector<Arena::Slot> slots;
+std::vector<FlatBuffer::Slot> slots_of(const std::vector<int64_t>& sizes) {
+  std::vector<FlatBuffer::Slot> slots;
   int64_t offset = 0;
   for (const int64_t size : sizes) {
     slots.push_back({"slot " + std::to_string(slots.size()), offset, size, 0});
@@ -17,7 +17,7 @@ std::vector<Arena::Slot> slots_of(const std::vector<int64_t>& sizes) {
   return slots;
 }
 
-int64_t end_of(const std::vector<Arena::Slot>& slots) {
+int64_t end_of(const std::vector<FlatBuffer::Slot>& slots) {
   return (slots.back().offset + slots.back().size + 15) / 16 * 16;
 }
 
@@ -53,8 +53,9 @@ TEST(BucketsTest, TheStemTravelsInASmallLastOne) {
   EXPECT_LE(buckets.back().size * 4, 64 << 10);
 }
 
-// Whatever the sizes: the buckets tile the arena and the slots, backwards.
-TEST(BucketsTest, TileTheArena) {
+// Whatever the sizes: the buckets tile the flat buffer and the slots,
+// backwards.
+TEST(BucketsTest, TileTheFlatBuffer) {
   uint64_t state = 1;
   const auto draw = [&state](int64_t limit) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -64,10 +65,11 @@ TEST(BucketsTest, TileTheArena) {
     std::vector<int64_t> sizes(1 + draw(40));
     for (int64_t& size : sizes) size = draw(round % 2 == 0 ? 100 : 200000);
     const auto slots = slots_of(sizes);
-    const int64_t arena_size = end_of(slots);
+    const int64_t flat_buffer_size = end_of(slots);
     const int64_t bucket_bytes = 1 + draw(1 << 20);
-    const auto buckets = carve_buckets(slots, arena_size, 4, bucket_bytes);
-    int64_t end = arena_size;
+    const auto buckets =
+        carve_buckets(slots, flat_buffer_size, 4, bucket_bytes);
+    int64_t end = flat_buffer_size;
     int64_t last = static_cast<int64_t>(slots.size());
     for (size_t i = 0; i < buckets.size(); ++i) {
       const Bucket& bucket = buckets[i];

@@ -18,11 +18,11 @@ constexpr int kLayers = 8;
 constexpr int64_t kWidth = 64;  // 33 kB a layer: several buckets of 35 kB
 constexpr int64_t kBucketBytes = 34 << 10;
 
-// A chain of small dense layers with their arena, the same on every rank.
+// A chain of small dense layers with their flat buffer, the same on every rank.
 struct Network {
   std::vector<at::Tensor> weights;
   std::vector<at::Tensor> biases;
-  std::optional<Arena> arena;
+  std::optional<FlatBuffer> flat_buffer;
 
   // With gradients in the memory of `ranks`, if given.
   explicit Network(collectives::Communicator* ranks = nullptr) {
@@ -32,12 +32,12 @@ struct Network {
       weights.push_back(at::sin(index).view({kWidth, kWidth}) / 6);
       biases.push_back(at::cos(at::arange(kWidth, at::kDouble) + i));
     }
-    std::vector<ArenaEntry> entries;
+    std::vector<FlatBufferEntry> entries;
     for (int i = 0; i < kLayers; ++i) {
       entries.push_back({"weight " + std::to_string(i), &weights[i], 0});
       entries.push_back({"bias " + std::to_string(i), &biases[i], 0});
     }
-    ArenaOptions options;
+    FlatBufferOptions options;
     options.scalar_type = at::kDouble;
     options.with_gradients = true;
     if (ranks != nullptr) {
@@ -45,7 +45,7 @@ struct Network {
         return ranks->zeros(count, type);
       };
     }
-    arena.emplace(std::move(entries), options);
+    flat_buffer.emplace(std::move(entries), options);
   }
 
   // `between` is called when backward has passed layer `where`.
@@ -94,7 +94,7 @@ at::Tensor plain_sum(collectives::Communicator& ranks, int micro_batches) {
   for (int i = 0; i < micro_batches; ++i) {
     network.loss(input_of(ranks.rank(), i)).backward();
   }
-  at::Tensor gradients = network.arena->gradients();
+  at::Tensor gradients = network.flat_buffer->gradients();
   ranks.all_reduce(gradients);
   return gradients;
 }
@@ -115,21 +115,21 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
   for (const int size : {2, 3}) {
     run(size, [](collectives::Communicator& ranks) {
       Network network(&ranks);
-      GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+      GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
       EXPECT_GE(reducer.num_buckets(), 5);
       const at::Tensor expected = plain_sum(ranks, 1);
       for (int step = 0; step < 3; ++step) {
-        network.arena->zero_gradients();
+        network.flat_buffer->zero_gradients();
         reducer.begin(true);
         network.loss(input_of(ranks.rank())).backward();
         EXPECT_EQ(reducer.num_started(), reducer.num_buckets());
         reducer.finish();
         if (ranks.size() == 2) {
-          EXPECT_TRUE(at::equal(network.arena->gradients(), expected));
+          EXPECT_TRUE(at::equal(network.flat_buffer->gradients(), expected));
         } else {
           // Ring chunks of other ranges sum in another order.
-          EXPECT_TRUE(
-              at::allclose(network.arena->gradients(), expected, 1e-13, 1e-13));
+          EXPECT_TRUE(at::allclose(network.flat_buffer->gradients(), expected,
+                                   1e-13, 1e-13));
         }
       }
     });
@@ -139,7 +139,7 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
 TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     int64_t started_half_way = -1;
     reducer.begin(true);
     network
@@ -155,21 +155,22 @@ TEST_P(GradientReducerTest, StartsBucketsWhileBackwardIsUnderWay) {
 TEST_P(GradientReducerTest, ReducesOnceForSeveralMicroBatches) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     for (int i = 0; i < 3; ++i) {
       reducer.begin(i == 2);
       network.loss(input_of(ranks.rank(), i)).backward();
       EXPECT_EQ(reducer.num_started(), i == 2 ? reducer.num_buckets() : 0);
     }
     reducer.finish();
-    EXPECT_TRUE(at::equal(network.arena->gradients(), plain_sum(ranks, 3)));
+    EXPECT_TRUE(
+        at::equal(network.flat_buffer->gradients(), plain_sum(ranks, 3)));
   });
 }
 
 TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     for (const int layer : {0, 3, kLayers - 1}) {
       network.weights[layer].set_requires_grad(false);
     }
@@ -180,9 +181,10 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
     const at::Tensor expected = plain_sum(ranks, 1);
     for (int64_t slot = 0; slot < 2 * kLayers; ++slot) {
       const at::Tensor gradient =
-          network.arena->view(slot, network.arena->gradients());
-      if (network.arena->entry(slot).requires_grad()) {
-        EXPECT_TRUE(at::equal(gradient, network.arena->view(slot, expected)));
+          network.flat_buffer->view(slot, network.flat_buffer->gradients());
+      if (network.flat_buffer->entry(slot).requires_grad()) {
+        EXPECT_TRUE(
+            at::equal(gradient, network.flat_buffer->view(slot, expected)));
       } else {
         EXPECT_EQ(gradient.abs().sum().item<double>(), 0);
       }
@@ -194,7 +196,7 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     if (ranks.rank() != 1) {
       reducer.begin(true);
       const at::Tensor x = input_of(0);
@@ -216,7 +218,7 @@ TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
 TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     for (int step = 0; step < 2; ++step) {
       std::vector<at::Tensor> extra = {
           at::full({7}, ranks.rank() + 1.0, at::kDouble),
@@ -236,7 +238,7 @@ TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](collectives::Communicator& ranks) {
       Network network(&ranks);
-      GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+      GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
       const at::Tensor expected = plain_sum(ranks, 1);
       std::vector<at::Tensor> extra = {at::ones({3}, at::kDouble)};
       reducer.begin(true);
@@ -254,12 +256,12 @@ TEST_P(GradientReducerTest, ARankThatFailsLocallyCompletesTheList) {
       }
       EXPECT_TRUE(at::equal(extra[0], at::full({3}, 2.0, at::kDouble)));
 
-      network.arena->zero_gradients();
+      network.flat_buffer->zero_gradients();
       reducer.begin(true);
       network.loss(input_of(ranks.rank())).backward();
       reducer.finish();
-      EXPECT_TRUE(
-          at::allclose(network.arena->gradients(), expected, 1e-13, 1e-13));
+      EXPECT_TRUE(at::allclose(network.flat_buffer->gradients(), expected,
+                               1e-13, 1e-13));
     });
   }
 }
@@ -269,7 +271,7 @@ TEST_P(GradientReducerTest,
        AFailureBeforeTheLastMicroBatchCompletesTheListToo) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     if (ranks.rank() == 0) {
       reducer.begin(false);
       network.loss(input_of(0)).backward();
@@ -290,7 +292,7 @@ TEST_P(GradientReducerTest,
 TEST_P(GradientReducerTest, ASecondBackwardIsRefused) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
-    GradientReducer reducer(*network.arena, ranks, kBucketBytes);
+    GradientReducer reducer(*network.flat_buffer, ranks, kBucketBytes);
     reducer.begin(true);
     network.loss(input_of(0)).backward();
     EXPECT_THROW(network.loss(input_of(0)).backward(), CheckFailure);
@@ -303,17 +305,18 @@ TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
   run(2, [](collectives::Communicator& ranks) {
     Network network(&ranks);
     {
-      GradientReducer first(*network.arena, ranks, kBucketBytes);
+      GradientReducer first(*network.flat_buffer, ranks, kBucketBytes);
       first.begin(true);
     }
     network.loss(input_of(ranks.rank())).backward();
-    network.arena->zero_gradients();
-    GradientReducer second(*network.arena, ranks, kBucketBytes);
+    network.flat_buffer->zero_gradients();
+    GradientReducer second(*network.flat_buffer, ranks, kBucketBytes);
     second.begin(true);
     network.loss(input_of(ranks.rank())).backward();
     EXPECT_EQ(second.num_started(), second.num_buckets());
     second.finish();
-    EXPECT_TRUE(at::equal(network.arena->gradients(), plain_sum(ranks, 1)));
+    EXPECT_TRUE(
+        at::equal(network.flat_buffer->gradients(), plain_sum(ranks, 1)));
   });
 }
 
@@ -324,7 +327,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
                    2,
                    [](int rank, collectives::Communicator& ranks) {
                      Network network(&ranks);
-                     GradientReducer reducer(*network.arena, ranks,
+                     GradientReducer reducer(*network.flat_buffer, ranks,
                                              kBucketBytes);
                      ranks.barrier();
                      if (rank == 1) throw std::runtime_error("rank 1 dies");
@@ -353,13 +356,14 @@ TEST(GradientReducerAloneTest, AGroupOfOneDoesNothing) {
   Network network;
   Network plain;
   plain.loss(input_of(0)).backward();
-  GradientReducer reducer(*network.arena, *alone);
+  GradientReducer reducer(*network.flat_buffer, *alone);
   EXPECT_EQ(reducer.num_buckets(), 0);
   std::vector<at::Tensor> extra = {at::ones({3}, at::kDouble)};
   reducer.begin(true);
   network.loss(input_of(0)).backward();
   reducer.finish(extra);
-  EXPECT_TRUE(at::equal(network.arena->gradients(), plain.arena->gradients()));
+  EXPECT_TRUE(at::equal(network.flat_buffer->gradients(),
+                        plain.flat_buffer->gradients()));
   EXPECT_TRUE(at::equal(extra[0], at::ones({3}, at::kDouble)));
 }
 

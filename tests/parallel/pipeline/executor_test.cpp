@@ -39,13 +39,13 @@ RandomPipeline neck(std::vector<int64_t> stage_begins,
 void expect_gradients(const ToyStage& stage,
                       const std::vector<at::Tensor>& wanted, double tolerance,
                       const std::string& where) {
-  for (int row = stage.begin(); row < stage.end(); ++row) {
-    const auto index = static_cast<size_t>(row);
+  for (int layer = stage.begin(); layer < stage.end(); ++layer) {
+    const auto index = static_cast<size_t>(layer);
     const at::Tensor& gradient = stage.weights()[index].grad();
-    ASSERT_TRUE(gradient.defined()) << where << ", row " << row;
+    ASSERT_TRUE(gradient.defined()) << where << ", layer " << layer;
     EXPECT_LE((gradient - wanted[index]).norm().item<double>(),
               tolerance * wanted[index].norm().item<double>())
-        << where << ", row " << row;
+        << where << ", layer " << layer;
   }
 }
 
@@ -55,14 +55,14 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                  const RankOptions& options = {}) {
   const ToyBatch batch =
       toy_batch(seed, pipeline.num_micro_batches, with_empty_ones);
-  const size_t num_rows = pipeline.inputs.size();
+  const size_t num_layers = pipeline.inputs.size();
   const std::vector<at::Tensor> wanted =
-      undivided_gradients(pipeline, batch, toy_weights(seed, num_rows));
+      undivided_gradients(pipeline, batch, toy_weights(seed, num_layers));
   const std::string where = "seed " + std::to_string(seed);
   run_ranks(
       pipeline.num_stages(),
       [&](int rank, collectives::Communicator& communicator) {
-        ToyStage stage(pipeline, rank, batch, toy_weights(seed, num_rows));
+        ToyStage stage(pipeline, rank, batch, toy_weights(seed, num_layers));
         PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                                   at::kDouble);
         executor.run(pipeline.num_micro_batches, stage);
@@ -109,7 +109,7 @@ TEST(Executor, OverGloo) {
   expect_equal_to_one_process(neck({0, 2, 4, 7}, 3), 4, true, options);
 }
 
-// Rows before a cut without gradient: nothing to compute backward there.
+// Layers before a cut without gradient: nothing to compute backward there.
 TEST(Executor, AFrozenStageStillTakesItsGradients) {
   const RandomPipeline pipeline = neck({0, 3, 6}, 3);
   const ToyBatch batch = toy_batch(1, 3, false);
@@ -117,7 +117,8 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
       undivided_gradients(pipeline, batch, toy_weights(1, 8));
   run_ranks(3, [&](int rank, collectives::Communicator& communicator) {
     std::vector<at::Tensor> weights = toy_weights(1, 8);
-    for (size_t row = 0; row < 3; ++row) weights[row].set_requires_grad(false);
+    for (size_t layer = 0; layer < 3; ++layer)
+      weights[layer].set_requires_grad(false);
     ToyStage stage(pipeline, rank, batch, weights);
     PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),
                               at::kDouble);
@@ -205,15 +206,15 @@ void expect_completion(const RandomPipeline& pipeline, int failing, size_t at,
                        const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
   const int64_t count = pipeline.num_micro_batches;
-  const size_t num_rows = pipeline.inputs.size();
+  const size_t num_layers = pipeline.inputs.size();
   const ToyBatch batch = toy_batch(2, count, false);
   const std::vector<at::Tensor> wanted =
-      undivided_gradients(pipeline, batch, toy_weights(2, num_rows));
+      undivided_gradients(pipeline, batch, toy_weights(2, num_layers));
   const auto list = schedule(pipeline.kind, num_stages, count, failing);
   run_ranks(
       num_stages,
       [&](int rank, collectives::Communicator& communicator) {
-        FailingStage stage(pipeline, rank, batch, toy_weights(2, num_rows));
+        FailingStage stage(pipeline, rank, batch, toy_weights(2, num_layers));
         if (rank == failing) stage.failure = list[at];
         stage.is_of_host = at % 2 == 1;
         PipelineExecutor executor(communicator, pipeline.kind, stage.routes(),

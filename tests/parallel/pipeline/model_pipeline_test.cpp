@@ -69,29 +69,29 @@ class ModelStage final : public StageWork {
              const Batch& batch)
       : graph_(graph), routes_(routes), batch_(batch) {
     sums = at::zeros({graph.batch_norm_sums_size()}, at::kDouble);
-    for (const SentMap& map : routes.sent) wanted_.push_back(map.row);
+    for (const SentMap& map : routes.sent) wanted_.push_back(map.layer);
   }
 
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override {
     const auto index = static_cast<size_t>(micro_batch);
-    model::LayerGraph::RowMaps maps;
+    model::LayerGraph::LayerMaps maps;
     for (size_t i = 0; i < received.size(); ++i)
-      maps[routes_.received[i].row] = std::move(received[i]);
+      maps[routes_.received[i].layer] = std::move(received[i]);
     const at::Tensor& images = batch_.images[index];
-    std::vector<at::Tensor> outputs = graph_.forward_rows(
+    std::vector<at::Tensor> outputs = graph_.forward_layers(
         std::move(maps), routes_.reads_images ? images : at::Tensor(),
         training(images.size(0), sums), wanted_);
-    if (graph_.kept_rows().end < graph_.num_rows()) return outputs;
+    if (graph_.kept_layers().end < graph_.num_layers()) return outputs;
     const at::Tensor result = loss_of(outputs, batch_.head_weights[index]);
     loss += result.item<double>();
     return {result};
   }
 
-  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override {
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override {
     const at::Tensor& images = batch_.images[static_cast<size_t>(micro_batch)];
     const layers::MapShape& shape =
-        graph_.map_shapes()[static_cast<size_t>(row)];
+        graph_.map_shapes()[static_cast<size_t>(layer)];
     return {images.size(0), shape.channels, images.size(2) / shape.stride,
             images.size(3) / shape.stride};
   }
@@ -148,9 +148,9 @@ std::unique_ptr<model::LayerGraph> build_stage(
     int stage, at::ScalarType type = at::kDouble) {
   auto graph = build(table, type);
   const auto index = static_cast<size_t>(stage);
-  graph->keep_rows({stage_begins[index], index + 1 < stage_begins.size()
-                                             ? stage_begins[index + 1]
-                                             : graph->num_rows()});
+  graph->keep_layers({stage_begins[index], index + 1 < stage_begins.size()
+                                               ? stage_begins[index + 1]
+                                               : graph->num_layers()});
   return graph;
 }
 
@@ -224,7 +224,7 @@ int64_t peak_of(const std::function<void()>& step) {
 }
 
 // Two stages, four micro-batches, cut where both stages need about the same:
-// the first holds two micro-batches of its rows, the second one.
+// the first holds two micro-batches of its layers, the second one.
 TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   activations::CountingAllocator::install();
   const layers::ModelTable table = layers::load_model_table("yolov5n");

@@ -1,4 +1,4 @@
-// Random rows, cuts and sizes of a pipeline, from a seed.
+// Random layers, cuts and sizes of a pipeline, from a seed.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,10 @@ struct RandomPipeline {
   int num_stages() const { return static_cast<int>(stage_begins.size()); }
 };
 
-// 1 to 5 stages, 1 to 7 micro-batches, up to 14 rows. Every row but the first
-// reads one to three earlier ones, so that maps skip over stages; the last one
-// reads whatever nobody else does, so that every row gets a gradient.
+// 1 to 5 stages, 1 to 7 micro-batches, up to 14 layers. Every layer but the
+// first reads one to three earlier ones, so that maps skip over stages; the
+// last one reads whatever nobody else does, so that every layer gets a
+// gradient.
 inline RandomPipeline random_pipeline(uint32_t seed) {
   std::mt19937 random(seed);
   const auto draw = [&random](int least, int most) {
@@ -34,19 +35,19 @@ inline RandomPipeline random_pipeline(uint32_t seed) {
       draw(0, 2) == 0 ? PipelineSchedule::kGPipe : PipelineSchedule::k1F1B;
   pipeline.num_micro_batches = draw(1, 7);
   const int num_stages = draw(1, 5);
-  const int num_rows = num_stages + draw(1, 9);
+  const int num_layers = num_stages + draw(1, 9);
 
-  std::vector<bool> is_read(static_cast<size_t>(num_rows), false);
-  for (int row = 0; row < num_rows; ++row) {
+  std::vector<bool> is_read(static_cast<size_t>(num_layers), false);
+  for (int layer = 0; layer < num_layers; ++layer) {
     std::vector<int> inputs;
-    if (row == 0) {
+    if (layer == 0) {
       inputs = {-1};
     } else {
       for (int count = draw(1, 3); count > 0; --count)
-        inputs.push_back(draw(std::max(0, row - 6), row - 1));
+        inputs.push_back(draw(std::max(0, layer - 6), layer - 1));
     }
-    if (row == num_rows - 1)
-      for (int other = 0; other < row; ++other)
+    if (layer == num_layers - 1)
+      for (int other = 0; other < layer; ++other)
         if (!is_read[static_cast<size_t>(other)]) inputs.push_back(other);
     for (const int input : inputs)
       if (input >= 0) is_read[static_cast<size_t>(input)] = true;
@@ -54,7 +55,7 @@ inline RandomPipeline random_pipeline(uint32_t seed) {
   }
   std::set<int> cuts = {0};
   while (static_cast<int>(cuts.size()) < num_stages)
-    cuts.insert(draw(1, num_rows - 1));
+    cuts.insert(draw(1, num_layers - 1));
   pipeline.stage_begins.assign(cuts.begin(), cuts.end());
   return pipeline;
 }

@@ -40,13 +40,13 @@ TEST(SkipRoutes, EveryStageThatReadsTheImagesSaysSo) {
   EXPECT_TRUE(routes[2].reads_images);
 }
 
-TEST(SkipRoutes, StageOfARow) {
+TEST(SkipRoutes, StageOfALayer) {
   const std::vector<int64_t> stage_begins = {0, 3, 5};
-  EXPECT_EQ(stage_of_row(stage_begins, 0), 0);
-  EXPECT_EQ(stage_of_row(stage_begins, 2), 0);
-  EXPECT_EQ(stage_of_row(stage_begins, 3), 1);
-  EXPECT_EQ(stage_of_row(stage_begins, 9), 2);
-  EXPECT_THROW(stage_of_row(stage_begins, -1), CheckFailure);
+  EXPECT_EQ(stage_of_layer(stage_begins, 0), 0);
+  EXPECT_EQ(stage_of_layer(stage_begins, 2), 0);
+  EXPECT_EQ(stage_of_layer(stage_begins, 3), 1);
+  EXPECT_EQ(stage_of_layer(stage_begins, 9), 2);
+  EXPECT_THROW(stage_of_layer(stage_begins, -1), CheckFailure);
 }
 
 TEST(SkipRoutes, WrongCutsAndEdgesAreProgrammersErrors) {
@@ -63,23 +63,23 @@ TEST(SkipRoutes, RandomRoutesCoverEveryCrossingEdgeOnce) {
   int num_crossings = 0;
   for (uint32_t seed = 0; seed < kNumRandom; ++seed) {
     const RandomPipeline pipeline = random_pipeline(seed);
-    using Crossing = std::tuple<int, int, int>;  // row, from, to
+    using Crossing = std::tuple<int, int, int>;  // layer, from, to
     std::set<Crossing> wanted;
-    for (size_t row = 0; row < pipeline.inputs.size(); ++row)
-      for (const int input : pipeline.inputs[row]) {
+    for (size_t layer = 0; layer < pipeline.inputs.size(); ++layer)
+      for (const int input : pipeline.inputs[layer]) {
         if (input < 0) continue;
-        const int from = stage_of_row(pipeline.stage_begins, input);
+        const int from = stage_of_layer(pipeline.stage_begins, input);
         const int to =
-            stage_of_row(pipeline.stage_begins, static_cast<int>(row));
+            stage_of_layer(pipeline.stage_begins, static_cast<int>(layer));
         if (from != to) wanted.insert({input, from, to});
       }
     std::multiset<Crossing> sent, received;
     const auto routes = skip_routes(pipeline.inputs, pipeline.stage_begins);
     for (int stage = 0; stage < pipeline.num_stages(); ++stage) {
       for (const SentMap& map : routes[static_cast<size_t>(stage)].sent)
-        for (const int to : map.to) sent.insert({map.row, stage, to});
+        for (const int to : map.to) sent.insert({map.layer, stage, to});
       for (const ReceivedMap& map : routes[static_cast<size_t>(stage)].received)
-        received.insert({map.row, map.from, stage});
+        received.insert({map.layer, map.from, stage});
     }
     const std::multiset<Crossing> once(wanted.begin(), wanted.end());
     EXPECT_EQ(sent, once) << "seed " << seed;

@@ -15,7 +15,7 @@ namespace {
 using Kind = Instruction::Kind;
 
 TEST(StepMessages, TheMiddleOfThreeStages) {
-  // Row 1 to stage 1 and 2, row 3 to stage 2.
+  // Layer 1 to stage 1 and 2, layer 3 to stage 2.
   const auto routes = skip_routes({{-1}, {0}, {1}, {2}, {3, 1}}, {0, 2, 4});
   const auto list = step_messages(PipelineSchedule::k1F1B, 3, 2, 1, routes[1]);
   ASSERT_EQ(list.size(), 4u);  // F0 F1 B0 B1
@@ -72,7 +72,7 @@ class Simulation {
  private:
   struct Message {
     Instruction instruction;
-    int row = 0;
+    int layer = 0;
   };
   struct Stage {
     std::vector<InstructionMessages> list;
@@ -102,7 +102,7 @@ class Simulation {
     for (const StageMessage& message : messages.receives) {
       auto& channel = channels_[{message.peer, index}];
       if (channel.front().instruction != messages.instruction ||
-          channel.front().row != message.row)
+          channel.front().layer != message.layer)
         ++num_mismatches;
       channel.pop_front();
       let_go(stage, message);
@@ -111,7 +111,7 @@ class Simulation {
     stage.posted = static_cast<int64_t>(stage.next);
     for (const StageMessage& message : messages.sends) {
       channels_[{index, message.peer}].push_back(
-          {messages.instruction, message.row});
+          {messages.instruction, message.layer});
       stage.sending.push_back(message);
     }
   }

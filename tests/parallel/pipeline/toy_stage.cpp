@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kChannels = 3, kHeight = 4, kWidth = 5;
 
-// `input(k)` gives the k-th input of the row.
+// `input(k)` gives the k-th input of the layer.
 template <typename Input>
-at::Tensor toy_row(const at::Tensor& weight, size_t num_inputs,
-                   const Input& input) {
+at::Tensor toy_layer(const at::Tensor& weight, size_t num_inputs,
+                     const Input& input) {
   at::Tensor sum = input(0);
   for (size_t k = 1; k < num_inputs; ++k)
     sum = sum + input(k) * static_cast<double>(k + 1);
@@ -46,11 +46,11 @@ ToyBatch toy_batch(uint32_t seed, int64_t num_micro_batches,
   return batch;
 }
 
-std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_rows) {
+std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_layers) {
   std::vector<at::Tensor> weights;
-  for (size_t row = 0; row < num_rows; ++row)
+  for (size_t layer = 0; layer < num_layers; ++layer)
     weights.push_back(
-        random_tensor(1000 * seed + static_cast<uint32_t>(row), {kChannels})
+        random_tensor(1000 * seed + static_cast<uint32_t>(layer), {kChannels})
             .add_(1)
             .set_requires_grad(true));
   return weights;
@@ -61,10 +61,10 @@ std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
                                             std::vector<at::Tensor> weights) {
   for (const at::Tensor& images : batch.images) {
     std::vector<at::Tensor> maps;
-    for (size_t row = 0; row < weights.size(); ++row)
-      maps.push_back(
-          toy_row(weights[row], pipeline.inputs[row].size(), [&](size_t k) {
-            const int from = pipeline.inputs[row][k];
+    for (size_t layer = 0; layer < weights.size(); ++layer)
+      maps.push_back(toy_layer(
+          weights[layer], pipeline.inputs[layer].size(), [&](size_t k) {
+            const int from = pipeline.inputs[layer][k];
             return from < 0 ? images : maps[static_cast<size_t>(from)];
           }));
     toy_loss(maps.back()).backward();
@@ -92,23 +92,24 @@ std::vector<at::Tensor> ToyStage::forward(int64_t micro_batch,
                                           std::vector<at::Tensor> received) {
   std::map<int, at::Tensor> maps;
   for (size_t i = 0; i < received.size(); ++i)
-    maps[routes_.received[i].row] = received[i];
+    maps[routes_.received[i].layer] = received[i];
   maps[-1] = batch_.images[static_cast<size_t>(micro_batch)];
-  for (int row = begin_; row < end_; ++row) {
-    const std::vector<int>& inputs = pipeline_.inputs[static_cast<size_t>(row)];
-    maps[row] = toy_row(weights_[static_cast<size_t>(row)], inputs.size(),
-                        [&](size_t k) { return maps.at(inputs[k]); });
-    if (row > begin_) continue;
+  for (int layer = begin_; layer < end_; ++layer) {
+    const std::vector<int>& inputs =
+        pipeline_.inputs[static_cast<size_t>(layer)];
+    maps[layer] = toy_layer(weights_[static_cast<size_t>(layer)], inputs.size(),
+                            [&](size_t k) { return maps.at(inputs[k]); });
+    if (layer > begin_) continue;
     // Changes nothing, and is alive as long as the graph that saved it.
-    const at::Tensor probe = maps.at(row) * 1.0;
-    maps[row] = maps.at(row) + probe * probe * 0.0;
+    const at::Tensor probe = maps.at(layer) * 1.0;
+    maps[layer] = maps.at(layer) + probe * probe * 0.0;
     saved_.insert_or_assign(micro_batch, probe.storage().getWeakStorageImpl());
   }
   most_alive = std::max(most_alive, num_alive());
   if (end_ == static_cast<int>(pipeline_.inputs.size()))
     return {toy_loss(maps.at(end_ - 1))};
   std::vector<at::Tensor> sent;
-  for (const SentMap& map : routes_.sent) sent.push_back(maps.at(map.row));
+  for (const SentMap& map : routes_.sent) sent.push_back(maps.at(map.layer));
   return sent;
 }
 

@@ -1,9 +1,10 @@
 // A small graph of plain tensor operations, whole or as a stage of a pipeline.
 //
-//   map of row r = tanh(weight_r * sum over its inputs k of (k + 1) * input_k)
+//   map of layer r = tanh(weight_r * sum over its inputs k of (k + 1) *
+//   input_k)
 //
-// with one weight per channel; the last row's map, weighted and summed, is the
-// loss. Everything in float64.
+// with one weight per channel; the last layer's map, weighted and summed, is
+// the loss. Everything in float64.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,8 +26,8 @@ struct ToyBatch {
 ToyBatch toy_batch(uint32_t seed, int64_t num_micro_batches,
                    bool with_empty_ones);
 
-// Weights of all rows, the same for the same seed.
-std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_rows);
+// Weights of all layers, the same for the same seed.
+std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_layers);
 
 // Gradients of all weights by one graph, micro-batches accumulated.
 std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
@@ -42,7 +43,7 @@ class ToyStage : public StageWork {
 
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override;
-  std::vector<int64_t> map_sizes(int64_t micro_batch, int row) override;
+  std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
   void complete(const Instruction& instruction) override;
 

@@ -15,16 +15,16 @@ TEST(ActivationPolicies, NamesComeBack) {
   EXPECT_EQ(parse_activation_policy(""), std::nullopt);
 }
 
-TEST(ActivationPolicies, ManyRowsAreTold) {
+TEST(ActivationPolicies, ManyLayersAreTold) {
   EXPECT_EQ(activations_text({}), "keep");
   EXPECT_EQ(activations_text({kLean, kLean, kLean}), "lean");
   EXPECT_EQ(activations_text({kRecompute, kRecompute, kKeep, kKeep, kKeep,
                               kKeep, kLean, kKeep}),
-            "keep, row 6 lean, rows 0 to 1 recompute");
+            "keep, layer 6 lean, layers 0 to 1 recompute");
   EXPECT_EQ(activations_text({kRecompute, kRecompute, kKeep, kRecompute, kKeep,
                               kLean, kKeep, kLean, kKeep, kKeep}),
-            "keep, rows 5, 7 lean, rows 0 to 1, 3 recompute");
-  EXPECT_EQ(activations_text({kOffload, kKeep}), "keep, row 0 offload");
+            "keep, layers 5, 7 lean, layers 0 to 1, 3 recompute");
+  EXPECT_EQ(activations_text({kOffload, kKeep}), "keep, layer 0 offload");
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(BatchSplit, PartsTileEveryBatchAndKeepGroupsTogether) {
       for (int64_t micro = 1; micro <= batch; ++micro) {
         for (int64_t group = 1; group <= batch; ++group) {
           const BatchCut cut{batch, ranks, micro, group};
-          if (why_groups_do_not_fit(cut)) {
+          if (groups_error(cut)) {
             ++refused;
             continue;
           }
@@ -168,11 +168,11 @@ TEST(BatchSplit, WholeSharesMayCutGroups) {
 }
 
 TEST(BatchSplit, TheRefusalSaysTheEquation) {
-  EXPECT_EQ(why_groups_do_not_fit({16, 2, 2, 4}),
+  EXPECT_EQ(groups_error({16, 2, 2, 4}),
             "micro_batch_size 2 is neither a multiple of batch_norm_group_size "
             "4 nor a rank's whole share of 8 (16 images / 2 ranks)");
-  EXPECT_EQ(why_groups_do_not_fit({16, 2, 8, 16}), std::nullopt);
-  EXPECT_EQ(why_groups_do_not_fit({16, 2, 4, 4}), std::nullopt);
+  EXPECT_EQ(groups_error({16, 2, 8, 16}), std::nullopt);
+  EXPECT_EQ(groups_error({16, 2, 4, 4}), std::nullopt);
 }
 
 TEST(BatchSplit, SmallerMicroBatchesAreWholeGroups) {
@@ -183,10 +183,10 @@ TEST(BatchSplit, SmallerMicroBatchesAreWholeGroups) {
   EXPECT_EQ(smaller_micro_batches({32, 2, 64, 4}), (Sizes{8, 4}));
   EXPECT_TRUE(smaller_micro_batches({16, 2, 8, 8}).empty());
   EXPECT_TRUE(smaller_micro_batches({16, 2, 8, 16}).empty());
-  EXPECT_EQ(why_no_smaller_micro_batch({32, 2, 16, 2}), std::nullopt);
-  EXPECT_EQ(why_no_smaller_micro_batch({16, 2, 8, 8}),
+  EXPECT_EQ(smaller_micro_batch_error({32, 2, 16, 2}), std::nullopt);
+  EXPECT_EQ(smaller_micro_batch_error({16, 2, 8, 8}),
             "a micro-batch of 8 is no more than one batch-norm group of 8");
-  EXPECT_EQ(why_no_smaller_micro_batch({16, 2, 8, 16}),
+  EXPECT_EQ(smaller_micro_batch_error({16, 2, 8, 16}),
             "batch-norm groups of 16 span ranks, and their samples must be in "
             "flight together");
 }
@@ -200,7 +200,7 @@ TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
       for (const int64_t group : {1, 2, 3, 4}) {
         for (const int64_t micro : {2, 4, 6, 12, 30}) {
           const BatchCut cut{batch, ranks, micro, group};
-          if (why_groups_do_not_fit(cut)) continue;
+          if (groups_error(cut)) continue;
           for (const int64_t size : smaller_micro_batches(cut)) {
             for (int64_t count = 1; count <= batch; ++count) {
               size_t micro_batches = 0;

@@ -138,7 +138,7 @@ TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
   refuses(changed([](auto& plan) { plan["zero_stage"] = 4; }),
           "'zero_stage' is 4, not a whole number from 0 to 3");
   refuses(changed([](auto& plan) { plan["stage_begins"] = 0; }),
-          "'stage_begins' is 0, not a list of rows");
+          "'stage_begins' is 0, not a list of layers");
   refuses(changed([](auto& plan) {
             plan["stage_begins"] = {0, 4};
           }),
@@ -148,7 +148,7 @@ TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
   refuses(
       changed([](auto& plan) { plan["activation_policies"] = "lean"; }),
       "'activation_policies' is \"lean\", not a list with a policy for each "
-      "row");
+      "layer");
   refuses(changed([](auto& plan) {
             plan["activation_policies"] = {"lean", "thin"};
           }),

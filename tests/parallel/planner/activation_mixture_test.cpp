@@ -14,31 +14,32 @@ namespace headroom::planner {
 namespace {
 
 using enum plan::ActivationPolicy;
-using Choice = MixtureRow::Choice;
+using Choice = MixtureLayer::Choice;
 
-MixtureRow row_of(int64_t map) {
+MixtureLayer layer_of(int64_t map) {
   return {{{kKeep, 0, 4 * map, 6 * map},
            {kLean, 1, 2 * map, 5 * map},
            {kRecompute, 8, map, 6 * map}}};
 }
 
-double seconds_of(const std::vector<MixtureRow>& rows,
+double seconds_of(const std::vector<MixtureLayer>& layers,
                   const ActivationPolicies& policies) {
   double seconds = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    seconds += std::ranges::find(rows[i].choices, policies[i], &Choice::policy)
-                   ->seconds;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    seconds +=
+        std::ranges::find(layers[i].choices, policies[i], &Choice::policy)
+            ->seconds;
   }
   return seconds;
 }
 
 // By the rule of the header.
-int64_t peak_of(const std::vector<MixtureRow>& rows,
+int64_t peak_of(const std::vector<MixtureLayer>& layers,
                 const ActivationPolicies& policies) {
   int64_t kept = 0, peak = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (size_t i = 0; i < layers.size(); ++i) {
     const Choice& choice =
-        *std::ranges::find(rows[i].choices, policies[i], &Choice::policy);
+        *std::ranges::find(layers[i].choices, policies[i], &Choice::policy);
     peak =
         std::max(peak, kept + std::max(choice.busy_bytes, choice.kept_bytes));
     kept += choice.kept_bytes;
@@ -48,12 +49,12 @@ int64_t peak_of(const std::vector<MixtureRow>& rows,
 
 // Calls `visit` with every mixture.
 template <typename Visit>
-void for_each_mixture(const std::vector<MixtureRow>& rows,
+void for_each_mixture(const std::vector<MixtureLayer>& layers,
                       ActivationPolicies& chosen, const Visit& visit) {
-  if (chosen.size() == rows.size()) return visit(chosen);
-  for (const Choice& choice : rows[chosen.size()].choices) {
+  if (chosen.size() == layers.size()) return visit(chosen);
+  for (const Choice& choice : layers[chosen.size()].choices) {
     chosen.push_back(choice.policy);
-    for_each_mixture(rows, chosen, visit);
+    for_each_mixture(layers, chosen, visit);
     chosen.pop_back();
   }
 }
@@ -62,70 +63,71 @@ double least_seconds(const MixtureRequest& request) {
   double least = std::numeric_limits<double>::infinity();
   ActivationPolicies chosen;
   for_each_mixture(
-      request.rows, chosen, [&](const ActivationPolicies& policies) {
+      request.layers, chosen, [&](const ActivationPolicies& policies) {
         if (request.peak_bytes(policies) <= request.limit_bytes) {
-          least = std::min(least, seconds_of(request.rows, policies));
+          least = std::min(least, seconds_of(request.layers, policies));
         }
       });
   return least;
 }
 
-std::vector<MixtureRow> random_rows(std::mt19937& random, size_t count) {
+std::vector<MixtureLayer> random_layers(std::mt19937& random, size_t count) {
   std::uniform_int_distribution<int64_t> bytes(1, 40);
   std::uniform_int_distribution<int> seconds(0, 20), num_choices(1, 4);
-  std::vector<MixtureRow> rows(count);
-  for (MixtureRow& row : rows) {
+  std::vector<MixtureLayer> layers(count);
+  for (MixtureLayer& layer : layers) {
     const int choices = num_choices(random);
     for (int i = 0; i < choices; ++i) {
       const int64_t kept = bytes(random);
-      row.choices.push_back({static_cast<plan::ActivationPolicy>(i),
-                             static_cast<double>(seconds(random)), kept,
-                             kept + bytes(random)});
+      layer.choices.push_back({static_cast<plan::ActivationPolicy>(i),
+                               static_cast<double>(seconds(random)), kept,
+                               kept + bytes(random)});
     }
   }
-  return rows;
+  return layers;
 }
 
 TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
-  const std::vector<MixtureRow> rows(3, row_of(10));
-  EXPECT_EQ(fastest_within(rows, 140),
+  const std::vector<MixtureLayer> layers(3, layer_of(10));
+  EXPECT_EQ(fastest_within(layers, 140),
             (ActivationPolicies{kKeep, kKeep, kKeep}));
 }
 
-TEST(ActivationMixture, TheLastRowsKeepWhatTheyCanAfford) {
-  const std::vector<MixtureRow> rows(3, row_of(10));
-  // Rows behind wait for nobody: lean in front saves as much and costs as much.
-  EXPECT_EQ(fastest_within(rows, 139),
+TEST(ActivationMixture, TheLastLayersKeepWhatTheyCanAfford) {
+  const std::vector<MixtureLayer> layers(3, layer_of(10));
+  // Layers behind wait for nobody: lean in front saves as much and costs as
+  // much.
+  EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
-  EXPECT_EQ(fastest_within(rows, 100),
+  EXPECT_EQ(fastest_within(layers, 100),
             (ActivationPolicies{kLean, kLean, kKeep}));
-  EXPECT_EQ(fastest_within(rows, 90),
+  EXPECT_EQ(fastest_within(layers, 90),
             (ActivationPolicies{kLean, kLean, kLean}));
-  EXPECT_EQ(fastest_within(rows, 80),
+  EXPECT_EQ(fastest_within(layers, 80),
             (ActivationPolicies{kRecompute, kLean, kLean}));
-  EXPECT_EQ(fastest_within(rows, 69), std::nullopt);
+  EXPECT_EQ(fastest_within(layers, 69), std::nullopt);
 }
 
 TEST(ActivationMixture, FastestWithinIsBruteForcesFastest) {
   std::mt19937 random(7);
   int feasible = 0, infeasible = 0;
   for (int round = 0; round < 400; ++round) {
-    const auto rows = random_rows(random, 1 + round % 7);
+    const auto layers = random_layers(random, 1 + round % 7);
     const int64_t bound =
         std::uniform_int_distribution<int64_t>(20, 160)(random);
     const auto peak = [&](const ActivationPolicies& policies) {
-      return peak_of(rows, policies);
+      return peak_of(layers, policies);
     };
-    const double least = least_seconds({rows, bound, peak});
-    const auto found = fastest_within(rows, bound);
+    const double least = least_seconds({layers, bound, peak});
+    const auto found = fastest_within(layers, bound);
     ASSERT_EQ(found.has_value(), std::isfinite(least)) << round;
     if (!found) {
       ++infeasible;
       continue;
     }
     ++feasible;
-    EXPECT_LE(peak_of(rows, *found), bound) << round;
-    EXPECT_EQ(seconds_of(rows, *found), least) << round;
+    EXPECT_LE(peak_of(layers, *found), bound) << round;
+    EXPECT_EQ(seconds_of(layers, *found), least) << round;
   }
   EXPECT_GT(feasible, 100);
   EXPECT_GT(infeasible, 20);
@@ -135,11 +137,11 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   std::mt19937 random(8);
   for (int round = 0; round < 200; ++round) {
     MixtureRequest request;
-    request.rows = random_rows(random, 1 + round % 6);
+    request.layers = random_layers(random, 1 + round % 6);
     request.limit_bytes =
         std::uniform_int_distribution<int64_t>(20, 160)(random);
     request.peak_bytes = [&](const ActivationPolicies& policies) {
-      return peak_of(request.rows, policies);
+      return peak_of(request.layers, policies);
     };
     const double least = least_seconds(request);
     const auto found = choose_mixture(request);
@@ -150,10 +152,10 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   }
 }
 
-// Bytes that the rows' own do not show: shared maps, waiting gradients.
-int64_t crooked_peak(const std::vector<MixtureRow>& rows,
+// Bytes that the layers' own do not show: shared maps, waiting gradients.
+int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
                      const ActivationPolicies& policies) {
-  int64_t bytes = peak_of(rows, policies);
+  int64_t bytes = peak_of(layers, policies);
   for (size_t i = 0; i + 1 < policies.size(); ++i) {
     if (policies[i] != policies[i + 1]) bytes += 7;
     if (policies[i] == kKeep && policies[i + 1] == kKeep) bytes -= 5;
@@ -166,73 +168,75 @@ TEST(ActivationMixture, TheWholeModelHasTheLastWord) {
   int found_count = 0, best_count = 0;
   for (int round = 0; round < 300; ++round) {
     MixtureRequest request;
-    request.rows = random_rows(random, 2 + round % 5);
-    for (MixtureRow& row : request.rows) {  // recompute is always a choice
-      row.choices.resize(1);
-      row.choices.front().policy = kRecompute;
-      row.choices.front().seconds = 30;
+    request.layers = random_layers(random, 2 + round % 5);
+    for (MixtureLayer& layer :
+         request.layers) {  // recompute is always a choice
+      layer.choices.resize(1);
+      layer.choices.front().policy = kRecompute;
+      layer.choices.front().seconds = 30;
       for (const plan::ActivationPolicy policy : {kKeep, kLean}) {
-        Choice choice = row.choices.front();
+        Choice choice = layer.choices.front();
         choice.policy = policy;
         choice.seconds = policy == kKeep ? 0 : 3;
         choice.kept_bytes *= policy == kKeep ? 4 : 2;
         choice.busy_bytes += choice.kept_bytes;
-        row.choices.push_back(choice);
+        layer.choices.push_back(choice);
       }
     }
     request.limit_bytes =
         std::uniform_int_distribution<int64_t>(60, 500)(random);
     request.peak_bytes = [&](const ActivationPolicies& policies) {
-      return crooked_peak(request.rows, policies);
+      return crooked_peak(request.layers, policies);
     };
-    const ActivationPolicies recomputed(request.rows.size(), kRecompute);
+    const ActivationPolicies recomputed(request.layers.size(), kRecompute);
     const auto found = choose_mixture(request);
-    if (crooked_peak(request.rows, recomputed) <= request.limit_bytes) {
+    if (crooked_peak(request.layers, recomputed) <= request.limit_bytes) {
       ASSERT_TRUE(found) << round;
-      EXPECT_LE(found->seconds, seconds_of(request.rows, recomputed)) << round;
+      EXPECT_LE(found->seconds, seconds_of(request.layers, recomputed))
+          << round;
     }
     if (!found) continue;
     ++found_count;
-    EXPECT_EQ(found->peak_bytes, crooked_peak(request.rows, found->policies));
+    EXPECT_EQ(found->peak_bytes, crooked_peak(request.layers, found->policies));
     EXPECT_LE(found->peak_bytes, request.limit_bytes) << round;
     EXPECT_EQ(choose_mixture(request), found) << "not the same again";
     best_count += found->seconds == least_seconds(request);
   }
   EXPECT_GT(found_count, 150);
-  // No promise: the search is a heuristic where rows are not independent.
+  // No promise: the search is a heuristic where layers are not independent.
   EXPECT_GT(best_count, found_count * 8 / 10);
 }
 
-// As a large model's: the rows, and the bytes of those that keep everything.
-std::pair<std::vector<MixtureRow>, int64_t> large_rows(std::mt19937& random,
-                                                       size_t count) {
+// As a large model's: the layers, and the bytes of those that keep everything.
+std::pair<std::vector<MixtureLayer>, int64_t> large_layers(std::mt19937& random,
+                                                           size_t count) {
   std::uniform_int_distribution<int64_t> bytes(1'000'000, 400'000'000);
   std::uniform_real_distribution<double> seconds(0, 1);
-  std::vector<MixtureRow> rows(count);
+  std::vector<MixtureLayer> layers(count);
   int64_t all = 0;
-  for (MixtureRow& row : rows) {
+  for (MixtureLayer& layer : layers) {
     const int64_t map = bytes(random);
     const double lean = seconds(random);
-    row.choices = {{kKeep, 0, 4 * map, 5 * map},
-                   {kLean, lean, 2 * map, 4 * map},
-                   {kRecompute, 5 * lean, map, 5 * map}};
+    layer.choices = {{kKeep, 0, 4 * map, 5 * map},
+                     {kLean, lean, 2 * map, 4 * map},
+                     {kRecompute, 5 * lean, map, 5 * map}};
     all += 4 * map;
   }
-  return {rows, all};
+  return {layers, all};
 }
 
-// fastest_within() in the simplest way: all states of a row, sorted.
+// fastest_within() in the simplest way: all states of a layer, sorted.
 std::optional<ActivationPolicies> fastest_by_sorting(
-    const std::vector<MixtureRow>& rows, int64_t bound) {
+    const std::vector<MixtureLayer>& layers, int64_t bound) {
   using State = std::tuple<int64_t, double, size_t, size_t>;
   constexpr size_t kMostStates = 4096;
   std::vector<std::vector<State>> states = {{State()}};
-  for (const MixtureRow& row : rows) {
+  for (const MixtureLayer& layer : layers) {
     std::vector<State> next, best, fewer;
     for (size_t before = 0; before < states.back().size(); ++before) {
       const auto& [kept, seconds, from, last] = states.back()[before];
-      for (size_t i = 0; i < row.choices.size(); ++i) {
-        const Choice& choice = row.choices[i];
+      for (size_t i = 0; i < layer.choices.size(); ++i) {
+        const Choice& choice = layer.choices[i];
         if (kept + std::max(choice.busy_bytes, choice.kept_bytes) > bound)
           continue;
         next.emplace_back(kept + choice.kept_bytes, seconds + choice.seconds,
@@ -253,11 +257,11 @@ std::optional<ActivationPolicies> fastest_by_sorting(
     }
     states.push_back(fewer);
   }
-  ActivationPolicies policies(rows.size());
+  ActivationPolicies policies(layers.size());
   size_t place = states.back().size() - 1;
-  for (size_t row = rows.size(); row-- > 0;) {
-    const auto& [kept, seconds, before, choice] = states[row + 1][place];
-    policies[row] = rows[row].choices[choice].policy;
+  for (size_t layer = layers.size(); layer-- > 0;) {
+    const auto& [kept, seconds, before, choice] = states[layer + 1][place];
+    policies[layer] = layers[layer].choices[choice].policy;
     place = before;
   }
   return policies;
@@ -266,28 +270,30 @@ std::optional<ActivationPolicies> fastest_by_sorting(
 TEST(ActivationMixture, MergingChoosesWhatSortingDoes) {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
-    const auto rows = random_rows(random, 1 + round % 30);
+    const auto layers = random_layers(random, 1 + round % 30);
     for (const int64_t bound : {40, 150, 400, 1000}) {
-      EXPECT_EQ(fastest_within(rows, bound), fastest_by_sorting(rows, bound))
+      EXPECT_EQ(fastest_within(layers, bound),
+                fastest_by_sorting(layers, bound))
           << round << ", " << bound;
     }
   }
   for (int round = 0; round < 4; ++round) {
-    const auto [rows, all] = large_rows(random, 40);
+    const auto [layers, all] = large_layers(random, 40);
     for (const int64_t bound : {all / 3, all / 2, all * 9 / 10}) {
-      EXPECT_EQ(fastest_within(rows, bound), fastest_by_sorting(rows, bound));
+      EXPECT_EQ(fastest_within(layers, bound),
+                fastest_by_sorting(layers, bound));
     }
   }
 }
 
-TEST(ActivationMixture, ManyRowsStayQuick) {
+TEST(ActivationMixture, ManyLayersStayQuick) {
   std::mt19937 random(10);
-  const auto [rows, all] = large_rows(random, 60);
+  const auto [layers, all] = large_layers(random, 60);
   const int64_t bound = all / 2;
-  const auto found = fastest_within(rows, bound);
+  const auto found = fastest_within(layers, bound);
   ASSERT_TRUE(found);
-  EXPECT_LE(peak_of(rows, *found), bound);
-  EXPECT_GT(peak_of(rows, *found), bound / 1000 * 998) << "bytes are left";
+  EXPECT_LE(peak_of(layers, *found), bound);
+  EXPECT_GT(peak_of(layers, *found), bound / 1000 * 998) << "bytes are left";
 }
 
 }  // namespace

@@ -27,12 +27,12 @@ configs::RunConfig request(int64_t batch, int64_t image, int64_t limit) {
   return config;
 }
 
-std::vector<layers::RowCost> rows_of(const configs::RunConfig& config) {
-  return layers::row_costs(layers::load_model_table(config.cfg));
+std::vector<layers::LayerCost> layers_of(const configs::RunConfig& config) {
+  return layers::layer_costs(layers::load_model_table(config.cfg));
 }
 
 PlanDecision decide(const configs::RunConfig& config, int world_size) {
-  return choose_plan(config, world_size, rows_of(config));
+  return choose_plan(config, world_size, layers_of(config));
 }
 
 int64_t bytes_of(const plan::Plan& plan) {
@@ -66,7 +66,7 @@ TEST(ChooseLayout, TheFastestOfThoseThatFitIsTaken) {
     SCOPED_TRACE(decision.reason);
     EXPECT_LE(bytes_of(*decision.plan), config.memory_limit);
     const double chosen =
-        plan_time(config, *decision.plan, rows_of(config)).total();
+        plan_time(config, *decision.plan, layers_of(config)).total();
     for (const plan::ParallelLayout& layout : plan::layouts_of(4)) {
       configs::RunConfig other = config;
       other.layout = plan::to_string(layout);
@@ -77,7 +77,7 @@ TEST(ChooseLayout, TheFastestOfThoseThatFitIsTaken) {
       }
       EXPECT_LE(chosen,
                 (1 + predict::kEqualWithin) *
-                    plan_time(other, *given.plan, rows_of(config)).total())
+                    plan_time(other, *given.plan, layers_of(config)).total())
           << plan::to_string(layout);
     }
   }

@@ -11,19 +11,21 @@ namespace {
 class Elastic : public ::testing::Test {
  protected:
   Elastic() { config.global_batch_size = 16; }
-  plan::Plan plan(int workers) { return plan_or_throw(config, workers, rows); }
+  plan::Plan plan(int workers) {
+    return plan_or_throw(config, workers, layers);
+  }
   std::string layout(const plan::Plan& wanted, int workers) {
-    const ElasticPlan next = plan_for_workers(config, wanted, workers, rows);
+    const ElasticPlan next = plan_for_workers(config, wanted, workers, layers);
     return next.plan ? plan::to_string(next.plan->layout) : next.reason;
   }
   configs::RunConfig config;
-  std::vector<layers::RowCost> rows =
-      layers::row_costs(layers::load_model_table("yolov5n"));
+  std::vector<layers::LayerCost> layers =
+      layers::layer_costs(layers::load_model_table("yolov5n"));
 };
 
 TEST_F(Elastic, TheRunsOwnPlanWhereItsRanksAreThere) {
   const plan::Plan wanted = plan(2);
-  EXPECT_EQ(*plan_for_workers(config, wanted, 2, rows).plan, wanted);
+  EXPECT_EQ(*plan_for_workers(config, wanted, 2, layers).plan, wanted);
 }
 
 TEST_F(Elastic, ALayoutThatWasAskedForIsLeftAndComesBack) {
@@ -31,17 +33,17 @@ TEST_F(Elastic, ALayoutThatWasAskedForIsLeftAndComesBack) {
   config.layout = "pipeline=2,spatial=2";
   const plan::Plan wanted = plan(4);
   EXPECT_EQ(layout(wanted, 3),
-            plan::to_string(plan_or_throw(open, 3, rows).layout));
+            plan::to_string(plan_or_throw(open, 3, layers).layout));
   EXPECT_EQ(layout(wanted, 1), plan::to_string(plan::ParallelLayout{}));
-  EXPECT_EQ(*plan_for_workers(config, wanted, 4, rows).plan, wanted);
-  EXPECT_EQ(*plan_for_workers(config, wanted, 9, rows).plan, wanted);
+  EXPECT_EQ(*plan_for_workers(config, wanted, 4, layers).plan, wanted);
+  EXPECT_EQ(*plan_for_workers(config, wanted, 9, layers).plan, wanted);
 }
 
 TEST_F(Elastic, WithoutALayoutAllTakePart) {
   const plan::Plan wanted = plan(2);
-  EXPECT_EQ(
-      plan_for_workers(config, wanted, 4, rows).plan->layout.data_parallel_size,
-      4);
+  EXPECT_EQ(plan_for_workers(config, wanted, 4, layers)
+                .plan->layout.data_parallel_size,
+            4);
 }
 
 TEST_F(Elastic, GroupsStayThoughTheShareChanges) {
@@ -49,7 +51,7 @@ TEST_F(Elastic, GroupsStayThoughTheShareChanges) {
   config.global_batch_size = 24;
   const plan::Plan wanted = plan(2);
   for (const int workers : {1, 3, 4}) {
-    const ElasticPlan next = plan_for_workers(config, wanted, workers, rows);
+    const ElasticPlan next = plan_for_workers(config, wanted, workers, layers);
     EXPECT_EQ(next.plan->batch_norm_group_size, wanted.batch_norm_group_size)
         << workers;
   }
@@ -58,9 +60,9 @@ TEST_F(Elastic, GroupsStayThoughTheShareChanges) {
 TEST_F(Elastic, MoreWorkersThanImagesStandBy) {
   config.global_batch_size = 3;
   const plan::Plan wanted = plan(2);
-  EXPECT_EQ(
-      plan_for_workers(config, wanted, 5, rows).plan->layout.data_parallel_size,
-      3);
+  EXPECT_EQ(plan_for_workers(config, wanted, 5, layers)
+                .plan->layout.data_parallel_size,
+            3);
 }
 
 }  // namespace

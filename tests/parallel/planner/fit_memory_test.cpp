@@ -24,7 +24,7 @@ configs::RunConfig request(int64_t batch, int64_t limit) {
 
 PlanDecision decide(const configs::RunConfig& config, int world_size = 1) {
   return choose_plan(config, world_size,
-                     layers::row_costs(layers::load_model_table(config.cfg)));
+                     layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
 int64_t bytes_of(const PlanDecision& decision) {

@@ -28,8 +28,9 @@ configs::RunConfig request(int64_t limit) {
 }
 
 BatchChoice choose(const configs::RunConfig& config, int world_size = 1) {
-  return largest_batch(config, world_size,
-                       layers::row_costs(layers::load_model_table(config.cfg)));
+  return largest_batch(
+      config, world_size,
+      layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
 // What a batch needs in one piece.
@@ -39,7 +40,7 @@ int64_t bytes_of(configs::RunConfig config, int64_t batch, int world_size = 1) {
   config.memory_limit = 0;
   const plan::Plan plan =
       plan_or_throw(config, world_size,
-                    layers::row_costs(layers::load_model_table(config.cfg)));
+                    layers::layer_costs(layers::load_model_table(config.cfg)));
   return *std::ranges::max_element(plan.predicted_peak_bytes);
 }
 
@@ -103,7 +104,7 @@ TEST(LargestBatch, GrowsWithMemoryAndProcesses) {
   EXPECT_GT(choose(split, 2).global_batch_size, one);
 }
 
-TEST(LargestBatch, RowsThatKeepLessLeaveRoomForMore) {
+TEST(LargestBatch, LayersThatKeepLessLeaveRoomForMore) {
   configs::RunConfig config = request(kGiB);
   const int64_t kept = choose(config).global_batch_size;
   config.activations = "recompute";

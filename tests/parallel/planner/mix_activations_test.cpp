@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "configs/layers/layer_time.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/row_time.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
@@ -42,19 +42,19 @@ class MixActivations : public ::testing::TestWithParam<Request> {
   plan::Plan plan_of(const std::string& activations, int64_t limit = 0) const {
     const configs::RunConfig config = config_of(activations, limit);
     return plan_or_throw(config, plan::parse_layout(config.layout).world_size(),
-                         rows_);
+                         layers_);
   }
   static int64_t peak(const plan::Plan& plan) {
     return *std::ranges::max_element(plan.predicted_peak_bytes);
   }
-  // Modelled, of all rows.
+  // Modelled, of all layers.
   double time_of(const plan::Plan& plan) const {
     double sum = 0;
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      const layers::RowTime time = layers::row_time(rows_[row]);
-      const plan::ActivationPolicy policy = plan.activation_policies.empty()
-                                                ? kKeep
-                                                : plan.activation_policies[row];
+    for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      const layers::LayerTime time = layers::layer_time(layers_[layer]);
+      const plan::ActivationPolicy policy =
+          plan.activation_policies.empty() ? kKeep
+                                           : plan.activation_policies[layer];
       sum += policy == kKeep   ? time.keep
              : policy == kLean ? time.lean
                                : time.recompute;
@@ -62,8 +62,8 @@ class MixActivations : public ::testing::TestWithParam<Request> {
     return sum;
   }
 
-  const std::vector<layers::RowCost> rows_ =
-      layers::row_costs(layers::load_model_table(GetParam().model));
+  const std::vector<layers::LayerCost> layers_ =
+      layers::layer_costs(layers::load_model_table(GetParam().model));
 };
 
 TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
@@ -75,16 +75,16 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
         peak(recompute) +
         static_cast<int64_t>(part *
                              static_cast<double>(peak(keep) - peak(recompute)));
-    // As many images at once as keep has: then only rows can give way.
+    // As many images at once as keep has: then only layers can give way.
     configs::RunConfig config = config_of("auto", limit);
     config.micro_batch_size = keep.micro_batch_size;
     const int world_size = plan::parse_layout(config.layout).world_size();
-    const plan::Plan plan = plan_or_throw(config, world_size, rows_);
+    const plan::Plan plan = plan_or_throw(config, world_size, layers_);
     EXPECT_LE(peak(plan), limit) << part;
     EXPECT_LE(time_of(plan), time_of(recompute)) << part;
     EXPECT_GE(time_of(plan), before * (1 - 1e-9)) << "slower with more memory";
     before = time_of(plan);
-    EXPECT_EQ(plan, plan_or_throw(config, world_size, rows_));
+    EXPECT_EQ(plan, plan_or_throw(config, world_size, layers_));
     if (part == 1.0) {
       EXPECT_EQ(plan::activations_text(plan.activation_policies), "keep");
     }
@@ -94,7 +94,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     // What was predicted is what the whole model says of these policies.
     EXPECT_EQ(
         plan.predicted_peak_bytes,
-        predicted_peak_bytes(predict::memory_request(config, plan, rows_)))
+        predicted_peak_bytes(predict::memory_request(config, plan, layers_)))
         << part;
   }
 }

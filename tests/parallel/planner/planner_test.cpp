@@ -22,13 +22,13 @@ configs::RunConfig batch_of(int64_t global_batch_size) {
   return config;
 }
 
-std::vector<layers::RowCost> rows_of(const std::string& model) {
-  return layers::row_costs(layers::load_model_table(model));
+std::vector<layers::LayerCost> layers_of(const std::string& model) {
+  return layers::layer_costs(layers::load_model_table(model));
 }
 
 PlanDecision plan_of(const configs::RunConfig& config, int world_size,
                      const std::string& model = "yolov5n") {
-  return choose_plan(config, world_size, rows_of(model));
+  return choose_plan(config, world_size, layers_of(model));
 }
 
 void expect_refused(const configs::RunConfig& config, int world_size,
@@ -126,8 +126,8 @@ TEST(Planner, WhatIsGivenIsObeyed) {
   config.backend = "mpi";
   config.zero_stage = 2;
   config.activations = "recompute";
-  EXPECT_TRUE(plan_needs_rows(config));
-  const PlanDecision decision = choose_plan(config, 2, rows_of("yolov5n"));
+  EXPECT_TRUE(plan_needs_layers(config));
+  const PlanDecision decision = choose_plan(config, 2, layers_of("yolov5n"));
   ASSERT_TRUE(decision.plan);
   EXPECT_EQ(decision.plan->micro_batch_size, 16);
   EXPECT_EQ(decision.plan->batch_norm_group_size, 8);
@@ -150,7 +150,7 @@ TEST(Planner, AllThreeAxes) {
   EXPECT_EQ(decision.plan->stage_begins, (std::vector<int64_t>{0, 5}));
   EXPECT_EQ(decision.reason,
             "as asked: 16 images over data 2 x pipeline 2 x spatial 2, 4 "
-            "micro-batches of 2, batch-norm groups of 2, stages from rows 0, "
+            "micro-batches of 2, batch-norm groups of 2, stages from layers 0, "
             "5");
 }
 
@@ -174,50 +174,50 @@ struct Extremes {
 };
 
 Extremes extremes_of(const configs::RunConfig& config, const plan::Plan& plan,
-                     const std::vector<layers::RowCost>& rows) {
+                     const std::vector<layers::LayerCost>& layers) {
   Extremes most;
   most.memory = static_cast<double>(predict::largest_total(
-      predict::estimate_memory(predict::memory_request(config, plan, rows))));
+      predict::estimate_memory(predict::memory_request(config, plan, layers))));
   int64_t next = 0;
-  for (const StageShare& share : stage_shares(plan, rows)) {
+  for (const StageShare& share : stage_shares(plan, layers)) {
     EXPECT_EQ(share.begin, next);
     next = share.end;
     most.work = std::max(most.work, share.multiply_adds_per_pixel);
   }
-  EXPECT_EQ(next, static_cast<int64_t>(rows.size()));
+  EXPECT_EQ(next, static_cast<int64_t>(layers.size()));
   return most;
 }
 
 // All cuts into three stages, by hand: none that is as small is faster. The
-// cut looks for 5 % above the least, by its rows' bytes; here the whole memory
-// model judges, and the two differ by 4 % at most.
+// cut looks for 5 % above the least, by its layers' bytes; here the whole
+// memory model judges, and the two differ by 4 % at most.
 constexpr double kMostOverLeast = 1.05 * 1.04;
 
 TEST(Planner, StagesTakeTheLeastMemoryThenTheLeastTime) {
   for (const char* model : {"yolov5n", "yolov5s", "yolov5x6"}) {
     for (const char* activations : {"auto", "recompute"}) {
-      const std::vector<layers::RowCost> rows = rows_of(model);
+      const std::vector<layers::LayerCost> layers = layers_of(model);
       configs::RunConfig config = batch_of(16);
       config.layout = "pipeline=3";
       config.batch_norm_group_size = 2;
       config.activations = activations;
-      const PlanDecision decision = choose_plan(config, 3, rows);
+      const PlanDecision decision = choose_plan(config, 3, layers);
       ASSERT_TRUE(decision.plan) << decision.reason;
-      const Extremes chosen = extremes_of(config, *decision.plan, rows);
+      const Extremes chosen = extremes_of(config, *decision.plan, layers);
       double least = chosen.memory;
       std::vector<Extremes> all;
-      const auto num_rows = static_cast<int64_t>(rows.size());
-      for (int64_t second = 1; second < num_rows - 1; ++second) {
-        for (int64_t third = second + 1; third < num_rows; ++third) {
+      const auto num_layers = static_cast<int64_t>(layers.size());
+      for (int64_t second = 1; second < num_layers - 1; ++second) {
+        for (int64_t third = second + 1; third < num_layers; ++third) {
           plan::Plan other = *decision.plan;
           other.stage_begins = {0, second, third};
-          const std::vector<StageShare> shares = stage_shares(other, rows);
+          const std::vector<StageShare> shares = stage_shares(other, layers);
           if (std::any_of(
                   shares.begin(), shares.end(),
                   [](const StageShare& one) { return one.parameters == 0; })) {
             continue;
           }
-          all.push_back(extremes_of(config, other, rows));
+          all.push_back(extremes_of(config, other, layers));
           least = std::min(least, all.back().memory);
         }
       }
@@ -230,22 +230,22 @@ TEST(Planner, StagesTakeTheLeastMemoryThenTheLeastTime) {
   }
 }
 
-// A stage that runs ahead holds two micro-batches; cut by work alone, at row 7,
-// it would need more than one process does.
+// A stage that runs ahead holds two micro-batches; cut by work alone, at layer
+// 7, it would need more than one process does.
 TEST(Planner, BothHalvesOfAPipelineAreWellBelowOneProcess) {
   configs::RunConfig config = batch_of(16);
   config.layout = "pipeline=2";
   config.batch_norm_group_size = 4;
-  const std::vector<layers::RowCost> rows = rows_of("yolov5s");
-  plan::Plan plan = *choose_plan(config, 2, rows).plan;
+  const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
+  plan::Plan plan = *choose_plan(config, 2, layers).plan;
   EXPECT_EQ(plan.stage_begins, (std::vector<int64_t>{0, 4}));
   plan::Plan whole = plan;
   whole.layout.pipeline_parallel_size = 1;
   whole.stage_begins = {0};
-  const double one_process = extremes_of(config, whole, rows).memory;
-  EXPECT_LT(extremes_of(config, plan, rows).memory, 0.75 * one_process);
+  const double one_process = extremes_of(config, whole, layers).memory;
+  EXPECT_LT(extremes_of(config, plan, layers).memory, 0.75 * one_process);
   plan.stage_begins = {0, 7};
-  EXPECT_GT(extremes_of(config, plan, rows).memory, one_process);
+  EXPECT_GT(extremes_of(config, plan, layers).memory, one_process);
 }
 
 TEST(Planner, ZeroWithoutADataAxisIsAcceptedAndChangesNothing) {
@@ -316,7 +316,7 @@ TEST(Planner, WithMultiScaleTimeIsThatOfTheMeanSize) {
   configs::RunConfig config = batch_of(8);
   const auto at = [&](int64_t side) {
     config.image_height = config.image_width = side;
-    return plan_time(config, *plan_of(config, 1).plan, rows_of("yolov5n"))
+    return plan_time(config, *plan_of(config, 1).plan, layers_of("yolov5n"))
         .total();
   };
   double sum = 0;
@@ -345,7 +345,7 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
   EXPECT_TRUE(!chosen.plan || chosen.plan->layout.spatial_parallel_size == 1);
 }
 
-TEST(Planner, GraphsAreOfRowsThatWaitForNobody) {
+TEST(Planner, GraphsAreOfLayersThatWaitForNobody) {
   const auto with = [](const std::string& layout, int zero,
                        const std::string& activations, int64_t group) {
     configs::RunConfig config = batch_of(8);
@@ -364,7 +364,8 @@ TEST(Planner, GraphsAreOfRowsThatWaitForNobody) {
                            const std::string& why) {
     expect_refused(
         config, 2,
-        "--cuda-graphs captures rows that wait for nobody, but " + why, remedy);
+        "--cuda-graphs captures layers that wait for nobody, but " + why,
+        remedy);
   };
   refused(with("pipeline=2", 0, "keep", 8), "stages exchange maps");
   refused(with("spatial=2", 0, "keep", 8), "ranks exchange rows of maps");
@@ -379,12 +380,12 @@ TEST(Planner, GraphsAreOfRowsThatWaitForNobody) {
   EXPECT_TRUE(plan_of(with("data=2", 1, "recompute", 4), 2).plan);
 }
 
-TEST(Planner, MoreStagesThanRowsWithParametersAreRefused) {
+TEST(Planner, MoreStagesThanLayersWithParametersAreRefused) {
   configs::RunConfig config = batch_of(16);
   config.layout = "pipeline=20";
   expect_refused(config, 20,
-                 "--layout pipeline=20: every stage needs a row with "
-                 "parameters, and 20 stages > 19 such rows of the model",
+                 "--layout pipeline=20: every stage needs a layer with "
+                 "parameters, and 20 stages > 19 such layers of the model",
                  "use pipeline=19 or less");
   config.layout = "pipeline=19";
   EXPECT_TRUE(plan_of(config, 19).plan);
@@ -470,7 +471,7 @@ TEST(Planner, ALayoutThatIsNoneIsAnError) {
   configs::RunConfig config = batch_of(16);
   config.layout = "data=2,data=2";
   EXPECT_THROW(plan_of(config, 2), Error);
-  EXPECT_THROW(plan_needs_rows(config), Error);
+  EXPECT_THROW(plan_needs_layers(config), Error);
 }
 
 TEST(Planner, AnUnknownBackendIsRefused) {

@@ -19,9 +19,9 @@ using ::testing::StartsWith;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-const std::vector<layers::RowCost>& rows() {
-  static const std::vector<layers::RowCost> all =
-      layers::row_costs(layers::load_model_table("yolov5s"));
+const std::vector<layers::LayerCost>& layers() {
+  static const std::vector<layers::LayerCost> all =
+      layers::layer_costs(layers::load_model_table("yolov5s"));
   return all;
 }
 
@@ -37,7 +37,7 @@ configs::RunConfig request(const std::string& layout = "", int64_t zero = 0) {
 }
 
 plan::Plan plan_of(const configs::RunConfig& config, int world_size) {
-  return plan_or_throw(config, world_size, rows());
+  return plan_or_throw(config, world_size, layers());
 }
 
 // Where nothing is known but that it did not fit.
@@ -53,24 +53,24 @@ MemoryShortage some_shortage() {
 TEST(Replan, ThePlanAtItsLeanestNeedsLessThanAsItIs) {
   const configs::RunConfig config = request();
   const plan::Plan plan = plan_of(config, 2);
-  const int64_t least = leanest_bytes(config, plan, rows());
+  const int64_t least = leanest_bytes(config, plan, layers());
   EXPECT_LT(least, fullest_rank_bytes(plan));
   plan::Plan lean = plan;
-  lean.activation_policies.assign(rows().size(),
+  lean.activation_policies.assign(layers().size(),
                                   plan::ActivationPolicy::kRecompute);
-  EXPECT_EQ(leanest_bytes(config, lean, rows()), least);
+  EXPECT_EQ(leanest_bytes(config, lean, layers()), least);
 }
 
 TEST(Replan, TheNextPlanNeedsLessThanTheFailedOneAtItsLeanest) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 2);
   const Replan next =
-      plan_after_shortage(config, failed, some_shortage(), rows());
+      plan_after_shortage(config, failed, some_shortage(), layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_FALSE(next.plan->layout == failed.layout &&
                next.plan->zero_stage == failed.zero_stage);
   EXPECT_LE(fullest_rank_bytes(*next.plan),
-            leanest_bytes(config, failed, rows()) * 95 / 100 + 1);
+            leanest_bytes(config, failed, layers()) * 95 / 100 + 1);
   EXPECT_EQ(next.plan->layout.world_size(), 2);
   EXPECT_EQ(next.reason, next.plan->reason);
   EXPECT_THAT(next.reason, StartsWith("instead of data=2"));
@@ -83,18 +83,18 @@ TEST(Replan, ASequenceOfPlansEnds) {
     SCOPED_TRACE(world_size);
     const configs::RunConfig config = request();
     plan::Plan failed = plan_of(config, world_size);
-    int64_t needed = leanest_bytes(config, failed, rows());
+    int64_t needed = leanest_bytes(config, failed, layers());
     int plans = 0;
     for (;; ++plans) {
       ASSERT_LT(plans, 30);
       const Replan next =
-          plan_after_shortage(config, failed, some_shortage(), rows());
+          plan_after_shortage(config, failed, some_shortage(), layers());
       if (!next.plan) {
         EXPECT_THAT(next.reason, HasSubstr("no other plan"));
         break;
       }
       failed = *next.plan;
-      const int64_t less = leanest_bytes(config, failed, rows());
+      const int64_t less = leanest_bytes(config, failed, layers());
       EXPECT_LE(less, needed * 95 / 100 + 1);
       needed = less;
     }
@@ -105,15 +105,15 @@ TEST(Replan, ASequenceOfPlansEnds) {
 TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 4);
-  const int64_t needed = leanest_bytes(config, failed, rows());
+  const int64_t needed = leanest_bytes(config, failed, layers());
   MemoryShortage shortage = some_shortage();
   shortage.room_bytes = needed * 7 / 10;
-  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.room_bytes);
   // More room than it needed is no reason to try as much again.
   shortage.room_bytes = 10 * needed;
-  const Replan other = plan_after_shortage(config, failed, shortage, rows());
+  const Replan other = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(other.plan);
   EXPECT_LT(fullest_rank_bytes(*other.plan), needed);
 }
@@ -121,10 +121,10 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
 TEST(Replan, WhatWasLackingCounts) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 4);
-  const int64_t needed = leanest_bytes(config, failed, rows());
+  const int64_t needed = leanest_bytes(config, failed, layers());
   MemoryShortage shortage = some_shortage();
   shortage.asked_bytes = shortage.free_bytes + needed * 3 / 10;
-  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), needed * 7 / 10 + 1);
 }
@@ -134,7 +134,7 @@ TEST(Replan, GroupsStayAsTheyAre) {
   config.batch_norm_group_size = 4;
   const plan::Plan failed = plan_of(config, 2);
   const Replan next =
-      plan_after_shortage(config, failed, some_shortage(), rows());
+      plan_after_shortage(config, failed, some_shortage(), layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_EQ(next.plan->batch_norm_group_size, 4);
 }
@@ -143,7 +143,7 @@ TEST(Replan, AGivenLayoutStaysAndItsShardingMayRise) {
   const configs::RunConfig config = request("data=2");
   const plan::Plan failed = plan_of(config, 2);
   const Replan next =
-      plan_after_shortage(config, failed, some_shortage(), rows());
+      plan_after_shortage(config, failed, some_shortage(), layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_EQ(next.plan->layout, failed.layout);
   EXPECT_GT(next.plan->zero_stage, 0);
@@ -154,7 +154,7 @@ TEST(Replan, ARefusalNamesTheFlagThatForbids) {
   config.memory_limit = 4096 * kMiB;
   const plan::Plan failed = plan_of(config, 2);
   const Replan next =
-      plan_after_shortage(config, failed, some_shortage(), rows());
+      plan_after_shortage(config, failed, some_shortage(), layers());
   EXPECT_FALSE(next.plan);
   EXPECT_THAT(next.reason, HasSubstr("--zero 1 forbids another plan"));
   EXPECT_THAT(next.reason, Not(HasSubstr("\n")));
@@ -168,7 +168,7 @@ TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
   const plan::Plan failed = plan_of(config, 1);
   MemoryShortage shortage = some_shortage();
   shortage.room_bytes = 7 * kMiB;
-  const Replan next = plan_after_shortage(config, failed, shortage, rows());
+  const Replan next = plan_after_shortage(config, failed, shortage, layers());
   EXPECT_FALSE(next.plan);
   EXPECT_THAT(next.reason, HasSubstr("at its leanest where 7 MiB may be had"));
   EXPECT_THAT(next.reason, HasSubstr("no other plan of 1 process fits"));

@@ -32,18 +32,18 @@ class Saved : public ::testing::Test {
   static plan::Plan another_plan() {
     configs::RunConfig given = config();
     given.layout = "pipeline=2";
-    return plan_or_throw(given, 2, rows());
+    return plan_or_throw(given, 2, layers());
   }
-  static const std::vector<layers::RowCost>& rows() {
-    static const std::vector<layers::RowCost> all =
-        layers::row_costs(layers::load_model_table("yolov5s"));
+  static const std::vector<layers::LayerCost>& layers() {
+    static const std::vector<layers::LayerCost> all =
+        layers::layer_costs(layers::load_model_table("yolov5s"));
     return all;
   }
   void save(const std::string& text) const {
     std::ofstream(folder_ / "plan.json") << text;
   }
   SavedPlan read(const configs::RunConfig& config, int world_size = 2) const {
-    return read_saved_plan(folder_.string(), config, world_size, rows());
+    return read_saved_plan(folder_.string(), config, world_size, layers());
   }
 
   std::filesystem::path folder_;
@@ -52,26 +52,26 @@ class Saved : public ::testing::Test {
 TEST_F(Saved, ThePlanIsTheOneThatWasSaved) {
   save(plan::plan_to_json(another_plan()));
   EXPECT_EQ(read(config()).plan, another_plan());
-  EXPECT_NE(plan_or_throw(config(), 2, rows()).layout, another_plan().layout);
+  EXPECT_NE(plan_or_throw(config(), 2, layers()).layout, another_plan().layout);
 }
 
 TEST_F(Saved, WithoutAFileThereIsNone) {
   const SavedPlan saved = read(config());
   EXPECT_FALSE(saved.plan);
-  EXPECT_EQ(saved.why_not, "");
+  EXPECT_EQ(saved.plan_error, "");
 }
 
 TEST_F(Saved, WhatIsNoPlanForTheRequestAnyMoreSaysWhy) {
   save(plan::plan_to_json(another_plan()));
-  EXPECT_THAT(read(config(), 3).why_not, HasSubstr("there are 3"));
+  EXPECT_THAT(read(config(), 3).plan_error, HasSubstr("there are 3"));
   configs::RunConfig limited = config();
   limited.memory_limit = fullest_rank_bytes(another_plan()) - 1;
   EXPECT_FALSE(read(limited).plan);
-  EXPECT_THAT(read(limited).why_not, HasSubstr("it needs"));
+  EXPECT_THAT(read(limited).plan_error, HasSubstr("it needs"));
   plan::Plan other_model = another_plan();
   other_model.activation_policies.resize(3, plan::ActivationPolicy::kLean);
   save(plan::plan_to_json(other_model));
-  EXPECT_THAT(read(config()).why_not, HasSubstr("number of rows"));
+  EXPECT_THAT(read(config()).plan_error, HasSubstr("number of layers"));
 }
 
 TEST_F(Saved, AFileThatIsNoPlanIsRefused) {

@@ -13,10 +13,10 @@ namespace {
 PartitionRequest chain(const std::vector<double>& costs, size_t num_stages) {
   PartitionRequest request;
   for (size_t i = 0; i < costs.size(); ++i) {
-    PartitionRow row;
-    row.cost = costs[i];
-    row.inputs = {static_cast<int>(i) - 1};
-    request.rows.push_back(row);
+    PartitionLayer layer;
+    layer.cost = costs[i];
+    layer.inputs = {static_cast<int>(i) - 1};
+    request.layers.push_back(layer);
   }
   request.in_flight.assign(num_stages, 1);
   return request;
@@ -28,7 +28,7 @@ TEST(StagePartition, MinimisesTheSlowestStage) {
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 4}));
   EXPECT_EQ(decision.partition->stage_costs, (std::vector<double>{4, 5, 3}));
   EXPECT_EQ(decision.reason,
-            "stage 1 of 3, rows 1 to 3, decides with 42 % of the work");
+            "stage 1 of 3, layers 1 to 3, decides with 42 % of the work");
 }
 
 TEST(StagePartition, OneStageTakesAll) {
@@ -36,13 +36,13 @@ TEST(StagePartition, OneStageTakesAll) {
   ASSERT_TRUE(decision.partition);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0}));
   EXPECT_EQ(decision.reason,
-            "stage 0 of 1, rows 0 to 1, decides with 100 % of the work");
+            "stage 0 of 1, layers 0 to 1, decides with 100 % of the work");
 }
 
 TEST(StagePartition, EveryStageGetsParameters) {
   PartitionRequest request = chain({1, 9, 9, 1}, 2);
-  request.rows[2].has_parameters = false;
-  request.rows[3].has_parameters = false;
+  request.layers[2].has_parameters = false;
+  request.layers[3].has_parameters = false;
   const auto decision = partition_stages(request);
   ASSERT_TRUE(decision.partition);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
@@ -50,17 +50,17 @@ TEST(StagePartition, EveryStageGetsParameters) {
 
 TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
   PartitionRequest request = chain({2, 1, 1, 2}, 3);  // any cut costs 3 or 2
-  request.rows[0].map_bytes = 10;
-  request.rows[1].map_bytes = 20;
-  request.rows[2].map_bytes = 10;
+  request.layers[0].map_bytes = 10;
+  request.layers[1].map_bytes = 20;
+  request.layers[2].map_bytes = 10;
   auto decision = partition_stages(request);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1, 3}));
 
   request = chain({1, 0, 1}, 2);
   decision = partition_stages(request);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
-  request.rows[0].map_bytes = 2;
-  request.rows[1].map_bytes = 1;
+  request.layers[0].map_bytes = 2;
+  request.layers[1].map_bytes = 1;
   decision = partition_stages(request);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
 }
@@ -69,13 +69,13 @@ TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
 TEST(StagePartition, BytesOfAStage) {
   PartitionRequest request = chain({1, 1, 1, 1}, 2);
   request.in_flight = {2, 1};
-  for (PartitionRow& row : request.rows) {
-    row.fixed_bytes = 100;
-    row.activation_bytes = 10;
-    row.map_bytes = 1;
+  for (PartitionLayer& layer : request.layers) {
+    layer.fixed_bytes = 100;
+    layer.activation_bytes = 10;
+    layer.map_bytes = 1;
   }
-  request.rows[2].inputs = {1, 0};
-  request.rows[3].inputs = {2, 0};
+  request.layers[2].inputs = {1, 0};
+  request.layers[3].inputs = {2, 0};
   const auto decision = partition_stages(request);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(decision.partition->stage_bytes,
@@ -84,15 +84,15 @@ TEST(StagePartition, BytesOfAStage) {
 
 TEST(StagePartition, TheMemoryLimitMovesTheCut) {
   PartitionRequest request = chain({1, 1, 1, 1}, 2);
-  for (PartitionRow& row : request.rows) row.activation_bytes = 1024;
-  request.rows[0].activation_bytes = 2048;
+  for (PartitionLayer& layer : request.layers) layer.activation_bytes = 1024;
+  request.layers[0].activation_bytes = 2048;
   request.in_flight = {2, 1};
   request.memory_limit_bytes = 5 * 1024;
   const auto decision = partition_stages(request);
   ASSERT_TRUE(decision.partition);
   EXPECT_EQ(decision.partition->stage_begins, (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(decision.reason,
-            "stage 1 of 2, rows 1 to 3, decides with 75 % of the work, every "
+            "stage 1 of 2, layers 1 to 3, decides with 75 % of the work, every "
             "stage within 5 KiB");
 }
 
@@ -100,13 +100,13 @@ TEST(StagePartition, RefusesWithNumbers) {
   PartitionRequest request = chain({1, 1, 1}, 4);
   EXPECT_FALSE(partition_stages(request).partition);
   EXPECT_EQ(partition_stages(request).reason,
-            "4 stages, but only 3 of 3 rows have parameters");
+            "4 stages, but only 3 of 3 layers have parameters");
   request = chain({1, 1, 1}, 3);
-  request.rows[1].has_parameters = false;
+  request.layers[1].has_parameters = false;
   EXPECT_EQ(partition_stages(request).reason,
-            "3 stages, but only 2 of 3 rows have parameters");
+            "3 stages, but only 2 of 3 layers have parameters");
   request = chain({1, 1, 1}, 2);
-  for (PartitionRow& row : request.rows) row.fixed_bytes = 1024;
+  for (PartitionLayer& layer : request.layers) layer.fixed_bytes = 1024;
   request.memory_limit_bytes = 1500;
   EXPECT_FALSE(partition_stages(request).partition);
   EXPECT_EQ(partition_stages(request).reason,
@@ -118,21 +118,21 @@ TEST(StagePartition, ImpossibleRequestsAreProgrammersErrors) {
   EXPECT_THROW(partition_stages(chain({1}, 0)), CheckFailure);
   EXPECT_THROW(partition_stages(chain({-1}, 1)), CheckFailure);
   PartitionRequest request = chain({1, 1}, 1);
-  request.rows[1].inputs = {1};
+  request.layers[1].inputs = {1};
   EXPECT_THROW(partition_stages(request), CheckFailure);
 }
 
 // The slowest stage of the best of all cuts; nothing if none fits.
 std::optional<double> best_by_trying(const PartitionRequest& request) {
-  const int num_rows = static_cast<int>(request.rows.size());
+  const int num_layers = static_cast<int>(request.layers.size());
   const int num_stages = static_cast<int>(request.in_flight.size());
   std::optional<double> best;
-  for (int mask = 0; mask < 1 << (num_rows - 1); ++mask) {
+  for (int mask = 0; mask < 1 << (num_layers - 1); ++mask) {
     std::vector<int> cuts = {0};
-    for (int row = 1; row < num_rows; ++row)
-      if ((mask >> (row - 1) & 1) != 0) cuts.push_back(row);
+    for (int layer = 1; layer < num_layers; ++layer)
+      if ((mask >> (layer - 1) & 1) != 0) cuts.push_back(layer);
     if (static_cast<int>(cuts.size()) != num_stages) continue;
-    cuts.push_back(num_rows);
+    cuts.push_back(num_layers);
     double slowest = 0;
     bool fits = true;
     for (int stage = 0; stage < num_stages; ++stage) {
@@ -141,8 +141,8 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
       int64_t bytes = 0, kept = 0, busy = 0;
       bool has_parameters = false;
       std::vector<int> received;
-      for (int row = cuts[index]; row < cuts[index + 1]; ++row) {
-        const PartitionRow& one = request.rows[static_cast<size_t>(row)];
+      for (int layer = cuts[index]; layer < cuts[index + 1]; ++layer) {
+        const PartitionLayer& one = request.layers[static_cast<size_t>(layer)];
         cost += one.cost;
         bytes +=
             one.fixed_bytes + request.in_flight[index] * one.activation_bytes;
@@ -156,9 +156,9 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
       std::sort(received.begin(), received.end());
       received.erase(std::unique(received.begin(), received.end()),
                      received.end());
-      for (const int row : received)
+      for (const int layer : received)
         bytes += request.in_flight[index] *
-                 request.rows[static_cast<size_t>(row)].map_bytes;
+                 request.layers[static_cast<size_t>(layer)].map_bytes;
       slowest = std::max(slowest, cost);
       fits =
           fits && has_parameters &&
@@ -188,18 +188,19 @@ TEST(StagePartition, IsTheBestOfAllCuts) {
       return static_cast<int>(random() % (most + 1));
     };
     PartitionRequest request;
-    const int num_rows = 1 + draw(8);
-    for (int row = 0; row < num_rows; ++row) {
-      PartitionRow one;
+    const int num_layers = 1 + draw(8);
+    for (int layer = 0; layer < num_layers; ++layer) {
+      PartitionLayer one;
       one.cost = draw(20);
       one.fixed_bytes = draw(30);
       one.activation_bytes = draw(30);
       one.busy_bytes = draw(60);
       one.map_bytes = draw(10);
       one.has_parameters = draw(3) > 0;
-      one.inputs = {row - 1};
-      if (row > 1) one.inputs.push_back(draw(static_cast<uint32_t>(row - 1)));
-      request.rows.push_back(one);
+      one.inputs = {layer - 1};
+      if (layer > 1)
+        one.inputs.push_back(draw(static_cast<uint32_t>(layer - 1)));
+      request.layers.push_back(one);
     }
     const int num_stages = 1 + draw(3);
     for (int stage = num_stages; stage > 0; --stage)

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/predict/pass.h"
+#include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 namespace {
@@ -10,8 +10,8 @@ namespace {
 // Two images of 32 x 32 pixels on one rank, float32.
 class Convolutions : public testing::Test {
  protected:
-  static Extents two_images() {
-    Extents extents;
+  static MicroBatchShape two_images() {
+    MicroBatchShape extents;
     extents.samples = 2;
     extents.image_height = extents.image_width = 32;
     return extents;
@@ -22,7 +22,7 @@ class Convolutions : public testing::Test {
   static constexpr int64_t kWeight = 18'432;
   static constexpr int64_t kPrimitive = 8'344;
 
-  Extents extents_ = two_images();
+  MicroBatchShape extents_ = two_images();
 };
 
 TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {

@@ -9,75 +9,75 @@ class Derivations : public testing::Test {
  protected:
   // As large as what it is made of.
   Memory derived_from(const Memory& source, Cost cost = Cost::kElementwise) {
-    Memory map = tape_.allocate(source->bytes);
+    Memory map = timeline_.allocate(source->bytes);
     set_derivation(
         map, {source},
         [this, bytes = source->bytes](const std::vector<Memory>&) {
-          return tape_.allocate(bytes);
+          return timeline_.allocate(bytes);
         },
         cost);
     return map;
   }
 
-  Tape tape_;
+  MemoryTimeline timeline_;
 };
 
 TEST_F(Derivations, AMapIsMadeAgainAndLetsItsSourceGo) {
-  Memory source = tape_.allocate(100);
+  Memory source = timeline_.allocate(100);
   Memory map = derived_from(source);
   Kept kept = keep(map);
   map.reset();
   source.reset();
-  EXPECT_EQ(tape_.live_bytes(), 100) << "the source";
-  tape_.reset_peak();
+  EXPECT_EQ(timeline_.live_bytes(), 100) << "the source";
+  timeline_.reset_peak();
   const Memory again = kept.take();
-  EXPECT_EQ(tape_.peak_bytes(), 200) << "while it is made";
-  EXPECT_EQ(tape_.live_bytes(), 100) << "the map";
+  EXPECT_EQ(timeline_.peak_bytes(), 200) << "while it is made";
+  EXPECT_EQ(timeline_.live_bytes(), 100) << "the map";
 }
 
 TEST_F(Derivations, AMapWaitsForItsLastUse) {
-  Memory source = tape_.allocate(100);
+  Memory source = timeline_.allocate(100);
   Memory map = derived_from(source);
   Kept first = keep(map), second = keep(map);
   map.reset();
   source.reset();
   first.take();
-  EXPECT_EQ(tape_.live_bytes(), 100);
+  EXPECT_EQ(timeline_.live_bytes(), 100);
   second.take();
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 TEST_F(Derivations, AMapThatSomebodyKeepsIsUsed) {
-  const Memory source = tape_.allocate(100);
+  const Memory source = timeline_.allocate(100);
   const Memory map = derived_from(source);
   Kept kept = keep(map);
-  tape_.reset_peak();
+  timeline_.reset_peak();
   EXPECT_EQ(kept.take(), map);
-  EXPECT_EQ(tape_.peak_bytes(), 200);
+  EXPECT_EQ(timeline_.peak_bytes(), 200);
 }
 
 TEST_F(Derivations, DerivedSourcesAreMadeAgainToo) {
-  Memory source = tape_.allocate(100);
+  Memory source = timeline_.allocate(100);
   Memory middle = derived_from(source);
   Memory map = derived_from(middle);
   Kept kept = keep(map);
   map.reset();
   middle.reset();
   source.reset();
-  EXPECT_EQ(tape_.live_bytes(), 100) << "the source alone";
-  tape_.reset_peak();
+  EXPECT_EQ(timeline_.live_bytes(), 100) << "the source alone";
+  timeline_.reset_peak();
   kept.take();
-  EXPECT_EQ(tape_.peak_bytes(), 200) << "two neighbours at a time";
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.peak_bytes(), 200) << "two neighbours at a time";
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 TEST_F(Derivations, WhatCostsMoreThanAllowedIsKept) {
-  Memory source = tape_.allocate(100);
+  Memory source = timeline_.allocate(100);
   Memory map = derived_from(source, Cost::kConvolution);
   Kept kept = keep(map, Cost::kElementwise);
   source.reset();
   map.reset();
-  EXPECT_EQ(tape_.live_bytes(), 200) << "the map, which has its source";
+  EXPECT_EQ(timeline_.live_bytes(), 200) << "the map, which has its source";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tests/parallel/predict/small_rows.h"
+#include "tests/parallel/predict/small_layers.h"
 
 namespace headroom::predict {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kHeadBytes = 32 * 32 * 18 * 4;
 
 EvaluationRequest head_request() {
   EvaluationRequest request;
-  request.stage.rows = small_rows();
+  request.stage.layers = small_layers();
   request.stage.begin = 1;
   request.stage.end = 2;
   request.extents.image_height = request.extents.image_width = 64;
@@ -59,8 +59,8 @@ TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
             image + kMapBytes + 32 * 32 * 27 * 4);
 }
 
-// Averages are gathered row by row from ZeRO 1 on.
-TEST(Evaluation, GatheredRowsComeOnTop) {
+// Averages are gathered layer by layer from ZeRO 1 on.
+TEST(Evaluation, GatheredLayersComeOnTop) {
   EvaluationRequest request = head_request();
   request.stage.begin = 0;
   request.stage.end = 1;
@@ -68,7 +68,7 @@ TEST(Evaluation, GatheredRowsComeOnTop) {
   request.stage.zero_stage = 1;
   request.stage.num_shards = 2;
   EXPECT_EQ(evaluation_peak_bytes(request),
-            alone + 2 * slice_bytes(request.stage.rows[0], 4, 2));
+            alone + 2 * slice_bytes(request.stage.layers[0], 4, 2));
 }
 
 }  // namespace

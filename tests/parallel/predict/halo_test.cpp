@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/parallel/predict/pass_fixture.h"
+#include "tests/parallel/predict/op_context_fixture.h"
 
 namespace headroom::predict {
 namespace {
@@ -22,12 +22,12 @@ TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
 TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   extents_.neighbours = 1;
   const Map x = map(16, 4);
-  tape_.reset_peak();
-  const int64_t before = tape_.live_bytes();
-  const Memory halo = fetch_halo(pass(), x, 2);
+  timeline_.reset_peak();
+  const int64_t before = timeline_.live_bytes();
+  const Memory halo = fetch_halo(context(), x, 2);
   EXPECT_EQ(halo->bytes, 2'048);
-  EXPECT_EQ(tape_.peak_bytes(), before + 2 * 2'048);
-  const Memory joined = join_halo(pass(), x, 2);
+  EXPECT_EQ(timeline_.peak_bytes(), before + 2 * 2'048);
+  const Memory joined = join_halo(context(), x, 2);
   EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
 }
 
@@ -35,12 +35,12 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
 TEST_F(Halos, AHalosGradientGoesBack) {
   extents_.neighbours = 1;
   const Map x = map(16, 4);
-  tape_.reset_peak();
-  const int64_t before = tape_.live_bytes();
-  const Memory own_rows = give_back_halo(pass(), x, 2);
+  timeline_.reset_peak();
+  const int64_t before = timeline_.live_bytes();
+  const Memory own_rows = give_back_halo(context(), x, 2);
   EXPECT_EQ(own_rows->bytes, x.memory->bytes);
-  EXPECT_EQ(tape_.live_bytes(), before + x.memory->bytes);
-  EXPECT_EQ(tape_.peak_bytes(), before + x.memory->bytes + 3 * 2'048);
+  EXPECT_EQ(timeline_.live_bytes(), before + x.memory->bytes);
+  EXPECT_EQ(timeline_.peak_bytes(), before + x.memory->bytes + 3 * 2'048);
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ HostMemory memory_of(const configs::RunConfig& config, int rank = 0,
   plan.layout.data_parallel_size = ranks;
   plan::MeshCoordinates at;
   at.data_parallel_rank = rank;
-  return host_memory(
-      config, plan, layers::row_costs(layers::load_model_table("yolov5n")), at);
+  return host_memory(config, plan,
+                     layers::layer_costs(layers::load_model_table("yolov5n")),
+                     at);
 }
 
 TEST(HostMemory, AllLoadersTogetherKeepTheLimit) {
@@ -37,7 +38,7 @@ TEST(HostMemory, ABatchOfEachLoaderIsTheLeast) {
   EXPECT_GE(memory.least_bytes(), 16 * (kSample + kPadded));
 }
 
-TEST(HostMemory, OnlyTheRankThatWritesHoldsRowsForFiles) {
+TEST(HostMemory, OnlyTheRankThatWritesHoldsLayersForFiles) {
   EXPECT_GT(memory_of({}, 0, 2).files, 0);
   EXPECT_EQ(memory_of({}, 1, 2).files, 0);
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/parallel/predict/small_rows.h"
+#include "tests/parallel/predict/small_layers.h"
 
 namespace headroom::predict {
 namespace {
@@ -22,7 +22,7 @@ constexpr int64_t kObjectnessBytes = 32 * 32 * 3 * 4;
 
 MemoryRequest small_request() {
   MemoryRequest request;
-  request.rows = small_rows();
+  request.layers = small_layers();
   request.plan.micro_batch_size = 1;
   request.plan.batch_norm_group_size = 1;
   request.plan.stage_begins = {0};

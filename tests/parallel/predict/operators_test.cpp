@@ -1,5 +1,6 @@
-// What the operators of a row keep, and what their backward takes: conv_block,
-// resampling, loss, and under policies, against bytes counted by hand.
+// What the operators of a layer keep, and what their backward takes:
+// conv_block, resampling, loss, and under policies, against bytes counted by
+// hand.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -9,13 +10,13 @@
 #include "parallel/predict/loss.h"
 #include "parallel/predict/policies.h"
 #include "parallel/predict/resampling.h"
-#include "tests/parallel/predict/pass_fixture.h"
+#include "tests/parallel/predict/op_context_fixture.h"
 
 namespace headroom::predict {
 namespace {
 
-layers::RowProgram::Block block(int64_t in, int64_t out, int64_t kernel,
-                                int64_t stride) {
+layers::LayerProgram::Block block(int64_t in, int64_t out, int64_t kernel,
+                                  int64_t stride) {
   return {"", in, out, kernel, stride, kernel / 2};
 }
 
@@ -31,52 +32,52 @@ class ConvBlocks : public PassFixture {
 
 TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
+  Map out = conv_block(context(), x, block(8, 16, 3, 2));
   EXPECT_EQ(out.channels, 16);
   EXPECT_EQ(out.stride, 2);
-  EXPECT_EQ(tape_.live_bytes(), kInput + 2 * kOutput + kStatistics);
+  EXPECT_EQ(timeline_.live_bytes(), kInput + 2 * kOutput + kStatistics);
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), kInput + kOutput + kStatistics);
+  EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics);
 }
 
 // An image wants no gradient. The output's becomes the convolution's in place;
 // the weight's takes its blocks and two more.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
+  Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
-  const int64_t kept = tape_.live_bytes();
+  const int64_t kept = timeline_.live_bytes();
   EXPECT_EQ(peak_of_backward(out, kOutput),
             kept + kOutput + kAffine + 3 * kWeight);
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 TEST_F(ConvBlocks, BackwardHandsTheInputItsGradient) {
   Map x = made_map(8, 1);
-  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
+  Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
   peak_of_backward(out, kOutput);
   EXPECT_EQ(arrived_, std::vector<int64_t>{kInput});
 }
 
 TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
-  Pass deriving = pass();
+  OpContext deriving = context();
   deriving.derive = Derive::kNoted;
   Map x = map(8, 1);
   Map out = conv_block(deriving, x, block(8, 16, 3, 2));
   ASSERT_NE(out.memory->derivation, nullptr);
   const Kept kept = keep(out.memory);
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
+  EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
 }
 
 // One row of the image above and below together, kept beside it.
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   extents_.neighbours = 1;
   Map x = map(8, 1);
-  Map out = conv_block(pass(), x, block(8, 16, 3, 2));
+  Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(),
+  EXPECT_EQ(timeline_.live_bytes(),
             kInput + kOutput + kStatistics + 2 * 32 * 8 * 4);
 }
 
@@ -88,17 +89,17 @@ class Resampling : public PassFixture {
 
 TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map sum = add(pass(), a, b);
-  EXPECT_EQ(tape_.live_bytes(), 3 * kMap);
+  Map sum = add(context(), a, b);
+  EXPECT_EQ(timeline_.live_bytes(), 3 * kMap);
   a.memory = b.memory = sum.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
   EXPECT_EQ(peak_of_backward(sum, kMap), kMap);
   EXPECT_EQ(arrived_, (std::vector<int64_t>{kMap, kMap}));
 }
 
 TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map both = concatenate(pass(), {a, b});
+  Map both = concatenate(context(), {a, b});
   EXPECT_EQ(both.channels, 32);
   EXPECT_EQ(both.memory->bytes, 2 * kMap);
   a.memory = b.memory = both.memory = nullptr;
@@ -108,21 +109,21 @@ TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
 
 TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
   Map x = made_map(16, 4);
-  Map fine = upsample(pass(), x);
+  Map fine = upsample(context(), x);
   EXPECT_EQ(fine.stride, 2);
   EXPECT_EQ(fine.memory->bytes, 4 * kMap);
   x.memory = fine.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
   EXPECT_EQ(peak_of_backward(fine, 4 * kMap), 5 * kMap);
 }
 
 // Three poolings keep their inputs, and indices of 8 bytes each.
 TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   Map y = made_map(16, 4);
-  Map all = chained_pools(pass(), y, {5, 5, 5});
+  Map all = chained_pools(context(), y, {5, 5, 5});
   EXPECT_EQ(all.channels, 64);
   y.memory = all.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
+  EXPECT_EQ(timeline_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
 }
 
 // 12 rows more than the rank's 8 at first, 4 fewer after each pooling: of these
@@ -130,11 +131,12 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
 TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
   extents_.neighbours = 1;
   Map y = made_map(16, 4);
-  Map all = chained_pools(pass(), y, {5, 5, 5});
+  Map all = chained_pools(context(), y, {5, 5, 5});
   EXPECT_EQ(all.memory->bytes, 4 * kMap);
   y.memory = all.memory = nullptr;
   const int64_t row = kMap / 8;
-  EXPECT_EQ(tape_.live_bytes(), (20 + 16 + 12) * row + 2 * (16 + 12 + 8) * row);
+  EXPECT_EQ(timeline_.live_bytes(),
+            (20 + 16 + 12) * row + 2 * (16 + 12 + 8) * row);
 }
 
 class Losses : public PassFixture {};
@@ -143,24 +145,24 @@ class Losses : public PassFixture {};
 TEST_F(Losses, ALossKeepsObjectnessAndItsMatches) {
   Map head = made_map(255, 8);
   const int64_t bytes = head.memory->bytes;
-  run_loss(pass(), {head}, {80, {10}, false});
+  run_loss(context(), {head}, {80, {10}, false});
   head.memory = nullptr;
   const int64_t objectness = 2 * 4 * 4 * 3 * 4;
   const int64_t classes = 10 * 80 * 4;
   const int64_t kept = objectness + classes + 10 * 4 * 8 + 10 * 8;
-  EXPECT_EQ(tape_.live_bytes(), kept);
-  tape_.reset_peak();
+  EXPECT_EQ(timeline_.live_bytes(), kept);
+  timeline_.reset_peak();
   graph_.run_backward([](int64_t) {}, nullptr);
   EXPECT_EQ(arrived_, std::vector<int64_t>{bytes});
-  EXPECT_EQ(tape_.peak_bytes(), kept + bytes + 2 * classes);
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.peak_bytes(), kept + bytes + 2 * classes);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 TEST_F(Losses, OneClassHasNoClassification) {
   Map head = made_map(18, 8);
-  run_loss(pass(), {head}, {1, {10}, false});
+  run_loss(context(), {head}, {1, {10}, false});
   head.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
+  EXPECT_EQ(timeline_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
 }
 
 // Two 1x1 blocks of 8 channels at stride 1, one after the other.
@@ -170,28 +172,28 @@ class Policies : public PassFixture {
   static constexpr int64_t kStatistics = 2 * 8 * 8;
   static constexpr int64_t kAffine = 2 * 8 * 4;
 
-  static Map two_blocks(const Pass& pass, const Map& x) {
-    return conv_block(pass, conv_block(pass, x, block(8, 8, 1, 1)),
+  static Map two_blocks(const OpContext& context, const Map& x) {
+    return conv_block(context, conv_block(context, x, block(8, 8, 1, 1)),
                       block(8, 8, 1, 1));
   }
   // Live bytes when nobody else holds the maps.
-  int64_t kept(const Pass& pass) {
+  int64_t kept(const OpContext& context) {
     Map x = made_map(8, 1);
-    last_ = two_blocks(pass, x);
+    last_ = two_blocks(context, x);
     x.memory = last_.memory = nullptr;
-    return tape_.live_bytes();
+    return timeline_.live_bytes();
   }
 
   Map last_;
 };
 
 TEST_F(Policies, KeepHoldsInputsAndConvolutions) {
-  EXPECT_EQ(kept(pass()), 4 * kMap + 2 * kStatistics);
+  EXPECT_EQ(kept(context()), 4 * kMap + 2 * kStatistics);
 }
 
 TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
   LeanPolicy lean;
-  Pass with = pass();
+  OpContext with = context();
   with.policy = &lean;
   with.derive = Derive::kLean;
   EXPECT_EQ(kept(with), 3 * kMap + 2 * kStatistics + kAffine)
@@ -199,30 +201,30 @@ TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
 }
 
 TEST_F(Policies, OffloadHoldsWhatIsTooSmallToMatter) {
-  OffloadPolicy offload(tape_);
-  Pass with = pass();
+  OffloadPolicy offload(timeline_);
+  OpContext with = context();
   with.policy = &offload;
   EXPECT_EQ(kept(with), 2 * kStatistics);
   // Read anew: x, the convolution and its output's gradient.
   EXPECT_GE(peak_of_backward(last_, kMap), 3 * kMap);
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 TEST_F(Policies, RecomputeHoldsInputsAndWhatOtherRanksSaid) {
   Map x = made_map(8, 1);
   Map out =
-      recompute(pass(),
-                [](const Pass& inside, std::vector<Map> inputs) {
+      recompute(context(),
+                [](const OpContext& inside, std::vector<Map> inputs) {
                   return std::vector<Map>{two_blocks(inside, inputs.front())};
                 },
                 {x}, {})
           .front();
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(tape_.live_bytes(), kMap + 2 * kStatistics);
+  EXPECT_EQ(timeline_.live_bytes(), kMap + 2 * kStatistics);
   EXPECT_GE(peak_of_backward(out, kMap), 4 * kMap)
       << "the input, two convolutions, the gradient";
   EXPECT_EQ(arrived_, std::vector<int64_t>{kMap});
-  EXPECT_EQ(tape_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tests/parallel/predict/small_rows.h"
+#include "tests/parallel/predict/small_layers.h"
 
 namespace headroom::predict {
 namespace {
@@ -16,7 +16,7 @@ constexpr int64_t kHeadParameters = 16 * 18 + 18;
 
 MemoryRequest small_request() {
   MemoryRequest request;
-  request.rows = small_rows();
+  request.layers = small_layers();
   request.plan.micro_batch_size = request.plan.batch_norm_group_size = 1;
   request.image_height = request.image_width = 64;
   request.num_classes = 1;
@@ -57,7 +57,7 @@ TEST(PhaseMemory, WithoutValidationTheStateIsAllThereIs) {
 TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
   MemoryRequest request = small_request();
   request.num_classes = 80;
-  request.rows.back().channels = 255;
+  request.layers.back().channels = 255;
   request.validation = ValidationShape{1, 64, 64, {0}};
   const int64_t empty = estimate_validation(request, {}).total();
   request.validation->matches = {4000};
@@ -77,7 +77,7 @@ TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
 
 TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
   MemoryRequest request = small_request();
-  for (ModelRow& row : request.rows) row.parameters <<= 10;
+  for (ModelLayer& layer : request.layers) layer.parameters <<= 10;
   request.plan.layout.data_parallel_size = 4;
   request.plan.zero_stage = 3;
   request.global_batch_size = 4;
@@ -95,10 +95,10 @@ TEST(PhaseMemory, ACheckpointIsWhatLiesThereBetweenSteps) {
   EXPECT_LT(estimate.total(), estimate_rank_memory(request, {}).total());
 }
 
-TEST(PhaseMemory, FrozenRowsKeepNothing) {
+TEST(PhaseMemory, FrozenLayersKeepNothing) {
   MemoryRequest request = small_request();
   const MemoryEstimate learning = estimate_rank_memory(request, {});
-  request.num_frozen_rows = 1;
+  request.num_frozen_layers = 1;
   const MemoryEstimate frozen = estimate_rank_memory(request, {});
   EXPECT_LT(frozen.activations + frozen.images,
             learning.activations + learning.images);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/parallel/predict/small_rows.h"
+#include "tests/parallel/predict/small_layers.h"
 
 namespace headroom::predict {
 namespace {
@@ -11,7 +11,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 MemoryRequest request_at(int64_t image_size) {
   MemoryRequest request;
-  request.rows = small_rows();
+  request.layers = small_layers();
   request.plan.micro_batch_size = 1;
   request.plan.batch_norm_group_size = 1;
   request.plan.stage_begins = {0};

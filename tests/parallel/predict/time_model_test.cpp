@@ -5,20 +5,20 @@
 namespace headroom::predict {
 namespace {
 
-// Four equal rows in a chain; a unit of work takes a nanosecond, a byte too.
-TimeRequest four_rows() {
+// Four equal layers in a chain; a unit of work takes a nanosecond, a byte too.
+TimeRequest four_layers() {
   TimeRequest request;
   for (int i = 0; i < 4; ++i) {
-    TimeRow row;
-    row.work_per_pixel = 30;
-    row.parameters = 1000;
-    row.channels = 8;
-    row.stride = 2;
-    row.halo_channel_rows = 16;
-    row.halo_exchanges = 1;
-    row.norm_layers = 1;
-    row.inputs = {i - 1};
-    request.rows.push_back(row);
+    TimedLayer layer;
+    layer.work_per_pixel = 30;
+    layer.parameters = 1000;
+    layer.channels = 8;
+    layer.stride = 2;
+    layer.halo_channel_rows = 16;
+    layer.halo_exchanges = 1;
+    layer.norm_layers = 1;
+    layer.inputs = {i - 1};
+    request.layers.push_back(layer);
   }
   request.global_batch_size = 8;
   request.image_height = 64;
@@ -30,14 +30,14 @@ TimeRequest four_rows() {
 }
 
 TEST(TimeModel, OneProcessComputesAndWaitsForNobody) {
-  const StepEstimate step = estimate_step(four_rows());
-  // 4 rows x 30 x 64 x 32 pixels x 8 images.
+  const StepEstimate step = estimate_step(four_layers());
+  // 4 layers x 30 x 64 x 32 pixels x 8 images.
   EXPECT_DOUBLE_EQ(step.compute, 1e-9 * 4 * 30 * 64 * 32 * 8);
   EXPECT_EQ(step.communication, 0);
 }
 
 TEST(TimeModel, DataRanksShareTheWorkAndSumTheGradients) {
-  TimeRequest request = four_rows();
+  TimeRequest request = four_layers();
   const double alone = estimate_step(request).compute;
   request.plan.layout.data_parallel_size = 2;
   request.plan.micro_batch_size = 4;
@@ -50,7 +50,7 @@ TEST(TimeModel, DataRanksShareTheWorkAndSumTheGradients) {
 }
 
 TEST(TimeModel, APipelineOfMoreMicroBatchesWaitsLess) {
-  TimeRequest request = four_rows();
+  TimeRequest request = four_layers();
   const double alone = estimate_step(request).compute;
   request.plan.layout.pipeline_parallel_size = 2;
   request.plan.stage_begins = {0, 2};
@@ -59,14 +59,14 @@ TEST(TimeModel, APipelineOfMoreMicroBatchesWaitsLess) {
   request.plan.micro_batch_size = 2;
   const StepEstimate four = estimate_step(request);
   EXPECT_DOUBLE_EQ(four.compute, alone / 2 * 5 / 4);
-  // Row 1's map and its gradient: 8 channels at stride 2.
+  // Layer 1's map and its gradient: 8 channels at stride 2.
   EXPECT_DOUBLE_EQ(four.communication, 1e-9 * 2 * 8 * 8 * (64 * 32 / 4) * 4);
   request.plan.stage_begins = {0, 1};  // the slower stage counts
   EXPECT_DOUBLE_EQ(estimate_step(request).compute, alone * 3 / 4 * 5 / 4);
 }
 
 TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
-  TimeRequest request = four_rows();
+  TimeRequest request = four_layers();
   request.device.link_latency_seconds = 1e-3;
   const double alone = estimate_step(request).compute;
   request.plan.layout.spatial_parallel_size = 2;
@@ -81,7 +81,7 @@ TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
 }
 
 TEST(TimeModel, MoreImagesTakeLonger) {
-  TimeRequest request = four_rows();
+  TimeRequest request = four_layers();
   request.plan.layout.data_parallel_size = 2;
   request.plan.micro_batch_size = 4;
   const double before = estimate_step(request).total();

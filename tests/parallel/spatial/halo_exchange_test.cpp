@@ -51,7 +51,7 @@ at::Tensor own_rows(const at::Tensor& map, const RowRange& rows) {
 }
 
 void check_exchange(const Case& c, RankBackend backend = RankBackend::kLocal) {
-  const RowPartition partition(c.blocks * 32, 32, c.ranks);
+  const ImageSplit partition(c.blocks * 32, 32, c.ranks);
   const at::Tensor map =
       numbered({c.samples, c.channels, c.blocks * c.rows_per_block, c.width});
   const at::Tensor frame = framed(map, c.top, c.bottom, -7);
@@ -138,7 +138,7 @@ TEST(HaloExchange, RandomShapes) {
 TEST(HaloExchange, WithoutSamplesNothingIsSent) {
   run_ranks(2, [](int, collectives::Communicator& ranks) {
     collectives::CountingCommunicator counting(ranks.split(0, ranks.rank()));
-    CommunicatorHaloExchange exchange(counting, RowPartition(64, 32, 2));
+    CommunicatorHaloExchange exchange(counting, ImageSplit(64, 32, 2));
     const at::Tensor x = at::empty({0, 3, 2, 5}, at::kDouble);
     const at::Tensor halo = exchange.receive(x, 1, 1, 0);
     EXPECT_EQ(halo.sizes(), at::IntArrayRef({0, 3, 2, 5}));
@@ -149,7 +149,7 @@ TEST(HaloExchange, WithoutSamplesNothingIsSent) {
 
 TEST(HaloExchange, RanksAndPartsMustAgree) {
   const auto alone = collectives::make_single_communicator();
-  EXPECT_THROW(CommunicatorHaloExchange(*alone, RowPartition(64, 32, 2)),
+  EXPECT_THROW(CommunicatorHaloExchange(*alone, ImageSplit(64, 32, 2)),
                CheckFailure);
 }
 

@@ -15,7 +15,7 @@ namespace {
 using Pieces = std::vector<HaloPiece>;
 
 TEST(HaloPlan, TheExampleOfTheHeader) {
-  const RowPartition partition(4 * 32, 32, 4);
+  const ImageSplit partition(4 * 32, 32, 4);
   const HaloPlan plan = plan_halo(partition, 2, 1, 3, 3);
   EXPECT_EQ(plan.own, (RowRange{2, 4}));
   EXPECT_EQ(plan.rows_above_edge, 1);
@@ -28,26 +28,26 @@ TEST(HaloPlan, TheExampleOfTheHeader) {
 }
 
 TEST(HaloPlan, ADownsamplingKernelLooksUpOnly) {
-  const RowPartition partition(96, 32, 3);
+  const ImageSplit partition(96, 32, 3);
   const HaloPlan plan = plan_halo(partition, 4, 1, 1, 0);
   EXPECT_EQ(plan.receives, (Pieces{{0, {3, 4}}}));
   EXPECT_EQ(plan.sends, (Pieces{{2, {7, 8}}}));
 }
 
 TEST(HaloPlan, NothingWantedNothingSent) {
-  const HaloPlan plan = plan_halo(RowPartition(96, 32, 3), 4, 1, 0, 0);
+  const HaloPlan plan = plan_halo(ImageSplit(96, 32, 3), 4, 1, 0, 0);
   EXPECT_TRUE(plan.receives.empty());
   EXPECT_TRUE(plan.sends.empty());
 }
 
 TEST(HaloPlan, ANegativeHaloIsAProgrammersError) {
-  EXPECT_THROW(plan_halo(RowPartition(96, 32, 3), 4, 1, -1, 0), CheckFailure);
+  EXPECT_THROW(plan_halo(ImageSplit(96, 32, 3), 4, 1, -1, 0), CheckFailure);
 }
 
 // Row by row, by the definition: the halo of a rank is the `top` rows above its
 // own and the `bottom` rows below.
-void expect_halo(const RowPartition& partition, int64_t rows_per_block,
-                 int rank, int64_t top, int64_t bottom) {
+void expect_halo(const ImageSplit& partition, int64_t rows_per_block, int rank,
+                 int64_t top, int64_t bottom) {
   std::vector<int> owner;
   for (int r = 0; r < partition.spatial_parallel_size(); ++r)
     owner.insert(owner.end(), partition.rows_of(r, rows_per_block).size(), r);
@@ -92,7 +92,7 @@ TEST(HaloPlan, EveryRowWantedComesFromItsOwnerOnce) {
                  std::to_string(rows_per_block) + " rows, " +
                  std::to_string(ranks) + " ranks, " + std::to_string(top) +
                  " above, " + std::to_string(bottom) + " below");
-    const RowPartition partition(blocks * 32, 32, ranks);
+    const ImageSplit partition(blocks * 32, 32, ranks);
     // (from, to) -> pieces in order
     std::map<std::pair<int, int>, std::vector<RowRange>> sent, received;
     for (int rank = 0; rank < ranks; ++rank) {

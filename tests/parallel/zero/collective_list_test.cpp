@@ -7,9 +7,9 @@
 namespace headroom::zero {
 namespace {
 
-std::string text(const std::vector<RowCollective>& list) {
+std::string text(const std::vector<LayerCollective>& list) {
   std::string all;
-  for (const RowCollective& collective : list) {
+  for (const LayerCollective& collective : list) {
     all += (all.empty() ? "" : ", ") + to_string(collective);
   }
   return all;
@@ -34,8 +34,8 @@ TEST(CollectiveCursorTest, RefusesEveryOtherOrder) {
   CollectiveCursor cursor;
   EXPECT_TRUE(cursor.done());
   cursor.begin(backward_list({0, 1}, Gathers::kInTurn));
-  const RowCollective gather{RowCollective::Kind::kGather, 1};
-  const RowCollective scatter{RowCollective::Kind::kScatter, 1};
+  const LayerCollective gather{LayerCollective::Kind::kGather, 1};
+  const LayerCollective scatter{LayerCollective::Kind::kScatter, 1};
   EXPECT_THROW(cursor.pass(scatter), CheckFailure);
   cursor.pass(gather);
   EXPECT_TRUE(cursor.next_is(scatter));

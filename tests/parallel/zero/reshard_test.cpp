@@ -22,7 +22,7 @@ TEST(ReshardTest, PaddingStaysBehind) {
   EXPECT_EQ(reshard(four, one, 0), expected);
 }
 
-TEST(ReshardTest, MapsOfDifferentRowsAreRefused) {
+TEST(ReshardTest, MapsOfDifferentLayersAreRefused) {
   EXPECT_THROW(reshard(ShardMap({5}, 2, 1), ShardMap({6}, 2, 1), 0),
                CheckFailure);
 }
@@ -39,22 +39,23 @@ TEST(ReshardTest, EveryElementArrivesOnce) {
       return ShardMap(sizes, ranks, int64_t{1} << random() % 5);
     };
     const ShardMap from = any_map(), to = any_map();
-    for (int64_t row = 0; row < from.num_rows(); ++row) {
+    for (int64_t layer = 0; layer < from.num_layers(); ++layer) {
       std::vector<std::vector<int64_t>> received(
           static_cast<size_t>(to.num_ranks()),
-          std::vector<int64_t>(static_cast<size_t>(to.slice_size(row)), -1));
-      for (const RangeCopy& copy : reshard(from, to, row)) {
+          std::vector<int64_t>(static_cast<size_t>(to.slice_size(layer)), -1));
+      for (const RangeCopy& copy : reshard(from, to, layer)) {
         ASSERT_GT(copy.size, 0) << seed;
-        ASSERT_LE(copy.from_offset + copy.size, from.slice_size(row)) << seed;
+        ASSERT_LE(copy.from_offset + copy.size, from.slice_size(layer)) << seed;
         for (int64_t i = 0; i < copy.size; ++i) {
           int64_t& place = received.at(static_cast<size_t>(copy.to_rank))
                                .at(static_cast<size_t>(copy.to_offset + i));
           EXPECT_EQ(place, -1) << seed;
-          place = copy.from_rank * from.slice_size(row) + copy.from_offset + i;
+          place =
+              copy.from_rank * from.slice_size(layer) + copy.from_offset + i;
         }
       }
-      for (int64_t element = 0; element < to.row_size(row); ++element) {
-        const int64_t slice = to.slice_size(row);
+      for (int64_t element = 0; element < to.layer_size(layer); ++element) {
+        const int64_t slice = to.slice_size(layer);
         EXPECT_EQ(received[static_cast<size_t>(element / slice)]
                           [static_cast<size_t>(element % slice)],
                   element)

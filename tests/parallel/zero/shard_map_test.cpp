@@ -9,15 +9,15 @@
 namespace headroom::zero {
 namespace {
 
-TEST(ShardMapTest, EveryRowIsCutIntoEqualAlignedSlices) {
+TEST(ShardMapTest, EveryLayerIsCutIntoEqualAlignedSlices) {
   const ShardMap map({10, 0, 16, 17}, 2, 4);
   EXPECT_EQ(map.slice_size(0), 8);  // 10 -> 16
   EXPECT_EQ(map.slice_size(1), 0);
   EXPECT_EQ(map.slice_size(2), 8);
   EXPECT_EQ(map.slice_size(3), 12);  // 17 -> 24
   EXPECT_EQ(map.shard_offset(3), 16);
-  EXPECT_EQ(map.row_offset(3), 32);
-  EXPECT_EQ(map.padded_row_size(3), 24);
+  EXPECT_EQ(map.layer_offset(3), 32);
+  EXPECT_EQ(map.padded_layer_size(3), 24);
   EXPECT_EQ(map.shard_size(), 28);
   EXPECT_EQ(map.whole_size(), 56);
   EXPECT_EQ(map.largest_slice(), 12);
@@ -26,17 +26,17 @@ TEST(ShardMapTest, EveryRowIsCutIntoEqualAlignedSlices) {
 TEST(ShardMapTest, OneRankOwnsEverything) {
   const ShardMap map({3, 5}, 1, 1);
   EXPECT_EQ(map.shard_size(), 8);
-  EXPECT_EQ(map.row_offset(1), 3);
+  EXPECT_EQ(map.layer_offset(1), 3);
 }
 
-TEST(ShardMapTest, NoRowIsNoElement) {
+TEST(ShardMapTest, NoLayerIsNoElement) {
   const ShardMap map({}, 3, 4);
   EXPECT_EQ(map.shard_size(), 0);
   EXPECT_EQ(map.largest_slice(), 0);
 }
 
 // 200 seeded maps: every element of the whole belongs to one rank, slices are
-// aligned, and a row wastes less than one alignment per rank.
+// aligned, and a layer wastes less than one alignment per rank.
 TEST(ShardMapTest, SlicesTileTheWholeExactlyOnce) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
@@ -47,14 +47,16 @@ TEST(ShardMapTest, SlicesTileTheWholeExactlyOnce) {
     const ShardMap map(sizes, ranks, alignment);
 
     std::vector<int> owners(static_cast<size_t>(map.whole_size()), 0);
-    for (int64_t row = 0; row < map.num_rows(); ++row) {
-      EXPECT_EQ(map.slice_size(row) % alignment, 0) << seed;
-      EXPECT_GE(map.padded_row_size(row), map.row_size(row)) << seed;
-      EXPECT_LT(map.padded_row_size(row) - map.row_size(row), ranks * alignment)
+    for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
+      EXPECT_EQ(map.slice_size(layer) % alignment, 0) << seed;
+      EXPECT_GE(map.padded_layer_size(layer), map.layer_size(layer)) << seed;
+      EXPECT_LT(map.padded_layer_size(layer) - map.layer_size(layer),
+                ranks * alignment)
           << seed;
       for (int rank = 0; rank < ranks; ++rank) {
-        const int64_t begin = map.row_offset(row) + rank * map.slice_size(row);
-        for (int64_t i = 0; i < map.slice_size(row); ++i) {
+        const int64_t begin =
+            map.layer_offset(layer) + rank * map.slice_size(layer);
+        for (int64_t i = 0; i < map.slice_size(layer); ++i) {
           ++owners.at(static_cast<size_t>(begin + i));
         }
       }

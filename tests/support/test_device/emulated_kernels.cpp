@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/cuda/kernels/arena_body.h"
-#include "parallel/cuda/kernels/arena_pieces.h"
+#include "parallel/cuda/kernels/flat_buffer_body.h"
+#include "parallel/cuda/kernels/flat_buffer_pieces.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_body.h"
 #include "parallel/cuda/loss_arguments.h"
@@ -110,11 +110,12 @@ void render(const cuda::RenderArguments& arguments) {
   }
 }
 
-// As run_piece of arena_step.cu.
+// As run_piece of flat_buffer_step.cu.
 class EmulatedOptimizer final : public devices::DeviceOptimizer {
  public:
-  EmulatedOptimizer(std::span<const devices::ArenaRange> ranges, int64_t size)
-      : pieces_(cuda::arena_pieces(ranges, size)) {}
+  EmulatedOptimizer(std::span<const devices::FlatBufferRange> ranges,
+                    int64_t size)
+      : pieces_(cuda::flat_buffer_pieces(ranges, size)) {}
 
   void step(const devices::DeviceOptimizerStep& step,
             const at::Tensor& parameters, const at::Tensor& gradients,
@@ -122,7 +123,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
             const at::Tensor& average) override {
     const auto run_as = [&](auto zero) {
       using T = decltype(zero);
-      const cuda::ArenaArrays<T> arrays = {
+      const cuda::FlatBufferArrays<T> arrays = {
           pointer<T>(parameters), pointer<T>(gradients), pointer<T>(first),
           pointer<T>(second), pointer<T>(average)};
       run<T>(arrays, step);
@@ -136,11 +137,11 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
 
  private:
   template <typename T>
-  void run(const cuda::ArenaArrays<T>& arrays,
+  void run(const cuda::FlatBufferArrays<T>& arrays,
            const devices::DeviceOptimizerStep& step) {
-    cuda::ArenaCoefficients<T> with;
+    cuda::FlatBufferCoefficients<T> with;
     const auto as = [](double value) { return static_cast<T>(value); };
-    for (size_t g = 0; g < cuda::kArenaGroups; ++g) {
+    for (size_t g = 0; g < cuda::kFlatBufferGroups; ++g) {
       const kernels::SgdCoefficients<double>& sgd = step.sgd[g];
       with.sgd[g] = {as(sgd.lr), as(sgd.weight_decay), as(sgd.momentum),
                      as(sgd.clip), sgd.first_step};
@@ -158,20 +159,20 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
     with.average_weight = as(step.average_weight);
     with.clip = pointer<T>(step.clip);
     constexpr int kThreads = 256;
-    for (const cuda::ArenaPiece& piece : pieces_) {
+    for (const cuda::FlatBufferPiece& piece : pieces_) {
       for (int thread = 0; thread < kThreads; ++thread) {
         if (step.is_adam) {
-          cuda::update_piece<cuda::ArenaRule::kAdam>(arrays, with, piece,
-                                                     thread, kThreads);
+          cuda::update_piece<cuda::FlatBufferRule::kAdam>(arrays, with, piece,
+                                                          thread, kThreads);
         } else {
-          cuda::update_piece<cuda::ArenaRule::kSgd>(arrays, with, piece, thread,
-                                                    kThreads);
+          cuda::update_piece<cuda::FlatBufferRule::kSgd>(arrays, with, piece,
+                                                         thread, kThreads);
         }
       }
     }
   }
 
-  const std::vector<cuda::ArenaPiece> pieces_;
+  const std::vector<cuda::FlatBufferPiece> pieces_;
 };
 
 }  // namespace
@@ -270,7 +271,7 @@ void EmulatedKernels::entropies(const at::Tensor& logits,
 }
 
 std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(
-    int, std::span<const devices::ArenaRange> ranges, int64_t size) {
+    int, std::span<const devices::FlatBufferRange> ranges, int64_t size) {
   return std::make_unique<EmulatedOptimizer>(ranges, size);
 }
 

@@ -46,7 +46,7 @@ class EmulatedKernels final : public devices::DeviceKernels {
                  const at::Tensor& derivative) override;
 
   std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
-      int device, std::span<const devices::ArenaRange> ranges,
+      int device, std::span<const devices::FlatBufferRange> ranges,
       int64_t size) override;
 
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,

@@ -68,10 +68,10 @@ class NumberedState {
     const auto buffers = state_->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) {
       const at::Tensor expected = base_[i].mul(static_cast<double>(step));
-      for (size_t s = 0; s < buffers[i].arena->slots().size(); ++s) {
+      for (size_t s = 0; s < buffers[i].flat_buffer->slots().size(); ++s) {
         const auto slot = static_cast<int64_t>(s);
-        if (!at::equal(buffers[i].arena->view(slot, *buffers[i].flat),
-                       buffers[i].arena->view(slot, expected))) {
+        if (!at::equal(buffers[i].flat_buffer->view(slot, *buffers[i].flat),
+                       buffers[i].flat_buffer->view(slot, expected))) {
           return false;
         }
       }

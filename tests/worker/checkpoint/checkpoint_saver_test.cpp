@@ -18,8 +18,8 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/step/zero_run.h"
-#include "worker/checkpoint/buddy_copies.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/peer_replicas.h"
 
 namespace headroom::checkpoint {
 namespace {
@@ -112,9 +112,9 @@ void fill(step::TrainingState& state, int64_t step) {
   state.before_change();
   int64_t number = 0;
   for (const step::TrainingState::Buffer& buffer : state.buffers()) {
-    for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
+    for (size_t slot = 0; slot < buffer.flat_buffer->slots().size(); ++slot) {
       const at::Tensor view =
-          buffer.arena->view(static_cast<int64_t>(slot), *buffer.flat);
+          buffer.flat_buffer->view(static_cast<int64_t>(slot), *buffer.flat);
       view.copy_(at::sin(at::arange(view.numel(), at::kDouble) +
                          static_cast<double>(10 * step + number++))
                      .view(view.sizes()));
@@ -305,15 +305,16 @@ TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
       mine.seed = 3;
       mine.zero_stage = one.zero_stage;
       if (one.layout.pipeline_parallel_size > 1) {
-        mine.rows = mesh.is_first_stage() ? model::LayerGraph::RowRange{0, 4}
-                                          : model::LayerGraph::RowRange{4, 9};
+        mine.layers = mesh.is_first_stage()
+                          ? model::LayerGraph::LayerRange{0, 4}
+                          : model::LayerGraph::LayerRange{4, 9};
       }
       step::TrainingState state(model::tiny_table(), mine);
       CheckpointSaver saver(options(one.name), state, mesh);
       load_newest_checkpoint(folder_ / "one", state, &mesh);
-      std::unique_ptr<BuddyCopies> buddies;
+      std::unique_ptr<PeerReplicas> buddies;
       if (!state.is_whole()) {
-        buddies = std::make_unique<BuddyCopies>(world, 1);
+        buddies = std::make_unique<PeerReplicas>(world, 1);
         buddies->after_commit(state, "");
       }
       EXPECT_EQ(saver.begin(buddies ? buddies->newest() : at::Tensor()),

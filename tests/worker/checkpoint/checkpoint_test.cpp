@@ -36,8 +36,8 @@ class Checkpoints : public ::testing::Test {
 
   static void fill(step::TrainingState& state, int64_t steps) {
     for (const step::TrainingState::Buffer& buffer : state.buffers()) {
-      for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
-        buffer.arena->view(slot, *buffer.flat).uniform_(-1, 1);
+      for (size_t slot = 0; slot < buffer.flat_buffer->slots().size(); ++slot) {
+        buffer.flat_buffer->view(slot, *buffer.flat).uniform_(-1, 1);
       }
     }
     state.counters = {

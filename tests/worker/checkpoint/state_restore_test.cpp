@@ -5,7 +5,7 @@
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
-#include "worker/checkpoint/buddy_copies.h"
+#include "worker/checkpoint/peer_replicas.h"
 
 namespace headroom::checkpoint {
 namespace {
@@ -30,11 +30,11 @@ TEST(ChooseState, TheNewestStepThatIsWhole) {
 TEST(ChooseState, AShardThatIsLostTakesAllBackOneStep) {
   const HeldRange first = {"parameters", 0, 0, 5},
                   second = {"parameters", 0, 5, 5},
-                  row_3 = {"parameters", 3, 0, 6};
+                  layer_3 = {"parameters", 3, 0, 6};
   // Rank 0 has its own two versions, and the older one of who is lost.
   const auto choice = choose_state(
-      kNeeded, {offer(0, 0, 8, {first, row_3}), offer(0, 1, 7, {first, row_3}),
-                offer(0, 2, 7, {second})});
+      kNeeded, {offer(0, 0, 8, {first, layer_3}),
+                offer(0, 1, 7, {first, layer_3}), offer(0, 2, 7, {second})});
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->step, 7);
   ASSERT_EQ(choice->pieces.size(), 3u);
@@ -65,8 +65,8 @@ TEST(ChooseState, LargerRangesOfAnotherLayoutCoverToo) {
   EXPECT_EQ(choice->pieces.size(), 3u);
 }
 
-TEST(HeldState, IsTheSameAfterItsWayAsAMessage) {
-  HeldState held;
+TEST(HostStateSnapshot, IsTheSameAfterItsWayAsAMessage) {
+  HostStateSnapshot held;
   held.counters.committed_steps = 12;
   held.counters.best_fitness = 0.1 + 0.2;
   held.counters.class_maps = {0.1, 1.0 / 3, 0};
@@ -74,7 +74,7 @@ TEST(HeldState, IsTheSameAfterItsWayAsAMessage) {
   held.newest_line = "{\"step\":11}";
   held.parts.push_back({"parameters", 4, 3, at::rand({7}, at::kDouble)});
   held.parts.push_back({"statistics", 5, 0, at::rand({3}, at::kFloat)});
-  const HeldState again = unpack(pack(held));
+  const HostStateSnapshot again = unpack(pack(held));
   EXPECT_EQ(again.counters.committed_steps, 12);
   EXPECT_EQ(again.counters.best_fitness, held.counters.best_fitness);
   EXPECT_EQ(again.counters.class_maps, held.counters.class_maps);
@@ -83,7 +83,7 @@ TEST(HeldState, IsTheSameAfterItsWayAsAMessage) {
   ASSERT_EQ(again.parts.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(again.parts[i].buffer, held.parts[i].buffer);
-    EXPECT_EQ(again.parts[i].row, held.parts[i].row);
+    EXPECT_EQ(again.parts[i].layer, held.parts[i].layer);
     EXPECT_EQ(again.parts[i].begin, held.parts[i].begin);
     EXPECT_TRUE(at::equal(again.parts[i].values, held.parts[i].values));
   }

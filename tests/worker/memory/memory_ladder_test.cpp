@@ -10,8 +10,8 @@ namespace {
 using Move = LadderMove;
 
 LadderRungs all_rungs() {
-  return {{"the plan's policies", "rows are lean", "rows are recomputed",
-           "rows are offloaded"},
+  return {{"the plan's policies", "layers are lean", "layers are recomputed",
+           "layers are offloaded"},
           {},
           {4, 2},
           ""};
@@ -57,11 +57,11 @@ TEST(MemoryLadder, AllRungsOfOneStepInOrder) {
   EXPECT_EQ(walk.fail(), Move::kTryAgain);
   EXPECT_EQ(walk.reason, "caches are released and the step is tried again");
   EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
-  EXPECT_EQ(walk.reason, "from now on rows are lean");
+  EXPECT_EQ(walk.reason, "from now on layers are lean");
   EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
-  EXPECT_EQ(walk.reason, "from now on rows are recomputed");
+  EXPECT_EQ(walk.reason, "from now on layers are recomputed");
   EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
-  EXPECT_EQ(walk.reason, "from now on rows are offloaded");
+  EXPECT_EQ(walk.reason, "from now on layers are offloaded");
   EXPECT_EQ(walk.fail(), Move::kSmallerMicroBatch);
   EXPECT_EQ(walk.reason, "from now on micro-batches of 4 on all ranks");
   EXPECT_EQ(walk.fail(), Move::kSmallerMicroBatch);
@@ -74,21 +74,21 @@ TEST(MemoryLadder, AllRungsOfOneStepInOrder) {
 }
 
 TEST(MemoryLadder, SkippedRungsAreNamedWithTheirReason) {
-  Walk walk({{"the plan's policies", "rows are offloaded"},
-             {"lean is skipped: no row keeps more",
-              "recompute is skipped: no row keeps more"},
+  Walk walk({{"the plan's policies", "layers are offloaded"},
+             {"lean is skipped: no layer keeps more",
+              "recompute is skipped: no layer keeps more"},
              {},
              "a micro-batch of 2 is no more than one batch-norm group of 2"});
   walk.fail();
   EXPECT_EQ(walk.fail(), Move::kLeanerPolicy);
   EXPECT_EQ(walk.reason,
-            "from now on rows are offloaded (lean is skipped: no row keeps "
-            "more; recompute is skipped: no row keeps more)");
+            "from now on layers are offloaded (lean is skipped: no layer keeps "
+            "more; recompute is skipped: no layer keeps more)");
   EXPECT_EQ(walk.fail(), Move::kNothingLeft);
   EXPECT_EQ(walk.reason,
             "nothing leaner is left: a micro-batch of 2 is no more than one "
-            "batch-norm group of 2 (lean is skipped: no row keeps more; "
-            "recompute is skipped: no row keeps more)");
+            "batch-norm group of 2 (lean is skipped: no layer keeps more; "
+            "recompute is skipped: no layer keeps more)");
 }
 
 TEST(MemoryLadder, TheFirstFailureOfEveryStepIsTriedAgain) {
@@ -110,7 +110,7 @@ TEST(MemoryLadder, GivesBackOneRungOnceAfterCalmSteps) {
   for (int i = 0; i < 3; ++i) walk.fail();
   ASSERT_EQ(walk.state.policy, 2);
   EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
-  EXPECT_EQ(walk.reason, "after 20 calm steps rows are lean again");
+  EXPECT_EQ(walk.reason, "after 20 calm steps layers are lean again");
   EXPECT_EQ(walk.state.policy, 1);
   EXPECT_EQ(walk.calm_steps_before_a_move(), -1) << "one rung, once";
 }
@@ -149,7 +149,7 @@ TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
   EXPECT_EQ(once.calm_steps_before_a_move(), kCalmSteps);
   EXPECT_EQ(once.reason, "after 20 calm steps the plan's micro-batches again");
   EXPECT_EQ(once.calm_steps_before_a_move(), kCalmSteps);
-  EXPECT_EQ(once.reason, "after 20 calm steps rows are recomputed again");
+  EXPECT_EQ(once.reason, "after 20 calm steps layers are recomputed again");
 }
 
 // All ranks hear the same votes, whatever rung each of them stands on.

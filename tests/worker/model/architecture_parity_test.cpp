@@ -77,7 +77,7 @@ void ArchitectureParity::expect_levels() {
     EXPECT_EQ(levels[i].anchors, anchors[i]);
   }
   EXPECT_EQ(static_cast<double>(graph_->max_stride()), strides.back());
-  EXPECT_EQ(graph_->num_rows(),
+  EXPECT_EQ(graph_->num_layers(),
             static_cast<int64_t>(expected_.at("layers").size()));
 
   std::vector<float> stored;
@@ -119,7 +119,7 @@ void ArchitectureParity::expect_fresh_head_bias() {
   for (const NamedTensor& entry : graph_->state())
     tensors[entry.name] = *entry.tensor;
   const std::string head =
-      "model." + std::to_string(graph_->num_rows() - 1) + ".m.";
+      "model." + std::to_string(graph_->num_layers() - 1) + ".m.";
   const int64_t fields = 5 + graph_->num_classes();
   for (std::size_t level = 0; level < graph_->levels().size(); ++level) {
     const std::string name = head + std::to_string(level);

@@ -157,7 +157,7 @@ class ForwardParity : public testing::TestWithParam<Case> {
   }
 
   // Of float32: only the heads' deviation was measured, in every pass.
-  double tolerance_of_rows() const {
+  double tolerance_of_layers() const {
     double largest = 0;
     for (const auto& [pass, deviation] : expected_.at("f32_vs_f64").items())
       largest = std::max(largest, deviation.at("rel_l2").get<double>());
@@ -222,32 +222,32 @@ TEST_P(ForwardParity, EvaluationWithCalibratedStatistics) {
   expect_decoded(heads, "evalcal", tolerance("cal_dec", 1e-10));
 }
 
-// Row by row, as a pipeline hands maps on.
-TEST_P(ForwardParity, EveryRow) {
+// Layer by layer, as a pipeline hands maps on.
+TEST_P(ForwardParity, EveryLayer) {
   const at::NoGradGuard no_grad;
   const double tolerance =
-      GetParam().type == at::kDouble ? 1e-9 : tolerance_of_rows();
-  const auto head = static_cast<int>(graph_->num_rows()) - 1;
-  graph_->keep_rows({0, head});
-  std::vector<int> rows;
-  for (int row = 0; row < head; ++row) rows.push_back(row);
-  const auto expect_rows = [&](const std::string& pass,
-                               const StepContext& context) {
+      GetParam().type == at::kDouble ? 1e-9 : tolerance_of_layers();
+  const auto head = static_cast<int>(graph_->num_layers()) - 1;
+  graph_->keep_layers({0, head});
+  std::vector<int> layers;
+  for (int layer = 0; layer < head; ++layer) layers.push_back(layer);
+  const auto expect_layers = [&](const std::string& pass,
+                                 const StepContext& context) {
     const nlohmann::json& expected = expected_.at(pass + "_layers");
-    const auto maps = graph_->forward_rows({}, images_, context, rows);
+    const auto maps = graph_->forward_layers({}, images_, context, layers);
     ASSERT_EQ(maps.size(), expected.size());
-    for (std::size_t row = 0; row < maps.size(); ++row) {
-      SCOPED_TRACE(pass + " row " + std::to_string(row));
-      EXPECT_EQ(expected[row].at("index"), row);
-      expect_summary(maps[row], expected[row], tolerance);
+    for (std::size_t layer = 0; layer < maps.size(); ++layer) {
+      SCOPED_TRACE(pass + " layer " + std::to_string(layer));
+      EXPECT_EQ(expected[layer].at("index"), layer);
+      expect_summary(maps[layer], expected[layer], tolerance);
     }
   };
   const at::Tensor sums =
       at::zeros({graph_->batch_norm_sums_size()}, at::kDouble);
-  expect_rows("train", training_context(images_.size(0), sums));
-  expect_rows("eval", StepContext{});
+  expect_layers("train", training_context(images_.size(0), sums));
+  expect_layers("eval", StepContext{});
   use_calibrated_statistics();
-  expect_rows("evalcal", StepContext{});
+  expect_layers("evalcal", StepContext{});
 }
 
 // The reference's own float32 runs, whatever their threads, layout and kernels,

@@ -13,16 +13,16 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/model/tiny_table.h"
+#include "worker/model/layer_executor.h"
 #include "worker/model/layer_graph.h"
-#include "worker/model/row_runner.h"
 
 namespace headroom::model {
 namespace {
 
-using RowRange = LayerGraph::RowRange;
-using RowMaps = LayerGraph::RowMaps;
+using LayerRange = LayerGraph::LayerRange;
+using LayerMaps = LayerGraph::LayerMaps;
 
-constexpr int64_t kRows = 9;
+constexpr int64_t kLayers = 9;
 
 std::unique_ptr<LayerGraph> tiny_graph() {
   return std::make_unique<LayerGraph>(tiny_table(), 2, at::kDouble, 3);
@@ -30,7 +30,7 @@ std::unique_ptr<LayerGraph> tiny_graph() {
 
 std::unique_ptr<LayerGraph> tiny_part(int64_t begin, int64_t end) {
   auto graph = tiny_graph();
-  graph->keep_rows({begin, end});
+  graph->keep_layers({begin, end});
   return graph;
 }
 
@@ -48,7 +48,7 @@ StepContext training(const LayerGraph& graph) {
   return context;
 }
 
-TEST(LayerGraphPart, RowsAndTheirMapsAreKnown) {
+TEST(LayerGraphPart, LayersAndTheirMapsAreKnown) {
   const auto graph = tiny_graph();
   EXPECT_EQ(graph->inputs(),
             (std::vector<std::vector<int>>{
@@ -63,25 +63,26 @@ TEST(LayerGraphPart, RowsAndTheirMapsAreKnown) {
   EXPECT_EQ(shapes[6].stride, 8);
   for (const NamedTensor& entry : graph->state())
     EXPECT_TRUE(
-        entry.name.starts_with("model." + std::to_string(entry.row) + "."))
+        entry.name.starts_with("model." + std::to_string(entry.layer) + "."))
         << entry.name;
   for (const LayerGraph::BatchNorm& norm : graph->batch_norms())
     EXPECT_TRUE(
-        norm.name.starts_with("model." + std::to_string(norm.row) + "."));
+        norm.name.starts_with("model." + std::to_string(norm.layer) + "."));
 }
 
 TEST(LayerGraphPart, StateOfPartsIsThatOfTheWhole) {
   const auto whole = tiny_graph();
   const NamedTensors all = whole->state();
   std::size_t next = 0, next_norm = 0;
-  for (const RowRange rows : {RowRange{0, 2}, RowRange{2, 7}, RowRange{7, 9}}) {
-    const auto part = tiny_part(rows.begin, rows.end);
-    EXPECT_EQ(part->kept_rows(), rows);
-    EXPECT_EQ(part->num_rows(), kRows);
+  for (const LayerRange layers :
+       {LayerRange{0, 2}, LayerRange{2, 7}, LayerRange{7, 9}}) {
+    const auto part = tiny_part(layers.begin, layers.end);
+    EXPECT_EQ(part->kept_layers(), layers);
+    EXPECT_EQ(part->num_layers(), kLayers);
     for (const NamedTensor& entry : part->state()) {
       ASSERT_LT(next, all.size());
       EXPECT_EQ(entry.name, all[next].name);
-      EXPECT_EQ(entry.row, all[next].row);
+      EXPECT_EQ(entry.layer, all[next].layer);
       EXPECT_TRUE(at::equal(*entry.tensor, *all[next].tensor));
       ++next;
     }
@@ -102,20 +103,21 @@ TEST(LayerGraphPart, StateOfPartsIsThatOfTheWhole) {
   EXPECT_EQ(next_norm, whole->batch_norms().size());
 }
 
-TEST(LayerGraphPart, DroppedRowsAreFreed) {
+TEST(LayerGraphPart, DroppedLayersAreFreed) {
   const auto graph = tiny_graph();
   struct Watched {
-    int64_t row;
+    int64_t layer;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   std::vector<Watched> watched;
   for (const NamedTensor& entry : graph->state())
     watched.push_back(
-        {entry.row, entry.tensor->storage().getWeakStorageImpl()});
-  graph->keep_rows({2, 7});
+        {entry.layer, entry.tensor->storage().getWeakStorageImpl()});
+  graph->keep_layers({2, 7});
   int num_freed = 0;
   for (const Watched& one : watched) {
-    EXPECT_EQ(one.storage.expired(), one.row < 2 || one.row >= 7) << one.row;
+    EXPECT_EQ(one.storage.expired(), one.layer < 2 || one.layer >= 7)
+        << one.layer;
     num_freed += one.storage.expired() ? 1 : 0;
   }
   EXPECT_GT(num_freed, 0);
@@ -131,26 +133,26 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   const std::vector<at::Tensor> heads = whole->forward(input, context);
   (heads[0].square().sum() + heads[1].square().sum()).backward();
 
-  for (int64_t cut = 1; cut < kRows; ++cut) {
+  for (int64_t cut = 1; cut < kLayers; ++cut) {
     const auto front = tiny_part(0, cut);
-    const auto back = tiny_part(cut, kRows);
+    const auto back = tiny_part(cut, kLayers);
     std::vector<int> wanted;
-    for (int64_t row = 0; row < cut; ++row) {
+    for (int64_t layer = 0; layer < cut; ++layer) {
       bool crosses = false;
-      for (int64_t reader = cut; reader < kRows; ++reader)
+      for (int64_t reader = cut; reader < kLayers; ++reader)
         for (const int from : front->inputs()[static_cast<size_t>(reader)])
-          crosses |= from == row;
-      if (crosses) wanted.push_back(static_cast<int>(row));
+          crosses |= from == layer;
+      if (crosses) wanted.push_back(static_cast<int>(layer));
     }
     const StepContext front_context = training(*front);
     const StepContext back_context = training(*back);
     const std::vector<at::Tensor> maps =
-        front->forward_rows({}, input, front_context, wanted);
+        front->forward_layers({}, input, front_context, wanted);
     ASSERT_EQ(maps.size(), wanted.size());
-    RowMaps received;
+    LayerMaps received;
     for (size_t i = 0; i < maps.size(); ++i) received[wanted[i]] = maps[i];
     const std::vector<at::Tensor> split =
-        back->forward_rows(received, {}, back_context, {});
+        back->forward_layers(received, {}, back_context, {});
     ASSERT_EQ(split.size(), 2u);
     for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(split[i], heads[i]));
     (split[0].square().sum() + split[1].square().sum()).backward();
@@ -173,37 +175,37 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   }
 }
 
-// A runner sees every kept row under its number in the table.
-class Recorder final : public RowRunner {
+// A runner sees every kept layer under its number in the table.
+class Recorder final : public LayerExecutor {
  public:
-  std::vector<at::Tensor> run(int64_t index, Row& row,
+  std::vector<at::Tensor> run(int64_t index, Layer& layer,
                               const std::vector<at::Tensor>& inputs,
                               const StepContext& context) override {
-    rows.push_back(index);
-    return row.forward(inputs, context);
+    layers.push_back(index);
+    return layer.forward(inputs, context);
   }
-  std::vector<int64_t> rows;
+  std::vector<int64_t> layers;
 };
 
-TEST(LayerGraphPart, RowsGoThroughTheRunner) {
+TEST(LayerGraphPart, LayersGoThroughTheExecutor) {
   const auto part = tiny_part(2, 5);
   Recorder recorder;
   StepContext context;
   context.runner = &recorder;
-  const auto maps =
-      part->forward_rows({{1, at::rand({2, 16, 8, 12}, at::kDouble)
-                                  .contiguous(at::MemoryFormat::ChannelsLast)}},
-                         {}, context, {4, 2});
-  EXPECT_EQ(recorder.rows, (std::vector<int64_t>{2, 3, 4}));
+  const auto maps = part->forward_layers(
+      {{1, at::rand({2, 16, 8, 12}, at::kDouble)
+               .contiguous(at::MemoryFormat::ChannelsLast)}},
+      {}, context, {4, 2});
+  EXPECT_EQ(recorder.layers, (std::vector<int64_t>{2, 3, 4}));
   ASSERT_EQ(maps.size(), 2u);
   EXPECT_EQ(maps[0].sizes(), at::IntArrayRef({2, 32, 4, 6}));
   EXPECT_EQ(maps[1].sizes(), at::IntArrayRef({2, 16, 8, 12}));
 }
 
-// Map 2 is read by rows 3 and 6, map 3 by row 4 alone.
-class MapsAlive final : public RowRunner {
+// Map 2 is read by layers 3 and 6, map 3 by layer 4 alone.
+class MapsAlive final : public LayerExecutor {
  public:
-  std::vector<at::Tensor> run(int64_t index, Row& row,
+  std::vector<at::Tensor> run(int64_t index, Layer& layer,
                               const std::vector<at::Tensor>& inputs,
                               const StepContext& context) override {
     if (index == 5) {
@@ -211,7 +213,7 @@ class MapsAlive final : public RowRunner {
       map_3_at_5 = !maps.at(3).expired();
     }
     if (index == 7) map_2_at_7 = !maps.at(2).expired();
-    std::vector<at::Tensor> outputs = row.forward(inputs, context);
+    std::vector<at::Tensor> outputs = layer.forward(inputs, context);
     maps.emplace(index, outputs.front().getIntrusivePtr());
     return outputs;
   }
@@ -227,20 +229,20 @@ TEST(LayerGraphPart, MapsAreLetGoAfterTheirLastReader) {
   MapsAlive alive;
   StepContext context;
   context.runner = &alive;
-  part->forward_rows({{1, at::rand({2, 16, 8, 12}, at::kDouble)
-                              .contiguous(at::MemoryFormat::ChannelsLast)}},
-                     {}, context, {});
+  part->forward_layers({{1, at::rand({2, 16, 8, 12}, at::kDouble)
+                                .contiguous(at::MemoryFormat::ChannelsLast)}},
+                       {}, context, {});
   EXPECT_TRUE(alive.map_2_at_5);
   EXPECT_FALSE(alive.map_3_at_5);
   EXPECT_FALSE(alive.map_2_at_7);
 }
 
-TEST(LayerGraphPart, FreezingCountsRowsOfTheTable) {
+TEST(LayerGraphPart, FreezingCountsLayersOfTheTable) {
   const auto part = tiny_part(2, 9);
   part->freeze(4);
   for (const NamedTensor& entry : part->state())
     EXPECT_EQ(entry.tensor->requires_grad(),
-              entry.is_parameter() && entry.row >= 4)
+              entry.is_parameter() && entry.layer >= 4)
         << entry.name;
 }
 
@@ -251,14 +253,16 @@ TEST(LayerGraphPart, WrongUseIsAProgrammersError) {
                              .contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_THROW(part->forward(images(), context), CheckFailure);
   EXPECT_THROW(part->decode({}), CheckFailure);
-  EXPECT_THROW(part->forward_rows({}, {}, context, {4}), CheckFailure);
-  EXPECT_THROW(part->forward_rows({{0, map}}, {}, context, {4}), CheckFailure);
-  EXPECT_THROW(part->forward_rows({{1, map}}, {}, context, {5}), CheckFailure);
-  EXPECT_THROW(part->keep_rows({1, 5}), CheckFailure);
-  EXPECT_THROW(part->keep_rows({3, 3}), CheckFailure);
+  EXPECT_THROW(part->forward_layers({}, {}, context, {4}), CheckFailure);
+  EXPECT_THROW(part->forward_layers({{0, map}}, {}, context, {4}),
+               CheckFailure);
+  EXPECT_THROW(part->forward_layers({{1, map}}, {}, context, {5}),
+               CheckFailure);
+  EXPECT_THROW(part->keep_layers({1, 5}), CheckFailure);
+  EXPECT_THROW(part->keep_layers({3, 3}), CheckFailure);
   const auto whole = tiny_graph();
-  EXPECT_THROW(whole->forward_rows({}, images(), context, {7}), CheckFailure);
-  EXPECT_THROW(whole->forward_rows({}, {}, context, {}), CheckFailure);
+  EXPECT_THROW(whole->forward_layers({}, images(), context, {7}), CheckFailure);
+  EXPECT_THROW(whole->forward_layers({}, {}, context, {}), CheckFailure);
 }
 
 }  // namespace

@@ -150,8 +150,8 @@ TEST(LayerGraph, FreshWeightsFollowFromSeedAndNameAlone) {
   LayerGraph wide = tiny_graph(at::kDouble, 5);
   LayerGraph other = tiny_graph(at::kFloat, 6);
   layers::ModelTable shifted_table =
-      tiny_table();  // other rows before the last ones
-  shifted_table.rows[2].args[0] = 128.0;
+      tiny_table();  // other layers before the last ones
+  shifted_table.layers[2].args[0] = 128.0;
   LayerGraph shifted(shifted_table, 2, at::kFloat, 5);
   const NamedTensors state = single.state();
   for (std::size_t i = 0; i < state.size(); ++i) {
@@ -189,7 +189,7 @@ TEST(LayerGraph, FreshConvolutionsAreKaimingUniform) {
   }
 }
 
-TEST(LayerGraph, FrozenRowsGetNoGradient) {
+TEST(LayerGraph, FrozenLayersGetNoGradient) {
   LayerGraph graph = tiny_graph();
   graph.freeze(3);
   const auto heads = graph.forward(images(2, at::kFloat), training(2));
@@ -202,7 +202,7 @@ TEST(LayerGraph, FrozenRowsGetNoGradient) {
   }
   graph.freeze(0);
   EXPECT_TRUE(graph.state()[0].tensor->requires_grad());
-  graph.freeze(graph.num_rows());
+  graph.freeze(graph.num_layers());
   EXPECT_FALSE(graph.state().back().tensor->requires_grad());
   EXPECT_THROW(graph.freeze(10), Error);
   EXPECT_THROW(graph.freeze(-1), Error);

@@ -1,4 +1,4 @@
-// A rank that fails in the middle of a pass over its rows: its peers end the
+// A rank that fails in the middle of a pass over its layers: its peers end the
 // pass, and the next step is as if nothing had happened.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -61,12 +61,12 @@ class Failing final : public StatisticsExchange, public HaloExchange {
   int64_t fails_at_;
 };
 
-// The small table with means over the images, behind row 4.
+// The small table with means over the images, behind layer 4.
 layers::ModelTable failing_table() {
   layers::ModelTable table = tiny_table();
-  table.rows.insert(table.rows.begin() + 5,
-                    table_row(15, {-1}, 1, "SqueezeExcitation", {4.0}));
-  table.rows.back().from = {8, 5};
+  table.layers.insert(table.layers.begin() + 5,
+                      table_layer(15, {-1}, 1, "SqueezeExcitation", {4.0}));
+  table.layers.back().from = {8, 5};
   return table;
 }
 
@@ -106,9 +106,9 @@ Lists recorded_lists() {
 }
 
 // One rank's step; true when it ran to its end. `fails_at` < 0: it does.
-bool run_step(LayerGraph& graph, const spatial::RowPartition& partition,
-              int rank, const Lists& lists,
-              spatial::CompletableExchange& exchange, int64_t fails_at) {
+bool run_step(LayerGraph& graph, const spatial::ImageSplit& partition, int rank,
+              const Lists& lists, spatial::CompletableExchange& exchange,
+              int64_t fails_at) {
   const spatial::RowRange rows = partition.image_rows_of(rank);
   const at::Tensor images = rule_input("A", 2, kHeight, kWidth, at::kDouble)
                                 .narrow(2, rows.begin, rows.size());
@@ -167,7 +167,7 @@ TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
   const Lists lists = recorded_lists();
   const auto num_exchanges =
       static_cast<int64_t>(lists.forward.size() + lists.backward.size());
-  const spatial::RowPartition partition(kHeight, kStride, kRanks);
+  const spatial::ImageSplit partition(kHeight, kStride, kRanks);
   run_ranks(kRanks, [&](int rank, collectives::Communicator& ranks) {
     LayerGraph graph(failing_table(), 2, at::kDouble, 0);
     learning(graph);
@@ -192,7 +192,7 @@ TEST(SplitFailure, PeersEndTheirStepWhereverARankFails) {
 
 TEST(SplitFailure, APassThatLeavesItsListIsAProgrammersError) {
   const Lists lists = recorded_lists();
-  const spatial::RowPartition partition(kHeight, kStride, 1);
+  const spatial::ImageSplit partition(kHeight, kStride, 1);
   const auto alone = collectives::make_single_communicator();
   data_parallel::CommunicatorExchange statistics(*alone);
   spatial::CommunicatorHaloExchange halo(*alone, partition);

@@ -11,7 +11,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/halo_exchange.h"
 #include "parallel/base/statistics_exchange.h"
-#include "parallel/spatial/row_partition.h"
+#include "parallel/spatial/image_split.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::model {
@@ -20,7 +20,7 @@ namespace {
 // A rank whose peers hold zeros: memory does not depend on values.
 class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
  public:
-  PeersOfZeros(const spatial::RowPartition& partition, int rank)
+  PeersOfZeros(const spatial::ImageSplit& partition, int rank)
       : partition_(partition), rank_(rank) {}
 
   void sum(std::span<double>) override {}
@@ -38,7 +38,7 @@ class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
   void sum_over_images(const at::Tensor&) override {}
 
  private:
-  spatial::RowPartition partition_;
+  spatial::ImageSplit partition_;
   int rank_;
 };
 
@@ -56,7 +56,7 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
     entry.tensor->requires_grad_(true);
     entry.tensor->mutable_grad() = at::zeros_like(*entry.tensor);
   }
-  const spatial::RowPartition partition(size, 32, ranks);
+  const spatial::ImageSplit partition(size, 32, ranks);
   PeersOfZeros peers(partition, rank);
   StepContext context;
   context.training = true;

@@ -1,5 +1,5 @@
-// A row of the model table on whole maps, and on maps whose rows are split over
-// ranks that are threads: what the tests of exactness share.
+// A layer of the model table on whole maps, and on maps whose rows are split
+// over ranks that are threads: what the tests of exactness share.
 //
 // Float64; weights are filled by name, so that all ranks hold the same.
 #pragma once
@@ -21,32 +21,32 @@
 #include "parallel/spatial/halo_exchange.h"
 #include "tests/support/parity.h"
 #include "tests/support/run_ranks.h"
+#include "worker/model/layer_factory.h"
 #include "worker/model/model_state.h"
-#include "worker/model/row_factory.h"
 
 namespace headroom::model {
 
-using MakeRow = std::function<std::unique_ptr<Row>(ModelState&)>;
+using MakeLayer = std::function<std::unique_ptr<Layer>(ModelState&)>;
 
-// A row of this module as a table of its own would have it, unscaled.
-inline MakeRow module_row(const std::string& module, int64_t channels,
-                          std::vector<layers::ModelTable::Argument> args,
-                          int repeats = 1,
-                          const layers::ActivationFunction& activation = {}) {
+// A layer of this module as a table of its own would have it, unscaled.
+inline MakeLayer module_layer(
+    const std::string& module, int64_t channels,
+    std::vector<layers::ModelTable::Argument> args, int repeats = 1,
+    const layers::ActivationFunction& activation = {}) {
   layers::ModelTable table;
   table.channel_multiple = 1;
   table.activation = activation;
-  table.rows = {{{-1}, repeats, module, std::move(args), {}}};
+  table.layers = {{{-1}, repeats, module, std::move(args), {}}};
   return [table, channels](ModelState& state) {
-    return std::move(build_row(table, 0, {{channels, 8}}, 1, state).row);
+    return std::move(build_layer(table, 0, {{channels, 8}}, 1, state).layer);
   };
 }
 
 struct SplitCase {
-  MakeRow make;
+  MakeLayer make;
   int64_t channels = 1;
   int64_t blocks = 1;
-  int64_t rows_per_block = 1;  // of the row's input
+  int64_t rows_per_block = 1;  // of the layer's input
   int64_t width = 1;
   int ranks = 1;
   std::vector<int64_t> group_sizes = {2};
@@ -56,13 +56,13 @@ struct SplitCase {
     for (const int64_t size : group_sizes) total += size;
     return total;
   }
-  spatial::RowPartition partition() const { return {blocks * 32, 32, ranks}; }
+  spatial::ImageSplit partition() const { return {blocks * 32, 32, ranks}; }
 };
 
-// The row with its state.
-struct BuiltMapRow {
-  explicit BuiltMapRow(const MakeRow& make) : state(at::kDouble, 0) {
-    row = make(state);
+// The layer with its state.
+struct BuiltMapLayer {
+  explicit BuiltMapLayer(const MakeLayer& make) : state(at::kDouble, 0) {
+    layer = make(state);
     fill_model(state.tensors());
     for (const NamedTensor& entry : state.tensors())
       if (entry.is_parameter()) entry.tensor->requires_grad_(true);
@@ -75,14 +75,14 @@ struct BuiltMapRow {
   }
 
   ModelState state;
-  std::unique_ptr<Row> row;
+  std::unique_ptr<Layer> layer;
 
   at::Tensor apply(const at::Tensor& x, const StepContext& context) {
-    return row->forward({x}, context).front();
+    return layer->forward({x}, context).front();
   }
 };
 
-struct RowOutcome {
+struct LayerOutcome {
   at::Tensor out, dx, batch_norm_sums;
   std::vector<at::Tensor> gradients;  // of the parameters
 };
@@ -120,9 +120,9 @@ inline StepContext whole_context(const SplitCase& c, const ModelState& state) {
   return context;
 }
 
-inline RowOutcome run_whole(const SplitCase& c) {
+inline LayerOutcome run_whole(const SplitCase& c) {
   at::set_num_threads(1);
-  BuiltMapRow built(c.make);
+  BuiltMapLayer built(c.make);
   const StepContext context = whole_context(c, built.state);
   const at::Tensor x = map_leaf(whole_input(c));
   const at::Tensor out = built.apply(x, context);
@@ -157,8 +157,8 @@ struct SplitRank {
 };
 
 // Outputs and dx side by side, gradients and sums added up over ranks.
-inline RowOutcome join_ranks(const std::vector<RowOutcome>& parts) {
-  RowOutcome whole = parts.front();
+inline LayerOutcome join_ranks(const std::vector<LayerOutcome>& parts) {
+  LayerOutcome whole = parts.front();
   std::vector<at::Tensor> outs, dxs;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     outs.push_back(parts[rank].out);
@@ -173,11 +173,11 @@ inline RowOutcome join_ranks(const std::vector<RowOutcome>& parts) {
   return whole;
 }
 
-inline RowOutcome run_split(const SplitCase& c, const at::Tensor& whole_out) {
+inline LayerOutcome run_split(const SplitCase& c, const at::Tensor& whole_out) {
   const at::Tensor x = whole_input(c), dout = output_weights(whole_out);
-  std::vector<RowOutcome> parts(static_cast<size_t>(c.ranks));
+  std::vector<LayerOutcome> parts(static_cast<size_t>(c.ranks));
   run_ranks(c.ranks, [&](int rank, collectives::Communicator& communicator) {
-    BuiltMapRow built(c.make);
+    BuiltMapLayer built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor own = map_leaf(here.own(x, c));
     const at::Tensor out = built.apply(own, here.context);

@@ -11,30 +11,30 @@
 
 #include "parallel/base/check.h"
 #include "worker/model/halo_rows.h"
-#include "worker/model/row_tape.h"
+#include "worker/model/replay_log.h"
 
 namespace headroom::model {
 namespace {
 
 constexpr double kTolerance = 1e-12;
 
-MakeRow conv(int64_t c_in, int64_t c_out, int64_t kernel, int64_t stride,
-             int64_t padding) {
-  return module_row(
+MakeLayer conv(int64_t c_in, int64_t c_out, int64_t kernel, int64_t stride,
+               int64_t padding) {
+  return module_layer(
       "Conv", c_in,
       {double(c_out), double(kernel), double(stride), double(padding)});
 }
 
-MakeRow sppf(int64_t channels) {
-  return module_row("SPPF", channels, {double(channels), 5.0});
+MakeLayer sppf(int64_t channels) {
+  return module_layer("SPPF", channels, {double(channels), 5.0});
 }
 
 void expect_equal_to_whole(const SplitCase& c) {
   SCOPED_TRACE(std::to_string(c.blocks) + " blocks of " +
                std::to_string(c.rows_per_block) + " rows over " +
                std::to_string(c.ranks) + " ranks");
-  const RowOutcome whole = run_whole(c);
-  const RowOutcome split = run_split(c, whole.out);
+  const LayerOutcome whole = run_whole(c);
+  const LayerOutcome split = run_split(c, whole.out);
   EXPECT_LE(largest_difference(split.out, whole.out), kTolerance);
   EXPECT_LE(largest_difference(split.dx, whole.dx), kTolerance);
   EXPECT_LE(largest_difference(split.batch_norm_sums, whole.batch_norm_sums),
@@ -97,20 +97,21 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
     c.blocks = blocks;
     for (const int64_t rows_per_block : {1, 2}) {
       c.rows_per_block = rows_per_block;
-      for (const MakeRow& row :
-           {module_row("Bottleneck", 6, {6.0}), module_row("C3", 6, {8.0}, 2),
-            module_row("C3Ghost", 6, {16.0}, 2),
-            module_row("GhostConv", 6, {8.0, 3.0, 1.0}),
-            module_row("DWConv", 6, {12.0, 5.0, 1.0}, 1, layers::kRelu),
-            module_row("Conv", 6, {4.0, 3.0, 1.0, "None", 2.0}, 1,
-                       {layers::ActivationKind::kMish}),
-            module_row("SPP", 6, {6.0}),
-            module_row("ShuffleNetV2", 6, {6.0, 1.0}, 2),
-            module_row("SqueezeExcitation", 6, {}),
-            module_row("InvertedResidual", 6,
-                       {6.0, 12.0, 3.0, 1.0, "True", "HS"}),
-            module_row("nn.ConvTranspose2d", 6, {4.0, 2.0, 2.0})}) {
-        c.make = row;
+      for (const MakeLayer& layer :
+           {module_layer("Bottleneck", 6, {6.0}),
+            module_layer("C3", 6, {8.0}, 2),
+            module_layer("C3Ghost", 6, {16.0}, 2),
+            module_layer("GhostConv", 6, {8.0, 3.0, 1.0}),
+            module_layer("DWConv", 6, {12.0, 5.0, 1.0}, 1, layers::kRelu),
+            module_layer("Conv", 6, {4.0, 3.0, 1.0, "None", 2.0}, 1,
+                         {layers::ActivationKind::kMish}),
+            module_layer("SPP", 6, {6.0}),
+            module_layer("ShuffleNetV2", 6, {6.0, 1.0}, 2),
+            module_layer("SqueezeExcitation", 6, {}),
+            module_layer("InvertedResidual", 6,
+                         {6.0, 12.0, 3.0, 1.0, "True", "HS"}),
+            module_layer("nn.ConvTranspose2d", 6, {4.0, 2.0, 2.0})}) {
+        c.make = layer;
         expect_equal_to_whole(c);
       }
     }
@@ -146,7 +147,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   c.blocks = 5;
   c.width = 9;
   c.ranks = 3;
-  BuiltMapRow built(c.make);
+  BuiltMapLayer built(c.make);
   at::manual_seed(8);
   const at::Tensor x = map_leaf(
       at::rand({8, 1, 5, 9}, at::kDouble).round_().expand({8, 2, 5, 9}));
@@ -155,7 +156,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   out.backward(dout);
   std::vector<at::Tensor> dx(3);
   run_ranks(3, [&](int rank, collectives::Communicator& communicator) {
-    BuiltMapRow split(c.make);
+    BuiltMapLayer split(c.make);
     SplitRank here(c, communicator, split.state);
     StepContext context;
     context.halo = &here.halo;
@@ -166,7 +167,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   EXPECT_LE(largest_difference(at::cat(dx, 2), x.grad()), kTolerance);
 }
 
-// A row that is run again takes what it received from the tape.
+// A layer that is run again takes what it received from the tape.
 TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
   SplitCase c;
   c.channels = 6;
@@ -174,15 +175,15 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
   c.rows_per_block = 2;
   c.width = 5;
   c.ranks = 3;
-  const std::vector<MakeRow> makes = {conv(6, 4, 3, 2, 1), sppf(6),
-                                      module_row("C3", 6, {8.0}, 2),
-                                      module_row("C3Ghost", 6, {8.0})};
-  for (const MakeRow& make : makes) {
+  const std::vector<MakeLayer> makes = {conv(6, 4, 3, 2, 1), sppf(6),
+                                        module_layer("C3", 6, {8.0}, 2),
+                                        module_layer("C3Ghost", 6, {8.0})};
+  for (const MakeLayer& make : makes) {
     c.make = make;
     const at::Tensor x = whole_input(c), whole_out = run_whole(c).out;
     const at::Tensor whole_dout = output_weights(whole_out);
     run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
-      BuiltMapRow once(c.make), again(c.make);
+      BuiltMapLayer once(c.make), again(c.make);
       SplitRank here(c, communicator, once.state);
       const at::Tensor first_x = map_leaf(here.own(x, c));
       const at::Tensor first = once.apply(first_x, here.context);
@@ -192,7 +193,7 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       first.backward(dout);
       const int64_t step_bytes = here.ranks.bytes();
 
-      RowTape tape;
+      ReplayLog tape;
       here.context.tape = &tape;
       here.context.batch_norm_sums.zero_();
       const at::Tensor again_x = map_leaf(here.own(x, c));
@@ -226,7 +227,7 @@ TEST(SplitRows, WithoutSamplesEveryParameterIsVisited) {
   c.ranks = 2;
   c.group_sizes = {};
   run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
-    BuiltMapRow built(c.make);
+    BuiltMapLayer built(c.make);
     SplitRank here(c, communicator, built.state);
     const at::Tensor x = map_leaf(at::zeros({0, 6, 2, 5}, at::kDouble));
     const at::Tensor out = built.apply(x, here.context);
@@ -245,7 +246,7 @@ TEST(SplitRows, StatisticsNeedAnExchange) {
   c.blocks = 4;
   c.ranks = 2;
   run_ranks(c.ranks, [&](int, collectives::Communicator& communicator) {
-    BuiltMapRow built(c.make);
+    BuiltMapLayer built(c.make);
     SplitRank here(c, communicator, built.state);
     here.context.exchange = nullptr;
     EXPECT_THROW(built.apply(here.own(whole_input(c), c), here.context),

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "parallel/data_parallel/arena.h"
+#include "parallel/data_parallel/flat_buffer.h"
 #include "tests/support/parity.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/model/conv_block.h"
@@ -35,19 +35,19 @@ int group_of(model::TensorRole role) {
                                                 : kWeightGroup;
 }
 
-std::vector<data_parallel::ArenaEntry> entries_of(model::LayerGraph& graph,
-                                                  bool parameters) {
-  std::vector<data_parallel::ArenaEntry> entries;
+std::vector<data_parallel::FlatBufferEntry> entries_of(model::LayerGraph& graph,
+                                                       bool parameters) {
+  std::vector<data_parallel::FlatBufferEntry> entries;
   for (const model::NamedTensor& entry : graph.state())
     if (parameters ? entry.is_parameter()
                    : entry.role == model::TensorRole::kRunningStatistic)
-      entries.push_back({entry.name, entry.tensor, entry.row});
+      entries.push_back({entry.name, entry.tensor, entry.layer});
   return entries;
 }
 
-data_parallel::ArenaOptions arena_options(at::ScalarType type,
-                                          bool with_gradients) {
-  data_parallel::ArenaOptions options;
+data_parallel::FlatBufferOptions flat_buffer_options(at::ScalarType type,
+                                                     bool with_gradients) {
+  data_parallel::FlatBufferOptions options;
   options.scalar_type = type;
   options.with_gradients = with_gradients;
   return options;
@@ -59,8 +59,9 @@ class ReferenceRun {
   ReferenceRun(const nlohmann::json& scenario, at::ScalarType type)
       : type_(type),
         graph_(layers::load_model_table("yolov5n"), kClasses, type, 0),
-        parameters_(filled_entries(true), arena_options(type, true)),
-        statistics_(entries_of(graph_, false), arena_options(type, false)),
+        parameters_(filled_entries(true), flat_buffer_options(type, true)),
+        statistics_(entries_of(graph_, false),
+                    flat_buffer_options(type, false)),
         optimizer_(parse_optimizer(scenario["optimizer"])),
         accumulated_(at::zeros_like(parameters_.values())),
         average_(parameters_.values().clone()),
@@ -139,11 +140,12 @@ class ReferenceRun {
   // Every float entry of the state, or of its average, by name.
   std::vector<std::pair<std::string, at::Tensor>> state(bool averaged) const {
     std::vector<std::pair<std::string, at::Tensor>> all;
-    const auto add = [&](const data_parallel::Arena& arena,
+    const auto add = [&](const data_parallel::FlatBuffer& flat_buffer,
                          const at::Tensor& flat) {
-      for (size_t i = 0; i < arena.slots().size(); ++i)
-        all.emplace_back(arena.slots()[i].name,
-                         arena.view(static_cast<int64_t>(i), flat).detach());
+      for (size_t i = 0; i < flat_buffer.slots().size(); ++i)
+        all.emplace_back(
+            flat_buffer.slots()[i].name,
+            flat_buffer.view(static_cast<int64_t>(i), flat).detach());
     };
     add(parameters_, averaged ? average_ : parameters_.values());
     add(statistics_, averaged ? average_statistics_ : statistics_.values());
@@ -159,7 +161,7 @@ class ReferenceRun {
   }
 
  private:
-  std::vector<data_parallel::ArenaEntry> filled_entries(bool parameters) {
+  std::vector<data_parallel::FlatBufferEntry> filled_entries(bool parameters) {
     fill_model(graph_.state());
     return entries_of(graph_, parameters);
   }
@@ -212,8 +214,8 @@ class ReferenceRun {
 
   at::ScalarType type_;
   model::LayerGraph graph_;
-  data_parallel::Arena parameters_;
-  data_parallel::Arena statistics_;
+  data_parallel::FlatBuffer parameters_;
+  data_parallel::FlatBuffer statistics_;
   OptimizerKind optimizer_;
   std::vector<at::Tensor> moments_;
   at::Tensor accumulated_, average_, average_statistics_;

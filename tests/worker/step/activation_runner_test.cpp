@@ -23,13 +23,13 @@ namespace {
 using enum plan::ActivationPolicy;
 using Policies = std::vector<plan::ActivationPolicy>;
 
-constexpr size_t kRows = 25;
+constexpr size_t kLayers = 25;
 
-// Of the rows, in turn.
+// Of the layers, in turn.
 ActivationRunner::Options every(const Policies& policies) {
   ActivationRunner::Options options;
-  for (size_t row = 0; row < kRows; ++row) {
-    options.policies.push_back(policies[row % policies.size()]);
+  for (size_t layer = 0; layer < kLayers; ++layer) {
+    options.policies.push_back(policies[layer % policies.size()]);
   }
   return options;
 }
@@ -49,7 +49,8 @@ struct Result {
   int64_t left_bytes = 0;  // after the backward
 };
 
-Result forward_and_backward(const Request& request, model::RowRunner* runner) {
+Result forward_and_backward(const Request& request,
+                            model::LayerExecutor* runner) {
   activations::CountingAllocator::install();
   activations::CountingAllocator& memory =
       activations::CountingAllocator::instance();
@@ -129,7 +130,7 @@ TEST_P(Policy, IsBitIdenticalToKeep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    AllRows, Policy,
+    AllLayers, Policy,
     testing::Values(Policies{kLean}, Policies{kRecompute}, Policies{kOffload},
                     // Every policy behind every other.
                     Policies{kKeep, kLean, kRecompute, kOffload},
@@ -137,9 +138,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Policies{kLean, kKeep}, Policies{kRecompute, kLean},
                     Policies{kLean, kOffload, kRecompute}));
 
-TEST(ActivationRunner, RowsThatDoNotJoinAreIdenticalToo) {
+TEST(ActivationRunner, LayersThatDoNotJoinAreIdenticalToo) {
   ActivationRunner::Options apart = every({kRecompute});
-  apart.rows_join = false;
+  apart.layers_join = false;
   ActivationRunner joined(every({kRecompute})), alone(apart);
   const Request request;
   const Result keep = forward_and_backward(request, nullptr);
@@ -150,7 +151,7 @@ TEST(ActivationRunner, RowsThatDoNotJoinAreIdenticalToo) {
   EXPECT_LT(together.kept_bytes, separate.kept_bytes);
 }
 
-TEST(ActivationRunner, WithoutGradientsRowsAreSimplyCalled) {
+TEST(ActivationRunner, WithoutGradientsLayersAreSimplyCalled) {
   activations::CountingAllocator::install();
   const at::NoGradGuard no_gradients;
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
@@ -193,7 +194,7 @@ TEST(ActivationRunner, BytesAgainstPlainAutograd) {
       request.images, request.height, request.width, at::kFloat));
   std::printf("yolov5s, %ld px: plain autograd keeps %.1f MiB\n",
               static_cast<long>(request.height), plain / (1 << 20));
-  const auto ratio = [&](const char* name, model::RowRunner* runner) {
+  const auto ratio = [&](const char* name, model::LayerExecutor* runner) {
     const Result result = forward_and_backward(request, runner);
     const double kept = static_cast<double>(result.kept_bytes) / plain;
     std::printf(

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/row_cost.h"
+#include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
-#include "parallel/collectives/placed_communicator.h"
+#include "parallel/collectives/device_host_communicator.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
@@ -231,7 +231,7 @@ class OneDevice : public DeviceTraining {};
 
 // Graphs train as the run without them, before and after they are captured (the
 // third time that a shape is met): to the bit where sums have an order.
-TEST_F(OneDevice, CapturedRowsTrainAsTheyAre) {
+TEST_F(OneDevice, CapturedLayersTrainAsTheyAre) {
   for (Setting setting :
        {Setting{}, Setting{.precision = configs::Precision::kBf16},
         Setting{.precision = configs::Precision::kFp16},
@@ -301,7 +301,7 @@ TEST_F(OneDevice, ValidationEqualsTheCpus) {
   const labels::Dataset images =
       gray_images(folder.path, 6, 64, 4, loader::kSyntheticClasses);
   predict::MemoryRequest request = predict::memory_request(
-      config, plan, layers::row_costs(layers::load_model_table(config.cfg)));
+      config, plan, layers::layer_costs(layers::load_model_table(config.cfg)));
   const auto world = collectives::make_single_communicator();
   const auto validated = [&](bool on_device) {
     Rank rank(config, plan, *world, on_device);

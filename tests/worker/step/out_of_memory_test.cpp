@@ -11,7 +11,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/trainer.h"
 
@@ -88,9 +88,9 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         state_options.scalar_type = at::kDouble;
         state_options.zero_stage = of.zero_stage;
         state_options.mesh = &mesh;
-        state_options.rows =
-            rows_of_stage(plan, mesh.here.pipeline_stage,
-                          static_cast<int64_t>(table.rows.size()));
+        state_options.layers =
+            layers_of_stage(plan, mesh.here.pipeline_stage,
+                            static_cast<int64_t>(table.layers.size()));
         TrainingState state(table, state_options);
         loader::LoaderOptions loading = loader_options(config, state.model());
         loading.global_batch_size = of.batch;
@@ -108,8 +108,8 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         options.faults = &injection;
         options.assign = loading.assign;
         if (mesh.replicas->size() > 1) {
-          options.pass_lists = record_pass_lists(
-              table, kClasses, at::kDouble, state.model().kept_rows(),
+          options.collective_schedule = record_pass_lists(
+              table, kClasses, at::kDouble, state.model().kept_layers(),
               /*freeze=*/0, mesh.spatial->size() > 1);
         }
         Trainer trainer(options, state, mesh);
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
                          plan::ActivationPolicy::kLean},
                     Case{"zero3_pipeline2", "data=2,pipeline=2", 3, 4, 4, 4},
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
-                    // Rows are fetched ahead.
+                    // Layers are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
                          plan::ActivationPolicy::kKeep, 3, RankBackend::kGloo},
                     Case{"zero3_spatial2_shared", "data=2,spatial=2", 3, 4, 2,
@@ -223,9 +223,9 @@ TEST(OutOfMemoryLadder, EveryRungGivesTheSameResult) {
   const Trained calm = train(many, {});
   const std::vector<std::string> rungs = {
       "caches are released and the step is tried again",
-      "from now on rows are lean",
-      "from now on rows are recomputed",
-      "from now on rows are offloaded",
+      "from now on layers are lean",
+      "from now on layers are recomputed",
+      "from now on layers are offloaded",
       "from now on micro-batches of 4 on all ranks",
       "from now on micro-batches of 2 on all ranks"};
   std::vector<configs::Fault> faults;

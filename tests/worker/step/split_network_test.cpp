@@ -1,6 +1,6 @@
 // The whole network on images whose rows are split over ranks, alone, with the
-// samples split too and with rows run again: losses, all gradients and decoded
-// boxes as of whole images in one process.
+// samples split too and with layers run again: losses, all gradients and
+// decoded boxes as of whole images in one process.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -26,7 +26,7 @@ namespace headroom::step {
 namespace {
 
 constexpr int64_t kImages = 3, kHeight = 96, kWidth = 128, kStride = 32;
-constexpr int64_t kRows = 25;  // of yolov5n's table
+constexpr int64_t kLayers = 25;  // of yolov5n's table
 constexpr double kTolerance = 1e-9;
 
 // Boxes of every size, also on the cuts between rows of blocks and at the
@@ -105,9 +105,9 @@ struct Outcome {
   at::Tensor items, batch_norm_sums;
   std::vector<std::string> names;
   std::vector<at::Tensor> gradients;
-  at::Tensor boxes;          // decoded in evaluation
-  int64_t num_row_runs = 0;  // where rows are recomputed
-  int64_t halo_bytes = 0;    // sent along the spatial axis, in training
+  at::Tensor boxes;            // decoded in evaluation
+  int64_t num_layer_runs = 0;  // where layers are recomputed
+  int64_t halo_bytes = 0;      // sent along the spatial axis, in training
 };
 
 // The images' rows that are here, with what the surroundings say.
@@ -155,26 +155,26 @@ struct Layout {
   int data = 1;
   int spatial = 1;
   std::vector<int64_t> group_sizes = {2, 1};
-  // Of the rows, in turn; empty: no runner.
+  // Of the layers, in turn; empty: no runner.
   std::vector<plan::ActivationPolicy> policies = {};
 };
 
-// Counts how often rows run.
-class CountingRunner final : public model::RowRunner {
+// Counts how often layers run.
+class CountingRunner final : public model::LayerExecutor {
  public:
   explicit CountingRunner(const std::vector<plan::ActivationPolicy>& policies)
       : activations_(options_of(policies)) {}
-  std::vector<at::Tensor> run(int64_t index, model::Row& row,
+  std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
                               const std::vector<at::Tensor>& inputs,
                               const model::StepContext& context) override {
-    rows_.push_back(std::make_unique<CountedRow>(row, num_runs));
-    return activations_.run(index, *rows_.back(), inputs, context);
+    layers_.push_back(std::make_unique<CountedLayer>(layer, num_runs));
+    return activations_.run(index, *layers_.back(), inputs, context);
   }
   int64_t num_runs = 0;
 
  private:
-  struct CountedRow final : model::Row {
-    CountedRow(model::Row& inner, int64_t& count)
+  struct CountedLayer final : model::Layer {
+    CountedLayer(model::Layer& inner, int64_t& count)
         : inner(inner), count(count) {}
     std::vector<at::Tensor> forward(
         const std::vector<at::Tensor>& inputs,
@@ -182,19 +182,20 @@ class CountingRunner final : public model::RowRunner {
       ++count;
       return inner.forward(inputs, context);
     }
-    layers::RowInside inside() const override { return inner.inside(); }
-    model::Row& inner;
+    layers::LayerInside inside() const override { return inner.inside(); }
+    model::Layer& inner;
     int64_t& count;
   };
   static ActivationRunner::Options options_of(
       const std::vector<plan::ActivationPolicy>& policies) {
     ActivationRunner::Options options;
-    for (size_t row = 0; row < size_t{kRows} && !policies.empty(); ++row)
-      options.policies.push_back(policies[row % policies.size()]);
+    for (size_t layer = 0; layer < size_t{kLayers} && !policies.empty();
+         ++layer)
+      options.policies.push_back(policies[layer % policies.size()]);
     return options;
   }
   ActivationRunner activations_;
-  std::vector<std::unique_ptr<CountedRow>> rows_;  // until backward is done
+  std::vector<std::unique_ptr<CountedLayer>> layers_;  // until backward is done
 };
 
 // The first data rank has the first two images.
@@ -203,7 +204,7 @@ Outcome run_rank(const Layout& layout, collectives::Communicator& world) {
   const int rank = mesh.here.spatial_rank;
   const int64_t begin = mesh.here.data_parallel_rank == 0 ? 0 : 2;
   const int64_t end = begin == 0 && layout.data > 1 ? 2 : kImages;
-  const spatial::RowPartition partition(kHeight, kStride, layout.spatial);
+  const spatial::ImageSplit partition(kHeight, kStride, layout.spatial);
   data_parallel::CommunicatorExchange exchange(*mesh.statistics);
   spatial::CommunicatorHaloExchange halo(*mesh.spatial, partition);
 
@@ -232,7 +233,7 @@ Outcome run_rank(const Layout& layout, collectives::Communicator& world) {
   Outcome outcome =
       run(*graph, own_images, context, targets, global_counts(*graph));
   outcome.halo_bytes = mesh.spatial->bytes();
-  outcome.num_row_runs = runner.num_runs;
+  outcome.num_layer_runs = runner.num_runs;
   outcome.boxes = decoded(*graph, own_images, &halo, first_rows);
   return outcome;
 }
@@ -266,8 +267,7 @@ at::Tensor joined_boxes(const std::vector<Outcome>& parts) {
     std::vector<at::Tensor> maps;
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       const int64_t height =
-          spatial::RowPartition(kHeight, kStride,
-                                static_cast<int>(parts.size()))
+          spatial::ImageSplit(kHeight, kStride, static_cast<int>(parts.size()))
               .rows_of(static_cast<int>(rank), kStride / stride)
               .size();
       const int64_t width = kWidth / stride;
@@ -338,7 +338,7 @@ TEST(SplitNetwork, EqualsWholeImagesWithSamplesSplitToo) {
 TEST(SplitNetwork, ActivationPoliciesAreIdenticalAndSendNothingMore) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;
-  constexpr int64_t kRowsWithConvolutions = 18;  // the head keeps its inputs
+  constexpr int64_t kLayersWithConvolutions = 18;  // the head keeps its inputs
   const std::vector<Outcome> kept = run_layout({1, 2, {2, 1}});
   EXPECT_GT(kept[0].halo_bytes, 0);
   for (const std::vector<plan::ActivationPolicy>& policies :
@@ -348,8 +348,9 @@ TEST(SplitNetwork, ActivationPoliciesAreIdenticalAndSendNothingMore) {
     const std::vector<Outcome> less = run_layout({1, 2, {2, 1}, policies});
     for (size_t rank = 0; rank < kept.size(); ++rank) {
       if (policies.size() == 1) {
-        EXPECT_EQ(less[rank].num_row_runs,
-                  policies[0] == kLean ? kRows : kRows + kRowsWithConvolutions);
+        EXPECT_EQ(
+            less[rank].num_layer_runs,
+            policies[0] == kLean ? kLayers : kLayers + kLayersWithConvolutions);
       }
       EXPECT_EQ(less[rank].halo_bytes, kept[rank].halo_bytes);
       EXPECT_EQ(less[rank].total, kept[rank].total);

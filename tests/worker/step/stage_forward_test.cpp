@@ -12,8 +12,8 @@
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/parallelize.h"
-#include "worker/step/pass_lists.h"
+#include "worker/step/apply_plan.h"
+#include "worker/step/collective_schedule.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/training_state.h"
 
@@ -84,14 +84,14 @@ class SharedNetwork {
         table_(layers::load_model_table("yolov5n")),
         state_(table_, options_of(of)),
         lists_(record_pass_lists(table_, 1, at::kFloat,
-                                 state_.model().kept_rows(), /*freeze=*/0,
+                                 state_.model().kept_layers(), /*freeze=*/0,
                                  mesh_.spatial->size() > 1)),
         context_(plan_, kImages, state_.model().max_stride(), mesh_, &lists_,
-                 at::kFloat, state_.average_row_runner()),
+                 at::kFloat, state_.average_layer_executor()),
         network(state_.average_model(),
                 routes_of_stage(state_.average_model(), plan_,
                                 mesh_.here.pipeline_stage),
-                mesh_, context_, at::kFloat, state_.average_row_runner()) {
+                mesh_, context_, at::kFloat, state_.average_layer_executor()) {
     configs::RunConfig config;
     config.image_height = config.image_width = 64;
     loader::LoaderOptions options = loader_options(config, state_.model());
@@ -118,8 +118,9 @@ class SharedNetwork {
     options.num_classes = 1;
     options.zero_stage = of.zero_stage;
     options.mesh = &mesh_;
-    options.rows = rows_of_stage(plan_, mesh_.here.pipeline_stage,
-                                 static_cast<int64_t>(table_.rows.size()));
+    options.layers =
+        layers_of_stage(plan_, mesh_.here.pipeline_stage,
+                        static_cast<int64_t>(table_.layers.size()));
     return options;
   }
 
@@ -127,8 +128,8 @@ class SharedNetwork {
   collectives::Mesh mesh_;
   const layers::ModelTable table_;
   TrainingState state_;
-  const PassLists lists_;
-  RankContext context_;
+  const CollectiveSchedule lists_;
+  ParallelContext context_;
 
  public:
   StageForward network;

@@ -95,8 +95,8 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
     options.gains =
         loss::scale_gains(config.hyp, 3, loader::kSyntheticClasses, 64, 0);
     options.plan.micro_batch_size = options.plan.batch_norm_group_size = 2;
-    options.memory =
-        predict::memory_request(config, options.plan, layers::row_costs(table));
+    options.memory = predict::memory_request(config, options.plan,
+                                             layers::layer_costs(table));
     change(*options.memory);
     loader::LoaderOptions loading = loader_options(config, state.model());
     loading.global_batch_size = loading.micro_batch_size = 2;

@@ -13,8 +13,8 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/pass_lists.h"
-#include "worker/step/rank_context.h"
+#include "worker/step/collective_schedule.h"
+#include "worker/step/parallel_context.h"
 #include "worker/step/run_inputs.h"
 
 namespace headroom::step {
@@ -48,9 +48,9 @@ struct RankState {
     options.gains = loss::scale_gains(config.hyp, 3, kClasses, 96, 0);
   }
   void record_exchanges(bool images_are_split = false) {
-    options.pass_lists = record_pass_lists(
+    options.collective_schedule = record_pass_lists(
         layers::load_model_table("yolov5n"), kClasses, at::kDouble,
-        state.model().kept_rows(), /*freeze=*/0, images_are_split);
+        state.model().kept_layers(), /*freeze=*/0, images_are_split);
   }
   TrainingState state;
   Trainer::Options options;
@@ -218,7 +218,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   }
 }
 
-// Several failures in one step: rows are recomputed, with the same result.
+// Several failures in one step: layers are recomputed, with the same result.
 TEST(Trainer, ALeanerAttemptHasTheSameResult) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();

@@ -55,7 +55,7 @@ Measured measure(const std::string& model, int zero_stage,
       context.training = true;
       context.groups = {{0, 1, 1, true}};
       context.batch_norm_sums = state.batch_norm_sums();
-      context.runner = state.row_runner();
+      context.runner = state.layer_executor();
       for (const at::Tensor& head :
            state.model().forward(at::ones({1, 3, 64, 64}), context)) {
         loss = loss + head.square().mean();

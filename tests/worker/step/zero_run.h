@@ -75,7 +75,7 @@ inline plan::SampleRange samples_of(const ZeroRun& run, int rank, int part) {
 // Forward and backward of one micro-batch; its loss.
 inline double run_micro_batch(const ZeroRun& run, TrainingState& state,
                               int64_t step, int rank, int part,
-                              model::RowRunner* inner = nullptr) {
+                              model::LayerExecutor* inner = nullptr) {
   const plan::SampleRange range = samples_of(run, rank, part);
   model::StepContext context;
   context.training = true;
@@ -86,7 +86,7 @@ inline double run_micro_batch(const ZeroRun& run, TrainingState& state,
     images[i].copy_(image(step, range.begin + i)[0]);
   }
   context.batch_norm_sums = state.batch_norm_sums();
-  context.runner = state.row_runner(inner);
+  context.runner = state.layer_executor(inner);
   state.gradients().begin_forward();
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (const at::Tensor& head : state.model().forward(images, context)) {
@@ -99,7 +99,7 @@ inline double run_micro_batch(const ZeroRun& run, TrainingState& state,
 
 inline StepNumbers run_step(const ZeroRun& run, TrainingState& state,
                             collectives::Communicator& world, int64_t step,
-                            model::RowRunner* inner = nullptr) {
+                            model::LayerExecutor* inner = nullptr) {
   state.gradients().begin_step();
   state.batch_norm_sums().zero_();
   at::Tensor loss = at::zeros({1}, at::kDouble);

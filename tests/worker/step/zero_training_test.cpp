@@ -101,7 +101,7 @@ class ZeroFiles : public testing::Test {
   fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
 };
 
-// Rows that are run twice, or whose maps are derived: gathered once in
+// Layers that are run twice, or whose maps are derived: gathered once in
 // backward, and not a bit different.
 TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   activations::install_saved_tensor_policies();
@@ -119,11 +119,11 @@ TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
       TrainingState kept(model::tiny_table(), zero_options(run, &mesh));
       TrainingState recomputed(model::tiny_table(), zero_options(run, &mesh));
       ActivationRunner::Options options;
-      for (int64_t row = 0; row < kept.model().num_rows(); ++row) {
+      for (int64_t layer = 0; layer < kept.model().num_layers(); ++layer) {
         options.policies.push_back(
-            policies[static_cast<size_t>(row) % policies.size()]);
+            policies[static_cast<size_t>(layer) % policies.size()]);
       }
-      options.rows_join = stage < 3;
+      options.layers_join = stage < 3;
       ActivationRunner runner(options);
       for (int step = 0; step < 3; ++step) {
         const int64_t sent = mesh.data->bytes();
@@ -157,9 +157,9 @@ TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
     TrainingState state(model::tiny_table(), options);
     int64_t seed = 0;
     for (const TrainingState::Buffer& buffer : state.buffers()) {
-      for (size_t slot = 0; slot < buffer.arena->slots().size(); ++slot) {
+      for (size_t slot = 0; slot < buffer.flat_buffer->slots().size(); ++slot) {
         const at::Tensor view =
-            buffer.arena->view(static_cast<int64_t>(slot), *buffer.flat);
+            buffer.flat_buffer->view(static_cast<int64_t>(slot), *buffer.flat);
         view.copy_(at::sin(at::arange(view.numel(), at::kDouble) +
                            static_cast<double>(seed++))
                        .view(view.sizes()));
@@ -178,8 +178,8 @@ TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
       mine.seed = 3;
       mine.zero_stage = stage;
       mine.mesh = &mesh;
-      mine.rows = mesh.is_first_stage() ? model::LayerGraph::RowRange{0, 4}
-                                        : model::LayerGraph::RowRange{4, 9};
+      mine.layers = mesh.is_first_stage() ? model::LayerGraph::LayerRange{0, 4}
+                                          : model::LayerGraph::LayerRange{4, 9};
       TrainingState state(model::tiny_table(), mine);
       checkpoint::load_newest_checkpoint(folder_ / "one", state, &mesh);
       EXPECT_EQ(state.counters.committed_steps, 7);
@@ -364,10 +364,10 @@ TEST(ZeroTraining, TheAverageRunsFromItsShards) {
       layout.data_parallel_size = 2;
       collectives::Mesh mesh(world, layout);
       TrainingState state(model::tiny_table(), zero_options(run, &mesh));
-      ASSERT_NE(state.average_row_runner(), nullptr);
-      if (rank == 1) return state.average_row_runner()->skip();
+      ASSERT_NE(state.average_layer_executor(), nullptr);
+      if (rank == 1) return state.average_layer_executor()->skip();
       model::StepContext context;
-      context.runner = state.average_row_runner();
+      context.runner = state.average_layer_executor();
       const auto heads = state.average_model().forward(images, context);
       for (size_t i = 0; i < heads.size(); ++i) {
         EXPECT_TRUE(at::equal(heads[i], expected[i]));

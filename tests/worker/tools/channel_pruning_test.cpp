@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table_text.h"
-#include "configs/layers/row_cost.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 #include "tests/worker/model/tiny_table.h"
@@ -93,7 +93,7 @@ TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The text is a model file: built anew, it takes the state, and the rows cost
+// The text is a model file: built anew, it takes the state, and the layers cost
 // what they hold.
 TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
   const at::NoGradGuard no_grad;
@@ -111,8 +111,8 @@ TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
   }
   EXPECT_EQ(difference(*pruned.model, again, images()), 0);
   int64_t parameters = 0;
-  for (const layers::RowCost& row : layers::row_costs(read))
-    parameters += row.parameters;
+  for (const layers::LayerCost& layer : layers::layer_costs(read))
+    parameters += layer.parameters;
   EXPECT_EQ(parameters, pruned.parameters_after);
 }
 
@@ -137,10 +137,10 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
       if (entry.name == name) entry.tensor->slice(0, 0, 6).fill_(value);
     }
   };
-  // Row 4's output goes to Upsample, Concat, C3's 1x1, and a head.
+  // Layer 4's output goes to Upsample, Concat, C3's 1x1, and a head.
   set("model.4.cv2.bn.weight", 0);
   set("model.4.cv2.bn.bias", 0.7);
-  // The tied channels of row 2 go to 1x1 convolutions inside it, and cv3.
+  // The tied channels of layer 2 go to 1x1 convolutions inside it, and cv3.
   for (const char* block : {"model.2.cv1.", "model.2.m.0.cv2."}) {
     set(std::string(block) + "bn.weight", 0);
     set(std::string(block) + "bn.bias", 0.4);
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         layers::ActivationFunction{layers::ActivationKind::kHardswish},
         layers::ActivationFunction{layers::ActivationKind::kMish}));
 
-TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsRow) {
+TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayer) {
   const auto refusal = [](const char* name) -> std::string {
     const layers::ModelTable table = layers::load_model_table(name);
     model::LayerGraph model(table, kClasses, at::kFloat, 0);
@@ -190,7 +190,7 @@ TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
   }
   const PrunedModel pruned = prune_channels(table, model, 0.2);
   const auto widths =
-      std::get<std::vector<double>>(pruned.table.rows[2].args.at(2));
+      std::get<std::vector<double>>(pruned.table.layers[2].args.at(2));
   ASSERT_EQ(widths.size(), 4u);
   EXPECT_EQ(widths[0], widths[3]) << "cv1 and the bottleneck's cv2";
   EXPECT_GT(widths[0], 2);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "worker/data/codecs/codec.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {
@@ -173,10 +173,10 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
-class BitmapRows : public RowReader {
+class BitmapRows : public ScanlineReader {
  public:
   BitmapRows(ImageFile& file, Bitmap bitmap)
-      : RowReader({bitmap.height, bitmap.width, 1}, CV_8UC3),
+      : ScanlineReader({bitmap.height, bitmap.width, 1}, CV_8UC3),
         file_(file),
         bitmap_(std::move(bitmap)) {}
 
@@ -192,8 +192,8 @@ class BitmapRows : public RowReader {
   int64_t next_ = 0;
 };
 
-std::unique_ptr<RowReader> open_rows(ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
+                                          const ImageLimits& limits) {
   return std::make_unique<BitmapRows>(file,
                                       read_bitmap(file, streamed(limits)));
 }

@@ -31,7 +31,7 @@ struct RawImage {
   cv::Mat pixels;  // those rows; RGB uint8, or the bands of a TIFF
 };
 
-class RowReader;
+class ScanlineReader;
 
 struct Codec {
   const char* name;
@@ -44,9 +44,9 @@ struct Codec {
   // Cheap: does the file end as files of this format do? If not it is decoded
   // for its verdict.
   bool (*ends_well)(ImageFile& file);
-  // Reads nothing but headers; `file` has to outlive it (row_reader.h).
-  std::unique_ptr<RowReader> (*open_rows)(ImageFile& file,
-                                          const ImageLimits& limits);
+  // Reads nothing but headers; `file` has to outlive it (scanline_reader.h).
+  std::unique_ptr<ScanlineReader> (*open_rows)(ImageFile& file,
+                                               const ImageLimits& limits);
 };
 inline constexpr int64_t kCodecHeadBytes = 32;
 

@@ -13,7 +13,7 @@
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/image_file.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {
@@ -92,8 +92,8 @@ ImageSize upright_size(const ImageHeader& header) {
                                         : ImageSize{height, width};
 }
 
-std::unique_ptr<RowReader> open_rows(const Codec& codec, ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
+                                          const ImageLimits& limits) {
   auto rows = codec.open_rows(file, limits);
   const ImageHeader& header = rows->header();
   constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
@@ -180,7 +180,7 @@ ImageSizeResult inspect_image(const std::filesystem::path& file,
 
 std::string read_image_rows(const std::filesystem::path& file,
                             const ImageLimits& limits,
-                            const std::function<void(RowReader&)>& use) {
+                            const std::function<void(ScanlineReader&)>& use) {
   return reason_of([&] {
     ImageFile opened(file, kMaxStreamedFileBytes);
     use(*open_rows(find_codec(opened, limits), opened, limits));

@@ -18,7 +18,7 @@
 
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {
@@ -257,10 +257,10 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return header_of(*reader);
 }
 
-class JpegRows : public RowReader {
+class JpegRows : public ScanlineReader {
  public:
   explicit JpegRows(std::unique_ptr<Reader> reader)
-      : RowReader(header_of(*reader), CV_8UC3),
+      : ScanlineReader(header_of(*reader), CV_8UC3),
         reader_(std::move(reader)),
         scratch_(size_t{4} * reader_->info.image_width) {}
 
@@ -308,8 +308,8 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
-std::unique_ptr<RowReader> open_rows(ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
+                                          const ImageLimits& limits) {
   auto reader = open_reader(file, streamed(limits));
   check_length(*reader, file.size());
   // The coefficients of all of it are held: two bytes each.

@@ -16,7 +16,7 @@
 
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {
@@ -191,10 +191,10 @@ bool guarded_finish(Reader& reader) {
   return true;
 }
 
-class PngRows : public RowReader {
+class PngRows : public ScanlineReader {
  public:
   PngRows(std::unique_ptr<Reader> reader, int type, int passes)
-      : RowReader(header_of(*reader), type),
+      : ScanlineReader(header_of(*reader), type),
         reader_(std::move(reader)),
         passes_(passes) {}
 
@@ -227,8 +227,8 @@ class PngRows : public RowReader {
   int next_ = 0;
 };
 
-std::unique_ptr<RowReader> open_rows(ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
+                                          const ImageLimits& limits) {
   auto reader = std::make_unique<Reader>();
   open_reader(*reader, file, streamed(limits));
   int passes = 1;

@@ -14,7 +14,7 @@
 
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/codecs/tiff_bands.h"
 #include "worker/data/codecs/tiff_file.h"
 
@@ -171,12 +171,12 @@ int plain_16_bits(const TiffLayout& layout) {
   return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
 }
 
-class TiffRows : public RowReader {
+class TiffRows : public ScanlineReader {
  public:
   // `bands`: the reader of samples as they are; none: colours.
   TiffRows(std::unique_ptr<OpenTiff> opened, const ImageHeader& header,
            int64_t chunk_rows, std::optional<TiffBandReader> bands)
-      : RowReader(header, bands ? bands->type() : CV_8UC3),
+      : ScanlineReader(header, bands ? bands->type() : CV_8UC3),
         opened_(std::move(opened)),
         bands_(std::move(bands)),
         chunk_rows_(chunk_rows) {
@@ -228,8 +228,8 @@ class TiffRows : public RowReader {
   std::vector<uint32_t> raster_;
 };
 
-std::unique_ptr<RowReader> open_rows(ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
+                                          const ImageLimits& limits) {
   auto opened = open_tiff(file, limits);
   TIFF* tiff = opened->tiff.get();
   const ImageHeader header = tiff_header(tiff, streamed(limits));

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
 namespace {
@@ -89,8 +89,8 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows) {
   return image;
 }
 
-std::unique_ptr<RowReader> open_rows(ImageFile& file,
-                                     const ImageLimits& limits) {
+std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
+                                          const ImageLimits& limits) {
   check_held_file(file.size(), limits);
   return std::make_unique<WholeRows>(
       read_header(file, limits),

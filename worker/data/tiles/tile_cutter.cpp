@@ -10,7 +10,7 @@
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::tiles {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 // The rows [begin_, end_) of the picture as stored.
 class Band {
  public:
-  Band(codecs::RowReader& reader, int64_t height)
+  Band(codecs::ScanlineReader& reader, int64_t height)
       : reader_(reader),
         pixels_(static_cast<int>(height),
                 static_cast<int>(reader.header().width), reader.type()) {}
@@ -58,7 +58,7 @@ class Band {
     begin_ = row;
   }
 
-  codecs::RowReader& reader_;
+  codecs::ScanlineReader& reader_;
   cv::Mat pixels_;
   int64_t begin_ = 0, end_ = 0;
 };
@@ -68,7 +68,7 @@ struct StoredTile {
   size_t index = 0;
 };
 
-void cut_stored(codecs::RowReader& reader, std::vector<StoredTile> tiles,
+void cut_stored(codecs::ScanlineReader& reader, std::vector<StoredTile> tiles,
                 const codecs::ImageLimits& limits,
                 const std::function<void(size_t, const cv::Mat&)>& take) {
   std::stable_sort(tiles.begin(), tiles.end(),
@@ -117,8 +117,8 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
                                const codecs::ImageLimits& limits) {
   codecs::ImageResult result;
   bool has_eight_bits = true;
-  result.reason =
-      codecs::read_image_rows(file, limits, [&](codecs::RowReader& reader) {
+  result.reason = codecs::read_image_rows(
+      file, limits, [&](codecs::ScanlineReader& reader) {
         const codecs::ImageHeader& header = reader.header();
         const codecs::ImageSize stored{static_cast<int32_t>(header.height),
                                        static_cast<int32_t>(header.width)};
@@ -163,16 +163,18 @@ std::string cut_tiles(const std::filesystem::path& file,
                       std::span<const TileRect> tiles,
                       const codecs::ImageLimits& limits,
                       const std::function<void(size_t, const cv::Mat&)>& take) {
-  return codecs::read_image_rows(file, limits, [&](codecs::RowReader& reader) {
-    const codecs::ImageHeader& header = reader.header();
-    const codecs::ImageSize stored{static_cast<int32_t>(header.height),
-                                   static_cast<int32_t>(header.width)};
-    std::vector<StoredTile> wanted;
-    for (size_t i = 0; i < tiles.size(); ++i) {
-      wanted.push_back({stored_rect(tiles[i], stored, header.orientation), i});
-    }
-    cut_stored(reader, std::move(wanted), limits, take);
-  });
+  return codecs::read_image_rows(
+      file, limits, [&](codecs::ScanlineReader& reader) {
+        const codecs::ImageHeader& header = reader.header();
+        const codecs::ImageSize stored{static_cast<int32_t>(header.height),
+                                       static_cast<int32_t>(header.width)};
+        std::vector<StoredTile> wanted;
+        for (size_t i = 0; i < tiles.size(); ++i) {
+          wanted.push_back(
+              {stored_rect(tiles[i], stored, header.orientation), i});
+        }
+        cut_stored(reader, std::move(wanted), limits, take);
+      });
 }
 
 }  // namespace headroom::tiles

@@ -2,8 +2,8 @@
 // as high as a tile, each file is read once, from top to bottom.
 //
 //   memory   a band: the tile's height x the picture's width, besides what the
-//            format needs (row_reader.h); for pictures that are stored on their
-//            side, the tile's width x the picture's height
+//            format needs (scanline_reader.h); for pictures that are stored on
+//            their side, the tile's width x the picture's height
 //
 // Threads: independent calls.
 #pragma once

@@ -10,7 +10,7 @@
 #include "parallel/base/parallel_for.h"
 #include "worker/data/codecs/jpeg_writer.h"
 #include "worker/data/codecs/png_bytes.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/codecs/tiff_bytes.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/labels/label_text.h"

@@ -27,7 +27,7 @@ TEST(PlanReport, TellsPeopleTheWholePlan) {
       make_plan_report(config_of("data=2,pipeline=2", 4), 4, true);
   EXPECT_EQ(
       plan_report_text(report),
-      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from rows 0, 3
+      R"(plan         as asked: 16 images over data 2 x pipeline 2, 2 micro-batches of 4, batch-norm groups of 4, stages from layers 0, 3
 model        yolov5n, 80 classes, 640 x 640 pixels
 assumed      80 classes and 100 boxes per image
 layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
@@ -45,8 +45,8 @@ In each part of a run, 16 of 16 images of a validation batch at once; host: of t
   0      8.67 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
   1      53.6 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
 
-Rows of the model, multiply-adds of one image's forward, and predicted memory of a rank
-  stage  rows  parameters  multiply-adds  share  memory   of one stage  ranks
+Layers of the model, multiply-adds of one image's forward, and predicted memory of a rank
+  stage  layers  parameters  multiply-adds  share  memory   of one stage  ranks
   0      0-2   0.01 M      412.88 M       18 %   353 MiB  70 %          0-1
   1      3-24  1.86 M      1821.18 M      82 %   352 MiB  70 %          2-3
 

@@ -20,7 +20,8 @@ PlanReport report_of_16_images() {
 }
 
 PlanSegments segments_on(const PlanReport& report, int64_t gpu_memory_bytes) {
-  return segments_of(report.config, report.rows, report.plan, gpu_memory_bytes);
+  return segments_of(report.config, report.layers, report.plan,
+                     gpu_memory_bytes);
 }
 
 TEST(PlanSegments, AreSaidBesideTheTensors) {

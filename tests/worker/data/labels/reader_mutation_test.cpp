@@ -17,15 +17,15 @@
 #include <string_view>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "configs/layers/model_table_text.h"
-#include "configs/layers/row_cost.h"
 #include "configs/yaml/shipped_files.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "worker/data/codecs/image.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
@@ -97,7 +97,7 @@ std::string damaged(std::string text, sampling::RandomStream& draws) {
 }
 
 // A table with some of its numbers at an end of what may be written or beyond,
-// and some of its rows once more: damage that is still a table.
+// and some of its layers once more: damage that is still a table.
 std::string stretched(std::string text, sampling::RandomStream& draws) {
   constexpr std::array<std::string_view, 11> kEnds = {
       "0", "1", "2", "3", "-1", "31", "100", "1000", "16384", "1e308", "None"};
@@ -111,9 +111,10 @@ std::string stretched(std::string text, sampling::RandomStream& draws) {
     if (begin == std::string::npos) continue;
     if (draws.below(4) == 0) {
       const size_t line = text.rfind('\n', begin) + 1;
-      const std::string row = text.substr(line, text.find('\n', begin) - line);
+      const std::string layer =
+          text.substr(line, text.find('\n', begin) - line);
       for (size_t times = of(80); times > 0; --times)
-        text.insert(line, row + "\n");
+        text.insert(line, layer + "\n");
       continue;
     }
     size_t end = text.find_first_not_of(kDigits, begin);
@@ -190,7 +191,7 @@ TEST_F(ReaderMutation, ModelTables) {
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml")};
   for (const char* name : {"yolov5n", "yolov5s-p7", "yolov5s-mobilenetv3"})
     samples.push_back(yaml::file_or_shipped(name, "model", "model").text);
-  // Each row of which may stand there any number of times.
+  // Each layer of which may stand there any number of times.
   samples.push_back(
       "nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\nanchors: [[1, 1]]\n"
       "backbone:\n- [-1, 1, Conv, [16, 3]]\n- [[-1, -1], 1, Concat, [1]]\n"
@@ -202,11 +203,11 @@ TEST_F(ReaderMutation, ModelTables) {
       const layers::ModelTable table =
           layers::parse_model_table(text, "m.yaml");
       int64_t parameters = 0;
-      for (const layers::RowCost& row : layers::row_costs(table)) {
-        ASSERT_GE(row.parameters, 0);
-        ASSERT_GE(row.kept_elements_per_pixel, 0);
-        ASSERT_GT(row.channels, 0);
-        parameters += row.parameters;
+      for (const layers::LayerCost& layer : layers::layer_costs(table)) {
+        ASSERT_GE(layer.parameters, 0);
+        ASSERT_GE(layer.kept_elements_per_pixel, 0);
+        ASSERT_GT(layer.channels, 0);
+        parameters += layer.parameters;
       }
       ASSERT_GE(parameters, 0);
       layers::parse_model_table(layers::model_table_text(table), "again.yaml");

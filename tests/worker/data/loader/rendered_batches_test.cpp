@@ -6,7 +6,7 @@
 #include "parallel/base/packed_room.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/worker/data/loader/loader_fixture.h"
-#include "worker/step/image_feed.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/network_input.h"
 
 namespace headroom::loader {
@@ -23,7 +23,7 @@ class RenderedBatches : public LoaderFixture {
     options.packs_samples = true;
     options.allocate_images = step::page_locked_images(device_);
     Loader loader(options);
-    step::ImageFeed feed(device_, [&] { return loader.made_ahead(); });
+    step::DevicePrefetcher feed(device_, [&] { return loader.made_ahead(); });
     for (const Batch& expected : made) {
       const Batch batch = loader.next();
       EXPECT_EQ(batch.images.sizes(), expected.images.sizes());

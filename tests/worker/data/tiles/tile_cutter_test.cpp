@@ -14,7 +14,7 @@
 #include "tests/worker/data/encoders.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/png_bytes.h"
-#include "worker/data/codecs/row_reader.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::tiles {

@@ -1,0 +1,141 @@
+#include "configs/layers/layer_cost.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "configs/layers/layer_modules.h"
+#include "configs/layers/table_layer.h"
+
+namespace headroom::layers {
+namespace {
+
+using Operation = LayerProgram::Operation;
+
+double area_of(int64_t stride) {
+  return static_cast<double>(stride) * static_cast<double>(stride);
+}
+
+// Does a step keep what it reads until backward?
+bool keeps_inputs(const LayerProgram::Step& step) {
+  return step.operation == Operation::kBlock ||
+         step.operation == Operation::kTransposedConv ||
+         step.operation == Operation::kSqueezeExcite ||
+         step.operation == Operation::kPools;
+}
+
+double kept_elements(const LayerProgram& program) {
+  const auto elements = [](int64_t channels, int64_t stride) {
+    return static_cast<double>(channels) / area_of(stride);
+  };
+  std::vector<bool> is_kept(static_cast<size_t>(program.num_values()), false);
+  is_kept.back() = true;
+  double kept = 0;
+  for (const LayerProgram::Step& step : program.steps) {
+    if (keeps_inputs(step)) {
+      for (const int input : step.inputs)
+        is_kept[static_cast<size_t>(input)] = true;
+    }
+    const MapShape& x = program.shape_of(step.inputs.front());
+    // A block's convolution; all maps between a chain's poolings.
+    if (step.operation == Operation::kBlock)
+      kept += elements(step.output.channels, step.output.stride);
+    if (step.operation == Operation::kPools)
+      kept += elements(
+          static_cast<int64_t>(step.windows.size() - 1) * x.channels, x.stride);
+  }
+  for (size_t value = program.inputs.size(); value < is_kept.size(); ++value) {
+    if (!is_kept[value]) continue;
+    const MapShape& map = program.shape_of(static_cast<int>(value));
+    kept += elements(map.channels, map.stride);
+  }
+  return kept;
+}
+
+void count_program(LayerProgram program, LayerCost& cost) {
+  cost.channels = program.output().channels;
+  cost.stride = program.output().stride;
+  for (const LayerProgram::Block& block : program.blocks) {
+    cost.parameters += block.parameters();
+    cost.parameter_tensors += block.parameter_tensors();
+    cost.norm_channels += block.norm_channels();
+  }
+  for (const LayerProgram::Step& step : program.steps) {
+    if (step.operation != Operation::kBlock &&
+        step.operation != Operation::kTransposedConv)
+      continue;
+    // A transposed convolution is a product per cell of its input.
+    const bool grows = step.operation == Operation::kTransposedConv;
+    cost.multiply_adds_per_pixel +=
+        static_cast<double>(program.blocks[step.block].weights()) /
+        area_of(grows ? program.shape_of(step.inputs.front()).stride
+                      : step.output.stride);
+  }
+  cost.kept_elements_per_pixel = kept_elements(program);
+  cost.program = std::make_shared<const LayerProgram>(std::move(program));
+}
+
+void count_detect(const std::vector<MapShape>& inputs, int64_t outputs,
+                  LayerCost& cost) {
+  for (const MapShape& level : inputs) {
+    cost.stride = std::max(cost.stride, level.stride);
+    cost.parameters += (level.channels + 1) * outputs;
+    cost.parameter_tensors += 2;
+    cost.multiply_adds_per_pixel +=
+        static_cast<double>(level.channels * outputs) / area_of(level.stride);
+    cost.kept_elements_per_pixel +=
+        static_cast<double>(outputs) / area_of(level.stride);
+    cost.channels += outputs;
+  }
+}
+
+}  // namespace
+
+std::vector<LayerCost> layer_costs(const ModelTable& table) {
+  std::vector<LayerCost> costs;
+  for (size_t i = 0; i < table.layers.size(); ++i) {
+    LayerCost cost;
+    cost.module = table.layers[i].module;
+    cost.inputs = edges_of(table, i);
+    std::vector<MapShape> inputs;
+    for (const int input : cost.inputs) {
+      if (input == kImageEdge) {
+        inputs.push_back({table.input_channels, 1});
+      } else {
+        const LayerCost& from = costs[static_cast<size_t>(input)];
+        inputs.push_back({from.channels, from.stride});
+      }
+    }
+    if (cost.module == kDetectModule) {
+      check_detect(table, i, inputs, table.num_classes);
+      const auto anchors = static_cast<int64_t>(table.anchors.front().size());
+      count_detect(inputs, anchors * (5 + table.num_classes), cost);
+    } else {
+      count_program(layer_program(table, i, inputs, table.num_classes), cost);
+    }
+    costs.push_back(std::move(cost));
+  }
+  return costs;
+}
+
+int64_t image_bands(const std::vector<LayerCost>& layers) {
+  constexpr int64_t kColours = 3;
+  const int64_t channels = layers.front().program->inputs.front().channels;
+  return channels == 1 ? kColours : channels;
+}
+
+int64_t largest_stride(const std::vector<LayerCost>& layers) {
+  int64_t largest = 1;
+  for (const LayerCost& layer : layers)
+    largest = std::max(largest, layer.stride);
+  return largest;
+}
+
+int64_t round_up_to_stride(int64_t size, int64_t stride) {
+  return (size + stride - 1) / stride * stride;
+}
+
+int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
+  return std::max(round_up_to_stride(size, largest_stride), 2 * largest_stride);
+}
+
+}  // namespace headroom::layers

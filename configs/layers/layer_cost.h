@@ -1,0 +1,59 @@
+// LayerCost: what each layer of a model table costs, known from the table
+// alone: parameters, multiply-adds and what is kept for backward.
+//
+// The coordinator cuts a model into pipeline stages without a tensor, so it
+// counts the same programs that worker/model runs
+// (configs/layers/layer_modules.h). Only convolutions count as work: the other
+// operators are a few operations per element.
+//
+// Everything but the parameters grows with the image's area, so costs are per
+// pixel of one image: a map of stride s has 1 / s^2 cells per pixel.
+//
+// Errors: Error with the table's file:line:column.
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "configs/layers/layer_program.h"
+#include "configs/layers/model_table.h"
+
+namespace headroom::layers {
+
+struct LayerCost {
+  std::string module;       // "C3"
+  std::vector<int> inputs;  // layers it reads; -1: the image
+  int64_t channels = 0;     // of its output; Detect: of all levels together
+  int64_t stride = 1;       // pixels per cell of its output; Detect: largest
+  std::shared_ptr<const LayerProgram> program;  // null: Detect
+  int64_t parameters = 0;
+  int64_t parameter_tensors = 0;
+  int64_t norm_channels = 0;  // of its batch norms
+  double multiply_adds_per_pixel = 0;
+  // Elements that stay until backward when everything is kept. A convolution
+  // block keeps its convolution's output and its own output, the next one's
+  // input; a map that only an addition or a concatenation reads is not kept,
+  // their result is. With c output channels, h = c / 2, n repeats, per cell:
+  //   Conv 2c · C3 4c + 2nc · Upsample, Concat c · Detect its outputs ·
+  //   SPPF, h of its input: 8h + 2c
+  double kept_elements_per_pixel = 0;
+};
+
+std::vector<LayerCost> layer_costs(const ModelTable& table);
+
+// Of the layers' outputs: images are rounded up to a multiple of it.
+int64_t largest_stride(const std::vector<LayerCost>& layers);
+
+// Bytes of a pixel as it is loaded: the model's `ch`, and 3 for a `ch` of 1.
+int64_t image_bands(const std::vector<LayerCost>& layers);
+
+int64_t round_up_to_stride(int64_t size, int64_t stride);
+
+// Height or width of the network's input: `size` rounded up to whole blocks of
+// the model's largest stride, at least two.
+int64_t rounded_image_size(int64_t size, int64_t largest_stride);
+
+}  // namespace headroom::layers

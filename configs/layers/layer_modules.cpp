@@ -1,0 +1,512 @@
+#include "configs/layers/layer_modules.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "configs/layers/layer_widths.h"
+#include "configs/layers/table_layer.h"
+
+namespace headroom::layers {
+namespace {
+
+using Block = LayerProgram::Block;
+
+constexpr int kInput = 0;  // the value of a layer's only input
+
+// A module's layer while it is put together.
+class Composer {
+ public:
+  explicit Composer(const TableLayer& layer)
+      : layer_(layer), activation_(layer.table().activation) {
+    program_.inputs = layer.inputs();
+  }
+
+  LayerProgram conv() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 5, "[channels, kernel, stride, padding, groups]");
+    Block block = own_block();
+    block.padding =
+        layer_.integer(3, block.kernel / 2, 0, TableLayer::kMaxKernel);
+    block.groups = layer_.integer(4, 1, 1, TableLayer::kMaxChannels);
+    return one_block(std::move(block));
+  }
+
+  LayerProgram dwconv() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 3, "[channels, kernel, stride]");
+    Block block = own_block();
+    block.groups = std::gcd(block.in_channels, block.channels);
+    return one_block(std::move(block));
+  }
+
+  LayerProgram focus() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 2, "[channels, kernel]");
+    Block block = own_block();
+    block.name = "conv.";
+    block.in_channels *= 4;
+    layer_.check_stride(2 * layer_.only_input().stride);
+    check_division(block);
+    const size_t own = program_.declare(std::move(block));
+    program_.run_block(own, program_.fold(kInput));
+    return std::move(program_);
+  }
+
+  LayerProgram bottlenecks() {
+    layer_.allow_arguments(1, 2, "[channels] or [channels, False]");
+    const int64_t channels = layer_.channels();
+    const bool shortcut = layer_.truth(1, true, "[channels, False]");
+    const int64_t repeats = layer_.repeats();
+    int x = kInput;
+    layer_.only_input();
+    for (int64_t i = 0; i < repeats; ++i) {
+      const std::string name = repeats == 1 ? "" : std::to_string(i) + ".";
+      x = bottleneck(name, x, half_of(channels), channels, shortcut);
+    }
+    return std::move(program_);
+  }
+
+  LayerProgram c3() {
+    const std::string form =
+        "[channels], [channels, False] or [channels, False, [cv1, cv2, "
+        "m.0.cv1, m.0.cv2, ...]]";
+    layer_.allow_arguments(1, 3, form);
+    const bool shortcut = layer_.truth(1, true, form);
+    const int64_t channels = layer_.channels();
+    half_of(channels);
+    const std::vector<int64_t> widths =
+        c3_widths(layer_.layer(), channels, layer_.repeats(), shortcut);
+    size_t next = 2;
+    return c3_of(widths[0], widths[1], widths.back(),
+                 [&](const std::string& name, int x) {
+                   next += 2;
+                   return bottleneck(name, x, widths[next - 2],
+                                     widths[next - 1], shortcut);
+                 });
+  }
+
+  LayerProgram ghost_conv() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 3, "[channels, kernel, stride]");
+    const Block block = own_block();
+    check_division(block);
+    layer_.check_stride(layer_.only_input().stride * block.stride);
+    ghost("", kInput, block.channels, block.kernel, block.stride, activation_);
+    return std::move(program_);
+  }
+
+  // The shortcut of YOLOv5's C3 is read and means nothing here: a ghost
+  // bottleneck always adds its input.
+  LayerProgram c3_ghost() {
+    layer_.allow_arguments(1, 2, "[channels] or [channels, False]");
+    layer_.truth(1, true, "[channels] or [channels, False]");
+    const int64_t channels = half_of(layer_.channels());
+    return c3_of(
+        channels, channels, channels, [&](const std::string& name, int x) {
+          const int inner =
+              ghost(name + "conv.0.", x, channels / 2, 1, 1, activation_);
+          const int y =
+              ghost(name + "conv.2.", inner, channels, 1, 1, kIdentity);
+          return program_.add(y, x);
+        });
+  }
+
+  LayerProgram shuffle_net() {
+    layer_.allow_arguments(1, 2, "[channels, stride]");
+    const int64_t channels = layer_.channels();
+    const int64_t stride = layer_.integer(1, 1, 1, 2);
+    const int64_t repeats = layer_.repeats();
+    layer_.check_stride(layer_.only_input().stride * stride);
+    if (channels % 2 != 0 || channels < 2)
+      layer_.fail("two halves of " + std::to_string(channels) + " channels",
+                  "give it an even number");
+    if (stride == 2 && repeats > 1)
+      layer_.fail("a ShuffleNetV2 of stride 2 is repeated",
+                  "write a layer of stride 2 and one of stride 1");
+    if (stride == 1 && layer_.only_input().channels != channels)
+      layer_.fail("a ShuffleNetV2 of stride 1 makes " +
+                      std::to_string(layer_.only_input().channels) +
+                      " channels to " + std::to_string(channels),
+                  "change their number with one of stride 2");
+    int x = kInput;
+    for (int64_t i = 0; i < repeats; ++i)
+      x = shuffle_unit(repeats == 1 ? "" : std::to_string(i) + ".", x,
+                       channels / 2, stride);
+    return std::move(program_);
+  }
+
+  LayerProgram inverted_residual() {
+    layer_.refuse_repeats();
+    const std::string form =
+        "[channels, expanded, kernel, stride, SE, NL], with SE True or False "
+        "and NL RE or HS";
+    layer_.allow_arguments(4, 6, form);
+    const int64_t in = layer_.only_input().channels;
+    const int64_t channels = layer_.channels(),
+                  expanded = layer_.channels_at(1);
+    Block cells = {"depthwise.", expanded, expanded};
+    cells.kernel = layer_.integer(2, std::nullopt, 1, TableLayer::kMaxKernel);
+    cells.stride = layer_.integer(3, std::nullopt, 1, 2);
+    cells.padding = cells.kernel / 2;
+    cells.groups = expanded;
+    cells.activation = named_activation(5, form);
+    check_division(cells);
+    layer_.check_stride(layer_.only_input().stride * cells.stride);
+    int x = kInput;
+    if (expanded != in) {
+      x = program_.run_block(program_.declare({"expand.", in, expanded, 1, 1, 0,
+                                               1, cells.activation}),
+                             x);
+    }
+    const int64_t stride = cells.stride;
+    x = program_.run_block(program_.declare(std::move(cells)), x);
+    if (layer_.truth(4, false, form))
+      x = squeeze_excite("se.", x, kSqueezeRatio);
+    x = program_.run_block(program_.declare({"project.", expanded, channels, 1,
+                                             1, 0, 1, kIdentity}),
+                           x);
+    if (stride == 1 && in == channels) program_.add(kInput, x);
+    return std::move(program_);
+  }
+
+  LayerProgram squeeze_excitation() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(0, 1, "[ratio], usually [4]");
+    layer_.only_input();
+    squeeze_excite(
+        "", kInput,
+        layer_.integer(0, kSqueezeRatio, 1, TableLayer::kMaxChannels));
+    return std::move(program_);
+  }
+
+  LayerProgram spp() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 2, "[channels, [5, 9, 13]]");
+    const std::vector<int64_t> windows =
+        layer_.integers(1, {5, 9, 13}, 1, TableLayer::kMaxKernel);
+    // A window of 9 is one of 5 over one of 5.
+    std::vector<int64_t> chain;
+    int64_t before = 1;
+    for (const int64_t window : windows) {
+      if (window % 2 == 0 || window <= before)
+        layer_.fail("a pooling window of " + std::to_string(window) +
+                        " after one of " + std::to_string(before),
+                    "use odd ones that rise, usually [5, 9, 13]");
+      chain.push_back(window - before + 1);
+      before = window;
+    }
+    return pyramid(std::move(chain), half_of(layer_.only_input().channels));
+  }
+
+  LayerProgram sppf() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 3,
+                           "[channels, window] or [channels, window, cv1]");
+    const int64_t window = layer_.integer(1, 5, 1, TableLayer::kMaxKernel);
+    if (window % 2 == 0)
+      layer_.fail("a pooling window of " + std::to_string(window) + " is even",
+                  "use an odd one, usually 5");
+    half_of(layer_.only_input().channels);
+    return pyramid({window, window, window},
+                   sppf_width(layer_.layer(), layer_.only_input().channels));
+  }
+
+  LayerProgram upsample() {
+    layer_.refuse_repeats();
+    const std::string form = "[None, 2, nearest]";
+    layer_.allow_arguments(3, 3, form);
+    const std::string size = layer_.word(0);
+    if ((size != "none" && size != "null" && size != "~") ||
+        layer_.integer(1, std::nullopt, 1, TableLayer::kMaxStride) != 2 ||
+        layer_.word(2) != "nearest")
+      layer_.fail("only nearest upsampling by 2 is supported", "write " + form);
+    check_halving();
+    program_.upsample(kInput);
+    return std::move(program_);
+  }
+
+  LayerProgram transposed() {
+    layer_.refuse_repeats();
+    const std::string form = "[channels, 2, 2]";
+    layer_.allow_arguments(3, 4, form);
+    Block block = own_block();
+    if (block.kernel != 2 || block.stride != 2 ||
+        layer_.integer(3, 0, 0, TableLayer::kMaxKernel) != 0)
+      layer_.fail("only a kernel of 2 with stride 2 and padding 0 is supported",
+                  "write " + form);
+    check_halving();
+    block.grows = true;
+    const size_t own = program_.declare(std::move(block));
+    program_.run_block(own, kInput);
+    return std::move(program_);
+  }
+
+  LayerProgram concat() {
+    layer_.refuse_repeats();
+    layer_.allow_arguments(1, 1, "[1]");
+    if (layer_.integer(0, std::nullopt, 0, 3) != 1)
+      layer_.fail("Concat joins along channels only", "write [1]");
+    const int64_t stride = layer_.inputs().front().stride;
+    std::vector<int> values;
+    int64_t channels = 0;
+    for (const MapShape& input : layer_.inputs()) {
+      channels += input.channels;
+      if (channels > TableLayer::kMaxChannels)
+        layer_.fail("Concat joins maps to " + std::to_string(channels) +
+                        " or more channels",
+                    "at most " + std::to_string(TableLayer::kMaxChannels) +
+                        " are supported");
+      if (input.stride != stride)
+        layer_.fail("Concat joins maps of stride " + std::to_string(stride) +
+                        " and " + std::to_string(input.stride),
+                    "take maps of one stride");
+      values.push_back(static_cast<int>(values.size()));
+    }
+    program_.concatenate(values);
+    return std::move(program_);
+  }
+
+ private:
+  static constexpr int64_t kSqueezeRatio = 4;
+
+  // The paper's words for what follows a convolution; the table's where there
+  // is none.
+  ActivationFunction named_activation(size_t position,
+                                      const std::string& form) const {
+    const std::string name = layer_.word(position);
+    if (name.empty()) return activation_;
+    if (name == "re") return kRelu;
+    if (name != "hs")
+      layer_.fail("NL is " + name + ", neither RE (ReLU) nor HS (Hardswish)",
+                  "write " + form);
+    return {ActivationKind::kHardswish};
+  }
+
+  // To a share of the channels, rounded to a multiple of 8 by no more than a
+  // tenth down, as MobileNets count.
+  int squeeze_excite(const std::string& name, int x, int64_t ratio) {
+    constexpr int64_t kMultiple = 8;
+    const int64_t channels = channels_of(x);
+    const int64_t share = channels / ratio;
+    int64_t squeezed =
+        std::max(kMultiple, (share + kMultiple / 2) / kMultiple * kMultiple);
+    if (10 * squeezed < 9 * share) squeezed += kMultiple;
+    Block block = {name, channels, channels};
+    block.squeezed = squeezed;
+    return program_.run_block(program_.declare(std::move(block)), x);
+  }
+
+  // [channels, kernel, stride] with half the kernel as padding.
+  Block own_block() const {
+    Block block;
+    block.in_channels = layer_.only_input().channels;
+    block.channels = layer_.channels();
+    block.kernel = layer_.integer(1, 1, 1, TableLayer::kMaxKernel);
+    block.stride = layer_.integer(2, 1, 1, TableLayer::kMaxKernel);
+    block.padding = block.kernel / 2;
+    block.activation = activation_;
+    return block;
+  }
+
+  // Every layer must map a height of stride * n to exactly n, or strides could
+  // not be known without images.
+  void check_division(const Block& block) const {
+    const int64_t left = block.kernel - 2 * block.padding;
+    if (left < 1 || left > block.stride)
+      layer_.fail("a kernel of " + std::to_string(block.kernel) +
+                      " with stride " + std::to_string(block.stride) +
+                      " and padding " + std::to_string(block.padding) +
+                      " does not divide the map by the stride",
+                  "use a padding of half the kernel");
+    if (block.in_channels % block.groups != 0 ||
+        block.channels % block.groups != 0)
+      layer_.fail(std::to_string(block.groups) + " groups do not divide " +
+                      std::to_string(block.in_channels) + " channels in and " +
+                      std::to_string(block.channels) + " out",
+                  "use a number that divides both");
+  }
+
+  void check_halving() const {
+    if (layer_.only_input().stride % 2 != 0)
+      layer_.fail("a map of stride " +
+                      std::to_string(layer_.only_input().stride) +
+                      " cannot be upsampled by 2",
+                  "upsample maps of an even stride");
+  }
+
+  LayerProgram one_block(Block block) {
+    check_division(block);
+    layer_.check_stride(layer_.only_input().stride * block.stride);
+    const size_t own = program_.declare(std::move(block));
+    program_.run_block(own, kInput);
+    return std::move(program_);
+  }
+
+  // A convolution of stride 1 inside a module.
+  size_t inner(const std::string& name, int64_t in_channels, int64_t channels,
+               int64_t kernel) {
+    return program_.declare(
+        {name, in_channels, channels, kernel, 1, kernel / 2, 1, activation_});
+  }
+  int64_t half_of(int64_t channels) const {
+    if (channels < 2)
+      layer_.fail("half of " + std::to_string(channels) + " channels",
+                  "use 2 or more");
+    return channels / 2;
+  }
+  int64_t channels_of(int value) const {
+    return program_.shape_of(value).channels;
+  }
+
+  int bottleneck(const std::string& name, int x, int64_t hidden,
+                 int64_t channels, bool shortcut) {
+    const size_t cv1 = inner(name + "cv1.", channels_of(x), hidden, 1);
+    const size_t cv2 = inner(name + "cv2.", hidden, channels, 3);
+    const int y = program_.run_block(cv2, program_.run_block(cv1, x));
+    return shortcut && channels_of(x) == channels ? program_.add(x, y) : y;
+  }
+
+  // Half the channels by a convolution, the others from these.
+  int ghost(const std::string& name, int x, int64_t channels, int64_t kernel,
+            int64_t stride, const ActivationFunction& activation) {
+    constexpr int64_t kCheapKernel = 5;
+    const int64_t half = channels / 2;
+    if (half < 1 || channels % 2 != 0)
+      layer_.fail(
+          "a ghost convolution to " + std::to_string(channels) + " channels",
+          "give it an even number");
+    const size_t cv1 =
+        program_.declare({name + "cv1.", channels_of(x), half, kernel, stride,
+                          kernel / 2, 1, activation});
+    const size_t cv2 =
+        program_.declare({name + "cv2.", half, half, kCheapKernel, 1,
+                          kCheapKernel / 2, half, activation});
+    const int y = program_.run_block(cv1, x);
+    return program_.concatenate({y, program_.run_block(cv2, y)});
+  }
+
+  // 3x3 of one channel each, without an activation.
+  size_t depthwise(const std::string& name, int64_t channels, int64_t stride) {
+    return program_.declare(
+        {name, channels, channels, 3, stride, 1, channels, kIdentity});
+  }
+
+  int shuffle_unit(const std::string& name, int x, int64_t half,
+                   int64_t stride) {
+    int left, right = x;
+    if (stride == 1) {
+      left = program_.slice(x, 0, half);
+      right = program_.slice(x, half, half);
+    } else {
+      const size_t cells =
+          depthwise(name + "branch1.0.", channels_of(x), stride);
+      const size_t mix = inner(name + "branch1.1.", channels_of(x), half, 1);
+      left = program_.run_block(mix, program_.run_block(cells, x));
+    }
+    const size_t before =
+        inner(name + "branch2.0.", channels_of(right), half, 1);
+    const size_t cells = depthwise(name + "branch2.1.", half, stride);
+    const size_t after = inner(name + "branch2.2.", half, half, 1);
+    right = program_.run_block(before, right);
+    right = program_.run_block(cells, right);
+    right = program_.run_block(after, right);
+    return program_.shuffle(program_.concatenate({left, right}), 2);
+  }
+
+  // cv3(concat(m(cv1(x)), cv2(x))), m a chain of add_inner that ends with
+  // `deepest` channels.
+  template <typename AddInner>
+  LayerProgram c3_of(int64_t first, int64_t beside, int64_t deepest,
+                     const AddInner& add_inner) {
+    const int64_t in = layer_.only_input().channels;
+    const int64_t repeats = layer_.repeats();
+    const size_t cv1 = inner("cv1.", in, first, 1);
+    const size_t cv2 = inner("cv2.", in, beside, 1);
+    const size_t cv3 = inner("cv3.", deepest + beside, layer_.channels(), 1);
+    int deep = program_.run_block(cv1, kInput);
+    for (int64_t i = 0; i < repeats; ++i)
+      deep = add_inner("m." + std::to_string(i) + ".", deep);
+    const int side = program_.run_block(cv2, kInput);
+    program_.run_block(cv3, program_.concatenate({deep, side}));
+    return std::move(program_);
+  }
+
+  LayerProgram pyramid(std::vector<int64_t> windows, int64_t hidden) {
+    const int64_t in = layer_.only_input().channels;
+    const int64_t maps = static_cast<int64_t>(windows.size()) + 1;
+    const int64_t channels = layer_.channels();
+    const size_t cv1 = inner("cv1.", in, hidden, 1);
+    const size_t cv2 = inner("cv2.", maps * hidden, channels, 1);
+    const int y = program_.run_block(cv1, kInput);
+    program_.run_block(cv2, program_.pools(y, std::move(windows)));
+    return std::move(program_);
+  }
+
+  const TableLayer& layer_;
+  const ActivationFunction activation_;
+  LayerProgram program_;
+};
+
+using Compose = LayerProgram (Composer::*)();
+const std::map<std::string, Compose>& modules() {
+  static const std::map<std::string, Compose> kModules = {
+      {"Bottleneck", &Composer::bottlenecks},
+      {"C3", &Composer::c3},
+      {"C3Ghost", &Composer::c3_ghost},
+      {"Concat", &Composer::concat},
+      {"Conv", &Composer::conv},
+      {"DWConv", &Composer::dwconv},
+      {"Focus", &Composer::focus},
+      {"GhostConv", &Composer::ghost_conv},
+      {"InvertedResidual", &Composer::inverted_residual},
+      {"ShuffleNetV2", &Composer::shuffle_net},
+      {"SPP", &Composer::spp},
+      {"SPPF", &Composer::sppf},
+      {"SqueezeExcitation", &Composer::squeeze_excitation},
+      {"nn.ConvTranspose2d", &Composer::transposed},
+      {"nn.Upsample", &Composer::upsample},
+  };
+  return kModules;
+}
+
+}  // namespace
+
+LayerProgram layer_program(const ModelTable& table, size_t index,
+                           const std::vector<MapShape>& inputs,
+                           int64_t num_classes) {
+  const std::string& module = table.layers[index].module;
+  const auto compose = modules().find(module);
+  if (compose == modules().end()) {
+    std::string known = kDetectModule;
+    for (const auto& entry : modules()) known += ", " + entry.first;
+    fail_layer(table, index, "unknown module " + module, "use one of " + known);
+  }
+  const TableLayer layer(table, index, inputs, num_classes);
+  Composer composer(layer);
+  return (composer.*compose->second)();
+}
+
+void check_detect(const ModelTable& table, size_t index,
+                  const std::vector<MapShape>& inputs, int64_t num_classes) {
+  const TableLayer layer(table, index, inputs, num_classes);
+  layer.refuse_repeats();
+  layer.allow_arguments(2, 2, "[nc, anchors]");
+  if (layer.word(0) != "nc" || layer.word(1) != "anchors")
+    layer.fail("Detect takes its classes and anchors from the table",
+               "write [nc, anchors]");
+  const auto& anchors = table.anchors;
+  if (anchors.size() != inputs.size())
+    layer.fail("Detect has " + std::to_string(inputs.size()) +
+                   " levels but there are anchors for " +
+                   std::to_string(anchors.size()),
+               "give one list of anchors per level");
+  for (const auto& level : anchors)
+    if (level.empty() || level.size() != anchors.front().size())
+      layer.fail("levels have " + std::to_string(anchors.front().size()) +
+                     " and " + std::to_string(level.size()) + " anchors",
+                 "give every level equally many, at least one");
+}
+
+}  // namespace headroom::layers

@@ -1,0 +1,157 @@
+#include "configs/layers/layer_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::layers {
+
+using Operation = LayerProgram::Operation;
+
+const MapShape& LayerProgram::shape_of(int value) const {
+  const auto at = static_cast<size_t>(value);
+  return at < inputs.size() ? inputs[at] : steps[at - inputs.size()].output;
+}
+
+std::vector<std::vector<int>> LayerProgram::released() const {
+  std::vector<std::vector<int>> result(steps.size());
+  for (int value = 0; value < num_values(); ++value) {
+    for (size_t step = steps.size(); step-- > 0;) {
+      if (std::ranges::find(steps[step].inputs, value) ==
+          steps[step].inputs.end()) {
+        continue;
+      }
+      result[step].push_back(value);
+      break;
+    }
+  }
+  return result;
+}
+
+LayerInside LayerProgram::inside() const {
+  const auto saves_maps = [](const Step& step) {
+    return step.operation == Operation::kBlock ||
+           step.operation == Operation::kTransposedConv ||
+           step.operation == Operation::kSqueezeExcite ||
+           step.operation == Operation::kPools;
+  };
+  if (std::ranges::none_of(steps, saves_maps)) return LayerInside::kNothing;
+  return steps.size() == 1 && steps.front().operation == Operation::kBlock
+             ? LayerInside::kOneConvolution
+             : LayerInside::kSeveralMaps;
+}
+
+size_t LayerProgram::declare(Block block) {
+  blocks.push_back(std::move(block));
+  return blocks.size() - 1;
+}
+
+int LayerProgram::push(Step step) {
+  steps.push_back(std::move(step));
+  return num_values() - 1;
+}
+
+int LayerProgram::run_block(size_t block, int x) {
+  const Block& made = blocks.at(block);
+  HEADROOM_CHECK(made.in_channels == shape_of(x).channels,
+                 made.name + " of " + std::to_string(made.in_channels) +
+                     " channels on a map of " +
+                     std::to_string(shape_of(x).channels));
+  Step step;
+  step.operation = made.squeezed > 0 ? Operation::kSqueezeExcite
+                   : made.grows      ? Operation::kTransposedConv
+                                     : Operation::kBlock;
+  step.inputs = {x};
+  step.block = block;
+  step.output = {made.channels, made.grows ? shape_of(x).stride / made.stride
+                                           : shape_of(x).stride * made.stride};
+  return push(std::move(step));
+}
+
+int LayerProgram::pools(int x, std::vector<int64_t> windows) {
+  Step step;
+  step.operation = Operation::kPools;
+  step.inputs = {x};
+  step.output = shape_of(x);
+  step.output.channels *= static_cast<int64_t>(windows.size()) + 1;
+  step.windows = std::move(windows);
+  return push(std::move(step));
+}
+
+int LayerProgram::add(int a, int b) {
+  HEADROOM_CHECK(shape_of(a) == shape_of(b), "a sum of different maps");
+  Step step;
+  step.operation = Operation::kAdd;
+  step.inputs = {a, b};
+  step.output = shape_of(a);
+  return push(std::move(step));
+}
+
+int LayerProgram::concatenate(const std::vector<int>& values) {
+  Step step;
+  step.operation = Operation::kConcat;
+  step.inputs = values;
+  step.output.stride = shape_of(values.front()).stride;
+  for (const int value : values)
+    step.output.channels += shape_of(value).channels;
+  return push(std::move(step));
+}
+
+int LayerProgram::upsample(int x) {
+  Step step;
+  step.operation = Operation::kUpsample;
+  step.inputs = {x};
+  step.output = {shape_of(x).channels, shape_of(x).stride / 2};
+  return push(std::move(step));
+}
+
+int LayerProgram::fold(int x) {
+  Step step;
+  step.operation = Operation::kFold;
+  step.inputs = {x};
+  step.output = {4 * shape_of(x).channels, 2 * shape_of(x).stride};
+  return push(std::move(step));
+}
+
+int LayerProgram::slice(int x, int64_t first_channel, int64_t channels) {
+  HEADROOM_CHECK(first_channel + channels <= shape_of(x).channels,
+                 std::to_string(channels) + " channels from " +
+                     std::to_string(first_channel) + " on of " +
+                     std::to_string(shape_of(x).channels));
+  Step step;
+  step.operation = Operation::kSlice;
+  step.inputs = {x};
+  step.first_channel = first_channel;
+  step.output = {channels, shape_of(x).stride};
+  return push(std::move(step));
+}
+
+int LayerProgram::shuffle(int x, int64_t groups) {
+  HEADROOM_CHECK(shape_of(x).channels % groups == 0,
+                 std::to_string(groups) + " groups of " +
+                     std::to_string(shape_of(x).channels) + " channels");
+  Step step;
+  step.operation = Operation::kShuffle;
+  step.inputs = {x};
+  step.groups = groups;
+  step.output = shape_of(x);
+  return push(std::move(step));
+}
+
+StepReach reach_of(const LayerProgram& program,
+                   const LayerProgram::Step& step) {
+  if (step.operation == Operation::kBlock) {
+    const LayerProgram::Block& block = program.blocks[step.block];
+    return {block.padding,
+            std::max<int64_t>(block.kernel - block.stride - block.padding, 0)};
+  }
+  StepReach reach;
+  for (const int64_t window : step.windows) {
+    reach.top += window / 2;
+    reach.bottom += window / 2;
+  }
+  return reach;
+}
+
+}  // namespace headroom::layers

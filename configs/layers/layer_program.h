@@ -1,0 +1,143 @@
+// LayerProgram: a layer of a model as a straight line of operations on maps.
+//
+// A module of the table (C3, SPPF, C3Ghost) is what it is composed of, and that
+// is written once (configs/layers/layer_modules.h). The network runs it on
+// tensors, the memory model on sizes, the export on names, the costs count it:
+// each knows the few operations below and no modules.
+//
+// Values are numbered: the layer's inputs first, then what each step makes. The
+// last step's value is the layer's output.
+//
+//   kBlock      convolution, batch norm, activation
+//   kTransposedConv       transposed convolution with a bias, kernel and stride
+//   equal kSqueezeExcite     squeeze and excitation: each channel times a
+//   factor that
+//               follows from the means of all channels over the image
+//   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
+//   kAdd        of two maps
+//   kConcat     along channels
+//   kUpsample   nearest neighbour, by 2
+//   kFold       four neighbouring cells to one of four times the channels:
+//               (even row, even column), (odd, even), (even, odd), (odd, odd)
+//   kSlice      some neighbouring channels
+//   kShuffle    channels c = i * (C / g) + j to j * g + i: each of g groups
+//               spread over all
+//
+// Threads: values; functions are pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/layers/activation_function.h"
+
+namespace headroom::layers {
+
+// What is known of a map before there are images.
+struct MapShape {
+  int64_t channels = 0;
+  int64_t stride = 1;  // image pixels per cell
+
+  bool operator==(const MapShape&) const = default;
+};
+
+// What lies between a layer's inputs and its output: what running it again
+// would save.
+enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
+
+struct LayerProgram {
+  // What has parameters: a convolution of kBlock or kTransposedConv, or
+  // kSqueezeExcite's two products of means.
+  struct Block {
+    std::string name;  // in the state, within the layer: "m.0.cv1."
+    int64_t in_channels = 0;
+    int64_t channels = 0;
+    int64_t kernel = 1;
+    int64_t stride = 1;
+    int64_t padding = 0;
+    int64_t groups = 1;  // each reads and makes its share of the channels
+    ActivationFunction activation = {};
+    bool grows = false;  // of kTransposedConv: without batch norm, with a bias
+    int64_t squeezed = 0;  // of kSqueezeExcite: channels between its products
+
+    int64_t weights() const {
+      return squeezed > 0 ? 2 * squeezed * channels
+                          : kernel * kernel * in_channels / groups * channels;
+    }
+    int64_t parameters() const {
+      return weights() + squeezed + channels + norm_channels();
+    }
+    int64_t parameter_tensors() const {
+      return squeezed > 0 ? 4 : grows ? 2 : 3;
+    }
+    int64_t norm_channels() const {
+      return grows || squeezed > 0 ? 0 : channels;
+    }
+  };
+
+  enum class Operation {
+    kBlock,
+    kTransposedConv,
+    kSqueezeExcite,
+    kPools,
+    kAdd,
+    kConcat,
+    kUpsample,
+    kFold,
+    kSlice,
+    kShuffle
+  };
+  struct Step {
+    Operation operation = Operation::kBlock;
+    std::vector<int> inputs;  // values
+    size_t block =
+        0;  // of kBlock, kTransposedConv, kSqueezeExcite: its place in `blocks`
+    std::vector<int64_t> windows;  // of kPools: odd, one per pooling
+    int64_t first_channel = 0;     // of kSlice
+    int64_t groups = 1;            // of kShuffle
+    MapShape output;
+  };
+
+  std::vector<MapShape> inputs;
+  std::vector<Block> blocks;  // in the state's order
+  std::vector<Step> steps;    // in the order in which they run
+
+  int num_values() const {
+    return static_cast<int>(inputs.size() + steps.size());
+  }
+  const MapShape& shape_of(int value) const;
+  const MapShape& output() const { return shape_of(num_values() - 1); }
+  // released[s]: the values that nobody reads after step s has begun. The
+  // output is released by none.
+  std::vector<std::vector<int>> released() const;
+
+  LayerInside inside() const;
+
+  // --- building
+  // --------------------------------------------------------------- A block's
+  // place in `blocks`; the order of these calls is the state's.
+  size_t declare(Block block);
+  // Each adds a step and returns its value.
+  int run_block(size_t block, int x);
+  int pools(int x, std::vector<int64_t> windows);
+  int add(int a, int b);
+  int concatenate(const std::vector<int>& values);
+  int upsample(int x);  // REQUIRES: an even stride
+  int fold(int x);
+  int slice(int x, int64_t first_channel, int64_t channels);
+  int shuffle(int x, int64_t groups);
+
+ private:
+  int push(Step step);
+};
+
+// Rows of a map that a step reads above and below the cells that it makes.
+struct StepReach {
+  int64_t top = 0;
+  int64_t bottom = 0;
+};
+StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
+
+}  // namespace headroom::layers

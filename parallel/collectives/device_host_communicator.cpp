@@ -1,0 +1,146 @@
+#include "parallel/collectives/device_host_communicator.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::collectives {
+namespace {
+
+at::Tensor empty_on_host(const at::Tensor& tensor) {
+  return at::empty_like(tensor, at::TensorOptions(at::kCPU));
+}
+
+at::Tensor on_host(const at::Tensor& tensor) {
+  at::Tensor host = empty_on_host(tensor);
+  host.copy_(tensor);
+  return host;
+}
+
+class Done final : public Work {
+ public:
+  void wait() override {}
+};
+
+// Done on the host; then the result goes back to where it belongs.
+class Staged final : public Work {
+ public:
+  Staged(std::unique_ptr<Work> work, at::Tensor host, at::Tensor target)
+      : work_(std::move(work)),
+        host_(std::move(host)),
+        target_(std::move(target)) {}
+  void wait() override {
+    work_->wait();
+    const at::NoGradGuard no_grad;
+    if (target_.defined()) target_.copy_(host_);
+  }
+
+ private:
+  const std::unique_ptr<Work> work_;
+  const at::Tensor host_, target_;
+};
+
+class DeviceHostCommunicator final : public Communicator {
+ public:
+  DeviceHostCommunicator(std::unique_ptr<Communicator> host,
+                         std::unique_ptr<Communicator> devices)
+      : host_(std::move(host)), devices_(std::move(devices)) {
+    HEADROOM_CHECK(devices_ == nullptr || (devices_->size() == host_->size() &&
+                                           devices_->rank() == host_->rank()),
+                   "ranks on devices differ from those on the host");
+  }
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+
+  std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
+                                         ReduceOp op) override {
+    if (size() == 1) return std::make_unique<Done>();
+    if (Communicator* const direct = direct_for(tensor)) {
+      return direct->all_reduce_async(tensor, op);
+    }
+    at::Tensor host = on_host(tensor);
+    auto work = host_->all_reduce_async(host, op);
+    return std::make_unique<Staged>(std::move(work), host, tensor);
+  }
+  at::Tensor zeros(int64_t count, at::ScalarType type) override {
+    return host_->zeros(count, type);
+  }
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    if (Communicator* const direct = direct_for(output)) {
+      return direct->all_gather(output, input);
+    }
+    const at::Tensor whole = empty_on_host(output);
+    host_->all_gather(whole, on_host(input));
+    output.copy_(whole);
+  }
+  std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
+                                         const at::Tensor& input) override {
+    if (Communicator* const direct = direct_for(output)) {
+      return direct->all_gather_async(output, input);
+    }
+    return Communicator::all_gather_async(output, input);
+  }
+  bool gathers_in_background() const override {
+    return (devices_ != nullptr ? devices_ : host_)->gathers_in_background();
+  }
+  void reduce_scatter(const at::Tensor& output,
+                      const at::Tensor& input) override {
+    if (Communicator* const direct = direct_for(output)) {
+      return direct->reduce_scatter(output, input);
+    }
+    const at::Tensor part = empty_on_host(output);
+    host_->reduce_scatter(part, on_host(input));
+    output.copy_(part);
+  }
+  void broadcast(const at::Tensor& tensor, int root) override {
+    if (size() == 1) return;
+    if (Communicator* const direct = direct_for(tensor)) {
+      return direct->broadcast(tensor, root);
+    }
+    const at::Tensor host = on_host(tensor);
+    host_->broadcast(host, root);
+    if (rank() != root) tensor.copy_(host);
+  }
+  std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
+    if (tensor.is_cpu()) return host_->send_async(tensor, to);
+    const at::Tensor host = on_host(tensor);
+    return std::make_unique<Staged>(host_->send_async(host, to), host,
+                                    at::Tensor());
+  }
+  std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
+                                   int from) override {
+    if (tensor.is_cpu()) return host_->recv_async(tensor, from);
+    const at::Tensor host = empty_on_host(tensor);
+    return std::make_unique<Staged>(host_->recv_async(host, from), host,
+                                    tensor);
+  }
+  void barrier() override { host_->barrier(); }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    auto host = host_->split(color, key);
+    return make_placed_communicator(
+        std::move(host),
+        devices_ != nullptr ? devices_->split(color, key) : nullptr);
+  }
+
+ private:
+  // Null: through the host.
+  Communicator* direct_for(const at::Tensor& tensor) const {
+    return tensor.is_cpu() ? host_.get() : devices_.get();
+  }
+
+  const std::unique_ptr<Communicator> host_, devices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_placed_communicator(
+    std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices) {
+  return std::make_unique<DeviceHostCommunicator>(std::move(host),
+                                                  std::move(devices));
+}
+
+}  // namespace headroom::collectives

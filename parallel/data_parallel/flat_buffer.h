@@ -1,0 +1,114 @@
+// FlatBuffer: one flat buffer that holds many tensors, layer after layer of a
+// model.
+//
+// Gradient buckets, optimizer, EMA, snapshot and checkpoint are then ranges of
+// one tensor instead of hundreds of tensors. A layer is the unit that ZeRO
+// splits and gathers; it can have a storage of its own, whose memory can be
+// released while the tensors stay.
+//
+// Ownership: the flat buffer owns the buffers; the entries' tensors become
+// views and keep them alive. Threads: as tensors. Invariants:
+//   1. slots are in the order of the entries and do not overlap; layers
+//   likewise;
+//   2. each begins at a multiple of 64 bytes;
+//   3. layers have whole multiples of `layer_parts` x 64 bytes;
+//   4. what lies between slots is zero, unless somebody writes it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace headroom::data_parallel {
+
+struct FlatBufferEntry {
+  std::string name;
+  at::Tensor* tensor = nullptr;  // dense, any memory format
+  int64_t layer = 0;             // ascending over the entries
+};
+
+// [count] zeros of a type.
+using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
+
+struct FlatBufferOptions {
+  at::ScalarType scalar_type = at::kFloat;  // that of all entries
+  c10::Device device = c10::kCPU;           // of the buffers
+  bool with_gradients = false;
+  int layer_parts = 1;  // equal, aligned parts that a layer can be cut into
+  // Each layer in a storage of its own.
+  bool values_apart = false;
+  bool gradients_apart = false;
+  // Provides the gradients where they are not apart; none: at::zeros.
+  MakeZeros make_gradients = {};
+};
+
+class FlatBuffer {
+ public:
+  struct Slot {
+    std::string name;
+    int64_t offset = 0;  // in elements
+    int64_t size = 0;    // in elements, padding excluded
+    int64_t layer = 0;   // index into layers()
+  };
+  struct Layer {
+    int64_t number = 0;  // as the entries say
+    int64_t offset = 0;  // in elements
+    int64_t size = 0;    // up to the end of the last slot
+    int64_t padded_size = 0;
+    int64_t first_slot = 0;  // slots [first_slot, last_slot)
+    int64_t last_slot = 0;
+  };
+
+  // Replaces each entry's tensor by a view with the same sizes, strides and
+  // values. With gradients it is a leaf that requires them, and its .grad a
+  // view of the gradients into which backward adds in place: freeze with
+  // requires_grad_(false) afterwards. No entry: an flat buffer of size 0.
+  // REQUIRES: CPU tensors of the type in `options`, wherever the buffers are.
+  FlatBuffer(std::vector<FlatBufferEntry> entries,
+             const FlatBufferOptions& options);
+
+  // Flat, [size()]; undefined if they are apart.
+  at::Tensor& values() { return values_; }
+  const at::Tensor& values() const { return values_; }
+  // Also undefined without gradients.
+  at::Tensor& gradients() { return gradients_; }
+  const at::Tensor& gradients() const { return gradients_; }
+  // Flat, [layers()[layer].padded_size].
+  const at::Tensor& layer_values(int64_t layer) const;
+  const at::Tensor& layer_gradients(int64_t layer) const;
+
+  int64_t size() const { return size_; }
+  // Of slots, in elements.
+  int64_t alignment() const { return alignment_; }
+  const std::vector<Slot>& slots() const { return slots_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+
+  // The entry of a slot, the same tensor that the model holds.
+  const at::Tensor& entry(int64_t slot) const;
+
+  // Another flat buffer of size() elements (EMA, momentum) seen as that entry.
+  at::Tensor view(int64_t slot, const at::Tensor& flat) const;
+
+  // REQUIRES: gradients that are not apart.
+  void zero_gradients();
+
+ private:
+  void lay_out(const std::vector<FlatBufferEntry>& entries, int layer_parts);
+
+  int64_t alignment_;  // in elements
+  int64_t size_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Layer> layers_;
+  std::vector<at::Tensor> entries_;
+  at::Tensor values_;
+  at::Tensor gradients_;
+  std::vector<at::Tensor> layer_values_;
+  std::vector<at::Tensor> layer_gradients_;
+};
+
+}  // namespace headroom::data_parallel

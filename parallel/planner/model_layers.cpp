@@ -1,0 +1,102 @@
+#include "parallel/planner/model_layers.h"
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "configs/data_config.h"
+#include "configs/layers/model_table_text.h"
+#include "parallel/base/check.h"
+#include "parallel/planner/planner.h"
+#include "worker/pytorch_file/pytorch_file.h"
+
+namespace headroom::planner {
+namespace {
+
+constexpr const char* kDefaultModel = "yolov5s";
+
+// A safetensors file begins with the length of its JSON header, 8 bytes, least
+// significant first.
+std::map<std::string, std::string> metadata_in_header(const std::string& file) {
+  constexpr uint64_t kLongest = 100 << 20;
+  std::ifstream in(file, std::ios::binary);
+  unsigned char length_bytes[8] = {};
+  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
+  std::string header;
+  if (in && length <= kLongest) {
+    header.resize(length);
+    in.read(header.data(), static_cast<std::streamsize>(length));
+  }
+  const auto json = nlohmann::json::parse(header, nullptr, false);
+  if (!in || !json.is_object()) {
+    throw Error(
+        "weights",
+        file + " is damaged, or neither safetensors nor a checkpoint",
+        "give a .safetensors or .pt file, or name the model: --cfg yolov5n");
+  }
+  std::map<std::string, std::string> metadata;
+  const auto said = json.find("__metadata__");
+  if (said == json.end() || !said->is_object()) return metadata;
+  for (const auto& [key, value] : said->items()) {
+    if (value.is_string()) metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+}  // namespace
+
+layers::ModelTable table_of_run(const configs::RunConfig& config) {
+  if (config.cfg.empty() && !config.weights.empty()) {
+    return layers::table_of_weights(metadata_of_weights(config.weights),
+                                    config.weights);
+  }
+  return layers::load_model_table(config.cfg.empty() ? kDefaultModel
+                                                     : config.cfg);
+}
+
+std::map<std::string, std::string> metadata_of_weights(
+    const std::string& weights) {
+  if (!pytorch_file::is_pytorch_file(weights))
+    return metadata_in_header(weights);
+  return {{"model", pytorch_file::PytorchFile(weights).model()}};
+}
+
+std::string model_of_run(const configs::RunConfig& config) {
+  return config.cfg.empty() && !config.weights.empty()
+             ? table_of_run(config).name
+             : (config.cfg.empty() ? kDefaultModel : config.cfg);
+}
+
+std::optional<int64_t> num_classes_of_run(const configs::RunConfig& config) {
+  if (config.single_cls) return 1;
+  if (config.data.empty()) return std::nullopt;
+  try {
+    return static_cast<int64_t>(
+        configs::load_data_config(config.data).names.size());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<layers::LayerCost> model_layers(const configs::RunConfig& config) {
+  layers::ModelTable table = table_of_run(config);
+  if (const auto classes = num_classes_of_run(config)) {
+    table.num_classes = *classes;
+  }
+  return layers::layer_costs(table);
+}
+
+std::vector<layers::LayerCost> layers_for_plan(
+    const configs::RunConfig& config) {
+  if (plan_needs_layers(config)) return model_layers(config);
+  try {
+    return model_layers(config);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace headroom::planner

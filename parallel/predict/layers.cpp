@@ -1,0 +1,164 @@
+#include "parallel/predict/layers.h"
+
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/predict/conv_block.h"
+#include "parallel/predict/convolution.h"
+#include "parallel/predict/policies.h"
+#include "parallel/predict/resampling.h"
+#include "parallel/predict/squeeze_excite.h"
+#include "parallel/predict/transposed_conv.h"
+
+namespace headroom::predict {
+namespace {
+
+Map run_pools(const OpContext& context, const Map& y,
+              const std::vector<int64_t>& windows) {
+  if (context.derive != Derive::kLean)
+    return chained_pools(context, y, windows);
+  RecomputeOptions options;
+  options.output = Cost::kElementwise;
+  return recompute(
+             context,
+             [windows](const OpContext& inside, std::vector<Map> inputs) {
+               return std::vector<Map>{
+                   chained_pools(inside, inputs.front(), windows)};
+             },
+             {y}, options)
+      .front();
+}
+
+Graph::Outcome head_backward(const OpContext& context,
+                             const ConvolutionShape& shape, const Map& x) {
+  MemoryTimeline& timeline = context.timeline;
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  if (x.wants_gradient()) {
+    outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
+    timeline.touch(input_gradient_scratch(shape, context.extents));
+  }
+  outcome.parameters = {
+      timeline.allocate(shape.out_channels * context.extents.element_bytes)};
+  timeline.touch(weight_gradient_bytes(shape, context.extents));
+  outcome.parameters.push_back(
+      timeline.allocate(shape.weight_bytes(context.extents)));
+  return outcome;
+}
+
+// The same of maps of 16 bits, whose heads are float32
+// (worker/model/head_convolution.h).
+Graph::Outcome mixed_head_backward(const OpContext& context,
+                                   const ConvolutionShape& shape,
+                                   const Map& x) {
+  MemoryTimeline& timeline = context.timeline;
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  outcome.parameters = {timeline.allocate(shape.out_channels *
+                                          context.extents.parameter_bytes())};
+  {
+    const Memory rounded = context.allocate_map(shape.out_channels, x.stride);
+    const Memory cast = cast_weight(context, shape);
+    if (x.wants_gradient()) {
+      outcome.inputs.front().memory =
+          context.allocate_map(x.channels, x.stride);
+      timeline.touch(input_gradient_scratch(shape, context.extents));
+    }
+    timeline.touch(weight_gradient_bytes(shape, context.extents));
+  }
+  outcome.parameters.push_back(
+      weight_gradient(timeline, shape, context.extents));
+  return outcome;
+}
+
+Memory mixed_head(const OpContext& context, const ConvolutionShape& shape) {
+  const Memory rounded =
+      context.allocate_map(shape.out_channels, shape.out_stride);
+  {
+    const Memory cast = cast_weight(context, shape);
+    context.timeline.touch(forward_scratch(shape, context.extents));
+  }
+  return context.timeline.allocate(context.extents.widened().map_bytes(
+      shape.out_channels, shape.out_stride));
+}
+
+std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
+                            const std::vector<Map>& inputs) {
+  const int64_t channels = layer.channels / static_cast<int64_t>(inputs.size());
+  std::vector<Map> heads;
+  for (const Map& x : inputs) {
+    const bool is_mixed = context.extents.is_mixed();
+    // Only a head of 16 bits goes through worker/kernels/cpu/convolution.h,
+    // which shows few samples to oneDNN as many; float16 as float32.
+    const ConvolutionShape shape = {x.channels, channels, 1,
+                                    1,          x.stride, is_mixed};
+    Map head = {is_mixed ? mixed_head(context, shape)
+                         : context.allocate_map(channels, x.stride),
+                channels, x.stride};
+    if (!is_mixed)
+      context.timeline.touch(forward_scratch(shape, context.extents));
+    const Map plain = {nullptr, x.channels, x.stride, x.node};
+    head.node =
+        context.add({x}, {x.memory}, head.memory->bytes, true,
+                    [context, shape, plain, is_mixed](Gradient gradient) {
+                      Graph::Outcome outcome =
+                          is_mixed ? mixed_head_backward(context, shape, plain)
+                                   : head_backward(context, shape, plain);
+                      static_cast<void>(gradient);
+                      return outcome;
+                    });
+    heads.push_back(std::move(head));
+  }
+  return heads;
+}
+
+Map run_step(const OpContext& context, const layers::LayerProgram& program,
+             const layers::LayerProgram::Step& step,
+             const std::vector<Map>& inputs) {
+  using Operation = layers::LayerProgram::Operation;
+  const Map& x = inputs.front();
+  switch (step.operation) {
+    case Operation::kBlock:
+      return conv_block(context, x, program.blocks[step.block]);
+    case Operation::kTransposedConv:
+      return transposed_conv(context, x, program.blocks[step.block]);
+    case Operation::kSqueezeExcite:
+      return squeeze_excite(context, x, program.blocks[step.block]);
+    case Operation::kPools:
+      return run_pools(context, x, step.windows);
+    case Operation::kAdd:
+      return add(context, x, inputs[1]);
+    case Operation::kConcat:
+      return concatenate(context, inputs);
+    case Operation::kUpsample:
+      return upsample(context, x);
+    case Operation::kFold:
+    case Operation::kShuffle:
+      return rearrange(context, x, step.output);
+    case Operation::kSlice:
+      return slice(context, x, step.output.channels);
+  }
+  HEADROOM_CHECK(false, "a step of no operation");
+}
+
+}  // namespace
+
+std::vector<Map> run_layer(const OpContext& context, const ModelLayer& layer,
+                           const std::vector<Map>& inputs) {
+  if (layer.is_head()) return run_detect(context, layer, inputs);
+  const layers::LayerProgram& program = *layer.program;
+  const std::vector<std::vector<int>> released = program.released();
+  std::vector<Map> values = inputs;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const layers::LayerProgram::Step& step = program.steps[i];
+    std::vector<Map> operands;
+    for (const int input : step.inputs)
+      operands.push_back(values[static_cast<size_t>(input)]);
+    for (const int value : released[i])
+      values[static_cast<size_t>(value)].memory.reset();
+    values.push_back(run_step(context, program, step, operands));
+  }
+  return {std::move(values.back())};
+}
+
+}  // namespace headroom::predict

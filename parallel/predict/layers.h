@@ -1,0 +1,42 @@
+// Layers: the forward of a layer of a model, operation by operation as
+// worker/model/program_layer.h runs it, and of the head.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "configs/layers/layer_program.h"
+#include "parallel/predict/op_context.h"
+
+namespace headroom::predict {
+
+// A layer of the model, as far as memory goes.
+struct ModelLayer {
+  std::shared_ptr<const layers::LayerProgram> program;  // null: Detect
+  std::vector<int> inputs;  // earlier layers; -1: the image
+  int64_t channels = 0;     // of its output; Detect: of all levels together
+  int64_t stride = 1;       // pixels per cell of its output
+  int64_t parameters = 0;
+  int64_t norm_channels = 0;  // of its batch norms
+  int64_t parameter_tensors = 0;
+
+  bool is_head() const { return program == nullptr; }
+  // What a recomputed layer joins with its neighbours by
+  // (worker/model/layer.h, LayerInside).
+  bool is_one_convolution() const {
+    return !is_head() &&
+           program->inside() == layers::LayerInside::kOneConvolution;
+  }
+  bool saves_only_inputs() const {
+    return is_head() || program->inside() == layers::LayerInside::kNothing;
+  }
+};
+
+// All but the head have one output; its heads come level by level.
+std::vector<Map> run_layer(const OpContext& context, const ModelLayer& layer,
+                           const std::vector<Map>& inputs);
+
+}  // namespace headroom::predict

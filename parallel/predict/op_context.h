@@ -1,0 +1,157 @@
+// OpContext: what the operators of a layer need to know while they are gone
+// through: the extents of maps, the timeline, the graph, and what the layer's
+// policy says.
+//
+// Threads: one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/convolution_workspaces.h"
+#include "parallel/predict/derivation.h"
+#include "parallel/predict/graph.h"
+#include "parallel/predict/memory_timeline.h"
+
+namespace headroom::predict {
+
+// Channels of a picture before it becomes gray.
+inline constexpr int64_t kColours = 3;
+
+constexpr int64_t kDoubleBytes = 8;
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kIndexBytes = 8;
+
+// One micro-batch on one rank.
+struct MicroBatchShape {
+  int64_t samples = 1;
+  int64_t groups = 1;        // batch-norm groups that it takes part in
+  int64_t image_height = 0;  // rows of pixels that are here
+  int64_t image_width = 0;
+  // Image parts above and below whose rows are fetched: 0, 1 or 2.
+  int64_t neighbours = 0;
+  int64_t element_bytes = 4;  // of maps; 2: beside parameters of float32
+  int64_t num_threads = 1;    // of an operator
+  // Maps of 16 bits are convolved as float32
+  // (worker/kernels/cpu/convolution.h).
+  bool convolves_in_float = false;
+  // On a card: none of oneDNN's scratch, and a loss of its own.
+  bool on_device = false;
+  // What its library takes, as far as it was observed; null: nothing is known.
+  // Borrowed.
+  const ConvolutionWorkspaces* workspaces = nullptr;
+
+  bool is_mixed() const { return element_bytes == 2; }
+  // Of parameters, of heads and of all that the loss makes of them.
+  int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
+  // The same in the parameters' type.
+  MicroBatchShape widened() const {
+    MicroBatchShape result = *this;
+    result.element_bytes = parameter_bytes();
+    result.convolves_in_float = false;
+    return result;
+  }
+
+  bool is_split() const { return neighbours > 0; }
+  int64_t cells(int64_t stride) const {
+    return samples * (image_height / stride) * (image_width / stride);
+  }
+  int64_t map_bytes(int64_t channels, int64_t stride) const {
+    return cells(stride) * channels * element_bytes;
+  }
+  // Of so many rows of the map.
+  int64_t rows_bytes(int64_t rows, int64_t channels, int64_t stride) const {
+    return samples * rows * (image_width / stride) * channels * element_bytes;
+  }
+};
+
+// A map, and who made it.
+struct Map {
+  Memory memory;
+  int64_t channels = 0;
+  int64_t stride = 1;  // pixels per cell
+  int node = Graph::kNobody;
+
+  bool wants_gradient() const { return node != Graph::kNobody; }
+};
+
+// What came from other ranks while a layer ran, for running it again
+// (worker/model/replay_log.h).
+class Replay {
+ public:
+  template <typename Produce>
+  Memory once(const Produce& produce) {
+    if (!replaying_) {
+      recorded_.push_back(produce());
+      return recorded_.back();
+    }
+    return recorded_.at(next_++);
+  }
+  void start() {
+    replaying_ = true;
+    next_ = 0;
+  }
+
+ private:
+  std::vector<Memory> recorded_;
+  size_t next_ = 0;
+  bool replaying_ = false;
+};
+
+// Are maps given derivations (noted), and pieces run as recomputed (lean)?
+enum class Derive { kNothing, kNoted, kLean };
+
+struct OpContext {
+  const MicroBatchShape& extents;
+  MemoryTimeline& timeline;
+  Graph& graph;
+  int64_t layer = 0;
+  SavePolicy* policy = nullptr;  // null: what is saved is held
+  Derive derive = Derive::kNothing;
+  Replay* replay = nullptr;  // null: the layer runs once
+  bool learns = true;        // the layer's parameters want gradients
+  // No copy of the weights in the maps' type lies ready: it is made in place.
+  bool casts_weights = false;
+
+  Memory allocate_map(int64_t channels, int64_t stride) const {
+    return timeline.allocate(extents.map_bytes(channels, stride));
+  }
+  int64_t bytes_of(const Map& map) const {
+    return extents.map_bytes(map.channels, map.stride);
+  }
+  std::vector<Unpack> pack(const std::vector<Memory>& saved) const {
+    std::vector<Unpack> result;
+    for (const Memory& memory : saved) {
+      if (policy != nullptr) {
+        result.push_back(policy->pack(memory));
+      } else {
+        result.push_back([memory] { return memory; });
+      }
+    }
+    return result;
+  }
+  // Does autograd record an operation on these maps?
+  bool is_recorded(const std::vector<Map>& inputs, bool has_parameters) const {
+    return (has_parameters && learns) ||
+           std::ranges::any_of(inputs, &Map::wants_gradient);
+  }
+  // The map that a node has made; its number, or nobody's where autograd
+  // records nothing.
+  int add(const std::vector<Map>& inputs, const std::vector<Memory>& saved,
+          int64_t output_bytes, bool has_parameters,
+          Graph::Backward backward) const {
+    if (!is_recorded(inputs, has_parameters)) return Graph::kNobody;
+    Graph::Node node;
+    node.layer = layer;
+    node.output_bytes = output_bytes;
+    for (const Map& input : inputs) node.inputs.push_back(input.node);
+    node.saved = pack(saved);
+    node.has_parameters = has_parameters;
+    node.backward = std::move(backward);
+    return graph.add(std::move(node));
+  }
+};
+
+}  // namespace headroom::predict

@@ -1,0 +1,326 @@
+#include "parallel/predict/simulated_stage.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::predict {
+namespace {
+
+constexpr int kImages = -1;
+constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
+
+int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+plan::ActivationPolicy policy_at(const SimulatedStage& stage, int64_t layer) {
+  return stage.policies.empty() ? plan::ActivationPolicy::kKeep
+                                : stage.policies.at(static_cast<size_t>(layer));
+}
+
+}  // namespace
+
+std::vector<int> SimulatedStage::received() const {
+  std::set<int> result;
+  for (int64_t layer = begin; layer < end; ++layer)
+    for (const int from : layers[static_cast<size_t>(layer)].inputs)
+      if (from != kImages && from < begin) result.insert(from);
+  return {result.begin(), result.end()};
+}
+
+std::vector<int> SimulatedStage::sent() const {
+  std::set<int> result;
+  for (size_t layer = static_cast<size_t>(end); layer < layers.size(); ++layer)
+    for (const int from : layers[layer].inputs)
+      if (from >= begin && from < end) result.insert(from);
+  return {result.begin(), result.end()};
+}
+
+int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes) {
+  const int64_t bytes = layer.parameters * element_bytes;
+  // A head has odd numbers.
+  const auto fills = [element_bytes](const layers::LayerProgram::Block& block) {
+    return block.channels * element_bytes % kAlignment == 0 &&
+           block.squeezed * element_bytes % kAlignment == 0 &&
+           block.weights() * element_bytes % kAlignment == 0;
+  };
+  const bool fills_lines =
+      !layer.is_head() && std::ranges::all_of(layer.program->blocks, fills);
+  return fills_lines ? bytes : bytes + layer.parameter_tensors * kAlignment;
+}
+
+int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes,
+                    int shards) {
+  return divided_up(divided_up(flat_bytes(layer, element_bytes), shards),
+                    kAlignment) *
+         kAlignment;
+}
+
+MicroBatch::MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
+                       const MicroBatchShape& extents, LossShape loss)
+    : timeline_(timeline),
+      stage_(stage),
+      extents_(extents),
+      loss_(std::move(loss)),
+      graph_(timeline),
+      offload_(timeline),
+      derives_(std::ranges::any_of(
+          stage.policies, [](plan::ActivationPolicy policy) {
+            return policy == plan::ActivationPolicy::kLean ||
+                   policy == plan::ActivationPolicy::kRecompute;
+          })) {}
+
+int64_t MicroBatch::map_bytes(int layer) const {
+  return extents_.map_bytes(layer_at(layer).channels, layer_at(layer).stride);
+}
+
+int64_t MicroBatch::layer_bytes(int64_t layer) const {
+  return slice_bytes(layer_at(layer), extents_.parameter_bytes(),
+                     stage_.num_shards) *
+         stage_.num_shards;
+}
+
+std::vector<Map> MicroBatch::evaluate(std::vector<Memory> received) {
+  HEADROOM_CHECK(stage_.num_frozen_layers >= stage_.end, "a layer learns");
+  Map images;
+  return run(std::move(received), images);
+}
+
+std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
+  const std::vector<int> layers = stage_.received();
+  received_gradients_.resize(layers.size());
+  std::map<int, Map> maps;
+  for (size_t i = 0; i < layers.size(); ++i)
+    maps[layers[i]] = received_map(layers[i], std::move(received[i]), i);
+  received.clear();
+  Memory colours;
+  if (stage_.begin == 0) {
+    timeline_.set_layer(0);
+    const int64_t loaded_channels =
+        stage_.image_channels == 1 ? kColours : stage_.image_channels;
+    // Gray is made beside the colours that are handed in.
+    if (stage_.image_channels == 1)
+      colours = timeline_.allocate(kColours * image_bytes());
+    // An evaluation's bytes come beside what is made of them; those of a step
+    // have a place of their own (rank_share.h).
+    const bool learns = stage_.num_frozen_layers < stage_.end;
+    const Memory loaded = timeline_.allocate(
+        extents_.on_device && !learns ? loaded_channels * extents_.cells(1)
+                                      : 0);
+    images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
+    // As float32 first.
+    if (extents_.element_bytes != kFloatBytes)
+      timeline_.touch(loaded_channels * extents_.map_bytes(1, 1) /
+                      extents_.element_bytes * kFloatBytes);
+  }
+  teacher_heads_ = ask_teacher(images);
+  return run_layers(std::move(maps), images);
+}
+
+std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
+  if (stage_.teacher.empty()) return {};
+  SimulatedStage teacher;
+  teacher.layers = stage_.teacher;
+  teacher.end = teacher.num_frozen_layers =
+      static_cast<int64_t>(teacher.layers.size());
+  teacher.image_channels = stage_.image_channels;
+  teacher.casts_weights = true;
+  return MicroBatch(timeline_, teacher, extents_, {}).run_layers({}, images);
+}
+
+std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
+  Map images;
+  const std::vector<Map> outputs = run(std::move(received), images);
+  std::vector<Memory> sent;
+  if (stage_.has_head()) {
+    OpContext context = {extents_, timeline_, graph_, stage_.end - 1};
+    LossShape loss = loss_;
+    loss.has_teacher = !teacher_heads_.empty();
+    run_loss(context, outputs, loss);
+    teacher_heads_.clear();
+    return sent;
+  }
+  sent_gradients_.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    sent.push_back(outputs[i].memory);
+    if (!outputs[i].wants_gradient()) continue;
+    Graph::Node end;
+    end.layer = stage_.end - 1;
+    end.inputs = {outputs[i].node};
+    end.is_root = true;
+    end.backward = [this, i](Gradient) {
+      Graph::Outcome outcome;
+      outcome.inputs = {{std::move(sent_gradients_[i]), false}};
+      return outcome;
+    };
+    graph_.add(std::move(end));
+  }
+  return sent;
+}
+
+void MicroBatch::capture() {
+  Map images;
+  const std::vector<Map> heads = run({}, images);
+  std::vector<Memory> gradients;
+  for (const Map& head : heads) {
+    gradients.push_back(timeline_.allocate(head.memory->bytes));
+    Graph::Node replay;
+    replay.layer = stage_.end - 1;
+    replay.inputs = {head.node};
+    replay.is_root = true;
+    // Not worked on in place: it is needed again.
+    replay.backward = [gradient = gradients.back()](Gradient) {
+      Graph::Outcome outcome;
+      outcome.inputs = {{gradient, true}};
+      return outcome;
+    };
+    graph_.add(std::move(replay));
+  }
+  backward({});
+}
+
+Map MicroBatch::received_map(int layer, Memory memory, size_t index) {
+  if (!stage_.has_learners_before())
+    return {std::move(memory), layer_at(layer).channels,
+            layer_at(layer).stride};
+  Graph::Node node;
+  node.layer = stage_.begin;
+  node.output_bytes = memory->bytes;
+  node.backward = [this, index, bytes = memory->bytes](Gradient gradient) {
+    // What is sent is dense.
+    received_gradients_[index] = gradient.is_slice ? timeline_.allocate(bytes)
+                                                   : std::move(gradient.memory);
+    return Graph::Outcome();
+  };
+  return {std::move(memory), layer_at(layer).channels, layer_at(layer).stride,
+          graph_.add(std::move(node))};
+}
+
+std::vector<Map> MicroBatch::run_layers(std::map<int, Map> maps,
+                                        const Map& images) {
+  std::map<int, int> uses;
+  for (int64_t i = stage_.begin; i < stage_.end; ++i)
+    for (const int from : layer_at(i).inputs) ++uses[from];
+  const std::vector<int> wanted = stage_.sent();
+  for (const int layer : wanted) ++uses[layer];
+
+  for (int64_t i = stage_.begin; i < stage_.end; ++i) {
+    std::vector<Map> inputs;
+    for (const int from : layer_at(i).inputs)
+      inputs.push_back(from == kImages ? images : maps.at(from));
+    timeline_.set_layer(i);
+    if (before_layer) before_layer(i);
+    if (shards_values() && layer_at(i).parameters > 0)
+      provide_values(i, /*backwards=*/false);
+    std::vector<Map> outputs = run_with_policy(i, inputs);
+    values_.erase(i);
+    for (Map& output : outputs) add_use_again(i, output);
+    if (layer_at(i).is_head()) return outputs;
+    maps[static_cast<int>(i)] = std::move(outputs.front());
+    for (const int from : layer_at(i).inputs)
+      if (from != kImages && --uses[from] == 0) maps.erase(from);
+  }
+  std::vector<Map> result;
+  for (const int layer : wanted) result.push_back(maps.at(layer));
+  return result;
+}
+
+std::vector<Map> MicroBatch::run_with_policy(int64_t layer,
+                                             const std::vector<Map>& inputs) {
+  OpContext context = {extents_, timeline_, graph_, layer};
+  context.learns = stage_.learns(layer);
+  context.casts_weights =
+      extents_.is_mixed() && (shards_values() || stage_.casts_weights);
+  switch (policy_at(stage_, layer)) {
+    case plan::ActivationPolicy::kKeep:
+      if (derives_) context.derive = Derive::kNoted;
+      break;
+    case plan::ActivationPolicy::kRecompute:
+      if (!layer_at(layer).saves_only_inputs())
+        return run_recomputed(context, inputs);
+      [[fallthrough]];
+    case plan::ActivationPolicy::kLean:
+      context.policy = &lean_;
+      context.derive = Derive::kLean;
+      break;
+    case plan::ActivationPolicy::kOffload:
+      context.policy = &offload_;
+      break;
+  }
+  return run_layer(context, layer_at(layer), inputs);
+}
+
+std::vector<Map> MicroBatch::run_recomputed(const OpContext& context,
+                                            const std::vector<Map>& inputs) {
+  RecomputeOptions options;
+  if (!shards_values() && layer_at(context.layer).is_one_convolution()) {
+    options.inputs = Cost::kConvolution;
+    options.output = Cost::kConvolution;
+  }
+  return recompute(
+      context,
+      [&layer = layer_at(context.layer)](const OpContext& inside,
+                                         std::vector<Map> given) {
+        return run_layer(inside, layer, given);
+      },
+      inputs, options);
+}
+
+// The layer's parameters come back before its backward.
+void MicroBatch::add_use_again(int64_t layer, Map& output) {
+  if (!shards_values() || layer_at(layer).parameters == 0 ||
+      !output.wants_gradient())
+    return;
+  Graph::Node node;
+  node.layer = layer;
+  node.output_bytes = output.memory->bytes;
+  node.inputs = {output.node};
+  node.backward = [this, layer](Gradient gradient) {
+    provide_values(layer, /*backwards=*/true);
+    Graph::Outcome outcome;
+    outcome.inputs = {std::move(gradient)};
+    return outcome;
+  };
+  output.node = graph_.add(std::move(node));
+}
+
+void MicroBatch::provide_values(int64_t layer, bool backwards) {
+  if (!values_.contains(layer))
+    values_[layer] = timeline_.allocate(layer_bytes(layer));
+  if (!stage_.fetches_ahead) return;
+  const int64_t step = backwards ? -1 : 1;
+  for (int64_t next = layer + step; next >= stage_.begin && next < stage_.end;
+       next += step) {
+    if (layer_at(next).parameters == 0) continue;
+    // Only layers that learn are gathered for their backward.
+    if (!backwards || stage_.learns(next))
+      if (!values_.contains(next))
+        values_[next] = timeline_.allocate(layer_bytes(next));
+    return;
+  }
+}
+
+std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
+  sent_gradients_ = std::move(sent);
+  num_missing_ = graph_.parameter_nodes();
+  graph_.run_backward([this](int64_t layer) { after_parameters(layer); },
+                      before_layer);
+  // Of maps that nothing learns from, zeros are sent.
+  const std::vector<int> layers = stage_.received();
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (received_gradients_[i] == nullptr)
+      received_gradients_[i] = timeline_.allocate(map_bytes(layers[i]));
+  return std::move(received_gradients_);
+}
+
+void MicroBatch::after_parameters(int64_t layer) {
+  if (stage_.zero_stage < 2) return;
+  if (!gradients_.contains(layer))
+    gradients_[layer] = timeline_.allocate(layer_bytes(layer));
+  if (--num_missing_.at(layer) > 0) return;
+  values_.erase(layer);
+  gradients_.erase(layer);
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,123 @@
+// SimulatedStage: one micro-batch's forward and backward through a rank's
+// layers, as worker/step/stage_step.h runs them.
+//
+// Layers are run by their policies; maps go when their last reader has run.
+// Under ZeRO 3 a layer's parameters are whole while it runs, forward and
+// backward; under ZeRO 2 and 3 its gradients from the first to the last one.
+//
+// Ownership: borrows the timeline and the stage, which must outlive it.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "parallel/plan/plan.h"
+#include "parallel/predict/graph.h"
+#include "parallel/predict/layers.h"
+#include "parallel/predict/loss.h"
+#include "parallel/predict/op_context.h"
+#include "parallel/predict/policies.h"
+
+namespace headroom::predict {
+
+// What of a model is run on a rank.
+struct SimulatedStage {
+  std::vector<ModelLayer> layers;  // of the whole model
+  int64_t begin = 0;               // the rank's layers [begin, end)
+  int64_t end = 0;
+  // One per layer of the model; empty: every layer keeps.
+  std::vector<plan::ActivationPolicy> policies;
+  int zero_stage = 0;
+  int num_shards = 1;  // ranks that share a layer under ZeRO
+  // ZeRO 3: the next layer's parameters come while a layer runs.
+  bool fetches_ahead = false;
+  int64_t image_channels = 3;
+  // Layers [0, num_frozen_layers) do not learn; all of them: the network is
+  // only evaluated.
+  int64_t num_frozen_layers = 0;
+  // Of a network that looks at the images first, its weights unsharded; empty:
+  // none. With all layers here.
+  std::vector<ModelLayer> teacher;
+  // No copies of 16 bits of the weights lie ready.
+  bool casts_weights = false;
+
+  bool learns(int64_t layer) const { return layer >= num_frozen_layers; }
+  // Does a layer of an earlier stage learn?
+  bool has_learners_before() const { return begin > num_frozen_layers; }
+
+  // Earlier stages' layers that are read here, ascending.
+  std::vector<int> received() const;
+  // Layers that later stages read, ascending.
+  std::vector<int> sent() const;
+  bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
+};
+
+// Of a layer's parameters in a flat buffer: whole, or a rank's slice.
+int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes);
+int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes, int shards);
+
+class MicroBatch {
+ public:
+  MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
+             const MicroBatchShape& extents, LossShape loss);
+
+  // Maps in the order of stage.received() and sent().
+  std::vector<Memory> forward(std::vector<Memory> received);
+  // Gradients of the maps sent, and of those received.
+  std::vector<Memory> backward(std::vector<Memory> sent);
+  // Forward and backward as graphs of a device are captured: images, heads and
+  // the gradients of heads are there all the time. REQUIRES: the whole model.
+  void capture();
+  // Without a loss: maps in the order of stage.sent(), or the heads. REQUIRES:
+  // no layer learns.
+  std::vector<Map> evaluate(std::vector<Memory> received);
+
+  int64_t image_bytes() const {
+    return extents_.map_bytes(stage_.image_channels, 1);
+  }
+  // Of a layer's map.
+  int64_t map_bytes(int layer) const;
+
+  // Called before a layer's forward and before its backward, unless null.
+  std::function<void(int64_t layer)> before_layer;
+
+ private:
+  // `images` are there as long as the caller keeps them.
+  std::vector<Map> run(std::vector<Memory> received, Map& images);
+  // The heads of the teacher; none without one.
+  std::vector<Map> ask_teacher(const Map& images);
+  Map received_map(int layer, Memory memory, size_t index);
+  std::vector<Map> run_layers(std::map<int, Map> maps, const Map& images);
+  std::vector<Map> run_with_policy(int64_t layer,
+                                   const std::vector<Map>& inputs);
+  std::vector<Map> run_recomputed(const OpContext& context,
+                                  const std::vector<Map>& inputs);
+  void add_use_again(int64_t layer, Map& output);
+  void after_parameters(int64_t layer);
+  // The layer's parameters, and, ahead of time, those that come after them.
+  void provide_values(int64_t layer, bool backwards);
+  bool shards_values() const { return stage_.zero_stage >= 3; }
+  int64_t layer_bytes(int64_t layer) const;
+  const ModelLayer& layer_at(int64_t layer) const {
+    return stage_.layers[static_cast<size_t>(layer)];
+  }
+
+  MemoryTimeline& timeline_;
+  const SimulatedStage& stage_;
+  const MicroBatchShape extents_;
+  const LossShape loss_;
+  Graph graph_;
+  LeanPolicy lean_;
+  OffloadPolicy offload_;
+  bool derives_ = false;  // any layer makes maps again
+  std::vector<Memory> sent_gradients_, received_gradients_;
+  std::vector<Map> teacher_heads_;  // until the loss is there
+  // Under ZeRO, by layer.
+  std::map<int64_t, Memory> values_, gradients_;
+  std::map<int64_t, int64_t> num_missing_;  // nodes with parameters
+};
+
+}  // namespace headroom::predict

@@ -1,0 +1,53 @@
+#include "parallel/zero/layer_gather.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <string>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/zero/layer_memory.h"
+
+namespace headroom::zero {
+
+LayerGather::LayerGather(const ShardMap& map, std::vector<at::Tensor> layers,
+                         collectives::Communicator& ranks)
+    : map_(map), layers_(std::move(layers)), ranks_(ranks) {
+  HEADROOM_CHECK(map.num_ranks() == ranks.size() &&
+                     map.num_layers() == static_cast<int64_t>(layers_.size()),
+                 "a map of " + std::to_string(map.num_layers()) +
+                     " layers for " + std::to_string(map.num_ranks()) +
+                     " ranks, not " + std::to_string(layers_.size()) + " and " +
+                     std::to_string(ranks.size()));
+  if (layers_.empty()) return;
+  const at::NoGradGuard no_grad;
+  shard_ = at::empty({map.shard_size()}, layers_.front().options());
+  for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
+    const at::Tensor& whole = layers_[static_cast<size_t>(layer)];
+    HEADROOM_CHECK(whole.numel() == map.padded_layer_size(layer),
+                   "layer " + std::to_string(layer));
+    const int64_t size = map.slice_size(layer);
+    shard_.narrow(0, map.shard_offset(layer), size)
+        .copy_(whole.narrow(0, ranks.rank() * size, size));
+    release_memory(whole);
+  }
+}
+
+std::unique_ptr<collectives::Work> LayerGather::begin_gather(int64_t layer) {
+  const at::Tensor& whole = layers_.at(static_cast<size_t>(layer));
+  restore_memory(whole);
+  return ranks_.all_gather_async(
+      whole,
+      shard_.narrow(0, map_.shard_offset(layer), map_.slice_size(layer)));
+}
+
+void LayerGather::release(int64_t layer) {
+  release_memory(layers_.at(static_cast<size_t>(layer)));
+}
+
+bool LayerGather::is_whole(int64_t layer) const {
+  return has_memory(layers_.at(static_cast<size_t>(layer)));
+}
+
+}  // namespace headroom::zero

@@ -1,0 +1,85 @@
+#include "coordinator/log/run_state_snapshot.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/coordinator/run/scripted_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kGrace = seconds(10);
+
+// The run as a coordinator that is started again sees it.
+ScriptedRun successor_of(ScriptedRun& run, int workers) {
+  ScriptedRun next(workers);
+  const std::string bytes = RunStateSnapshot::of(run.state).SerializeAsString();
+  wire::RunStateSnapshot image;
+  EXPECT_TRUE(image.ParseFromString(bytes));
+  RunStateSnapshot::restore(next.state, image, next.now, kGrace);
+  EXPECT_EQ(RunStateSnapshot::of(next.state).SerializeAsString(), bytes);
+  EXPECT_EQ(next.orders(), "");
+  return next;
+}
+
+TEST(RunStateSnapshot, OfARunThatHasNotBegun) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  ScriptedRun next = successor_of(run, 2);
+  EXPECT_EQ(next.state.phase(), RunPhase::kWaiting);
+  next.join(1);
+  EXPECT_EQ(next.orders(), "w0:run w1:run");
+}
+
+TEST(RunStateSnapshot, OfARunningRun) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.drain(run.now, "enough");
+  ScriptedRun next = successor_of(run, 2);
+  EXPECT_EQ(next.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(next.state.generation().number, 1u);
+  EXPECT_EQ(next.state.generation().members, run.state.generation().members);
+  EXPECT_EQ(next.state.generation().plan.layout.data_parallel_size,
+            run.state.generation().plan.layout.data_parallel_size);
+  EXPECT_TRUE(next.state.stop_requested());
+  EXPECT_EQ(next.state.finish(next.now, "w0", 130, "stopped", "{}", 3),
+            std::nullopt);
+  EXPECT_TRUE(next.state.over());
+}
+
+// Nobody is lost for having been out of reach of a coordinator that was away.
+TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
+  ScriptedRun run(2);
+  run.start();
+  ScriptedRun next = successor_of(run, 2);
+  next.pass(9000, {0, 1}, false);
+  EXPECT_EQ(next.state.phase(), RunPhase::kRunning);
+  next.pass(1000);
+  next.pass(3000, {1});
+  EXPECT_NE(next.state.phase(), RunPhase::kRunning) << "silent after all";
+}
+
+TEST(RunStateSnapshot, OfARunThatIsOver) {
+  ScriptedRun run(1);
+  run.start();
+  run.state.finish(run.now, "w0", 0, "all done", R"({"map": 1})", 12);
+  ScriptedRun next = successor_of(run, 1);
+  EXPECT_TRUE(next.state.over());
+  EXPECT_EQ(next.state.reason(), "all done");
+  EXPECT_EQ(next.state.status(next.now).result_json, R"({"map": 1})");
+}
+
+TEST(RunStateSnapshot, AnUnknownPhaseIsRefused) {
+  ScriptedRun run(1);
+  wire::RunStateSnapshot image = RunStateSnapshot::of(run.state);
+  image.set_phase(99);
+  EXPECT_THROW(RunStateSnapshot::restore(run.state, image, run.now, kGrace),
+               Error);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,210 @@
+// From one generation to the next at a committed step.
+#include "coordinator/run/regrouping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "configs/layers/model_table.h"
+#include "coordinator/run/run_state.h"
+#include "tests/coordinator/run/scripted_run.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+Leaving leaving(int64_t steps, int64_t asked, int64_t room = 0) {
+  Leaving one;
+  one.from = {steps, "/runs/exp/checkpoints/step-" + std::to_string(steps)};
+  one.shortage.step = steps;
+  one.shortage.rank = 1;
+  one.shortage.asked_bytes = asked;
+  one.shortage.room_bytes = room;
+  return one;
+}
+
+// Two workers of a run whose layers are known, running.
+class Reform : public ::testing::Test {
+ protected:
+  Reform() {
+    run.start();
+    run.state.committed(3, std::nullopt);
+  }
+  static RunOptions options() {
+    RunOptions options = ScriptedRun::options(2);
+    options.layers = layers::layer_costs(layers::load_model_table("yolov5s"));
+    return options;
+  }
+  static configs::RunConfig config() {
+    configs::RunConfig config = ScriptedRun::config();
+    config.cfg = "yolov5s";
+    return config;
+  }
+  std::optional<std::string> leave(int k, const Leaving& one) {
+    return run.state.generation_left(run.now, ScriptedRun::worker(k), one);
+  }
+
+  ScriptedRun run{options(), config()};
+};
+
+TEST_F(Reform, OnceAllHaveLeftTheNextGenerationStarts) {
+  const plan::Plan before = run.state.generation().plan;
+  EXPECT_EQ(leave(1, leaving(3, 4096)), std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.reason(), "1 of 2 workers have left generation 1");
+  EXPECT_EQ(run.orders(), "");
+  EXPECT_EQ(leave(0, leaving(3, 1)), std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.orders(), "w0:run w1:run");
+  const Generation& generation = run.state.generation();
+  EXPECT_EQ(generation.number, 2u);
+  EXPECT_EQ(generation.begin, (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
+  EXPECT_EQ(generation.find("w0")->rank, 0);
+  EXPECT_EQ(generation.find("w1")->rank, 1);
+  EXPECT_NE(generation.plan, before);
+  const std::vector<wire::EventRecord> events = run.state.take_events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].event, "generation");
+  EXPECT_EQ(events[0].step, 3);
+  EXPECT_THAT(events[0].reason,
+              HasSubstr("generation 2: step 3, rank 1: out of memory"));
+  EXPECT_THAT(events[0].reason, HasSubstr("asked for 4 KiB"));
+  EXPECT_THAT(events[0].detail_json,
+              HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
+  EXPECT_EQ(events[1].event, "plan");
+  EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
+  // The next generation ends as any.
+  EXPECT_EQ(run.state.finish(run.now, "w0", 0, "done", "{}", 9), std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+}
+
+TEST_F(Reform, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
+  Leaving first = leaving(3, 4096, 1 << 20);
+  first.result_json = "{\"steps\":3}";
+  leave(0, first);
+  leave(1, leaving(3, 4096, 2 << 20));
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_THAT(run.state.reason(), HasSubstr("where 1 MiB may be had"));
+  EXPECT_THAT(run.state.reason(),
+              HasSubstr("the state after 3 steps is saved, continue with: "
+                        "headroom train --resume /runs/exp"));
+  EXPECT_EQ(run.state.status(run.now).result_json, "{\"steps\":3}");
+  EXPECT_EQ(run.orders(), "w0:exit w1:exit");
+  EXPECT_EQ(run.events(), "run_over");
+}
+
+TEST_F(Reform, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
+  leave(0, leaving(3, 1));
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.orders(), "");
+  run.succeed(1);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run");
+  EXPECT_EQ(run.state.generation().begin,
+            (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
+}
+
+TEST_F(Reform, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
+  run.state.worker_exited(run.now, "w1", 137, "");
+  leave(0, leaving(3, 1));
+  run.pass(5000, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_EQ(run.state.generation().begin.checkpoint,
+            "/runs/exp/checkpoints/step-3");
+}
+
+TEST_F(Reform, ADrainMeanwhileEndsItWith130) {
+  leave(0, leaving(3, 1));
+  run.state.drain(run.now, "Ctrl-C");
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  leave(1, leaving(3, 1));
+  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.state.exit_code(), 130);
+  EXPECT_THAT(run.state.reason(), HasSubstr("--resume /runs/exp"));
+}
+
+TEST_F(Reform, WhoSpeaksButNeverLeavesIsLost) {
+  leave(0, leaving(3, 1));
+  run.pass(129 * 1000);
+  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  run.pass(1200);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w1"});
+  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+}
+
+TEST_F(Reform, OnlyMembersLeave) {
+  EXPECT_EQ(run.state.generation_left(run.now, "z", leaving(3, 1)),
+            "worker z is no member of generation 1");
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
+TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
+  std::vector<RankedMember> members(3);
+  Regrouping regrouping;
+  for (int rank = 0; rank < 3; ++rank) {
+    members[static_cast<size_t>(rank)].rank = rank;
+    const std::string worker = "w" + std::to_string(rank);
+    members[static_cast<size_t>(rank)].worker_id = worker;
+    // Rank 0 knows no room, rank 2 has least.
+    regrouping.left[worker] =
+        leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
+  }
+  const planner::MemoryShortage shortage = shortage_of(regrouping, members);
+  EXPECT_EQ(shortage.asked_bytes, 101);
+  EXPECT_EQ(shortage.room_bytes, 998);
+  EXPECT_TRUE(still_to_leave(regrouping, members).empty());
+  regrouping.left.erase("w1");
+  ASSERT_EQ(still_to_leave(regrouping, members).size(), 1u);
+  EXPECT_EQ(still_to_leave(regrouping, members)[0].worker_id, "w1");
+}
+
+ReformingView view(int ready, int busy, int coming, int elapsed_ms) {
+  ReformingView view;
+  view.ready = ready;
+  view.busy = busy;
+  view.coming = coming;
+  view.wanted = 4;
+  view.min_processes = 2;
+  view.elapsed = std::chrono::milliseconds(elapsed_ms);
+  return view;
+}
+
+TEST(DecideReforming, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
+  using Kind = ReformingDecision::Kind;
+  struct Case {
+    ReformingView view;
+    Kind kind;
+    std::string reason;
+  };
+  for (const Case& expected : {
+           Case{view(3, 1, 0, 9000), Kind::kWait,
+                "1 have not let go of their generation"},
+           Case{view(4, 0, 0, 0), Kind::kForm, "4 of 4 workers are there"},
+           Case{view(5, 0, 1, 0), Kind::kForm, "5 of 4 workers are there"},
+           Case{view(3, 0, 1, 4999), Kind::kWait,
+                "3 of 4 workers are there, 1 are coming"},
+           Case{view(3, 0, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(3, 0, 0, 0), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(1, 0, 0, 599999), Kind::kWait,
+                "1 of 4 workers are there, --min-processes 2 are needed"},
+           Case{view(1, 0, 0, 600000), Kind::kGiveUp,
+                "1 of 4 workers are there, --min-processes 2 are needed"},
+           Case{view(0, 0, 0, 9000), Kind::kWait,
+                "0 of 4 workers are there, --min-processes 2 are needed"},
+       }) {
+    const ReformingDecision decision = decide_reforming(expected.view, {});
+    EXPECT_EQ(decision.kind, expected.kind) << expected.reason;
+    EXPECT_EQ(decision.reason, expected.reason);
+  }
+  ReformingView nobody = view(0, 0, 0, 30000);
+  nobody.has_agent = false;
+  EXPECT_EQ(decide_reforming(nobody, {}).reason, "nobody is left");
+  nobody.elapsed = std::chrono::milliseconds(29999);
+  EXPECT_EQ(decide_reforming(nobody, {}).kind, Kind::kWait);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

@@ -1,0 +1,159 @@
+#include "parallel/predict/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/parallel/predict/op_context_fixture.h"
+
+namespace headroom::predict {
+namespace {
+
+// What is kept of a layer on maps of stride 4, in channels of it: 512 bytes
+// each.
+class Layers : public PassFixture {
+ protected:
+  static constexpr int64_t kChannel = 2 * 8 * 8 * 4;
+
+  static ModelLayer layer(layers::LayerProgram program) {
+    ModelLayer layer;
+    layer.channels = program.output().channels;
+    layer.stride = program.output().stride;
+    layer.program =
+        std::make_shared<const layers::LayerProgram>(std::move(program));
+    return layer;
+  }
+  static layers::LayerProgram on(std::vector<layers::MapShape> inputs) {
+    layers::LayerProgram program;
+    program.inputs = std::move(inputs);
+    return program;
+  }
+  static int block(layers::LayerProgram& program, int x, int64_t channels,
+                   int64_t kernel = 1) {
+    return program.run_block(program.declare({"", program.shape_of(x).channels,
+                                              channels, kernel, 1, kernel / 2}),
+                             x);
+  }
+  // Live bytes, inputs included, without the layer's outputs.
+  int64_t kept(const ModelLayer& layer, const std::vector<Map>& inputs) {
+    const std::vector<Map> outputs = run_layer(context(), layer, inputs);
+    int64_t own = 0;
+    for (const Map& output : outputs) own += output.memory->bytes;
+    return timeline_.live_bytes() - own;
+  }
+  // Of norms of so many channels.
+  static int64_t statistics(int64_t channels) { return 2 * channels * 8; }
+};
+
+// The input; of four blocks the convolutions; the first block's output and the
+// bottleneck's inner one; the concatenation.
+TEST_F(Layers, C3) {
+  layers::LayerProgram c3 = on({{32, 4}});
+  const int y = block(c3, 0, 16);
+  const int deep = c3.add(y, block(c3, block(c3, y, 16), 16, 3));
+  block(c3, c3.concatenate({deep, block(c3, 0, 16)}), 32);
+  EXPECT_EQ(kept(layer(c3), {map(32, 4)}),
+            (32 + 16 + 16 + 16 + 16 + 16 + 16 + 32 + 32) * kChannel +
+                statistics(4 * 16 + 32));
+}
+
+// The input; its convolution and that one's output; two pooled maps; indices,
+// twice as wide; the concatenation; the last convolution.
+TEST_F(Layers, Sppf) {
+  layers::LayerProgram sppf = on({{32, 4}});
+  block(sppf, sppf.pools(block(sppf, 0, 16), {5, 5, 5}), 32);
+  EXPECT_EQ(kept(layer(sppf), {map(32, 4)}),
+            (32 + 16 + 16 + 2 * 16 + 3 * 2 * 16 + 64 + 32) * kChannel +
+                statistics(16 + 32));
+}
+
+TEST_F(Layers, Conv) {
+  layers::LayerProgram conv = on({{32, 4}});
+  block(conv, 0, 16);
+  EXPECT_EQ(kept(layer(conv), {map(32, 4)}),
+            (32 + 16) * kChannel + statistics(16));
+}
+
+TEST_F(Layers, AHeadKeepsItsInputs) {
+  const std::vector<Map> inputs = {map(32, 4), map(64, 8)};
+  ModelLayer detect;
+  detect.channels = 36;
+  const std::vector<Map> heads = run_layer(context(), detect, inputs);
+  ASSERT_EQ(heads.size(), 2U);
+  EXPECT_EQ(heads[0].memory->bytes, 18 * kChannel);
+  EXPECT_EQ(heads[1].memory->bytes, 18 * kChannel / 4);
+  EXPECT_EQ(timeline_.live_bytes(),
+            (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
+}
+
+// 255 channels on 64, of two images of 320 x 320 pixels: what the head's
+// backward was seen to take beside its input and its output's gradient; the
+// model has a row of sums more, a 32nd of the weight in blocks.
+TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
+  extents_.image_height = extents_.image_width = 320;
+  extents_.element_bytes = 2;
+  extents_.convolves_in_float = true;
+  Map x = made_map(64, 8);
+  ModelLayer detect;
+  detect.channels = 255;
+  Map head = std::move(run_layer(context(), detect, {x}).front());
+  const int64_t head_bytes = head.memory->bytes;
+  head.memory = nullptr;
+  constexpr int64_t kMeasured = 6'796'796;
+  EXPECT_EQ(peak_of_backward(head, head_bytes),
+            x.memory->bytes + head_bytes + kMeasured + 256 * 64 * 4 / 32);
+}
+
+// The input; of two samples the means, the squeezed ones, the factors.
+TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
+  layers::LayerProgram squeeze_excite = on({{32, 4}});
+  layers::LayerProgram::Block block = {"", 32, 32};
+  block.squeezed = 8;
+  squeeze_excite.run_block(squeeze_excite.declare(block), 0);
+  EXPECT_EQ(kept(layer(squeeze_excite), {map(32, 4)}),
+            32 * kChannel + 2 * (32 + 8 + 32) * 4);
+}
+
+// A device sums in float64 what it copies for that; here both samples fit at
+// once.
+TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
+  layers::LayerProgram squeeze_excite = on({{32, 1}});
+  layers::LayerProgram::Block block = {"", 32, 32};
+  block.squeezed = 8;
+  squeeze_excite.run_block(squeeze_excite.declare(block), 0);
+  const auto peak = [&](int64_t element_bytes, bool on_device) {
+    extents_.element_bytes = element_bytes;
+    extents_.on_device = on_device;
+    const Map x = map(32, 1);
+    timeline_.reset_peak();
+    const int64_t before = timeline_.live_bytes();
+    // The output is there when the copy is gone.
+    const auto outputs = run_layer(context(), layer(squeeze_excite), {x});
+    return timeline_.peak_bytes() - before;
+  };
+  const int64_t elements = 2 * 32 * 32 * 32;
+  const int64_t sums = 2 * 32 * 8;
+  const int64_t output = elements * 4 + 2 * (32 + 8 + 32) * 4 + sums;
+  EXPECT_EQ(peak(4, false), output);
+  EXPECT_EQ(peak(4, true), elements * 8);
+  EXPECT_EQ(peak(8, true), peak(8, false)) << "nothing to copy";
+}
+
+// What is left are the inputs, which the test holds.
+TEST_F(Layers, ResamplingLayersKeepNothing) {
+  layers::LayerProgram concat = on({{32, 4}, {16, 4}});
+  concat.concatenate({0, 1});
+  EXPECT_EQ(kept(layer(concat), {map(32, 4), map(16, 4)}),
+            (32 + 16) * kChannel);
+  layers::LayerProgram upsample = on({{32, 8}});
+  upsample.upsample(0);
+  EXPECT_EQ(kept(layer(upsample), {map(32, 8)}), 32 * kChannel / 4);
+  layers::LayerProgram fold = on({{32, 4}});
+  fold.fold(0);
+  EXPECT_EQ(kept(layer(fold), {map(32, 4)}), 32 * kChannel);
+}
+
+}  // namespace
+}  // namespace headroom::predict

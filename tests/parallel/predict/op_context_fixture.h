@@ -1,0 +1,65 @@
+// PassFixture: a pass over two images of 32 x 32 pixels on one rank, float32,
+// with maps that somebody made and maps that nobody did.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "parallel/predict/op_context.h"
+
+namespace headroom::predict {
+
+class PassFixture : public testing::Test {
+ protected:
+  static MicroBatchShape two_images() {
+    MicroBatchShape extents;
+    extents.samples = 2;
+    extents.image_height = extents.image_width = 32;
+    return extents;
+  }
+
+  OpContext context() { return {extents_, timeline_, graph_}; }
+
+  // Of channels x cells x 4 bytes; nobody made it.
+  Map map(int64_t channels, int64_t stride) {
+    return {timeline_.allocate(extents_.map_bytes(channels, stride)), channels,
+            stride};
+  }
+  // Somebody made it, who wants its gradient.
+  Map made_map(int64_t channels, int64_t stride) {
+    Map made = map(channels, stride);
+    Graph::Node node;
+    node.output_bytes = made.memory->bytes;
+    node.backward = [this](Gradient gradient) {
+      arrived_.push_back(gradient.memory->bytes);
+      return Graph::Outcome();
+    };
+    made.node = graph_.add(std::move(node));
+    return made;
+  }
+  // Gives the map a gradient and goes backward; the most that is live in it.
+  int64_t peak_of_backward(const Map& map, int64_t bytes) {
+    Graph::Node root;
+    root.inputs = {map.node};
+    root.is_root = true;
+    root.backward = [this, bytes](Gradient) {
+      Graph::Outcome outcome;
+      outcome.inputs = {{timeline_.allocate(bytes), false}};
+      return outcome;
+    };
+    graph_.add(std::move(root));
+    timeline_.reset_peak();
+    graph_.run_backward([](int64_t) {}, nullptr);
+    return timeline_.peak_bytes();
+  }
+
+  MicroBatchShape extents_ = two_images();
+  MemoryTimeline timeline_;
+  Graph graph_{timeline_};
+  std::vector<int64_t> arrived_;  // gradients of made maps, bytes
+};
+
+}  // namespace headroom::predict

@@ -1,0 +1,228 @@
+// ZeRO 2 and 3 against the undivided computation, ranks as threads.
+#include "parallel/zero/sharded_layers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "parallel/zero/layer_memory.h"
+#include "tests/parallel/zero/layered_network.h"
+#include "tests/support/run_ranks.h"
+
+namespace headroom::zero {
+namespace {
+
+constexpr int64_t kSamples = 11;
+
+struct Case {
+  int ranks;
+  int zero_stage;
+  // Gloo fetches layers in the background, one ahead.
+  RankBackend backend = RankBackend::kLocal;
+};
+
+// The gradient of all samples, layer by layer, computed by one process.
+std::vector<at::Tensor> undivided(int frozen = 0) {
+  LayeredNetwork network(nullptr, 0, nullptr, frozen);
+  network.train(network_input(0, kSamples));
+  std::vector<at::Tensor> layers;
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    layers.push_back(network.flat_buffer->layer_gradients(layer).narrow(
+        0, 0, network.flat_buffer->layers()[layer].size));
+  }
+  return layers;
+}
+
+// The rank's part of what the undivided computation has.
+void expect_slices(LayeredNetwork& network,
+                   const std::vector<at::Tensor>& expected, int rank) {
+  const ShardMap& map = *network.map;
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    const int64_t size = map.slice_size(layer);
+    at::Tensor padded = at::zeros({map.padded_layer_size(layer)}, at::kDouble);
+    padded.narrow(0, 0, expected[layer].numel()).copy_(expected[layer]);
+    EXPECT_TRUE(at::allclose(network.layers->gradient_shard().narrow(
+                                 0, map.shard_offset(layer), size),
+                             padded.narrow(0, rank * size, size), 1e-12, 1e-14))
+        << "layer " << layer << ", rank " << rank;
+  }
+}
+
+class ShardedLayersTest : public testing::TestWithParam<Case> {
+ protected:
+  static void run(
+      int size,
+      const std::function<void(int, collectives::Communicator&)>& body) {
+    RankOptions options;
+    options.backend = GetParam().backend;
+    run_ranks(size, body, options);
+  }
+};
+
+TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
+  const std::vector<at::Tensor> expected = undivided();
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    // Uneven: rank 0 has all but one sample a rank, the last has none.
+    const int64_t rest = ranks.size() - 2;
+    const int64_t begin =
+        rank == 0 ? 0 : std::min(kSamples, kSamples - rest + rank - 1);
+    const int64_t end =
+        rank == 0 ? kSamples - rest : std::min<int64_t>(begin + 1, kSamples);
+    network.layers->begin_step();
+    network.train(network_input(begin, end));
+    expect_slices(network, expected, rank);
+  });
+}
+
+// The parameters' hooks know the layers, which know the parameters.
+TEST_P(ShardedLayersTest, NothingOutlivesThem) {
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    at::Tensor shard;
+    {
+      LayeredNetwork network(&ranks, GetParam().zero_stage);
+      network.layers->begin_step();
+      network.train(network_input(rank, rank + 1));
+      shard = network.layers->gradient_shard();
+    }
+    EXPECT_EQ(shard.use_count(), 1u);
+  });
+}
+
+TEST_P(ShardedLayersTest, MicroBatchesAddUp) {
+  const std::vector<at::Tensor> expected = undivided();
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    for (int step = 0; step < 2; ++step) {  // the second forgets the first
+      network.layers->begin_step();
+      for (int part = 0; part < 3; ++part) {
+        const int64_t parts = 3 * ranks.size(), index = 3 * rank + part;
+        network.train(network_input(kSamples * index / parts,
+                                    kSamples * (index + 1) / parts));
+      }
+      expect_slices(network, expected, rank);
+    }
+  });
+}
+
+TEST_P(ShardedLayersTest, FrozenLayersAreNotReduced) {
+  const std::vector<at::Tensor> expected = undivided(2);
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage, nullptr, 2);
+    network.layers->begin_step();
+    const int64_t parts = ranks.size();
+    network.train(
+        network_input(kSamples * rank / parts, kSamples * (rank + 1) / parts));
+    expect_slices(network, expected, rank);
+  });
+}
+
+// Rank 1 stops at some point of the list and completes it; the peers finish
+// their passes, and the next step is right on all ranks.
+TEST_P(ShardedLayersTest, ARankThatFailsCompletesTheList) {
+  const std::vector<at::Tensor> expected = undivided();
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    const auto train = [&] {
+      const int64_t parts = ranks.size();
+      network.train(network_input(kSamples * rank / parts,
+                                  kSamples * (rank + 1) / parts));
+    };
+    network.layers->begin_step();
+    if (rank == 1) {  // before its forward
+      network.layers->begin_forward();
+      network.layers->complete_pass();
+      network.layers->begin_backward();
+      network.layers->complete_pass();
+    } else {
+      train();
+    }
+    network.layers->begin_step();
+    if (rank == 1) {  // in mid-forward, then in mid-backward
+      network.layers->begin_forward();
+      network.layers->use(0);
+      network.layers->complete_pass();
+      network.layers->begin_backward();
+      network.layers->use(kLayers - 1);
+      network.layers->complete_pass();
+    } else {
+      train();
+    }
+    network.layers->begin_step();
+    train();
+    expect_slices(network, expected, rank);
+  });
+}
+
+TEST_P(ShardedLayersTest, SpatialCopiesAddTheirParts) {
+  const std::vector<at::Tensor> expected = undivided();
+  const int sharing = GetParam().ranks;
+  run(2 * sharing, [&](int rank, collectives::Communicator& world) {
+    const auto ranks = world.split(rank % 2, rank);
+    const auto copies = world.split(rank / 2, rank);
+    LayeredNetwork network(ranks.get(), GetParam().zero_stage, copies.get());
+    network.layers->begin_step();
+    network.train(network_input(kSamples * rank / (2 * sharing),
+                                kSamples * (rank + 1) / (2 * sharing)));
+    expect_slices(network, expected, ranks->rank());
+  });
+}
+
+// Rank 1 fails at every place of a step in turn; the peers never notice,
+// nothing is left behind, and the step after is right.
+TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
+  const std::vector<at::Tensor> expected = undivided();
+  run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
+    LayeredNetwork network(&ranks, GetParam().zero_stage);
+    const at::Tensor input = network_input(
+        kSamples * rank / ranks.size(), kSamples * (rank + 1) / ranks.size());
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (const bool in_backward : {false, true}) {
+        network.layers->begin_step();
+        if (rank != 1) {
+          network.train(input);
+          continue;
+        }
+        at::Tensor loss;
+        // The first layer's input needs no gradient: nothing fails there.
+        const bool fails = !in_backward || layer > 0;
+        try {
+          loss = network.loss(input, in_backward ? -1 : layer,
+                              in_backward ? layer : -1);
+          network.layers->begin_backward();
+          loss.backward();
+          EXPECT_FALSE(fails);
+        } catch (const LocalFailure&) {
+          EXPECT_TRUE(fails);
+          network.layers->complete_pass();
+          if (!loss.defined()) {
+            network.layers->begin_backward();
+            network.layers->complete_pass();
+          }
+        }
+        for (int64_t layer = 0; layer < kLayers; ++layer) {
+          EXPECT_FALSE(has_memory(network.flat_buffer->layer_gradients(layer)));
+        }
+      }
+    }
+    network.layers->begin_step();
+    network.train(input);
+    expect_slices(network, expected, rank);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ShardedLayersTest,
+    testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2}, Case{2, 3}, Case{3, 3},
+                    Case{4, 3}, Case{2, 2, RankBackend::kGloo},
+                    Case{2, 3, RankBackend::kGloo},
+                    Case{3, 3, RankBackend::kGloo},
+                    Case{3, 3, RankBackend::kSharedMemory}),
+    [](const auto& info) {
+      return "Zero" + std::to_string(info.param.zero_stage) + "Over" +
+             std::to_string(info.param.ranks) + to_string(info.param.backend);
+    });
+
+}  // namespace
+}  // namespace headroom::zero

@@ -1,0 +1,123 @@
+#include "worker/checkpoint/host_state_snapshot.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "parallel/activations/counting_allocator.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace headroom::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kAlignment = 64;  // of each part in a message
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+HostStateSnapshot parts_of(step::TrainingState& state,
+                           const std::string& newest_line) {
+  HostStateSnapshot held;
+  held.counters = state.counters;
+  held.newest_line = newest_line;
+  for (const step::TrainingState::Buffer& buffer : state.buffers()) {
+    for (size_t index = 0; index < buffer.flat_buffer->layers().size();
+         ++index) {
+      const data_parallel::FlatBuffer::Layer& layer =
+          buffer.flat_buffer->layers()[index];
+      HeldPart part;
+      part.buffer = buffer.name;
+      part.layer = layer.number;
+      int64_t from = layer.offset;
+      int64_t size = layer.size;
+      if (buffer.shards != nullptr) {
+        const auto shard_layer = static_cast<int64_t>(index);
+        const int64_t slice = buffer.shards->slice_size(shard_layer);
+        part.begin = state.mesh()->data->rank() * slice;
+        from = buffer.shards->shard_offset(shard_layer);
+        size = std::clamp<int64_t>(layer.size - part.begin, 0, slice);
+      }
+      if (size == 0) continue;
+      part.values = buffer.flat->detach().narrow(0, from, size);
+      held.parts.push_back(std::move(part));
+    }
+  }
+  return held;
+}
+
+HostStateSnapshot hold_state(step::TrainingState& state,
+                             const std::string& newest_line) {
+  const at::NoGradGuard no_grad;
+  const activations::CountingAllocator::HostMemory host;
+  HostStateSnapshot held = parts_of(state, newest_line);
+  for (HeldPart& part : held.parts) {
+    part.values = part.values.to(at::kCPU, part.values.scalar_type(),
+                                 /*non_blocking=*/false, /*copy=*/true);
+  }
+  return held;
+}
+
+// A header with its length before it, then the parts, each aligned.
+at::Tensor pack(const HostStateSnapshot& held) {
+  const at::NoGradGuard no_grad;
+  const activations::CountingAllocator::HostMemory host;
+  Json parts = Json::array();
+  int64_t bytes = 0;
+  for (const HeldPart& part : held.parts) {
+    parts.push_back({part.buffer, part.layer, part.begin, part.values.numel(),
+                     static_cast<int>(part.values.scalar_type()), bytes});
+    bytes += aligned(static_cast<int64_t>(part.values.nbytes()));
+  }
+  const std::string header = Json({counters_to_text(held.counters),
+                                   held.newest_line, std::move(parts)})
+                                 .dump();
+  const auto length = static_cast<int64_t>(header.size());
+  const int64_t begin = aligned(length + static_cast<int64_t>(sizeof length));
+  at::Tensor message = at::empty({begin + bytes}, at::kByte);
+  auto* to = message.data_ptr<uint8_t>();
+  std::memcpy(to, &length, sizeof length);
+  std::memcpy(to + sizeof length, header.data(), header.size());
+  int64_t at = begin;
+  for (const HeldPart& part : held.parts) {
+    const auto size = static_cast<int64_t>(part.values.nbytes());
+    // Also from a device, where the state may lie.
+    message.narrow(0, at, size)
+        .view(part.values.scalar_type())
+        .copy_(part.values);
+    at += aligned(size);
+  }
+  return message;
+}
+
+HostStateSnapshot unpack(const at::Tensor& message) {
+  const auto* from = message.const_data_ptr<uint8_t>();
+  int64_t length = 0;
+  std::memcpy(&length, from, sizeof length);
+  const auto* text = reinterpret_cast<const char*>(from) + sizeof length;
+  const Json header = Json::parse(text, text + length);
+  const int64_t begin = aligned(length + static_cast<int64_t>(sizeof length));
+  HostStateSnapshot held;
+  held.counters = counters_from_text(header.at(0).get<std::string>());
+  held.newest_line = header.at(1).get<std::string>();
+  for (const Json& about : header.at(2)) {
+    const auto type = static_cast<at::ScalarType>(about.at(4).get<int>());
+    const int64_t bytes = about.at(3).get<int64_t>() *
+                          static_cast<int64_t>(c10::elementSize(type));
+    held.parts.push_back(
+        {about.at(0).get<std::string>(), about.at(1).get<int64_t>(),
+         about.at(2).get<int64_t>(),
+         message.narrow(0, begin + about.at(5).get<int64_t>(), bytes)
+             .view(type)});
+  }
+  return held;
+}
+
+}  // namespace headroom::checkpoint

@@ -1,0 +1,67 @@
+// PeerReplicas: a second home for state that one rank alone has: ZeRO's shards,
+// the layers of a pipeline stage.
+//
+//   after each commit   a rank packs what it has and sends it to its buddy,
+//                       which has until its next step to take it in
+//   two versions        of its own and of whom it is the buddy of, so that all
+//                       ranks can go back to one step
+//
+// The buddy is `shift` ranks on, round the world: with the ranks of a machine
+// together, another machine where there is one (buddy_shift).
+//
+// Ownership: owns a communicator of its own and host memory for four copies.
+// Threads: the one that trains.
+// Errors: CommunicationError.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "worker/checkpoint/host_state_snapshot.h"
+
+namespace headroom::checkpoint {
+
+// Beyond the largest machine's ranks; 1 where there is only one machine.
+int buddy_shift(int world_size, int most_on_a_machine);
+
+class PeerReplicas {
+ public:
+  // Collective over `world`. REQUIRES: at least two ranks.
+  PeerReplicas(collectives::Communicator& world, int shift);
+  ~PeerReplicas();
+  PeerReplicas(const PeerReplicas&) = delete;
+  PeerReplicas& operator=(const PeerReplicas&) = delete;
+
+  // Collective. REQUIRES: the state is a committed one.
+  void after_commit(step::TrainingState& state, const std::string& newest_line);
+
+  // This rank's own part after the newest commit, packed
+  // (host_state_snapshot.h). REQUIRES: there was one.
+  const at::Tensor& newest() const { return own_.front(); }
+
+  // Waits for what is on its way: a step that fails then has whole copies.
+  void settle();
+
+  // Lets peers that wait for this rank fail at once. What is on its way is
+  // given up: waiting for a dead peer may take the time limit of an operation.
+  void disconnect();
+
+  // All complete copies that lie here, whatever became of the ranks. The newest
+  // of the buddy's is complete only once its transfer is.
+  std::vector<HostStateSnapshot> take() const;
+
+ private:
+  std::unique_ptr<collectives::Communicator> communicator_;
+  const int to_, from_;  // ranks
+  // Newest first.
+  std::vector<at::Tensor> own_, others_;
+  at::Tensor arriving_;
+  std::unique_ptr<collectives::Work> sending_, receiving_;
+};
+
+}  // namespace headroom::checkpoint

@@ -1,0 +1,38 @@
+#include "worker/data/codecs/scanline_reader.h"
+
+#include <algorithm>
+#include <string>
+
+namespace headroom::codecs {
+
+void ScanlineReader::skip(int64_t rows) {
+  constexpr int64_t kAtOnce = 16;
+  cv::Mat passed(static_cast<int>(std::min(rows, kAtOnce)),
+                 static_cast<int>(header_.width), type_);
+  while (rows > 0) {
+    const int64_t some = std::min(rows, kAtOnce);
+    cv::Mat part = passed.rowRange(0, static_cast<int>(some));
+    read(part);
+    rows -= some;
+  }
+}
+
+void WholeRows::read(cv::Mat& rows) {
+  if (pixels_.empty()) pixels_ = decode_().pixels;
+  pixels_.rowRange(next_, next_ + rows.rows).copyTo(rows);
+  next_ += rows.rows;
+}
+
+ImageLimits streamed(ImageLimits limits) {
+  limits.max_pixels = kMaxStreamedPixels;
+  return limits;
+}
+
+void check_held_file(int64_t bytes, const ImageLimits& limits) {
+  if (bytes <= limits.max_file_bytes) return;
+  throw ImageRefusal("a file of " + std::to_string(bytes) +
+                     " bytes that has to be read whole is above the limit of " +
+                     std::to_string(limits.max_file_bytes));
+}
+
+}  // namespace headroom::codecs

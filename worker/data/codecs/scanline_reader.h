@@ -1,0 +1,106 @@
+// ScanlineReader: the rows of an image file one after another, so that a
+// picture too large to be held can be cut into parts. Implemented beside each
+// codec.
+//
+//   JPEG             as coded, row by row; progressive ones hold coefficients
+//   TIFF             a strip or a row of tiles at a time
+//   PNG, BMP         row by row; interlaced PNG as a whole
+//   WebP             as a whole
+//
+// What has to be held as a whole is refused above ImageLimits::max_pixels, what
+// is not only above kMaxStreamedPixels. Rows come as they are stored: the
+// orientation is the caller's business.
+//
+// 16 bits stay 16 in PNG, and in TIFF of gray or RGB samples; everything else
+// has 8. Colours become RGB; gray PNG and 16-bit gray TIFF keep one channel;
+// alpha is dropped. Bands (ImageLimits::bands) stay bands, of 8 or 16 bits.
+//
+// Threads: one at a time.
+// Errors: ImageRefusal, which read_image_rows turns into a reason.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <utility>
+
+#include "worker/data/codecs/codec.h"
+#include "worker/data/codecs/image.h"
+
+namespace headroom::codecs {
+
+inline constexpr int64_t kMaxStreamedPixels = int64_t{1} << 36;
+inline constexpr int64_t kMaxStreamedFileBytes = int64_t{1} << 40;
+
+class ScanlineReader {
+ public:
+  ScanlineReader(const ImageHeader& header, int type)
+      : header_(header), type_(type) {}
+  virtual ~ScanlineReader() = default;
+  ScanlineReader(const ScanlineReader&) = delete;
+  ScanlineReader& operator=(const ScanlineReader&) = delete;
+
+  // Of the picture as stored.
+  const ImageHeader& header() const { return header_; }
+  // Of 8 or 16 bits, CV_8U or CV_16U; channels as above.
+  int type() const { return type_; }
+
+  // The next rows.rows rows. REQUIRES: the picture's width, type(), and so many
+  // rows left.
+  virtual void read(cv::Mat& rows) = 0;
+
+  // Passes so many over; damage in them is found all the same.
+  virtual void skip(int64_t rows);
+
+  // Passes so many over that nobody asks about: damage in them need not be
+  // found, and what can be left undecoded is.
+  virtual void pass(int64_t rows) { skip(rows); }
+
+  // After the last row: what the file's end says. REQUIRES: no row is left.
+  virtual void finish() {}
+
+ private:
+  ImageHeader header_;
+  int type_;
+};
+
+// Formats without parts: decoded when the first row is asked for.
+class WholeRows : public ScanlineReader {
+ public:
+  WholeRows(const ImageHeader& header, std::function<RawImage()> decode)
+      : ScanlineReader(header, CV_8UC3), decode_(std::move(decode)) {}
+  void read(cv::Mat& rows) override;
+
+ private:
+  std::function<RawImage()> decode_;
+  cv::Mat pixels_;
+  int next_ = 0;
+};
+
+// `limits` for a reader that goes row by row.
+ImageLimits streamed(ImageLimits limits);
+
+// Throws ImageRefusal if a file of that length is to be held whole, and may
+// not.
+void check_held_file(int64_t bytes, const ImageLimits& limits);
+
+// Opens a file and hands its rows to `use`, which may leave rows unread.
+// Returns why the file is refused, "" if it is sound. What `use` throws passes.
+std::string read_image_rows(const std::filesystem::path& file,
+                            const ImageLimits& limits,
+                            const std::function<void(ScanlineReader&)>& use);
+
+// What headers say; refused is what read_image_rows would refuse by them.
+struct StreamedImage {
+  ImageSize size;  // upright
+  bool is_jpeg = false;
+  bool has_alpha = false;  // a TIFF whose pixels have samples called so
+  std::string reason;
+  bool ok() const { return reason.empty(); }
+};
+StreamedImage inspect_streamed(const std::filesystem::path& file,
+                               const ImageLimits& limits = {});
+
+}  // namespace headroom::codecs

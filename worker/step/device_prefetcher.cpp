@@ -1,0 +1,178 @@
+#include "worker/step/device_prefetcher.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/packed_room.h"
+#include "parallel/devices/page_locked.h"
+#include "worker/step/network_input.h"
+
+namespace headroom::step {
+namespace {
+
+// Of samples of such images.
+int64_t staging_bytes(const at::Tensor& images) {
+  return staged_bytes(images.size(1) * images.size(2) * images.size(3));
+}
+
+bool fits(const at::Tensor& place, int64_t bytes) {
+  return place.defined() && place.numel() >= bytes;
+}
+
+}  // namespace
+
+loader::AllocateImages page_locked_images(
+    const devices::ComputeDevice& device) {
+  if (device.is_cpu()) return {};
+  return [buffers = devices::PageLockedBuffers(*device.api())](
+             int64_t bytes) mutable { return buffers.take(bytes); };
+}
+
+DevicePrefetcher::DevicePrefetcher(const devices::ComputeDevice& device,
+                                   FollowingBatch following)
+    : device_(device), following_(std::move(following)) {
+  if (device_.is_cpu()) return;
+  copies_ = c10::impl::VirtualGuardImpl(device_.device().type())
+                .getStreamFromGlobalPool(device_.device());
+}
+
+// Nobody may write to images, or to the place, while they are copied.
+DevicePrefetcher::~DevicePrefetcher() {
+  try {
+    for (const Copy& copy : copies_under_way_) copy.done.synchronize();
+  } catch (const c10::Error&) {
+    // A device that failed copies nothing any more.
+  }
+}
+
+at::Tensor DevicePrefetcher::input(const loader::Batch& batch,
+                                   const std::vector<plan::SampleRange>& parts,
+                                   size_t part,
+                                   const at::TensorOptions& options) {
+  const Part own = part_of(batch, parts[part]);
+  if (!copies_ || own.bytes.device() == device_.device()) {
+    HEADROOM_CHECK(!own.is_packed, "packed samples without a device");
+    return network_input(own.images, options);
+  }
+  const at::Tensor result = network_input(bytes_on_device(own), options);
+  if (part + 1 < parts.size()) {
+    send_ahead(part_of(batch, parts[part + 1]));
+  } else if (const loader::Batch* next = following_ ? following_() : nullptr;
+             next != nullptr && !next->micro_batches.empty()) {
+    send_ahead(part_of(*next, next->micro_batches.front()));
+  }
+  return result;
+}
+
+DevicePrefetcher::Part DevicePrefetcher::part_of(
+    const loader::Batch& batch, const plan::SampleRange& range) {
+  const int64_t begin = range.begin - batch.local_begin;
+  Part part;
+  part.images = batch.images.narrow(0, begin, range.size());
+  part.bytes = part.images;
+  part.is_packed = batch.packed.defined();
+  if (!part.is_packed) return part;
+  part.bytes = batch.packed.narrow(0, begin, range.size());
+  const auto first = batch.packed_bytes.begin() + begin;
+  part.packed_bytes.assign(first, first + range.size());
+  return part;
+}
+
+// A larger place is made when it is needed: where memory runs out, it does so
+// in the step that it is for.
+void DevicePrefetcher::send_ahead(const Part& part) {
+  if (has_room(part)) send(part);
+}
+
+at::Tensor DevicePrefetcher::bytes_on_device(const Part& part) {
+  if (!holds(part)) send(part);
+  if (!copies_under_way_.empty()) {
+    copies_under_way_.back().done.block(stream_of_kernels());
+  }
+  return staging_buffer_.narrow(0, 0, part.images.numel())
+      .view(part.images.sizes());
+}
+
+c10::Stream DevicePrefetcher::stream_of_kernels() const {
+  return c10::impl::VirtualGuardImpl(device_.device().type())
+      .getStream(device_.device());
+}
+
+void DevicePrefetcher::send(const Part& part) {
+  while (!copies_under_way_.empty() && copies_under_way_.front().done.query()) {
+    copies_under_way_.pop_front();
+  }
+  content_.reset();
+  make_room(part);
+  // Whoever reads the place has been told to by now.
+  c10::Event read(device_.device().type());
+  read.record(stream_of_kernels());
+  read.block(*copies_);
+  c10::Event done(device_.device().type());
+  {
+    const c10::StreamGuard on(*copies_);
+    const at::Tensor images = staging_buffer_.narrow(0, 0, part.images.numel())
+                                  .view(part.images.sizes());
+    if (part.is_packed) {
+      render(part, images);
+    } else {
+      images.copy_(part.bytes, /*non_blocking=*/true);
+    }
+  }
+  done.record(*copies_);
+  copies_under_way_.push_back({std::move(done), part.bytes});
+  content_ = part.bytes;
+}
+
+// On the stream of copies: what is staged next waits until this is rendered.
+void DevicePrefetcher::render(const Part& part, const at::Tensor& images) {
+  const int64_t count = images.size(0);
+  for (int64_t first = 0; first < count; first += kStagedSamples) {
+    const int64_t end = std::min(count, first + kStagedSamples);
+    std::vector<int64_t> starts;
+    int64_t at = 0;
+    for (int64_t i = first; i < end; ++i) {
+      const int64_t bytes = part.packed_bytes[static_cast<size_t>(i)];
+      staging_.narrow(0, at, bytes)
+          .copy_(part.bytes[i].narrow(0, 0, bytes), /*non_blocking=*/true);
+      starts.push_back(at);
+      at += bytes;
+    }
+    device_.kernels()->render_samples(staging_, starts,
+                                      images.narrow(0, first, end - first));
+  }
+}
+
+bool DevicePrefetcher::has_room(const Part& part) const {
+  return fits(staging_buffer_, part.images.numel()) &&
+         (!part.is_packed || fits(staging_, staging_bytes(part.images)));
+}
+
+void DevicePrefetcher::make_room(const Part& part) {
+  if (has_room(part)) return;
+  for (const Copy& copy : copies_under_way_) copy.done.synchronize();
+  copies_under_way_.clear();
+  const MemoryCategoryScope loaded(MemoryCategory::kOther);
+  const auto grow = [&](at::Tensor& place, int64_t bytes) {
+    if (fits(place, bytes)) return;
+    place.reset();
+    place = at::empty({bytes}, device_.options(at::kByte));
+  };
+  grow(staging_buffer_, part.images.numel());
+  if (part.is_packed) grow(staging_, staging_bytes(part.images));
+}
+
+bool DevicePrefetcher::holds(const Part& part) const {
+  return content_.defined() &&
+         content_.const_data_ptr() == part.bytes.const_data_ptr() &&
+         content_.sizes() == part.bytes.sizes();
+}
+
+}  // namespace headroom::step

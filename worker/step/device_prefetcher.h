@@ -1,0 +1,95 @@
+// DevicePrefetcher: loaded images on their way to the network.
+//
+// On a device the bytes of one micro-batch have a place of their own there.
+// They are copied on a stream beside that of the kernels: as soon as a
+// micro-batch has been made from them into the network's input, the bytes of
+// the next one are on their way into the same place, during its forward and
+// backward; after the last of a batch, those of the batch that follows, where
+// the loader has it ready. The host waits for none of it.
+//
+// Batches' images should lie in page-locked memory: the device reads other
+// memory only while the host waits.
+//
+// Where the batch has its samples packed, their bytes go to a second place, a
+// few at a time, and the device renders the images from them on that stream.
+//
+// On the CPU there is no place and no copy.
+//
+// Ownership: keeps a batch's images until they have been copied.
+// Threads: the one that trains.
+// Errors: c10::OutOfMemoryError out of input(), which may then be asked again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/devices/compute_device.h"
+#include "parallel/plan/batch_split.h"
+#include "worker/data/loader/batch.h"
+#include "worker/data/loader/image_tensor.h"
+
+namespace headroom::step {
+
+// Where batches for that device lie: in page-locked memory, in buffers that are
+// used again. On the CPU empty.
+loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
+
+class DevicePrefetcher {
+ public:
+  // `following`: the batch after the one at work, where it is ready; else null.
+  // May be empty.
+  using FollowingBatch = std::function<const loader::Batch*()>;
+  DevicePrefetcher(const devices::ComputeDevice& device,
+                   FollowingBatch following);
+  ~DevicePrefetcher();
+  DevicePrefetcher(const DevicePrefetcher&) = delete;
+  DevicePrefetcher& operator=(const DevicePrefetcher&) = delete;
+
+  // The network's input (network_input.h) of one of the batch's micro-batches;
+  // may be asked for again. What follows it is on its way then.
+  at::Tensor input(const loader::Batch& batch,
+                   const std::vector<plan::SampleRange>& parts, size_t part,
+                   const at::TensorOptions& options);
+
+ private:
+  // Some of a batch's images, and what they are sent as.
+  struct Part {
+    at::Tensor images;
+    at::Tensor bytes;                   // the images, or packed samples
+    std::vector<int64_t> packed_bytes;  // of each
+    bool is_packed = false;
+  };
+  static Part part_of(const loader::Batch& batch,
+                      const plan::SampleRange& range);
+
+  at::Tensor bytes_on_device(const Part& part);
+  void send(const Part& part);
+  void send_ahead(const Part& part);
+  void render(const Part& part, const at::Tensor& images);
+  bool has_room(const Part& part) const;
+  void make_room(const Part& part);
+  bool holds(const Part& part) const;
+  c10::Stream stream_of_kernels() const;
+
+  const devices::ComputeDevice device_;
+  const FollowingBatch following_;
+  // None on the CPU.
+  std::optional<c10::Stream> copies_;
+  at::Tensor staging_buffer_;  // bytes
+  at::Tensor staging_;         // what is being rendered to it
+  at::Tensor content_;         // what is in it, or on its way, as it was sent
+  struct Copy {
+    c10::Event done;
+    at::Tensor bytes;
+  };
+  std::deque<Copy> copies_under_way_;
+};
+
+}  // namespace headroom::step

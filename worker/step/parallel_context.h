@@ -1,0 +1,94 @@
+// ParallelContext: what the layers of one rank are told of the ranks around
+// them.
+//
+// A layer knows no ranks; a plan becomes StepContexts here: which samples of a
+// batch-norm group are in a micro-batch and over whom its statistics are
+// exchanged, where the rows of a split image lie, and how layers are run.
+//
+// Ownership: borrows the mesh and the runner; its contexts borrow it.
+// Threads: the thread that runs the step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/collectives/mesh.h"
+#include "parallel/data_parallel/communicator_exchange.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/plan/plan.h"
+#include "parallel/spatial/completable_exchange.h"
+#include "parallel/spatial/halo_exchange.h"
+#include "worker/model/layer_executor.h"
+#include "worker/step/collective_schedule.h"
+#include "worker/step/step_groups.h"
+
+namespace headroom::step {
+
+// The rows of an image of some height that this rank works on; a function of
+// the height. Throws Error when there are more ranks than blocks of rows.
+std::function<plan::SampleRange(int64_t height)> own_rows(
+    const collectives::Mesh& mesh, int64_t max_stride);
+
+class ParallelContext {
+ public:
+  // `lists` may be null where no pass waits for peers; `runner` may be null.
+  ParallelContext(const plan::Plan& plan, int64_t global_batch_size,
+                  int64_t max_stride, collectives::Mesh& mesh,
+                  const CollectiveSchedule* lists,
+                  const at::TensorOptions& map_options,
+                  model::LayerExecutor* runner);
+
+  // Layers run through it from now on; may be null.
+  void set_runner(model::LayerExecutor* runner) { runner_ = runner; }
+
+  // Of one global batch of whole images [samples, 3, height, width].
+  void set_batch(int64_t samples, int64_t height, int64_t width);
+
+  // The contexts of that batch. `batch_norm_sums` as in StepContext.
+  model::StepContext training(plan::SampleRange micro_batch,
+                              const at::Tensor& batch_norm_sums);
+  model::StepContext evaluation();
+
+  // Before each forward and backward of a training step, and each forward of an
+  // evaluation: what the pass exchanges is known from its list, so that a
+  // failed rank can take part in the rest of it.
+  void begin_pass(pipeline::Instruction::Kind kind,
+                  plan::SampleRange micro_batch);
+  void begin_evaluation(int64_t samples);
+  // Of the pass; null where it waits for no peer.
+  spatial::CompletableExchange* exchange() {
+    return exchange_ ? &*exchange_ : nullptr;
+  }
+  // The layer of each of the pass's exchanges.
+  std::vector<int64_t> exchange_layers() const;
+
+  // Batch-norm groups of the whole batch.
+  int64_t num_groups() const;
+  // Where `local_rows` rows of a map lie in the whole map.
+  RowWindow window(int64_t local_rows) const;
+  bool images_are_split() const { return halo_.has_value(); }
+
+ private:
+  spatial::PassSize pass_size(int64_t samples) const;
+
+  const plan::BatchCut cut_;
+  const int64_t max_stride_;
+  collectives::Mesh& mesh_;
+  model::LayerExecutor* runner_;
+  const CollectiveSchedule* const lists_;
+  const at::TensorOptions map_options_;
+  data_parallel::CommunicatorExchange over_replicas_;
+  data_parallel::CommunicatorExchange over_image_;
+  GroupRequest groups_;
+  int64_t height_ = 0, width_ = 0;
+  std::optional<spatial::CommunicatorHaloExchange> halo_;
+  std::optional<spatial::CompletableExchange> exchange_;
+  std::vector<spatial::ExchangeStep> halo_list_;  // of an evaluation
+  const std::vector<spatial::ExchangeStep>* list_ = nullptr;  // of the pass
+};
+
+}  // namespace headroom::step

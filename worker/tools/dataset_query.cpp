@@ -1,0 +1,142 @@
+#include "worker/tools/dataset_query.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "configs/data_config.h"
+#include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
+#include "configs/layers/model_table_text.h"
+#include "configs/yaml/scalar.h"
+#include "parallel/base/check.h"
+#include "parallel/predict/label_bound.h"
+#include "worker/anchors/anchor_choice.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/labels/box_counts.h"
+#include "worker/data/sampling/random.h"
+#include "worker/data/tiles/random_crop.h"
+#include "worker/weights/weights_anchors.h"
+#include "worker/weights/weights_file.h"
+
+namespace headroom::tools {
+namespace {
+
+// As training varies the size of an image.
+constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
+constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
+
+void check_number(const WhichAnchors& which, const layers::ModelTable& table) {
+  if (which.per_level == 0) return;
+  const auto has = static_cast<int64_t>(table.anchors.front().size());
+  if (std::llround(which.per_level) == has) return;
+  throw Error("config",
+              "hyp.anchors is " + yaml::exact_text(which.per_level) + ", but " +
+                  table.name + " has " + std::to_string(has) +
+                  " anchors per level and keeps that number",
+              "use --set hyp.anchors=" + std::to_string(has) +
+                  ", or a --cfg with another number");
+}
+
+// Weights may be of a model that has no name to be found by.
+layers::ModelTable table_of(const WhichAnchors& which) {
+  layers::ModelTable table =
+      which.weights.empty()
+          ? layers::load_model_table(which.model)
+          : layers::table_of_weights(
+                weights::read_weights_metadata(which.weights), which.weights);
+  check_number(which, table);
+  if (!which.weights.empty()) {
+    if (auto anchors = weights::anchors_in_weights(which.weights, table)) {
+      table.anchors = *std::move(anchors);
+    }
+  }
+  return table;
+}
+
+void add_boxes(const labels::Dataset& dataset, const WhichAnchors& which,
+               const layers::ModelTable& table,
+               anchors::AnchorQuestion& question) {
+  const int64_t stride = layers::largest_stride(layers::layer_costs(table));
+  const int64_t height = layers::rounded_image_size(which.image_height, stride);
+  const int64_t width = layers::rounded_image_size(which.image_width, stride);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    sampling::RandomStream random(which.seed, kScaleEpoch,
+                                  static_cast<uint64_t>(i),
+                                  sampling::RandomPurpose::kAnchors);
+    const double scale = random.uniform(kLeastScale, kLargestScale);
+    const codecs::ImageSize image = dataset.image_size(i);
+    const bool is_cut =
+        which.random_crop && tiles::crop_size(image, height, width) != image;
+    const int64_t fit_height = is_cut ? image.height : height;
+    const int64_t fit_width = is_cut ? image.width : width;
+    for (const labels::BoxLabel& label : dataset.labels(i)) {
+      question.boxes.push_back(
+          anchors::size_in_input(label, image, fit_height, fit_width, 1));
+      question.varied.push_back(
+          anchors::size_in_input(label, image, fit_height, fit_width, scale));
+    }
+  }
+}
+
+anchors::AnchorChoice judge(const labels::Dataset& dataset,
+                            const WhichAnchors& which,
+                            const layers::ModelTable& table, int64_t threads) {
+  anchors::AnchorQuestion question;
+  question.current = table.anchors;
+  question.threshold = which.threshold;
+  question.must_find = which.per_level > 0;
+  question.seed = which.seed;
+  question.num_threads = threads;
+  add_boxes(dataset, which, table, question);
+  return anchors::choose_anchors(question);
+}
+
+anchors::AnchorChoice keep(const WhichAnchors& which,
+                           const layers::ModelTable& table) {
+  anchors::AnchorChoice choice;
+  choice.anchors = table.anchors;
+  choice.reason = "not judged, those of " +
+                  (which.weights.empty() ? table.name : which.weights);
+  return choice;
+}
+
+}  // namespace
+
+std::string data_answer_json(const DatasetQuery& question) {
+  const configs::DataConfig config = configs::load_data_config(question.data);
+  labels::IndexOptions options;
+  options.single_cls = question.single_cls;
+  options.num_threads = question.threads;
+  std::optional<layers::ModelTable> table;
+  if (question.anchors) table = table_of(*question.anchors);
+  options.limits.bands = table ? codecs::bands_of_images(table->input_channels)
+                               : codecs::kAnyBands;
+  std::optional<labels::IndexedDataset> indexed;
+  if (table && !question.anchors->keep) {
+    indexed = labels::index_dataset(config, labels::Split::kTrain, options);
+  }
+  nlohmann::json answer = nlohmann::json::object();
+  if (question.label_counts) {
+    const labels::BoxCounts counts =
+        indexed ? labels::count_boxes(*indexed)
+                : labels::count_boxes(config, labels::Split::kTrain, options);
+    predict::LabelStatistics statistics =
+        predict::label_statistics(counts.boxes);
+    statistics.outlines = counts.polygons;
+    answer["label_counts"] = predict::to_text(statistics);
+  }
+  if (table) {
+    const WhichAnchors& which = *question.anchors;
+    const anchors::AnchorChoice choice =
+        indexed ? judge(indexed->dataset, which, *table, question.threads)
+                : keep(which, *table);
+    // Those of a model file need not be said.
+    const bool is_own = which.weights.empty() && !choice.found;
+    answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);
+    answer["anchors_reason"] = choice.reason;
+  }
+  return answer.dump();
+}
+
+}  // namespace headroom::tools
