@@ -119,13 +119,13 @@ const at::Tensor& FlatBuffer::entry(int64_t slot) const {
 at::Tensor FlatBuffer::view(int64_t slot, const at::Tensor& flat) const {
   HEADROOM_CHECK(flat.dim() == 1 && flat.numel() == size(),
                  "a buffer of " + std::to_string(flat.numel()) +
-                     " elements seen through an flat_buffer of " +
+                     " elements seen through a flat buffer of " +
                      std::to_string(size()));
   return window(flat, slots_.at(static_cast<size_t>(slot)).offset, entry(slot));
 }
 
 void FlatBuffer::zero_gradients() {
-  HEADROOM_CHECK(gradients_.defined(), "an flat_buffer without gradients");
+  HEADROOM_CHECK(gradients_.defined(), "a flat buffer without gradients");
   gradients_.zero_();
 }
 

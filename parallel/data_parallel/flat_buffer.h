@@ -67,7 +67,7 @@ class FlatBuffer {
   // Replaces each entry's tensor by a view with the same sizes, strides and
   // values. With gradients it is a leaf that requires them, and its .grad a
   // view of the gradients into which backward adds in place: freeze with
-  // requires_grad_(false) afterwards. No entry: an flat buffer of size 0.
+  // requires_grad_(false) afterwards. No entry: a flat buffer of size 0.
   // REQUIRES: CPU tensors of the type in `options`, wherever the buffers are.
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);

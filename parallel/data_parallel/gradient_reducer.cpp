@@ -99,7 +99,7 @@ GradientReducer::GradientReducer(FlatBuffer& flat_buffer,
                                  int64_t bucket_bytes)
     : state_(std::make_shared<State>(flat_buffer, communicator)) {
   HEADROOM_CHECK(flat_buffer.gradients().defined(),
-                 "an flat_buffer without gradients");
+                 "a flat buffer without gradients");
   if (communicator.size() == 1) return;
   const int64_t num_slots = static_cast<int64_t>(flat_buffer.slots().size());
   state_->buckets = carve_buckets(

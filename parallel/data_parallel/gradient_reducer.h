@@ -32,7 +32,7 @@ class GradientReducer {
  public:
   static constexpr int64_t kDefaultBucketBytes = 4 << 20;
 
-  // REQUIRES: an flat buffer with gradients.
+  // REQUIRES: a flat buffer with gradients.
   GradientReducer(FlatBuffer& flat_buffer,
                   collectives::Communicator& communicator,
                   int64_t bucket_bytes = kDefaultBucketBytes);

@@ -25,6 +25,8 @@ set -euo pipefail
 # list has a line, several spaces count as one and help is one long line, because
 # a longer word moves the columns of a table and the ends of lines.
 renamed_words='
+row -> layer
+rows -> layers
 '
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

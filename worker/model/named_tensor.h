@@ -1,6 +1,6 @@
 // NamedTensor: one entry of the model's state under YOLOv5's name.
 //
-// The model owns the tensor; `tensor` points into it, so that an flat buffer
+// The model owns the tensor; `tensor` points into it, so that a flat buffer
 // can replace it by a view of a flat buffer.
 #pragma once
 

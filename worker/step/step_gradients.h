@@ -34,7 +34,7 @@ namespace headroom::step {
 
 class StepGradients {
  public:
-  // null `mesh`: one process. ZeRO 2 and 3 need an flat buffer with gradients
+  // null `mesh`: one process. ZeRO 2 and 3 need a flat buffer with gradients
   // apart, 3 with values apart; 0 and 1 one without.
   StepGradients(data_parallel::FlatBuffer& parameters,
                 const zero::ShardMap& shards, int zero_stage,

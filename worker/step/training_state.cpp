@@ -155,7 +155,7 @@ void TrainingState::build_parameters() {
   shards_ = std::make_unique<zero::ShardMap>(sizes, options.layer_parts,
                                              parameters_->alignment());
   HEADROOM_CHECK(shards_->whole_size() == parameters_->size(),
-                 "flat_buffer and shard map differ");
+                 "flat buffer and shard map differ");
   gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_,
                                                zero_stage_, options_.mesh);
   if (zero_stage_ == 3) {

@@ -1,4 +1,4 @@
-// How an flat buffer is cut for its kernel: pure.
+// How a flat buffer is cut for its kernel: pure.
 #pragma once
 
 #include <cstdint>

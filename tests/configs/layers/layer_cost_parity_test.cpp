@@ -28,12 +28,12 @@ TEST(LayerCostParity, ParametersMultiplyAddsAndStrides) {
         load_model_table("yolov5" + name.substr(0, name.find('_')));
     table.num_classes = model.at("nc");
     const std::vector<LayerCost> layers = layer_costs(table);
-    const nlohmann::json& layers = model.at("layers");
-    ASSERT_EQ(layers.size(), layers.size());
+    const nlohmann::json& expected = model.at("layers");
+    ASSERT_EQ(layers.size(), expected.size());
     int64_t parameters = 0, norm_channels = 0, tensors = 0;
     double multiply_adds = 0;
     for (size_t i = 0; i < layers.size(); ++i) {
-      EXPECT_EQ(layers[i].parameters, layers[i].at("params")) << i;
+      EXPECT_EQ(layers[i].parameters, expected[i].at("params")) << i;
       parameters += layers[i].parameters;
       norm_channels += layers[i].norm_channels;
       tensors += layers[i].parameter_tensors;

@@ -231,34 +231,36 @@ TEST(ModelTable, LayersEqualTheReference) {
     EXPECT_EQ(table.anchors,
               model.at("anchors_px").get<decltype(table.anchors)>())
         << name;
-    const nlohmann::json& layers = model.at("layers");
-    ASSERT_EQ(table.layers.size(), layers.size()) << name;
-    for (size_t i = 0; i < layers.size(); ++i) {
+    const nlohmann::json& all_expected = model.at("layers");
+    ASSERT_EQ(table.layers.size(), all_expected.size()) << name;
+    for (size_t i = 0; i < all_expected.size(); ++i) {
       const ModelTable::Layer& layer = table.layers[i];
-      const nlohmann::json& layer = layers[i];
-      SCOPED_TRACE(name + " layer " + std::to_string(i) + " " + layer.dump());
+      const nlohmann::json& expected = all_expected[i];
+      SCOPED_TRACE(name + " layer " + std::to_string(i) + " " +
+                   expected.dump());
       EXPECT_EQ(layer.module.substr(layer.module.rfind('.') + 1),
-                layer.at("kind").get<std::string>());
-      EXPECT_EQ(layer.from, layer.at("from").get<std::vector<int>>());
+                expected.at("kind").get<std::string>());
+      EXPECT_EQ(layer.from, expected.at("from").get<std::vector<int>>());
       if (layer.module == "Conv" || layer.module == "C3" ||
           layer.module == "SPPF") {
-        EXPECT_EQ(scaled_channels(table, number(layer, 0)), layer.at("c_out"));
+        EXPECT_EQ(scaled_channels(table, number(layer, 0)),
+                  expected.at("c_out"));
       }
       if (layer.module == "Conv") {
-        EXPECT_EQ(number(layer, 1), layer.at("kernel"));
-        EXPECT_EQ(number(layer, 2), layer.at("stride"));
+        EXPECT_EQ(number(layer, 1), expected.at("kernel"));
+        EXPECT_EQ(number(layer, 2), expected.at("stride"));
         EXPECT_EQ(layer.args.size() == 4 ? number(layer, 3)
                                          : std::floor(number(layer, 1) / 2),
-                  layer.at("pad"));
+                  expected.at("pad"));
       }
       if (layer.module == "C3") {
         EXPECT_EQ(
             std::max(1.0, std::nearbyint(layer.repeats * table.depth_multiple)),
-            layer.at("repeats"));
-        EXPECT_EQ(layer.args.size() == 1, layer.at("shortcut").get<bool>());
+            expected.at("repeats"));
+        EXPECT_EQ(layer.args.size() == 1, expected.at("shortcut").get<bool>());
       }
       if (layer.module == "SPPF") {
-        EXPECT_EQ(number(layer, 1), layer.at("pool"));
+        EXPECT_EQ(number(layer, 1), expected.at("pool"));
       }
     }
   }

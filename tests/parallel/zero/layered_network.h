@@ -1,4 +1,4 @@
-// A chain of small dense layers, each a layer of its own, run the way a sharded
+// A chain of small dense layers, run the way a sharded
 // model is: use a layer, compute, be done with it, use it again in backward.
 #pragma once
 

@@ -177,7 +177,7 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
     const at::Tensor input = network_input(
         kSamples * rank / ranks.size(), kSamples * (rank + 1) / ranks.size());
-    for (int layer = 0; layer < kLayers; ++layer) {
+    for (int failing = 0; failing < kLayers; ++failing) {
       for (const bool in_backward : {false, true}) {
         network.layers->begin_step();
         if (rank != 1) {
@@ -186,10 +186,10 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
         }
         at::Tensor loss;
         // The first layer's input needs no gradient: nothing fails there.
-        const bool fails = !in_backward || layer > 0;
+        const bool fails = !in_backward || failing > 0;
         try {
-          loss = network.loss(input, in_backward ? -1 : layer,
-                              in_backward ? layer : -1);
+          loss = network.loss(input, in_backward ? -1 : failing,
+                              in_backward ? failing : -1);
           network.layers->begin_backward();
           loss.backward();
           EXPECT_FALSE(fails);
