@@ -58,11 +58,14 @@ endif()
 
 # headroom_library(NAME SOURCES a.cpp b.cpp LINK target ... [TORCH])
 # TORCH reuses the one precompiled LibTorch header of target headroom_torch.
+# Without LibTorch such a library is declared and not built.
 function(headroom_library name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_link_libraries(${name} PUBLIC headroom_options ${arg_LINK})
-  if(arg_TORCH)
+  if(arg_TORCH AND NOT LibTorch_FOUND)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  elseif(arg_TORCH)
     target_link_libraries(${name} PUBLIC LibTorch::cpu)
     target_precompile_headers(${name} REUSE_FROM headroom_torch)
   endif()

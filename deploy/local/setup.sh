@@ -2,6 +2,8 @@
 # Sets up a Debian 12 machine for building Headroom: system packages, LibTorch.
 # A second run changes nothing and needs no network.
 #
+#   setup.sh packages         system packages alone
+#   setup.sh libtorch         LibTorch alone
 #   HEADROOM_LIBTORCH=/path   use the LibTorch there (the folder that holds
 #                             torch/) instead of fetching one into .deps/
 set -euo pipefail
@@ -143,9 +145,16 @@ provide_libtorch() {
   say "LibTorch: $(cat "$dependencies/libtorch/COMPLETE") in $dependencies/libtorch"
 }
 
-install_packages packages.txt
-# Without them all is built but headroom detect's videos. In a process of its
-# own: where it cannot be done, this goes on.
-(install_packages optional_packages.txt) ||
-  say "optional packages are missing: headroom detect will read no videos"
-provide_libtorch
+part="${1:-all}"
+[[ $part =~ ^(all|packages|libtorch)$ ]] ||
+  die "unknown argument $part: packages, libtorch, or none for both"
+if [[ $part != libtorch ]]; then
+  install_packages packages.txt
+  # Without them all is built but headroom detect's videos. In a process of its
+  # own: where it cannot be done, this goes on.
+  (install_packages optional_packages.txt) ||
+    say "optional packages are missing: headroom detect will read no videos"
+fi
+if [[ $part != packages ]]; then
+  provide_libtorch
+fi

@@ -7,8 +7,21 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
-bash "$repository/deploy/local/setup.sh"
+
+say "1 of 4: system packages; 2 of 4: LibTorch, 0.5 to 0.8 GB to fetch, beside"
+say "  3 of 4: compiling, about 12 minutes of processor time for $(build_jobs) jobs;"
+say "  4 of 4: training. What is there already is not done again."
+bash "$repository/deploy/local/setup.sh" packages
+bash "$repository/deploy/local/setup.sh" libtorch &
+fetching=$!
+trap 'kill "$fetching" 2>/dev/null || true' EXIT
+say "3 of 4: compiling what needs no LibTorch"
+bash "$repository/deploy/local/build.sh" --without-libtorch headroom headroom-shapes
+wait "$fetching" || die "LibTorch could not be provided: see above"
+trap - EXIT
+say "3 of 4: compiling the rest"
 bash "$repository/deploy/local/build.sh" headroom headroom-worker headroom-shapes
+say "4 of 4: training"
 
 if [[ $# -gt 0 ]]; then
   cd "$called_from"

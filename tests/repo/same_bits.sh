@@ -27,6 +27,7 @@ set -euo pipefail
 renamed_words='
 row -> layer
 rows -> layers
+Rows -> Layers
 '
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
@@ -255,8 +256,12 @@ def with_words(text, replaced):
         text = pattern.sub(word, text)
     return text
 
+# A saved plan's reasons are text: a longer word makes another manifest.
+OF_REASONS = [(re.compile(r'("manifest_xxh3_128": ?)"\w+"'), r"\1DIGEST"),
+              (re.compile(r'("event":"checkpoint".*"bytes":)\d+'), r"\1BYTES")]
+
 def respelled(text):
-    text = with_words(text, renamed)
+    text = with_words(text, renamed + (OF_REASONS if renamed else []))
     if renamed and run.startswith("help"):
         return " ".join(text.split())
     return re.sub(r"(?<=\S) {2,}", " ", text) if renamed else text
