@@ -35,20 +35,24 @@ TEST(IncludeDirection, UpwardIncludesAreFound) {
            {"configs/x.cpp", "<yaml-cpp/yaml.h>"},
            {"configs/x.h", "<ATen/core/Tensor.h>"},
            {"parallel/base/x.cpp", "\"parallel/plan/layout.h\""},
-           {"parallel/base/x.cpp", "<unistd.h>"},
+           {"parallel/plan/x.cpp", "<unistd.h>"},
            {"parallel/data_parallel/x.h", "\"worker/model/layer_graph.h\""},
            {"parallel/collectives/x.h", "\"parallel/data_parallel/y.h\""},
            {"worker/model/x.h", "\"parallel/plan/plan.h\""},
            {"worker/loss/x.cpp", "\"worker/step/trainer.h\""},
-           {"worker/x.cpp", "\"coordinator/run/quorum.h\""},
-           {"worker/x.cpp", "<grpcpp/grpcpp.h>"},
-           {"coordinator/x.cpp", "\"worker/step/trainer.h\""},
-           {"coordinator/x.cpp", "<ATen/core/Tensor.h>"},
-           {"deploy/launch/x.cpp", "<torch/types.h>"},
-           {"deploy/launch/x.cpp", "\"worker/checkpoint/checkpoint.h\""},
+           {"worker/step/x.cpp", "\"coordinator/run/quorum.h\""},
+           {"worker/step/x.cpp", "\"worker/run/training_run.h\""},
+           {"worker/run/x.cpp", "\"worker/tools/tool_command.h\""},
+           {"parallel/planner/x.cpp", "\"proto/convert.h\""},
+           {"worker/main.cpp", "\"worker/model/layer_graph.h\""},
+           {"worker/run/x.cpp", "<grpcpp/grpcpp.h>"},
+           {"coordinator/run/x.cpp", "\"worker/step/trainer.h\""},
+           {"coordinator/run/x.cpp", "<ATen/core/Tensor.h>"},
+           {"deploy/cli/x.cpp", "<torch/types.h>"},
+           {"deploy/cli/x.cpp", "\"worker/checkpoint/checkpoint.h\""},
            {"proto/x.cpp", "\"coordinator/run/quorum.h\""},
-           {"coordinator/x.cpp", "\"quorum.h\""},
-           {"coordinator/x.cpp", "<boost/asio.hpp>"},
+           {"coordinator/run/x.cpp", "\"quorum.h\""},
+           {"coordinator/run/x.cpp", "<boost/asio.hpp>"},
            {"parallel/x.h", "<torch/torch.h>"},
            {"tests/parallel/plan/x.cpp", "\"configs/run_config.h\""},
            {"tests/parallel/plan/x.cpp", "\"tests/support/run_ranks.h\""},
@@ -64,14 +68,23 @@ TEST(IncludeDirection, DownwardIncludesAreNot) {
        std::vector<std::pair<std::string, std::string>>{
            {"configs/x.cpp", "\"parallel/base/check.h\""},
            {"configs/yaml/yaml_tree.cpp", "<yaml-cpp/parser.h>"},
-           {"worker/x.cpp", "\"worker/model/layer_graph.h\""},
+           {"worker/step/x.cpp", "\"worker/model/layer_graph.h\""},
            {"worker/control/coordinator_client.cpp", "<grpcpp/grpcpp.h>"},
-           {"deploy/launch/x.cpp", "\"coordinator/service/server.h\""},
+           {"deploy/cli/x.cpp", "\"coordinator/service/server.h\""},
            {"tests/x.cpp", "\"worker/step/trainer.h\""},
            {"tests/parallel/plan/x.cpp", "\"tests/parallel/plan/y/z.h\""},
            {"parallel/plan/x.h", "<vector>"}}) {
     EXPECT_THAT(forbidden(path, "#include " + header), IsEmpty());
   }
+}
+
+TEST(IncludeDirection, RoomsMakeNoCircle) {
+  EXPECT_THAT(circles_of_rooms(project_files()), IsEmpty());
+  const std::vector<SourceFile> files = {{"a/x.h", {"#include \"b/y.h\""}},
+                                         {"b/y.h", {"#include <vector>"}},
+                                         {"b/z.cpp", {"#include \"c/w.h\""}},
+                                         {"c/w.h", {"#include \"a/x.h\""}}};
+  EXPECT_THAT(circles_of_rooms(files), ElementsAre("a -> b -> c -> a"));
 }
 
 TEST(IncludeDirection, MeetingsAreFoundThroughHeaders) {

@@ -1,6 +1,7 @@
 #include "tests/repo/include_rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <regex>
 #include <set>
 
@@ -102,7 +103,7 @@ const std::vector<Rule>& rules() {
       {"worker/model",
        {"configs/layers", "parallel/base", "worker/kernels",
         "worker/kernels/cpu"},
-       {"torch"}},
+       {"torch", "xxhash"}},
       // PyTorch's files without LibTorch.
       {"worker/pytorch_file", {"parallel/base"}, {}},
       {"worker/weights",
@@ -161,8 +162,8 @@ const std::vector<Rule>& rules() {
       {"worker/memory",
        rooms({plans,
               {"parallel/base", "parallel/activations", "parallel/collectives",
-               "parallel/devices", "worker/chart", "worker/data/loader",
-               "worker/kernels/cpu", "worker/model"}}),
+               "parallel/devices", "worker/chart", "worker/data/codecs",
+               "worker/data/loader", "worker/kernels/cpu", "worker/model"}}),
        {"torch", "json", "system"}},
       {"worker/step",
        rooms(
@@ -209,7 +210,7 @@ const std::vector<Rule>& rules() {
       {"worker",
        {"parallel/activations", "parallel/base", "proto", "worker/control",
         "worker/kernels/cpu", "worker/run", "worker/tools"},
-       {"cli", "system"}},
+       {"torch", "cli", "system"}},
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
@@ -424,6 +425,41 @@ std::vector<std::string> forbidden_includes(
     }
   }
   return found;
+}
+
+std::vector<std::string> circles_of_rooms(
+    const std::vector<SourceFile>& files) {
+  std::map<std::string, std::set<std::string>> edges;
+  for (const SourceFile& file : files) {
+    if (!is_cpp(file) || lies_in(file.path, "tests")) continue;
+    const std::string from = folder_of(file.path);
+    for (const Include& include : includes_of(file)) {
+      const std::string to = folder_of(include.header);
+      if (include.is_quoted && to != from) edges[from].insert(to);
+    }
+  }
+  std::vector<std::string> circles;
+  std::set<std::string> done;
+  std::vector<std::string> path;
+  // Depth first: a room that is met again on the path closes a circle.
+  const std::function<void(const std::string&)> visit =
+      [&](const std::string& room) {
+        const auto met = std::find(path.begin(), path.end(), room);
+        if (met != path.end()) {
+          std::string circle;
+          for (auto i = met; i != path.end(); ++i) circle += *i + " -> ";
+          circles.push_back(circle + room);
+          return;
+        }
+        if (!done.insert(room).second) return;
+        path.push_back(room);
+        for (const std::string& next : edges[room]) visit(next);
+        path.pop_back();
+      };
+  std::vector<std::string> all;
+  for (const auto& [room, ignored] : edges) all.push_back(room);
+  for (const std::string& room : all) visit(room);
+  return circles;
 }
 
 std::vector<std::string> meetings_of_torch_and_others(

@@ -1,9 +1,10 @@
-// Who may include whom: one row per folder, and the sets of third-party headers
-// that must not meet in one file.
+// Who may include whom: one rule per room, and the sets of third-party headers
+// that must not meet in one file. Dependencies point one way:
 //
-// Dependencies point one way:
-//   parallel/base <- configs, parallel/plan <- proto, parallel/*, worker/*/
-//     <- coordinator, worker/*.cpp <- deploy/launch <- tests
+//   parallel/base <- configs, parallel/plan <- parallel/predict <- planner
+//     <- worker/memory <- worker/step <- worker/checkpoint, worker/validation
+//     <- worker/run <- worker/tools <- worker/main.cpp
+//   parallel/planner, proto <- coordinator <- deploy/cli
 #pragma once
 
 #include <map>
@@ -29,6 +30,9 @@ std::string library_of(const std::string& header);
 // One line per include in `files` that the rules forbid.
 std::vector<std::string> forbidden_includes(
     const std::vector<SourceFile>& files);
+
+// One line per circle of rooms that include one another: "a -> b -> a".
+std::vector<std::string> circles_of_rooms(const std::vector<SourceFile>& files);
 
 // One line per file that sees, through the project's headers or directly, both
 // LibTorch and one of gRPC, protobuf and spdlog.

@@ -47,8 +47,8 @@ In each part of a run, 16 of 16 images of a validation batch at once; host: of t
 
 Layers of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  layers  parameters  multiply-adds  share  memory   of one stage  ranks
-  0      0-2   0.01 M      412.88 M       18 %   353 MiB  70 %          0-1
-  1      3-24  1.86 M      1821.18 M      82 %   352 MiB  70 %          2-3
+  0      0-2     0.01 M      412.88 M       18 %   353 MiB  70 %          0-1
+  1      3-24    1.86 M      1821.18 M      82 %   352 MiB  70 %          2-3
 
 Samples of a full batch of 16, in 4 batch-norm groups of 4
   data rank  samples  micro-batches  ranks
