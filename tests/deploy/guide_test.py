@@ -1,0 +1,122 @@
+"""The guide is true: its links lead somewhere, its flags exist, its commands run.
+
+    guide_test.py HEADROOM HEADROOM_SHAPES [links|commands|site]
+
+Every block of commands in README.md and deploy/guide has a mark above it:
+<!-- run --> where this test runs it, in a folder with a small data set
+`my/data.yaml` and weights `best.safetensors`; <!-- run: exit N --> where it is
+to end with N; <!-- needs: cluster --> (or card, or time) where it cannot run.
+Exit code 77: mkdocs is not installed.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "deploy/guide"
+PAGES = [ROOT / "README.md", *sorted(GUIDE.rglob("*.md"))]
+BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```sh\n(.*?)^```", re.M | re.S)
+MARK = re.compile(r"run(: exit (\d+))?$|needs: (cluster|card|time)$")
+problems = []
+
+
+def problem(page, words):
+    problems.append(f"{page.relative_to(ROOT)}: {words}")
+
+
+def blocks(page):
+    return [(match[1] or "", match[2]) for match in BLOCK.finditer(page.read_text())]
+
+
+def anchor(title):
+    """A heading's anchor, as GitHub and mkdocs make it."""
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+
+
+def check_links():
+    for page in PAGES:
+        text = page.read_text()
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"https?:", target):
+                continue
+            path, _, part = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            if not file.exists():
+                problem(page, f"the link {target} leads nowhere")
+            elif part and part not in map(anchor, re.findall(r"^#+ (.*)$", file.read_text(), re.M)):
+                problem(page, f"{target}: there is no such heading")
+
+
+def check_flags():
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", (GUIDE / "reference.md").read_text()))
+    for page in PAGES:
+        for _, commands in blocks(page):
+            for command in re.sub(r"\\\n", " ", commands).splitlines():
+                words = command.split("#")[0]
+                if not re.match(r"\s*(build/bin/)?headroom ", words):
+                    continue
+                for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", words):
+                    if flag not in known:
+                        problem(page, f"{flag} is not in reference.md: {words.strip()}")
+
+
+def run_commands(headroom, shapes):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        fresh = folder / "fresh"
+        fresh.mkdir()
+        environment = {**os.environ, "PATH": f"{headroom.parent}:{os.environ['PATH']}"}
+
+        def run(command, where):
+            return subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=where,
+                                  env=environment, capture_output=True, text=True, timeout=300)
+
+        made = run(f"{shapes} my --train 32 --val 8 --size 64 && headroom train --data "
+                   "my/data.yaml --cfg yolov5n --img 64 --batch 16 --epochs 1 --device cpu "
+                   "--workers 1 --noplots && cp runs/train/exp/weights/best.safetensors . && "
+                   "rm -r runs", fresh)
+        assert made.returncode == 0, made.stderr
+        for page in PAGES:
+            # A page's blocks follow one another, as its reader types them.
+            where = folder / page.stem
+            shutil.copytree(fresh, where)
+            for mark, commands in blocks(page):
+                found = MARK.match(mark)
+                if not found:
+                    problem(page, f"no mark, or an unknown one ({mark}), above: {commands[:80]}")
+                elif mark.startswith("run"):
+                    result = run(commands, where)
+                    if result.returncode != int(found[2] or 0):
+                        problem(page, f"exit code {result.returncode}:\n{commands}"
+                                f"{result.stderr[-2000:]}")
+            shutil.rmtree(where)
+
+
+def build_site():
+    mkdocs = ROOT / ".deps/venv/bin/mkdocs"
+    mkdocs = str(mkdocs) if mkdocs.exists() else shutil.which("mkdocs")
+    if mkdocs is None:
+        print("mkdocs is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as site:
+        result = subprocess.run([mkdocs, "build", "--strict", "-f", GUIDE / "mkdocs.yml", "-d",
+                                 site], capture_output=True, text=True)
+        if result.returncode != 0:
+            problems.append(result.stdout + result.stderr)
+
+
+part = sys.argv[3]
+if part == "links":
+    check_links()
+    check_flags()
+elif part == "commands":
+    run_commands(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())
+else:
+    build_site()
+print("\n".join(problems))
+sys.exit(1 if problems else 0)
