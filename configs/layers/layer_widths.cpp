@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
 
@@ -67,6 +68,31 @@ int64_t sppf_width(const ModelTable::Layer& layer, int64_t input_channels) {
          "write the channels of cv1, or leave it out");
   }
   return width_of(layer, *written);
+}
+
+bool can_write_widths(const std::string& module, size_t num_convolutions) {
+  return num_convolutions <= 1 || module == "C3" || module == "SPPF";
+}
+
+void write_widths(ModelTable::Layer& layer, std::vector<double> widths) {
+  layer.args[0] = widths.back();
+  widths.pop_back();
+  if (widths.empty()) return;
+  const bool is_c3 = layer.module == "C3";
+  if (layer.args.size() < kPlace) {
+    if (is_c3) {
+      layer.args.emplace_back("True");
+    } else {
+      layer.args.emplace_back(5.0);
+    }
+  }
+  layer.args.resize(kPlace);
+  if (!is_c3) {
+    layer.args.emplace_back(widths.front());
+    return;
+  }
+  layer.repeats = static_cast<int>(widths.size() / 2) - 1;
+  layer.args.emplace_back(std::move(widths));
 }
 
 }  // namespace headroom::layers

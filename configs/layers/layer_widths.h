@@ -13,7 +13,9 @@
 // Errors: Error with the layer's place. Threads: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "configs/layers/model_table.h"
@@ -25,5 +27,13 @@ std::vector<int64_t> c3_widths(const ModelTable::Layer& layer, int64_t channels,
                                int64_t repeats, bool shortcut);
 
 int64_t sppf_width(const ModelTable::Layer& layer, int64_t input_channels);
+
+// Whether a table can say the channels of every convolution of this module: of
+// a single one always (`channels`), of several for C3 and SPPF alone.
+bool can_write_widths(const std::string& module, size_t num_convolutions);
+
+// Writes the widths in the orders above, then `channels`, and the repeats that
+// they amount to. REQUIRES: can_write_widths(); at least one width.
+void write_widths(ModelTable::Layer& layer, std::vector<double> widths);
 
 }  // namespace headroom::layers

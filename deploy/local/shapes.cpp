@@ -15,7 +15,7 @@
 
 #include "deploy/local/shape_picture.h"
 #include "parallel/base/check.h"
-#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/image_writer.h"
 
 namespace headroom {
 namespace {

@@ -15,6 +15,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
+
+#include "parallel/activations/derivation.h"
 
 namespace headroom::activations {
 
@@ -42,5 +45,17 @@ class SavedTensorPolicyGuard {
 
 // Before the process first uses autograd. May be called again.
 void install_saved_tensor_policies();
+
+// DerivedPolicy: lean. What autograd saves is kept, unless it has an
+// element-wise derivation: then it is made again when backward needs it.
+//
+// Threads: as SavedTensorPolicy.
+class DerivedPolicy final : public SavedTensorPolicy {
+ public:
+  std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
+    const auto kept = std::make_shared<KeptTensor>(keep(tensor));
+    return [kept] { return kept->take(); };
+  }
+};
 
 }  // namespace headroom::activations

@@ -1,6 +1,7 @@
 #include "parallel/collectives/gloo_communicator.h"
 
 #include <signal.h>
+#include <torch/headeronly/version.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -11,15 +12,15 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
-#include "parallel/collectives/flat_view.h"
 #include "parallel/collectives/gloo_connection.h"
-#include "parallel/collectives/operand_checks.h"
+#include "parallel/collectives/operands.h"
 #include "parallel/collectives/rendezvous_store.h"
 #include "parallel/collectives/split_members.h"
 
@@ -31,6 +32,16 @@ using gloo_group::Connection;
 using gloo_group::ParkedGroups;
 using gloo_group::reason_of;
 using Device = std::shared_ptr<gloo::transport::Device>;
+
+// The stand-ins for Gloo's headers (gloo_stubs/) were written for this version.
+static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11);
+// They must not be mistaken for what Gloo makes: an empty Context that is only
+// pointed to, and a Store that cannot be constructed.
+static_assert(std::is_empty_v<gloo::Context>);
+static_assert(std::is_abstract_v<gloo::rendezvous::Store>);
+static_assert(std::is_polymorphic_v<gloo::transport::UnboundBuffer>);
+static_assert(std::is_same_v<decltype(&gloo::Context::closeConnections),
+                             void (gloo::Context::*)()>);
 
 // Gloo writes to sockets that a dead peer may have closed; the default answer
 // to that signal would end this process too.

@@ -1,32 +1,184 @@
 #include "parallel/collectives/local_communicator.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
+
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/maximum.h>
-
 #include "parallel/base/check.h"
-#include "parallel/collectives/flat_view.h"
-#include "parallel/collectives/local_group.h"
-#include "parallel/collectives/operand_checks.h"
+#include "parallel/collectives/operands.h"
 #include "parallel/collectives/split_members.h"
 
 namespace headroom::collectives {
 namespace {
 
-using local::Group;
-using local::Operation;
-using local::Part;
+// The place where ranks that are threads meet: internal to local_communicator.
+//
+// Threads: all methods from any thread.
+
+// What one rank brings to an operation; flat tensors.
+struct LocalPart {
+  at::Tensor output;
+  at::Tensor input;
+};
+
+// One operation that some ranks have joined and others perhaps not yet.
+struct LocalOperation {
+  std::string name;
+  std::set<int> expected;  // the ranks that take part
+  // Called once, with all parts in rank order.
+  std::function<void(std::vector<LocalPart>&)> perform;
+  std::map<int, LocalPart> parts;
+  bool done = false;
+};
+
+class LocalGroup {
+ public:
+  LocalGroup(int size, std::chrono::milliseconds timeout)
+      : size_(size), timeout_(timeout) {}
+
+  int size() const { return size_; }
+
+  // Joins the operation under `key`; the last of `expected` performs it.
+  // Throws CommunicationError.
+  std::shared_ptr<LocalOperation> join(
+      const std::string& key, const std::string& name, int rank,
+      std::set<int> expected, LocalPart part,
+      std::function<void(std::vector<LocalPart>&)> perform);
+
+  // Until it is performed. Throws CommunicationError when a rank that it needs
+  // has left, or after the timeout; the group has then failed for all.
+  void wait(const std::shared_ptr<LocalOperation>& operation, int rank);
+
+  // The rank is gone: operations that wait for it fail.
+  void leave(int rank);
+
+  // The group of the ranks that gave `color` in split number `number`.
+  std::shared_ptr<LocalGroup> child(int64_t number, int color, int size);
+
+ private:
+  // These need mutex_.
+  void perform_now(LocalOperation& operation, int rank);
+  void fail(const std::string& reason);
+  void throw_if_failed(const std::string& name, int rank) const;
+
+  const int size_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::map<std::string, std::shared_ptr<LocalOperation>> operations_;
+  std::set<int> gone_;
+  std::map<std::pair<int64_t, int>, std::shared_ptr<LocalGroup>> children_;
+  std::string failure_;
+};
+
+using Clock = std::chrono::steady_clock;
+
+std::shared_ptr<LocalOperation> LocalGroup::join(
+    const std::string& key, const std::string& name, int rank,
+    std::set<int> expected, LocalPart part,
+    std::function<void(std::vector<LocalPart>&)> perform) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  throw_if_failed(name, rank);
+  std::shared_ptr<LocalOperation>& slot = operations_[key];
+  if (!slot) {
+    slot = std::make_shared<LocalOperation>();
+    slot->name = name;
+    slot->expected = std::move(expected);
+    slot->perform = std::move(perform);
+  }
+  const std::shared_ptr<LocalOperation> operation = slot;
+  if (operation->name != name) {
+    fail("rank " + std::to_string(rank) + " called " + name +
+         " where another rank called " + operation->name);
+    throw_if_failed(name, rank);
+  }
+  operation->parts.emplace(rank, std::move(part));
+  if (operation->parts.size() == operation->expected.size()) {
+    operations_.erase(key);
+    perform_now(*operation, rank);
+  }
+  return operation;
+}
+
+void LocalGroup::wait(const std::shared_ptr<LocalOperation>& operation,
+                      int rank) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  while (!operation->done) {
+    for (const int other : operation->expected) {
+      if (gone_.count(other) > 0 && operation->parts.count(other) == 0) {
+        fail("rank " + std::to_string(other) + " is gone");
+      }
+    }
+    throw_if_failed(operation->name, rank);
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
+        !operation->done) {
+      fail("no answer for " + std::to_string(timeout_.count()) + " ms in " +
+           operation->name);
+    }
+  }
+}
+
+void LocalGroup::leave(int rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  gone_.insert(rank);
+  changed_.notify_all();
+}
+
+std::shared_ptr<LocalGroup> LocalGroup::child(int64_t number, int color,
+                                              int size) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<LocalGroup>& group = children_[{number, color}];
+  if (!group) group = std::make_shared<LocalGroup>(size, timeout_);
+  return group;
+}
+
+void LocalGroup::perform_now(LocalOperation& operation, int rank) {
+  std::vector<LocalPart> parts;
+  for (auto& [part_rank, part] : operation.parts) {
+    parts.push_back(std::move(part));
+  }
+  try {
+    operation.perform(parts);
+  } catch (const std::exception& error) {
+    fail(operation.name + " failed on rank " + std::to_string(rank) + ": " +
+         error.what());
+    throw;
+  }
+  operation.done = true;
+  changed_.notify_all();
+}
+
+// Operations are dropped with their tensors: from now on nobody writes to them.
+void LocalGroup::fail(const std::string& reason) {
+  if (failure_.empty()) failure_ = reason;
+  operations_.clear();
+  changed_.notify_all();
+}
+
+void LocalGroup::throw_if_failed(const std::string& name, int rank) const {
+  if (failure_.empty()) return;
+  throw CommunicationError("rank " + std::to_string(rank) + " of " +
+                           std::to_string(size_) + ", " + name + ": " +
+                           failure_);
+}
 
 class LocalWork final : public Work {
  public:
-  LocalWork(std::shared_ptr<Group> group, std::shared_ptr<Operation> operation,
-            int rank)
+  LocalWork(std::shared_ptr<LocalGroup> group,
+            std::shared_ptr<LocalOperation> operation, int rank)
       : group_(std::move(group)),
         operation_(std::move(operation)),
         rank_(rank) {}
@@ -34,14 +186,14 @@ class LocalWork final : public Work {
   void wait() override { group_->wait(operation_, rank_); }
 
  private:
-  std::shared_ptr<Group> group_;
-  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<LocalGroup> group_;
+  std::shared_ptr<LocalOperation> operation_;
   const int rank_;
 };
 
-void check_same_form(const std::vector<Part>& parts) {
-  for (const Part& part : parts) {
-    const Part& first = parts.front();
+void check_same_form(const std::vector<LocalPart>& parts) {
+  for (const LocalPart& part : parts) {
+    const LocalPart& first = parts.front();
     HEADROOM_CHECK(part.input.scalar_type() == first.input.scalar_type() &&
                        part.input.numel() == first.input.numel(),
                    "ranks brought " + std::to_string(first.input.numel()) +
@@ -67,31 +219,31 @@ class Scratch {
   at::Tensor values_;
 };
 
-Scratch sum_in_rank_order(const std::vector<Part>& parts) {
+Scratch sum_in_rank_order(const std::vector<LocalPart>& parts) {
   Scratch sum(parts.front().input);
   for (size_t i = 1; i < parts.size(); ++i) sum.values().add_(parts[i].input);
   return sum;
 }
 
-void perform_sum(std::vector<Part>& parts) {
+void perform_sum(std::vector<LocalPart>& parts) {
   check_same_form(parts);
   Scratch sum = sum_in_rank_order(parts);
-  for (Part& part : parts) part.output.copy_(sum.values());
+  for (LocalPart& part : parts) part.output.copy_(sum.values());
 }
 
-void perform_max(std::vector<Part>& parts) {
+void perform_max(std::vector<LocalPart>& parts) {
   check_same_form(parts);
   Scratch maximum(parts.front().input);
-  for (const Part& part : parts) {
+  for (const LocalPart& part : parts) {
     at::maximum_out(maximum.values(), maximum.values(), part.input);
   }
-  for (Part& part : parts) part.output.copy_(maximum.values());
+  for (LocalPart& part : parts) part.output.copy_(maximum.values());
 }
 
-void perform_gather(std::vector<Part>& parts) {
+void perform_gather(std::vector<LocalPart>& parts) {
   check_same_form(parts);
   const int64_t count = parts.front().input.numel();
-  for (Part& part : parts) {
+  for (LocalPart& part : parts) {
     for (size_t i = 0; i < parts.size(); ++i) {
       part.output.narrow(0, static_cast<int64_t>(i) * count, count)
           .copy_(parts[i].input);
@@ -99,7 +251,7 @@ void perform_gather(std::vector<Part>& parts) {
   }
 }
 
-void perform_scatter(std::vector<Part>& parts) {
+void perform_scatter(std::vector<LocalPart>& parts) {
   check_same_form(parts);
   Scratch sum = sum_in_rank_order(parts);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -111,7 +263,7 @@ void perform_scatter(std::vector<Part>& parts) {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Group> group, int rank)
+  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank)
       : group_(std::move(group)), rank_(rank) {
     for (int i = 0; i < group_->size(); ++i) everyone_.insert(i);
   }
@@ -129,14 +281,14 @@ class LocalCommunicator final : public Communicator {
   }
 
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    const Part part{flat_view(output), flat_view(input)};
+    const LocalPart part{flat_view(output), flat_view(input)};
     check_multiple(part.output, part.input, size());
     collective("all_gather", part, perform_gather)->wait();
   }
 
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
-    const Part part{flat_view(output), flat_view(input)};
+    const LocalPart part{flat_view(output), flat_view(input)};
     check_multiple(part.input, part.output, size());
     collective("reduce_scatter", part, perform_scatter)->wait();
   }
@@ -145,9 +297,9 @@ class LocalCommunicator final : public Communicator {
     const at::Tensor flat = flat_view(tensor);
     check_rank(root, size());
     collective("broadcast from " + std::to_string(root), {flat, flat},
-               [root](std::vector<Part>& parts) {
+               [root](std::vector<LocalPart>& parts) {
                  check_same_form(parts);
-                 for (Part& part : parts) {
+                 for (LocalPart& part : parts) {
                    part.output.copy_(parts[root].input);
                  }
                })
@@ -163,7 +315,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    collective("barrier", {}, [](std::vector<Part>&) {})->wait();
+    collective("barrier", {}, [](std::vector<LocalPart>&) {})->wait();
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -176,8 +328,8 @@ class LocalCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<Work> collective(
-      const std::string& name, Part part,
-      std::function<void(std::vector<Part>&)> perform) {
+      const std::string& name, LocalPart part,
+      std::function<void(std::vector<LocalPart>&)> perform) {
     const std::string key = "collective " + std::to_string(num_collectives_++);
     return std::make_unique<LocalWork>(
         group_,
@@ -201,14 +353,14 @@ class LocalCommunicator final : public Communicator {
         group_,
         group_->join(name + ", number " + std::to_string(number), name, rank_,
                      {from, to}, {flat, flat},
-                     [source](std::vector<Part>& parts) {
+                     [source](std::vector<LocalPart>& parts) {
                        check_same_form(parts);
                        parts[1 - source].output.copy_(parts[source].input);
                      }),
         rank_);
   }
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<LocalGroup> group_;
   const int rank_;
   std::set<int> everyone_;
   int64_t num_collectives_ = 0;
@@ -222,7 +374,7 @@ class LocalCommunicator final : public Communicator {
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     int size, std::chrono::milliseconds timeout) {
   HEADROOM_CHECK(size > 0, "a group of " + std::to_string(size) + " ranks");
-  const auto group = std::make_shared<Group>(size, timeout);
+  const auto group = std::make_shared<LocalGroup>(size, timeout);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_unique<LocalCommunicator>(group, rank));

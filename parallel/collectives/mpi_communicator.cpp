@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/flat_view.h"
-#include "parallel/collectives/operand_checks.h"
+#include "parallel/collectives/operands.h"
 
 namespace headroom::collectives {
 namespace {

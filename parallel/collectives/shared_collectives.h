@@ -2,8 +2,8 @@
 // SharedGroup, to their end.
 //
 // A tensor is staged through the group's parts, piece by piece. Sums of what
-// lies in a shared buffer are formed where it lies: each rank adds
-// up its share of all ranks' tensors and writes the sum into every one of them.
+// lies in a shared buffer are formed where it lies: each rank adds up its share
+// of all ranks' tensors and writes the sum into every one of them.
 //
 // Sums are formed in rank order, so all ranks get the same bits, by either way.
 //
@@ -11,15 +11,56 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "parallel/collectives/communicator.h"
-#include "parallel/collectives/shared_buffers.h"
 #include "parallel/collectives/shared_group.h"
+#include "parallel/collectives/shared_segment.h"
 
 namespace headroom::collectives {
+
+// SharedBuffers: tensors whose memory all ranks of a host have mapped, so that
+// a sum can be formed where they lie.
+//
+// A tensor keeps its own memory; the mappings of all ranks' memory live as long
+// as this object.
+class SharedBuffers {
+ public:
+  // The same stretch of a buffer, seen in the memory of every rank.
+  struct Place {
+    int64_t number = 0;             // equal on all ranks for the same stretch
+    std::vector<std::byte*> parts;  // by rank
+  };
+
+  // [count] zeros, and on every rank a tensor of the same size that the others
+  // see; undefined where a rank has no memory to share. It counts as a tensor's
+  // memory (parallel/base/outside_memory.h). Collective over `ranks`, which
+  // must be of one host.
+  at::Tensor create(Communicator& ranks, int64_t count, at::ScalarType type);
+
+  // Where `bytes` from `data` on are, if in a buffer.
+  std::optional<Place> find(const void* data, int64_t bytes) const;
+
+ private:
+  struct Memory {
+    std::shared_ptr<void> counted;
+    SharedSegment segment;
+  };
+  struct Buffer {
+    int64_t bytes = 0;
+    std::shared_ptr<Memory> own;
+    std::vector<SharedSegment> peers;
+    std::vector<std::byte*> parts;  // by rank
+  };
+
+  std::vector<Buffer> buffers_;
+};
 
 // All tensors flat and contiguous.
 class SharedCollectives {

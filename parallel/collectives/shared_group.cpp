@@ -2,19 +2,41 @@
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <functional>
 #include <new>
+#include <string>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/agreement.h"
-#include "parallel/collectives/host_identity.h"
 
 namespace headroom::collectives {
+namespace {
+
+// Equal in two processes exactly if they can share memory, but for a chance of
+// 2^-64: on one host, in one process-number namespace (a container), by one
+// user.
+int64_t host_identity() {
+  // The kernel draws it anew at every boot.
+  std::string identity;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
+  struct stat name_space = {};
+  if (stat("/proc/self/ns/pid", &name_space) == 0) {
+    identity += " " + std::to_string(name_space.st_ino);
+  }
+  identity += " " + std::to_string(geteuid());
+  return static_cast<int64_t>(std::hash<std::string>{}(identity));
+}
+
+}  // namespace
 
 // At the start of every segment. Peers read it in their own mapping, so it
 // holds no pointers and only atomics that need no lock.

@@ -6,9 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/collectives/flat_view.h"
-#include "parallel/collectives/operand_checks.h"
-#include "parallel/collectives/shared_buffers.h"
+#include "parallel/collectives/operands.h"
 #include "parallel/collectives/shared_collectives.h"
 #include "parallel/collectives/shared_group.h"
 

@@ -5,7 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/communicator.h"
-#include "parallel/collectives/flat_view.h"
+#include "parallel/collectives/operands.h"
 
 namespace headroom::collectives {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "parallel/devices/device_graph.h"
+#include "parallel/devices/device_api.h"
 
 namespace headroom::cuda {
 

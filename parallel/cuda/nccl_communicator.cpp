@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/operand_checks.h"
+#include "parallel/collectives/operands.h"
 #include "parallel/cuda/discovery.h"
 #include "parallel/cuda/nccl_connection.h"
 #include "parallel/cuda/shared_devices.h"
@@ -139,8 +139,8 @@ class NcclCommunicator final : public collectives::Communicator {
                  [&](ncclComm_t ranks, cudaStream_t stream) {
                    return ncclAllGather(part.flat.const_data_ptr(),
                                         whole.flat.mutable_data_ptr(),
-                                        count_of(part.flat), nccl_type_of(part.flat),
-                                        ranks, stream);
+                                        count_of(part.flat),
+                                        nccl_type_of(part.flat), ranks, stream);
                  });
   }
   bool gathers_in_background() const override { return true; }
@@ -153,10 +153,10 @@ class NcclCommunicator final : public collectives::Communicator {
     Operand part = operand(output);
     begin("reduce_scatter", part, whole.flat,
           [&](ncclComm_t ranks, cudaStream_t stream) {
-            return ncclReduceScatter(whole.flat.const_data_ptr(),
-                                     part.flat.mutable_data_ptr(),
-                                     count_of(part.flat), nccl_type_of(part.flat),
-                                     ncclSum, ranks, stream);
+            return ncclReduceScatter(
+                whole.flat.const_data_ptr(), part.flat.mutable_data_ptr(),
+                count_of(part.flat), nccl_type_of(part.flat), ncclSum, ranks,
+                stream);
           })
         ->wait();
   }

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "parallel/devices/device_communicator.h"
+#include "parallel/devices/device_api.h"
 
 namespace headroom::cuda {
 

@@ -14,6 +14,7 @@
 
 #include <c10/core/DeviceType.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,11 +22,47 @@
 #include <vector>
 
 #include "parallel/activations/memory_meter.h"
+#include "parallel/base/key_value_store.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/devices/device_communicator.h"
-#include "parallel/devices/device_graph.h"
+#include "parallel/collectives/communicator.h"
 
 namespace headroom::devices {
+
+// How the ranks of a generation communicate over their CUDA devices.
+struct DeviceCommunicatorOptions {
+  int device = 0;
+  // Limits each operation once the device comes to it, and connecting.
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);
+  // Two ranks on one device are refused otherwise: they take turns, so it is
+  // for tests only, and NCCL needs another NCCL_HOSTID in each process.
+  bool may_share_devices = false;
+};
+
+// DeviceGraph: work of a device that is remembered once and then given to it
+// as a whole, over and over: a CUDA graph. What the host spends on each kernel
+// is spent once.
+//
+// Whatever is remembered has its addresses for ever: what it reads and writes
+// outside its own memory must stay where it is, and numbers that the host
+// handed in stay what they were.
+//
+// Ownership: keeps the memory that was taken while it was captured, whether or
+// not it was given back since; tensors that are left of it end before it does.
+// Threads: all calls from the thread that gives the device its work.
+// Errors: c10::Error where something was captured that cannot be: the host
+// waiting for the device, a copy from or to the host.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+
+  // From here to end_capture() what the thread gives its stream is remembered
+  // and not done. With `before`, which was captured earlier and lives as long
+  // as this, memory is shared: the two are replayed in that order, and nothing
+  // else of either is wanted in between than tensors that are still held.
+  virtual void begin_capture(DeviceGraph* before) = 0;
+  virtual void end_capture() = 0;
+  virtual void replay() = 0;
+};
 
 // Raised with every change of this file or of what it includes.
 inline constexpr int kDeviceApiVersion = 5;

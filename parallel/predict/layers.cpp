@@ -47,7 +47,7 @@ Graph::Outcome head_backward(const OpContext& context,
 }
 
 // The same of maps of 16 bits, whose heads are float32
-// (worker/model/head_convolution.h).
+// (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
                                    const ConvolutionShape& shape,
                                    const Map& x) {

@@ -1,5 +1,5 @@
 // Layers: the forward of a layer of a model, operation by operation as
-// worker/model/program_layer.h runs it, and of the head.
+// worker/model/layer_factory.h runs it, and of the head.
 //
 // Threads: one.
 #pragma once

@@ -1,6 +1,7 @@
 // TransposedConv: a transposed convolution whose kernel is its stride, as
-// worker/model/transposed_conv.h runs it: a 1x1 convolution to as many times
-// the channels as a cell becomes cells, which are then put in their places.
+// worker/model/convolution_modules.h runs it: a 1x1 convolution to as many
+// times the channels as a cell becomes cells, which are then put in their
+// places.
 //
 //   keeps     x
 //   backward  the gradient back in its cells, then those of x and of the weight

@@ -17,7 +17,6 @@
 
 #include "parallel/base/halo_exchange.h"
 #include "parallel/collectives/communicator.h"
-#include "parallel/spatial/halo_plan.h"
 #include "parallel/spatial/image_split.h"
 
 namespace headroom::spatial {

@@ -14,8 +14,7 @@
 //   1. the slices of a layer tile it in rank order: no gap, no overlap;
 //   2. they have one size, a multiple of `alignment`;
 //   3. padding is at a layer's end, so where an element lies in its layer does
-//   not
-//      depend on the number of ranks.
+//      not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -59,5 +58,24 @@ class ShardMap {
   int num_ranks_;
   std::vector<int64_t> shard_offsets_;  // one more than layers
 };
+
+// One copy of what moves when a layer that was split over one number of ranks
+// is to be split over another. Offsets count from the beginning of a rank's
+// slice of the layer.
+struct RangeCopy {
+  int from_rank = 0;
+  int64_t from_offset = 0;
+  int to_rank = 0;
+  int64_t to_offset = 0;
+  int64_t size = 0;
+  bool operator==(const RangeCopy&) const = default;
+};
+
+// The copies in the order of the elements; together they cover each element of
+// the layer once, and no padding. To gather a layer for a file is to reshard it
+// to one rank; to load it, to reshard it from one.
+// REQUIRES: both maps have the layer, with one size.
+std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
+                               int64_t layer);
 
 }  // namespace headroom::zero

@@ -43,8 +43,8 @@
 #include "parallel/plan/activation_policies.h"
 #include "tests/support/plain_autograd.h"
 #include "tests/support/rank_training.h"
-#include "worker/chart/point_chart.h"
-#include "worker/data/codecs/png_writer.h"
+#include "worker/chart/line_chart.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/kernels/cpu/heap.h"
 
 namespace headroom {

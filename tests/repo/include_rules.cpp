@@ -270,8 +270,8 @@ const std::multimap<std::string, std::string>& exceptions() {
       // Slopes and class names, as text.
       {"worker/export/torchscript_network.cpp", "json"},
       // ONNX's files are protobuf messages too.
-      {"worker/export/onnx_file.cpp", "grpc"},
-      {"worker/export/onnx_file.cpp", "proto/version.h"},
+      {"worker/export/onnx_graph.cpp", "grpc"},
+      {"worker/export/onnx_graph.cpp", "proto/version.h"},
   };
   return all;
 }

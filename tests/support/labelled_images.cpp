@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/loader/image_tensor.h"
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/batch.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom {

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/model/named_tensor.h"
+#include "worker/model/layer.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom {

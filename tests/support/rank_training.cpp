@@ -10,7 +10,7 @@
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/parallel_context.h"

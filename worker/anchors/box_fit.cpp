@@ -6,7 +6,6 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/anchors/chunks.h"
 
 namespace headroom::anchors {
 namespace {

@@ -14,10 +14,13 @@
 // no bit.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "parallel/base/parallel_for.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
 
@@ -48,5 +51,22 @@ struct AnchorFit {
 AnchorFit fit_of(const std::vector<Anchor>& anchors,
                  const std::vector<BoxSize>& boxes, double threshold,
                  int64_t num_threads);
+
+// Work over many boxes in chunks of a fixed size: sums that are kept per chunk
+// and added in their order have the same bits with any number of threads.
+inline constexpr size_t kChunkSize = 4096;
+
+inline int64_t num_chunks(size_t count) {
+  return static_cast<int64_t>((count + kChunkSize - 1) / kChunkSize);
+}
+
+// body(chunk, begin, end), from up to `num_threads` threads.
+template <typename Body>
+void for_each_chunk(size_t count, int64_t num_threads, const Body& body) {
+  parallel_for(num_chunks(count), num_threads, [&](int64_t chunk) {
+    const size_t begin = static_cast<size_t>(chunk) * kChunkSize;
+    body(chunk, begin, std::min(begin + kChunkSize, count));
+  });
+}
 
 }  // namespace headroom::anchors

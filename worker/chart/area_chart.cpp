@@ -61,8 +61,7 @@ void draw_marks(cv::Mat& picture, const ChartFrame& frame,
   int free_from = 0;
   for (const AreaPanel::Mark& mark : panel.marks) {
     const cv::Point foot = frame.at(mark.time, 0);
-    cv::line(picture, foot, {foot.x, frame.inside().y},
-             cv::Scalar(120, 120, 120));
+    cv::line(picture, foot, {foot.x, frame.inside().y}, kMark);
     if (mark.name.empty() || foot.x < free_from) continue;
     draw_text(picture, mark.name, {foot.x + 3, frame.inside().y + 13}, 0.4);
     free_from = foot.x + 9 * static_cast<int>(mark.name.size());
@@ -83,8 +82,7 @@ cv::Mat draw_area_chart(const AreaChart& chart) {
     }
   }
   const int num_panels = static_cast<int>(chart.panels.size());
-  cv::Mat picture(kHead + num_panels * kPanelHeight, kWidth, CV_8UC3,
-                  cv::Scalar(255, 255, 255));
+  cv::Mat picture(kHead + num_panels * kPanelHeight, kWidth, CV_8UC3, kPaper);
   draw_text(picture, chart.title, {12, 22}, 0.55);
   for (size_t part = 0; part < chart.part_names.size(); ++part) {
     const cv::Point corner(12 + kLegendStep * static_cast<int>(part), 36);

@@ -1,6 +1,5 @@
 #include "worker/chart/chart_frame.h"
 
-#include <array>
 #include <cmath>
 #include <opencv2/imgproc.hpp>
 #include <utility>
@@ -10,7 +9,6 @@
 namespace headroom::chart {
 namespace {
 
-const cv::Scalar kGrid(225, 225, 225);
 constexpr int kLeft = 90, kRight = 20, kTop = 30, kBottom = 45;  // pixels
 
 cv::Rect without_margins(const cv::Rect& place) {
@@ -30,19 +28,6 @@ std::vector<double> chart_ticks(double end) {
   std::vector<double> ticks;
   for (int i = 0; i * step <= end * (1 + 1e-9); ++i) ticks.push_back(i * step);
   return ticks;
-}
-
-cv::Scalar chart_colour(size_t index) {
-  static const std::array<cv::Scalar, 9> colours = {cv::Scalar(170, 170, 170),
-                                                    {31, 119, 180},
-                                                    {255, 127, 14},
-                                                    {148, 103, 189},
-                                                    {140, 86, 75},
-                                                    {44, 160, 44},
-                                                    {23, 190, 207},
-                                                    {214, 39, 40},
-                                                    {188, 189, 34}};
-  return colours[index % colours.size()];
 }
 
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,

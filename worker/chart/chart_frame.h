@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/chart/palette.h"
+
 namespace headroom::chart {
 
 struct ChartAxis {
@@ -21,10 +23,6 @@ struct ChartAxis {
 // to 8 of them.
 std::vector<double> chart_ticks(double end);
 
-// Colours that can be told apart, in RGB; they repeat.
-cv::Scalar chart_colour(size_t index);
-
-inline const cv::Scalar kInk{20, 20, 20};
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
                double scale = 0.45, const cv::Scalar& colour = kInk);
 cv::Size text_size(const std::string& text, double scale = 0.45,

@@ -32,4 +32,20 @@ void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place);
 // A picture of its own, RGB.
 cv::Mat draw_line_chart(const LineChart& chart, cv::Size size);
 
+// Labelled points, joined in the given order.
+struct PointChart {
+  struct Point {
+    double x = 0, y = 0;  // >= 0, at most the axes' ends
+    std::string label;
+    size_t colour = 0;  // chart_colour
+  };
+  std::string title;
+  ChartAxis x, y;
+  std::vector<Point> points;
+  bool joined = true;
+};
+
+// RGB.
+cv::Mat draw_point_chart(const PointChart& chart);
+
 }  // namespace headroom::chart

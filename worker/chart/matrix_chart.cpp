@@ -17,19 +17,12 @@ constexpr int kSide = 900;         // at least
 constexpr int kLeastCellForNames = 9, kLeastCellForNumbers = 27;
 constexpr size_t kNameLetters = 18;
 
-// White to deep blue.
-cv::Scalar shade(double value) {
-  const double v = std::clamp(value, 0.0, 1.0);
-  return {247 - v * 239, 251 - v * 203, 255 - v * 148};
-}
-
 // Upwards, its end at `end`.
 void draw_upward(cv::Mat& picture, const std::string& text, cv::Point end,
                  double scale) {
   int baseline = 0;
   const cv::Size size = text_size(text, scale, &baseline);
-  cv::Mat line(size.height + baseline + 4, size.width + 4, CV_8UC3,
-               cv::Scalar(255, 255, 255));
+  cv::Mat line(size.height + baseline + 4, size.width + 4, CV_8UC3, kPaper);
   draw_text(line, text, {2, size.height + 1}, scale);
   cv::Mat turned;
   cv::rotate(line, turned, cv::ROTATE_90_COUNTERCLOCKWISE);
@@ -48,8 +41,7 @@ void draw_number(cv::Mat& picture, double value, cv::Rect cell) {
   const cv::Size size = text_size(text.data(), scale);
   const cv::Point left(cell.x + (cell.width - size.width) / 2,
                        cell.y + (cell.height + size.height) / 2);
-  draw_text(picture, text.data(), left, scale,
-            value > 0.5 ? cv::Scalar(255, 255, 255) : cv::Scalar(20, 20, 20));
+  draw_text(picture, text.data(), left, scale, value > 0.5 ? kPaper : kInk);
 }
 
 void draw_scale(cv::Mat& picture, cv::Rect inside) {
@@ -57,9 +49,9 @@ void draw_scale(cv::Mat& picture, cv::Rect inside) {
   for (int y = 0; y < bar.height; ++y) {
     const double value = 1 - static_cast<double>(y) / bar.height;
     cv::line(picture, {bar.x, bar.y + y}, {bar.x + bar.width - 1, bar.y + y},
-             shade(value));
+             value_shade(value));
   }
-  cv::rectangle(picture, bar, cv::Scalar(20, 20, 20));
+  cv::rectangle(picture, bar, kInk);
   for (int i = 0; i <= 5; ++i) {
     std::array<char, 16> text{};
     std::snprintf(text.data(), text.size(), "%.1f", i / 5.0);
@@ -95,8 +87,7 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
   const int cell = std::max(1, kSide / count);
   const cv::Rect inside(kMatrixLeft, kMatrixTop, cell * count, cell * count);
   cv::Mat picture(kMatrixTop + inside.height + kMatrixBottom,
-                  kMatrixLeft + inside.width + kMatrixRight, CV_8UC3,
-                  cv::Scalar(255, 255, 255));
+                  kMatrixLeft + inside.width + kMatrixRight, CV_8UC3, kPaper);
   for (int r = 0; r < count; ++r) {
     const auto& row = chart.values[static_cast<size_t>(r)];
     HEADROOM_CHECK(static_cast<int>(row.size()) == count, "a square");
@@ -105,13 +96,14 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
       const cv::Rect place(inside.x + c * cell, inside.y + r * cell, cell,
                            cell);
       const bool is_shown = value >= chart.least_shown;
-      cv::rectangle(picture, place, shade(is_shown ? value : 0), cv::FILLED);
+      cv::rectangle(picture, place, value_shade(is_shown ? value : 0),
+                    cv::FILLED);
       if (is_shown && cell >= kLeastCellForNumbers) {
         draw_number(picture, value, place);
       }
     }
   }
-  cv::rectangle(picture, inside, cv::Scalar(20, 20, 20));
+  cv::rectangle(picture, inside, kInk);
   draw_names(picture, chart, inside, cell);
   draw_scale(picture, inside);
   draw_text(picture, chart.title, {12, 28}, 0.6);

@@ -12,7 +12,7 @@
 #include "parallel/base/log.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint_files.h"
-#include "worker/weights/safetensors_stream.h"
+#include "worker/weights/safetensors.h"
 
 namespace headroom::checkpoint {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/weights/safetensors_stream.h"
+#include "worker/weights/safetensors.h"
 
 namespace headroom::checkpoint {
 

@@ -11,7 +11,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"
-#include "parallel/zero/reshard.h"
+#include "parallel/zero/shard_map.h"
 
 namespace headroom::checkpoint {
 namespace {

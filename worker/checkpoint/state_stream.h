@@ -22,9 +22,9 @@
 
 #include "parallel/collectives/mesh.h"
 #include "worker/memory/memory_retry.h"
-#include "worker/model/named_tensor.h"
+#include "worker/model/layer.h"
 #include "worker/step/training_state.h"
-#include "worker/weights/safetensors_stream.h"
+#include "worker/weights/safetensors.h"
 
 namespace headroom::checkpoint {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <opencv2/imgproc.hpp>
 
-#include "worker/chart/chart_frame.h"
+#include "worker/chart/palette.h"
 
 namespace headroom::detect {
 namespace {
@@ -35,12 +35,8 @@ void draw_label(cv::Mat& pixels, const std::string& text, cv::Point corner,
   const int top = corner.y >= height ? corner.y - height : corner.y;
   cv::rectangle(pixels, {corner.x, top}, {corner.x + size.width, top + height},
                 colour, cv::FILLED, cv::LINE_AA);
-  const double brightness =
-      0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2];
-  const cv::Scalar ink =
-      brightness > 140 ? cv::Scalar(0, 0, 0) : cv::Scalar(255, 255, 255);
   cv::putText(pixels, text, {corner.x, top + size.height + 1}, kFont, scale,
-              ink, stroke, cv::LINE_AA);
+              chart::ink_on(colour), stroke, cv::LINE_AA);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // Whole: the picture is letterboxed to the network's size as in validation
 // (shape kept, padded to the next multiple of the stride). In tiles: each tile
-// is letterboxed so, and the tiles' boxes are merged (tile_merge.h); of the
+// is letterboxed so, and the tiles' boxes are merged; of the
 // picture one tile at a time is in the network, so memory does not grow with
 // it.
 //
@@ -16,22 +16,57 @@
 #include <optional>
 #include <vector>
 
-#include "worker/metrics/box_mapping.h"
+#include "worker/data/tiles/tile_grid.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::detect {
 
-struct TileOptions {
+// --- From the detections of overlapping tiles to those of the image
+//
+// An object in an overlap is seen by several tiles: whole by some, cut by the
+// border of others. A box that touches a border of its tile inside the image is
+// taken for cut. Whole boxes come first, by descending confidence, then cut
+// ones; a box is dropped where one of its class was kept that
+//
+//   overlaps it by more than the threshold (intersection over union), or,
+//   if it is cut, covers more than half of it: its rest lies in another tile
+//
+// What no tile sees whole stays in pieces: let tiles overlap by the size of the
+// largest object. No class offset is added to coordinates, and there is no time
+// limit. Arithmetic is in float32.
+
+struct TileDetection {
+  metrics::Detection detection;  // in pixels of the image
+  bool is_cut = false;
+};
+
+// Does the box, in pixels of the image, touch an inner border of its tile?
+bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
+            int64_t image_height, int64_t image_width);
+
+struct MergeOptions {
+  double iou_threshold = 0.45;
+  bool agnostic = false;  // boxes of other classes count too
+  int64_t max_detections = 1000;
+};
+
+// In descending confidence; equal ones keep their order.
+std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
+                                            const MergeOptions& options);
+
+// How a picture is cut for detection. (tiles::TileOptions say how a data set is
+// cut into files.)
+struct DetectionTiles {
   int64_t height = 640, width = 640;  // pixels of the picture
   double overlap = 0.2;               // of a tile's side
 };
 
 struct DetectorOptions {
-  int64_t height = 640, width = 640;  // of the network's input
-  metrics::NmsOptions nms;            // max_detections: of the whole picture
-  std::optional<TileOptions> tiles;   // none: the picture as a whole
+  int64_t height = 640, width = 640;    // of the network's input
+  metrics::NmsOptions nms;              // max_detections: of the whole picture
+  std::optional<DetectionTiles> tiles;  // none: the picture as a whole
 };
 
 // A picture as the network sees it alone.

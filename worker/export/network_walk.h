@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,18 @@
 #include "worker/model/layer_graph.h"
 
 namespace headroom::exporter {
+
+// The convolution and batch norm of a block as one convolution, for
+// the network as it is used:
+//
+//   weight * s, bias - mean * s   with s = scale / sqrt(variance + epsilon)
+struct FoldedBlock {
+  at::Tensor weight, bias;  // float64
+};
+
+// `prefix`: of the block's tensors in `state`, "model.2.cv1.".
+FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
+                         const std::string& prefix);
 
 class NetworkEmitter {
  public:

@@ -5,7 +5,7 @@
 //   LayerGraph::decode gives them, for any sides that the largest stride
 //   divides
 //
-// Batch norms are folded into their convolutions (folded_block.h). The weights
+// Batch norms are folded into their convolutions (network_walk.h). The weights
 // are buffers, so that .to(device) moves them. As in YOLOv5's export the
 // archive has an extra file config.txt: {"shape", "stride", "names"}.
 //

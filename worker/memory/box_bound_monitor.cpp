@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/loader_options.h"
 
 namespace headroom::memory {
 

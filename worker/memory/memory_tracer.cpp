@@ -10,7 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "worker/data/codecs/png_writer.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/memory/memory_trace.h"
 
 namespace headroom::memory {

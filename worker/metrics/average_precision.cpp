@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
-#include "worker/metrics/precision_curve.h"
+#include "parallel/base/check.h"
 
 namespace headroom::metrics {
 namespace {
@@ -65,6 +66,8 @@ size_t smoothed_maximum(const ConfidenceCurve& curve) {
   return best;
 }
 
+constexpr size_t kRecallPoints = 101;
+
 }  // namespace
 
 double ClassPrecision::mean_ap() const {
@@ -125,6 +128,136 @@ AveragePrecision compute_average_precision(
     result.recall += figures.recall / num_classes;
   }
   return result;
+}
+
+const std::array<float, kNumIouThresholds>& iou_thresholds() {
+  // Built from both ends, as a float32 linspace rounds it.
+  static const std::array<float, kNumIouThresholds> thresholds = [] {
+    std::array<float, kNumIouThresholds> values = {};
+    const float step = (0.95f - 0.5f) / 9;
+    for (size_t i = 0; i < kNumIouThresholds; ++i)
+      values[i] = i < kNumIouThresholds / 2
+                      ? 0.5f + step * static_cast<float>(i)
+                      : 0.95f - step * static_cast<float>(9 - i);
+    return values;
+  }();
+  return thresholds;
+}
+
+std::vector<Matched> match_detections(std::span<const Detection> detections,
+                                      std::span<const LabelledBox> labels) {
+  constexpr float kEpsilon = 1e-7f;
+  std::vector<Matched> correct(detections.size());
+  std::vector<Matched> is_taken(labels.size());
+  for (size_t d = 0; d < detections.size(); ++d) {
+    // The best object does not depend on the threshold, only whether it is
+    // good enough does.
+    size_t best = labels.size();
+    float best_iou = 0;
+    for (size_t l = 0; l < labels.size(); ++l) {
+      if (labels[l].class_index != detections[d].class_index) continue;
+      const float iou = corner_iou(labels[l].box, detections[d].box, kEpsilon);
+      if (iou > best_iou) {
+        best_iou = iou;
+        best = l;
+      }
+    }
+    if (best == labels.size()) continue;
+    for (size_t t = 0; t < kNumIouThresholds; ++t) {
+      if (best_iou < iou_thresholds()[t] || is_taken[best][t]) continue;
+      is_taken[best][t] = true;
+      correct[d][t] = true;
+    }
+  }
+  return correct;
+}
+
+std::vector<DetectionRecord> match_records(
+    std::span<const Detection> detections,
+    std::span<const LabelledBox> labels) {
+  const std::vector<Matched> correct = match_detections(detections, labels);
+  std::vector<DetectionRecord> records;
+  records.reserve(detections.size());
+  for (size_t d = 0; d < detections.size(); ++d)
+    records.push_back(
+        {detections[d].confidence, detections[d].class_index, correct[d]});
+  return records;
+}
+
+std::vector<std::vector<size_t>> rank_by_class(
+    std::span<const DetectionRecord> records, size_t num_classes) {
+  std::vector<size_t> order(records.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return records[a].confidence > records[b].confidence;
+  });
+  std::vector<std::vector<size_t>> ranking(num_classes);
+  for (const size_t i : order) {
+    const int32_t c = records[i].class_index;
+    HEADROOM_CHECK(c >= 0 && static_cast<size_t>(c) < num_classes,
+                   "class " + std::to_string(c) + " of a detection, " +
+                       std::to_string(num_classes) + " classes");
+    ranking[static_cast<size_t>(c)].push_back(i);
+  }
+  return ranking;
+}
+
+PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
+                               const std::vector<size_t>& ranking,
+                               size_t threshold_index, int64_t labels,
+                               double recall_epsilon,
+                               double precision_epsilon) {
+  PrecisionCurve curve;
+  curve.recall.reserve(ranking.size());
+  curve.precision.reserve(ranking.size());
+  const double total = static_cast<double>(labels) + recall_epsilon;
+  double true_positives = 0, seen = 0;
+  for (const size_t i : ranking) {
+    true_positives += records[i].correct[threshold_index] ? 1 : 0;
+    seen += 1;
+    curve.recall.push_back(true_positives / total);
+    curve.precision.push_back(true_positives / (seen + precision_epsilon));
+  }
+  return curve;
+}
+
+void make_envelope(std::vector<double>& precision) {
+  for (size_t i = precision.size(); i-- > 1;)
+    precision[i - 1] = std::max(precision[i - 1], precision[i]);
+}
+
+// y at `at`, for ascending x; of equal x the last counts.
+double interpolate(const std::vector<double>& x, const std::vector<double>& y,
+                   double at) {
+  const auto above = std::upper_bound(x.begin(), x.end(), at);
+  if (above == x.end()) return y.back();
+  if (above == x.begin()) return y.front();
+  const auto i = static_cast<size_t>(above - x.begin()) - 1;
+  return (y[i + 1] - y[i]) / (x[i + 1] - x[i]) * (at - x[i]) + y[i];
+}
+
+PrecisionCurve envelope_of(const PrecisionCurve& curve) {
+  PrecisionCurve all{{0}, {1}};
+  all.recall.insert(all.recall.end(), curve.recall.begin(), curve.recall.end());
+  all.precision.insert(all.precision.end(), curve.precision.begin(),
+                       curve.precision.end());
+  all.recall.push_back(1);
+  all.precision.push_back(0);
+  make_envelope(all.precision);
+  return all;
+}
+
+double area_under(const PrecisionCurve& curve) {
+  const PrecisionCurve envelope = envelope_of(curve);
+  double area = 0;
+  double last = interpolate(envelope.recall, envelope.precision, 0);
+  for (size_t i = 1; i < kRecallPoints; ++i) {
+    const double at = static_cast<double>(i) / (kRecallPoints - 1);
+    const double value = interpolate(envelope.recall, envelope.precision, at);
+    area += (value + last) / 2 / (kRecallPoints - 1);
+    last = value;
+  }
+  return area;
 }
 
 }  // namespace headroom::metrics

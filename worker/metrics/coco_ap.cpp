@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "worker/metrics/precision_curve.h"
+#include "worker/metrics/average_precision.h"
 
 namespace headroom::metrics {
 namespace {

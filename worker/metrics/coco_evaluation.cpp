@@ -7,8 +7,8 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_ap.h"
-#include "worker/metrics/precision_curve.h"
 
 namespace headroom::metrics {
 namespace {

@@ -1,8 +1,8 @@
 // Detection and ground truth as plain values: what post-processing makes and
 // what the metrics compare.
 //
-// They hold no pointers, so arrays of them travel between ranks as bytes.
-// Threads: values.
+// They hold no pointers, so arrays of them travel between ranks as bytes. All
+// arithmetic is in float32, as the reference's.
 #pragma once
 
 #include <cstdint>
@@ -40,5 +40,22 @@ inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
   const float area_b = (b.x2 - b.x1) * (b.y2 - b.y1);
   return shared / (area_a + area_b - shared + epsilon);
 }
+
+// How a source image lies in the network's input: input = source*ratio + pad.
+struct SourceMapping {
+  int64_t height = 0;  // of the source
+  int64_t width = 0;
+  double ratio = 1;
+  double pad_x = 0;
+  double pad_y = 0;
+};
+
+// A label, centre and size as fractions of a picture, in that picture's pixels.
+// (Tiles are cut in float64: data/pixel_box.h.)
+Corners label_corners(double cx, double cy, double w, double h, int64_t height,
+                      int64_t width);
+
+// Input pixels to source pixels, clipped to the image.
+Corners to_source(const Corners& box, const SourceMapping& mapping);
 
 }  // namespace headroom::metrics

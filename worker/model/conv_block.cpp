@@ -10,7 +10,6 @@
 #include "parallel/base/check.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
-#include "worker/model/compute_weight.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/replay_log.h"

@@ -34,13 +34,24 @@
 
 namespace headroom::model {
 
+// The weight that `x` is convolved with. Weights that learn are float32 or
+// float64. Maps of 16 bits are convolved with a copy of their own type: `ready`
+// (NamedTensor::compute), or where that is undefined, one made for the moment.
+// Not differentiable.
+inline at::Tensor compute_weight(const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& ready) {
+  if (x.scalar_type() == weight.scalar_type()) return weight;
+  if (ready.defined() && ready.scalar_type() == x.scalar_type()) return ready;
+  return weight.detach().to(x.scalar_type());
+}
+
 inline constexpr double kBatchNormEpsilon = 1e-3;
 inline constexpr double kBatchNormMomentum = 0.03;
 
 struct ConvBlockArguments {
   at::Tensor x;
   at::Tensor weight;
-  // It in x's type where that is another (worker/model/compute_weight.h).
+  // It in x's type where that is another (worker/model/conv_block.h).
   at::Tensor compute_weight;
   at::Tensor norm_weight;   // gamma [C_out]
   at::Tensor norm_bias;     // beta [C_out]

@@ -2,12 +2,10 @@
 //
 //   Conv   convolution, batch norm, activation as one operation (conv_block.h)
 //   TransposedConv   transposed convolution with a bias, kernel and stride
-//   equal: every
-//          cell becomes kernel x kernel cells of its own, so that ranks which
-//          hold some rows of an image need nothing from each other
-//   SqueezeExcite squeeze and excitation (squeeze_excite.h); its products are
-//   1x1 convolutions
-//          of means in the state, "fc1." and "fc2."
+//          equal: every cell becomes kernel x kernel cells of its own, so that
+//          ranks which hold some rows of an image need nothing from each other
+//   SqueezeExcite   squeeze and excitation (squeeze_excite.h); its products are
+//          1x1 convolutions of means in the state, "fc1." and "fc2."
 //
 // `prefix` is the module's name in the state, "model.4.m.0.cv1.".
 //
@@ -27,6 +25,16 @@
 #include "worker/model/step_context.h"
 
 namespace headroom::model {
+
+// A transposed convolution whose kernel is its stride k: each cell
+// becomes k x k cells, by a 1x1 convolution to k * k times the channels.
+//
+// Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_in, C_out, k,
+// k], bias [C_out]; returns [N, C_out, k H, k W] channels-last, of x's type.
+// `ready`: weight in that type, or undefined (worker/model/conv_block.h).
+// Saved for backward: x and the weight.
+at::Tensor transposed_conv(const at::Tensor& x, const at::Tensor& weight,
+                           const at::Tensor& bias, const at::Tensor& ready);
 
 class ConvolutionModule {
  public:

@@ -64,4 +64,19 @@ class Detect final : public Layer {
   std::vector<Head> heads_;
 };
 
+// The detection head's 1x1 convolution where maps have 16 bits, or are on a
+// device.
+//
+// The convolution computes in the maps' type. Its result is float32: the bias
+// is added to it unrounded, and loss and decoding are float32. Backward rounds
+// the gradient to the maps' type for the convolution alone.
+//
+// Shapes: x [N, C, H, W] bfloat16 or float16; weight [F, C, 1, 1] and bias [F]
+// float32; returns [N, F, H, W] float32 channels-last. `compute_weight`: weight
+// in the maps' type, or undefined (worker/model/conv_block.h).
+// Saved for backward: x and the weights.
+at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias,
+                            const at::Tensor& compute_weight);
+
 }  // namespace headroom::model

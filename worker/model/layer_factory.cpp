@@ -4,9 +4,71 @@
 #include <utility>
 
 #include "configs/layers/layer_modules.h"
-#include "worker/model/program_layer.h"
+#include "parallel/base/check.h"
+#include "worker/model/resampling.h"
 
 namespace headroom::model {
+
+ProgramLayer::ProgramLayer(ModelState& state, const std::string& prefix,
+                           layers::LayerProgram program)
+    : program_(std::move(program)), released_(program_.released()) {
+  for (const layers::LayerProgram::Block& block : program_.blocks) {
+    const std::string name = prefix + block.name;
+    if (block.squeezed > 0) {
+      modules_.push_back(std::make_unique<SqueezeExcite>(state, name, block));
+    } else if (block.grows) {
+      modules_.push_back(std::make_unique<TransposedConv>(state, name, block));
+    } else {
+      modules_.push_back(std::make_unique<Conv>(state, name, block));
+    }
+  }
+}
+
+std::vector<at::Tensor> ProgramLayer::forward(
+    const std::vector<at::Tensor>& inputs, const StepContext& context) {
+  HEADROOM_CHECK(inputs.size() == program_.inputs.size(),
+                 std::to_string(inputs.size()) + " inputs to a layer of " +
+                     std::to_string(program_.inputs.size()));
+  std::vector<at::Tensor> values = inputs;
+  for (size_t i = 0; i < program_.steps.size(); ++i) {
+    const layers::LayerProgram::Step& step = program_.steps[i];
+    std::vector<at::Tensor> operands;
+    for (const int input : step.inputs)
+      operands.push_back(values[static_cast<size_t>(input)]);
+    for (const int value : released_[i])
+      values[static_cast<size_t>(value)].reset();
+    values.push_back(run(step, operands, context));
+  }
+  return {std::move(values.back())};
+}
+
+at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
+                             const std::vector<at::Tensor>& inputs,
+                             const StepContext& context) {
+  using Operation = layers::LayerProgram::Operation;
+  const at::Tensor& x = inputs.front();
+  switch (step.operation) {
+    case Operation::kBlock:
+    case Operation::kTransposedConv:
+    case Operation::kSqueezeExcite:
+      return modules_[step.block]->apply(x, context);
+    case Operation::kPools:
+      return chained_pools(x, step.windows, context);
+    case Operation::kAdd:
+      return added_maps(x, inputs[1], context);
+    case Operation::kConcat:
+      return concatenated_maps(inputs, context);
+    case Operation::kUpsample:
+      return upsampled_map(x, context);
+    case Operation::kFold:
+      return folded_map(x, context);
+    case Operation::kSlice:
+      return sliced_map(x, step.first_channel, step.output.channels, context);
+    case Operation::kShuffle:
+      return shuffled_map(x, step.groups, context);
+  }
+  HEADROOM_CHECK(false, "a step of no operation");
+}
 
 BuiltLayer build_layer(const layers::ModelTable& table, std::size_t index,
                        const std::vector<layers::MapShape>& inputs,

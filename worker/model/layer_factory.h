@@ -1,5 +1,5 @@
-// layer_factory: one line of the model table to a Layer. What a module consists
-// of is configs/layers/layer_modules.h's business.
+// layer_factory makes a Layer from one line of the model table. What a module
+// consists of is configs/layers/layer_modules.h's business.
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.
@@ -7,14 +7,40 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "configs/layers/layer_program.h"
 #include "configs/layers/model_table.h"
+#include "worker/model/convolution_modules.h"
 #include "worker/model/detect.h"
 #include "worker/model/layer.h"
 #include "worker/model/model_state.h"
 
 namespace headroom::model {
+
+// ProgramLayer: a layer that runs a LayerProgram on tensors.
+//
+// It owns its modules, whose tensors stay at their addresses.
+class ProgramLayer final : public Layer {
+ public:
+  // `prefix`: the layer's name in the state, "model.4.".
+  ProgramLayer(ModelState& state, const std::string& prefix,
+               layers::LayerProgram program);
+
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
+                                  const StepContext& context) override;
+  layers::LayerInside inside() const override { return program_.inside(); }
+
+ private:
+  at::Tensor run(const layers::LayerProgram::Step& step,
+                 const std::vector<at::Tensor>& inputs,
+                 const StepContext& context);
+
+  const layers::LayerProgram program_;
+  const std::vector<std::vector<int>> released_;
+  std::vector<std::unique_ptr<ConvolutionModule>> modules_;  // as its blocks
+};
 
 struct BuiltLayer {
   std::unique_ptr<Layer> layer;

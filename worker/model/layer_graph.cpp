@@ -10,7 +10,6 @@
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
 #include "worker/model/layer.h"
-#include "worker/model/layer_executor.h"
 #include "worker/model/layer_factory.h"
 #include "worker/model/model_state.h"
 

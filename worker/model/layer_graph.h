@@ -28,7 +28,6 @@
 
 #include "configs/layers/model_table.h"
 #include "worker/model/layer.h"
-#include "worker/model/named_tensor.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {

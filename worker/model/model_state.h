@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/model/layer.h"
 #include "worker/model/layer_graph.h"
-#include "worker/model/named_tensor.h"
 
 namespace headroom::model {
 

@@ -22,7 +22,7 @@ class HaloExchange;  // parallel/base/halo_exchange.h
 namespace headroom::model {
 
 class DerivedMaps;    // worker/model/derived_maps.h
-class LayerExecutor;  // worker/model/layer_executor.h
+class LayerExecutor;  // worker/model/layer.h
 class ReplayLog;      // worker/model/replay_log.h
 
 struct StepContext {

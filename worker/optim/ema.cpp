@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "worker/optim/flat_check.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::optim {
 

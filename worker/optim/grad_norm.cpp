@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "worker/optim/flat_check.h"
 #include "worker/optim/flat_kernels.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::optim {
 namespace {

@@ -1,10 +1,130 @@
 #include "worker/optim/optimizer.h"
 
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
 #include "parallel/base/check.h"
-#include "worker/optim/adam.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/flat_kernels.h"
 
 namespace headroom::optim {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // elements; three arrays of it fit in L2
+
+void check_segments(std::span<const Segment> segments, int64_t size) {
+  int64_t end = 0;
+  for (const Segment& segment : segments) {
+    HEADROOM_CHECK(segment.offset >= end && segment.size >= 0 &&
+                       segment.offset + segment.size <= size &&
+                       segment.group >= 0 &&
+                       segment.group < kNumParameterGroups,
+                   "segment at " + std::to_string(segment.offset) +
+                       " of size " + std::to_string(segment.size) + ", group " +
+                       std::to_string(segment.group) +
+                       "; the one before ends at " + std::to_string(end) +
+                       ", the flat buffer at " + std::to_string(size));
+    end = segment.offset + segment.size;
+  }
+}
+
+constexpr double kBeta2 = 0.999, kEpsilon = 1e-8;
+
+template <typename T>
+kernels::AdamCoefficients<T> coefficients_of(const GroupSettings& group,
+                                             const AdamSettings& settings) {
+  const auto step = static_cast<double>(settings.step);
+  kernels::AdamCoefficients<T> result;
+  result.step_size =
+      static_cast<T>(group.lr / (1 - std::pow(settings.beta1, step)));
+  result.root_of_correction =
+      static_cast<T>(std::sqrt(1 - std::pow(kBeta2, step)));
+  result.one_minus_beta1 = static_cast<T>(1 - settings.beta1);
+  result.beta2 = static_cast<T>(kBeta2);
+  result.one_minus_beta2 = static_cast<T>(1 - kBeta2);
+  result.epsilon = static_cast<T>(kEpsilon);
+  result.clip = static_cast<T>(settings.clip_coefficient);
+  if (settings.decoupled_decay) {
+    result.shrink = static_cast<T>(1 - group.lr * group.weight_decay);
+  } else {
+    result.weight_decay = static_cast<T>(group.weight_decay);
+  }
+  return result;
+}
+
+}  // namespace
+
+void for_each_range(
+    std::span<const Segment> segments, int64_t size,
+    const AllGroupSettings& groups,
+    const std::function<void(int64_t, int64_t, const GroupSettings&)>& update) {
+  check_segments(segments, size);
+  at::parallel_for(0, size, kGrain, [&](int64_t begin, int64_t end) {
+    auto segment = std::partition_point(
+        segments.begin(), segments.end(),
+        [begin](const Segment& s) { return s.offset + s.size <= begin; });
+    for (; segment != segments.end() && segment->offset < end; ++segment) {
+      update(std::max(begin, segment->offset),
+             std::min(end, segment->offset + segment->size),
+             groups[static_cast<size_t>(segment->group)]);
+    }
+  });
+}
+
+void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
+              const at::Tensor& momentum_buffer,
+              std::span<const Segment> segments, const AllGroupSettings& groups,
+              double momentum, double clip_coefficient, bool first_step) {
+  check_flat_pair("parameters", parameters, "gradients", gradients);
+  check_flat_pair("parameters", parameters, "momentum", momentum_buffer);
+
+  AT_DISPATCH_FLOATING_TYPES(parameters.scalar_type(), "sgd_step", [&] {
+    scalar_t* p = parameters.mutable_data_ptr<scalar_t>();
+    const scalar_t* g = gradients.const_data_ptr<scalar_t>();
+    scalar_t* buffer = momentum_buffer.mutable_data_ptr<scalar_t>();
+    for_each_range(segments, parameters.numel(), groups,
+                   [&](int64_t from, int64_t to, const GroupSettings& group) {
+                     const kernels::SgdCoefficients<scalar_t> coefficients{
+                         static_cast<scalar_t>(group.lr),
+                         static_cast<scalar_t>(group.weight_decay),
+                         static_cast<scalar_t>(momentum),
+                         static_cast<scalar_t>(clip_coefficient), first_step};
+                     sgd_range(p + from, g + from, buffer + from, to - from,
+                               coefficients);
+                   });
+  });
+}
+
+kernels::AdamCoefficients<double> adam_coefficients(
+    const GroupSettings& group, const AdamSettings& settings) {
+  return coefficients_of<double>(group, settings);
+}
+
+void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
+               const at::Tensor& first_moment, const at::Tensor& second_moment,
+               std::span<const Segment> segments,
+               const AllGroupSettings& groups, const AdamSettings& settings) {
+  check_flat_pair("parameters", parameters, "gradients", gradients);
+  check_flat_pair("parameters", parameters, "first moment", first_moment);
+  check_flat_pair("parameters", parameters, "second moment", second_moment);
+  HEADROOM_CHECK(settings.step >= 1, "step " + std::to_string(settings.step));
+
+  AT_DISPATCH_FLOATING_TYPES(parameters.scalar_type(), "adam_step", [&] {
+    scalar_t* p = parameters.mutable_data_ptr<scalar_t>();
+    const scalar_t* g = gradients.const_data_ptr<scalar_t>();
+    scalar_t* m = first_moment.mutable_data_ptr<scalar_t>();
+    scalar_t* v = second_moment.mutable_data_ptr<scalar_t>();
+    for_each_range(segments, parameters.numel(), groups,
+                   [&](int64_t from, int64_t to, const GroupSettings& group) {
+                     adam_range(p + from, g + from, m + from, v + from,
+                                to - from,
+                                coefficients_of<scalar_t>(group, settings));
+                   });
+  });
+}
 
 OptimizerKind parse_optimizer(const std::string& name) {
   if (name == "SGD") return OptimizerKind::kSgd;

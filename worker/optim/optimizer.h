@@ -3,19 +3,102 @@
 // An optimizer has no state of its own: its moments are flat buffers like the
 // parameters, so that they are sharded, saved and loaded in the same way.
 //
-// Threads: as sgd_step.
+// Threads: called by one thread; works on at::get_num_threads() of them. The
+// result does not depend on their number.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "worker/optim/segments.h"
+#include "parallel/base/check.h"
+#include "worker/kernels/element_math.h"
+#include "worker/optim/lr_schedule.h"
 
 namespace headroom::optim {
+
+// A range of a flat buffer that belongs to one parameter group.
+struct Segment {
+  int64_t offset = 0;  // in elements
+  int64_t size = 0;
+  int group = kWeightGroup;
+};
+
+struct GroupSettings {
+  double lr = 0;
+  double weight_decay = 0;
+};
+using AllGroupSettings = std::array<GroupSettings, kNumParameterGroups>;
+
+// Calls `update(from, to, settings)` for ranges that cover all segments once,
+// on at::get_num_threads() threads; what runs where changes no result.
+// REQUIRES: segments in ascending order without overlap, inside [0, size).
+void for_each_range(
+    std::span<const Segment> segments, int64_t size,
+    const AllGroupSettings& groups,
+    const std::function<void(int64_t, int64_t, const GroupSettings&)>& update);
+
+// Checks that two flat tensors have one size and one type.
+inline void check_flat_pair(const char* name_a, const at::Tensor& a,
+                            const char* name_b, const at::Tensor& b) {
+  const bool alike = a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel() &&
+                     a.scalar_type() == b.scalar_type() && a.is_contiguous() &&
+                     b.is_contiguous();
+  HEADROOM_CHECK(alike, std::string(name_a) + " with " +
+                            std::to_string(a.numel()) + " elements and " +
+                            name_b + " with " + std::to_string(b.numel()) +
+                            " must be flat, of one size and one type");
+}
+
+// SGD with Nesterov momentum over a flat buffer, in one pass over memory.
+//
+// Clipping, decay, momentum and update are one loop: parameter, gradient and
+// momentum are read once and nothing is allocated, because after the vote of a
+// step nothing may fail. The arithmetic is PyTorch's SGD(nesterov=True) with
+// dampening 0 (Sutskever et al. 2013 in that formulation).
+//
+// Elements outside all segments (padding, frozen layers) are left as they are.
+// `first_step`: the momentum buffer takes the gradient instead of averaging it
+// in; what it held before is not read.
+// REQUIRES: three flat CPU tensors of one size, all float or all double;
+// segments in ascending order without overlap, inside the tensors.
+void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
+              const at::Tensor& momentum_buffer,
+              std::span<const Segment> segments, const AllGroupSettings& groups,
+              double momentum, double clip_coefficient, bool first_step);
+
+// Settings of Adam and AdamW. One pass over memory computes
+//
+//   m = m + (1 - beta1)(g - m)      v = beta2 v + (1 - beta2) g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//
+// Kingma and Ba, arXiv:1412.6980, in PyTorch's order of operations. The decay
+// of Adam is added to the gradient; AdamW's is decoupled, p *= 1 - lr * decay
+// (Loshchilov and Hutter, arXiv:1711.05101). beta2 is 0.999 and eps 1e-8, as
+// YOLOv5 has them.
+struct AdamSettings {
+  double beta1 = 0.9;
+  int64_t step = 1;  // counts this one
+  double clip_coefficient = 1;
+  bool decoupled_decay = true;  // AdamW
+};
+
+// Elements outside all segments are left as they are.
+// REQUIRES: four flat CPU tensors of one size, all float or all double, moments
+// 0 before the first step; segments as in sgd_step; step >= 1.
+void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
+               const at::Tensor& first_moment, const at::Tensor& second_moment,
+               std::span<const Segment> segments,
+               const AllGroupSettings& groups, const AdamSettings& settings);
+
+// The coefficients of one group, before rounding to the parameters' type.
+kernels::AdamCoefficients<double> adam_coefficients(
+    const GroupSettings& group, const AdamSettings& settings);
 
 enum class OptimizerKind { kSgd, kAdam, kAdamW };
 

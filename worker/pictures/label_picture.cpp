@@ -137,8 +137,7 @@ void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
       };
       const double v = std::sqrt(static_cast<double>(count) / most);
       cv::rectangle(picture, at(x, up + 1), at(x + 1, up),
-                    cv::Scalar(205 - 197 * v, 225 - 177 * v, 243 - 136 * v),
-                    cv::FILLED);
+                    chart::density_shade(v), cv::FILLED);
     }
   }
   frame.draw_axes();
@@ -147,8 +146,7 @@ void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
 }  // namespace
 
 cv::Mat draw_labels(const labels::Dataset& dataset) {
-  cv::Mat picture(kHead + 2 * kPanel, 2 * kPanel, CV_8UC3,
-                  cv::Scalar(255, 255, 255));
+  cv::Mat picture(kHead + 2 * kPanel, 2 * kPanel, CV_8UC3, chart::kPaper);
   chart::draw_text(picture,
                    std::to_string(dataset.num_labels()) + " boxes in " +
                        std::to_string(dataset.size()) + " images",

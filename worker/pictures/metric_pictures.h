@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <opencv2/core/mat.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,5 +41,10 @@ std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
 inline constexpr size_t kMostMatrixClasses = 1000;
 cv::Mat draw_confusion_matrix(const MetricFigures& figures,
                               const std::string& subject);
+
+// results.png: the columns of results.csv over the epochs, in RGB; nothing
+// where the file has no row yet. Cells that are empty (epochs without a
+// validation) or no numbers are gaps.
+std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv);
 
 }  // namespace headroom::pictures

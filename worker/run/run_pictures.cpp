@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
-#include "worker/data/codecs/jpeg_writer.h"
-#include "worker/data/codecs/png_bytes.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
-#include "worker/pictures/results_picture.h"
+#include "worker/pictures/metric_pictures.h"
 
 namespace headroom::run {
 namespace {

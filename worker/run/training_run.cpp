@@ -14,7 +14,7 @@
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/loader.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/sampler.h"
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/run/run_checkpoints.h"
 #include "worker/run/run_context.h"

@@ -20,7 +20,6 @@
 #include "worker/validation/validate.h"
 #include "worker/validation/validation_files.h"
 #include "worker/weights/weights.h"
-#include "worker/weights/weights_classes.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::run {

@@ -21,11 +21,11 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/activations/derived_policy.h"
 #include "parallel/activations/offload_policy.h"
+#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/plan/plan.h"
 #include "worker/model/derived_maps.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 
 namespace headroom::step {
 

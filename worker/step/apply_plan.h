@@ -17,7 +17,7 @@
 
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/plan/plan.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::step {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 
 namespace headroom::step {
 namespace {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/devices/device_graph.h"
+#include "parallel/devices/device_api.h"
 #include "parallel/pipeline/backward_thread.h"
 
 namespace headroom::step {

@@ -33,7 +33,6 @@
 #include "parallel/devices/compute_device.h"
 #include "parallel/plan/batch_split.h"
 #include "worker/data/loader/batch.h"
-#include "worker/data/loader/image_tensor.h"
 
 namespace headroom::step {
 

@@ -15,8 +15,8 @@
 #include "parallel/base/device_commit.h"
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
-#include "worker/optim/adam.h"
 #include "worker/optim/ema.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::step {
 

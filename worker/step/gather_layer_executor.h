@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/zero/layer_gather.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 
 namespace headroom::step {
 

@@ -22,7 +22,7 @@
 #include "parallel/plan/plan.h"
 #include "parallel/spatial/completable_exchange.h"
 #include "parallel/spatial/halo_exchange.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/step_groups.h"
 

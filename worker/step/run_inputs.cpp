@@ -14,7 +14,6 @@
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/loss/target_assignment.h"
-#include "worker/weights/weights_anchors.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::step {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "parallel/base/step_phase.h"
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/step/failed_rank_completion.h"
 #include "worker/step/stage_layers.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "parallel/zero/sharded_layers.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 
 namespace headroom::step {
 

@@ -1,13 +1,17 @@
-// ChannelGraph: which convolution's output channels are which other ones'
-// input channels, as far as removing some of them goes.
+// ChannelGraph says which convolution's output channels are which other
+// convolutions' input channels, so that some of them can be removed.
 //
-// A unit is a set of channels that can only go together. It is the output of
-// one batch-normalised convolution; in a C3 whose bottlenecks add their input,
-// cv1 and every bottleneck's cv2 write the same channels, and are one unit.
-// Between layers nothing is added, so every layer's output is a unit of its
-// own.
+// A unit is a set of channels that can only be removed together: what one
+// batch-normalised convolution writes. Where maps are added, their
+// convolutions write the same channels and share a unit: in a C3 with
+// shortcuts, cv1 and every bottleneck's cv2. Maps of different layers are never
+// added, so every layer's output is a unit of its own.
 //
-// Threads: a value. Errors: Error naming the layer for an unknown module.
+// The graph follows the layers' programs (configs/layers/layer_program.h) and
+// knows no modules.
+//
+// Errors: Error that names the layer where channels are tied in a way that
+// pruning does not follow, or where a table cannot say how many are left.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +19,28 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/activation_function.h"
 #include "configs/layers/model_table.h"
-#include "worker/model/layer_graph.h"
 
 namespace headroom::tools {
 
 struct ChannelGraph {
   struct Unit {
     int64_t channels = 0;
-    // "model.2.cv1.": the blocks that write it, in the order they run.
-    std::vector<std::string> writers;
+    struct Writer {
+      std::string name;  // "model.2.cv1."
+      layers::ActivationFunction activation;
+    };
+    std::vector<Writer> writers;  // in the order in which they run
     size_t layer = 0;
   };
-  // A run of channels of a map: a unit's, once its first writers have run.
+  // The channels of a unit inside a map, after its first writers have run.
   struct Segment {
     int unit = kImages;
     size_t num_writers = 0;
   };
-  static constexpr int kImages = -1;  // no unit: nothing goes
-  // What a convolution reads.
+  static constexpr int kImages = -1;  // no unit: all channels stay
+  // A convolution and the map that it reads.
   struct Reader {
     std::string name;    // "model.2.cv1." or "model.24.m.0."
     bool normed = true;  // false: a head
@@ -41,14 +48,12 @@ struct ChannelGraph {
   };
   std::vector<Unit> units;
   std::vector<Reader> readers;
-  // Of a C3's or SPPF's layer: the units of the convolutions inside, in the
-  // order of configs/layers/layer_widths.h; then that of its output. A Conv has
-  // the last only.
+  // By layer: the unit of each convolution in the order of
+  // configs/layers/layer_widths.h, the one that makes the output last.
   std::vector<std::vector<int>> units_of_layer;
 };
 
-// `model` was built from `table`.
-ChannelGraph channel_graph(const layers::ModelTable& table,
-                           model::LayerGraph& model);
+// `table` has the model's number of classes.
+ChannelGraph channel_graph(const layers::ModelTable& table);
 
 }  // namespace headroom::tools

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/layers/layer_widths.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/kernels/element_math.h"
@@ -36,9 +37,9 @@ State state_of(model::LayerGraph& model) {
 std::vector<double> scores_of(const ChannelGraph::Unit& unit,
                               const State& state) {
   std::vector<double> scores(static_cast<size_t>(unit.channels), 0);
-  for (const std::string& writer : unit.writers) {
+  for (const ChannelGraph::Unit::Writer& writer : unit.writers) {
     const at::Tensor scale =
-        state.at(writer + "bn.weight").to(at::kDouble).contiguous();
+        state.at(writer.name + "bn.weight").to(at::kDouble).contiguous();
     const double* values = scale.const_data_ptr<double>();
     for (size_t i = 0; i < scores.size(); ++i) {
       scores[i] = std::max(scores[i], std::abs(values[i]));
@@ -124,13 +125,9 @@ Split split_of(const std::vector<double>& scores, int64_t num_removed) {
 
 class Pruner {
  public:
-  Pruner(const ChannelGraph& graph,
-         const layers::ActivationFunction& activation, const State& before,
+  Pruner(const ChannelGraph& graph, const State& before,
          std::vector<Split> splits)
-      : graph_(graph),
-        activation_(activation),
-        before_(before),
-        splits_(std::move(splits)) {}
+      : graph_(graph), before_(before), splits_(std::move(splits)) {}
 
   // The pruned model's state.
   State run() {
@@ -139,10 +136,10 @@ class Pruner {
       read_less(reader, after);
     }
     for (size_t unit = 0; unit < graph_.units.size(); ++unit) {
-      for (const std::string& writer : graph_.units[unit].writers) {
+      for (const auto& writer : graph_.units[unit].writers) {
         for (const char* name : {"conv.weight", "bn.weight", "bn.bias",
                                  "bn.running_mean", "bn.running_var"}) {
-          at::Tensor& tensor = after.at(writer + name);
+          at::Tensor& tensor = after.at(writer.name + name);
           tensor = tensor.index_select(0, splits_[unit].kept);
         }
       }
@@ -157,11 +154,12 @@ class Pruner {
         graph_.units[static_cast<size_t>(segment.unit)];
     at::Tensor sum = at::zeros({unit.channels}, at::kDouble);
     for (size_t i = 0; i < segment.num_writers; ++i) {
+      const ChannelGraph::Unit::Writer& writer = unit.writers[i];
       const at::Tensor offsets =
-          before_.at(unit.writers[i] + "bn.bias").to(at::kDouble).clone();
+          before_.at(writer.name + "bn.bias").to(at::kDouble).clone();
       double* values = offsets.mutable_data_ptr<double>();
       for (int64_t c = 0; c < unit.channels; ++c) {
-        values[c] = kernels::activated(values[c], activation_);
+        values[c] = kernels::activated(values[c], writer.activation);
       }
       sum = sum.add(offsets);
     }
@@ -197,18 +195,15 @@ class Pruner {
   }
 
   const ChannelGraph& graph_;
-  const layers::ActivationFunction activation_;
   const State& before_;
   const std::vector<Split> splits_;
 };
 
 layers::ModelTable pruned_table(const layers::ModelTable& table,
                                 const ChannelGraph& graph,
-                                const std::vector<Split>& splits,
-                                int64_t num_classes) {
+                                const std::vector<Split>& splits) {
   layers::ModelTable pruned = table;
   pruned.name = table.name + "_pruned";
-  pruned.num_classes = static_cast<int>(num_classes);
   pruned.depth_multiple = pruned.width_multiple = 1;
   for (size_t index = 0; index < table.layers.size(); ++index) {
     std::vector<double> widths;
@@ -217,19 +212,7 @@ layers::ModelTable pruned_table(const layers::ModelTable& table,
           static_cast<double>(splits[static_cast<size_t>(unit)].kept.size(0)));
     }
     if (widths.empty()) continue;
-    layers::ModelTable::Layer& layer = pruned.layers[index];
-    layer.args[0] = widths.back();
-    widths.pop_back();
-    if (layer.module == "C3") {
-      layer.repeats = static_cast<int>(widths.size() / 2) - 1;
-      if (layer.args.size() < 2) layer.args.emplace_back("True");
-      layer.args.resize(2);
-      layer.args.emplace_back(widths);
-    } else if (layer.module == "SPPF") {
-      if (layer.args.size() < 2) layer.args.emplace_back(5.0);
-      layer.args.resize(2);
-      layer.args.emplace_back(widths.front());
-    }
+    layers::write_widths(pruned.layers[index], std::move(widths));
   }
   return pruned;
 }
@@ -248,7 +231,9 @@ PrunedModel prune_channels(const layers::ModelTable& table,
                            model::LayerGraph& model, double share) {
   const at::NoGradGuard no_grad;
   const State before = state_of(model);
-  const ChannelGraph graph = channel_graph(table, model);
+  layers::ModelTable counted = table;
+  counted.num_classes = static_cast<int>(model.num_classes());
+  const ChannelGraph graph = channel_graph(counted);
   std::vector<std::vector<double>> scores;
   for (const ChannelGraph::Unit& unit : graph.units) {
     scores.push_back(scores_of(unit, before));
@@ -269,14 +254,13 @@ PrunedModel prune_channels(const layers::ModelTable& table,
     result.channels_before += channels;
     result.channels_after += channels - removed[unit];
   }
-  result.table = pruned_table(table, graph, splits, model.num_classes());
+  result.table = pruned_table(counted, graph, splits);
   result.model = std::make_unique<model::LayerGraph>(
       result.table, model.num_classes(),
       before.begin()->second.scalar_type() == at::kDouble ? at::kDouble
                                                           : at::kFloat,
       /*seed=*/0);
-  const State after =
-      Pruner(graph, table.activation, before, std::move(splits)).run();
+  const State after = Pruner(graph, before, std::move(splits)).run();
   for (const model::NamedTensor& entry : result.model->state()) {
     const at::Tensor& values = after.at(entry.name);
     HEADROOM_CHECK(values.sizes() == entry.tensor->sizes(), entry.name);

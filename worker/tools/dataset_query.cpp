@@ -13,10 +13,9 @@
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/data/labels/box_counts.h"
+#include "worker/data/labels/dataset.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"
-#include "worker/weights/weights_anchors.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::tools {

@@ -24,8 +24,6 @@
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
 #include "worker/detect/video_detection.h"
-#include "worker/tools/image_size_flag.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 #include "worker/video/video_plugin.h"
 #include "worker/weights/open_weights.h"
@@ -83,7 +81,7 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles =
-        detect::TileOptions{tile.height, tile.width, request.overlap};
+        detect::DetectionTiles{tile.height, tile.width, request.overlap};
   }
   return options;
 }

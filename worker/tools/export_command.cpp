@@ -17,8 +17,6 @@
 #include "worker/export/export_weights.h"
 #include "worker/step/network_input.h"
 #include "worker/step/run_inputs.h"
-#include "worker/tools/image_size_flag.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 #include "worker/validation/network_score.h"
 

@@ -15,8 +15,6 @@
 #include "parallel/base/folder_fault.h"
 #include "parallel/base/units.h"
 #include "worker/tools/channel_pruning.h"
-#include "worker/tools/image_size_flag.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 #include "worker/validation/network_score.h"
 #include "worker/weights/open_weights.h"

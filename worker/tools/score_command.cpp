@@ -4,7 +4,6 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 #include "worker/validation/detection_scores.h"
 

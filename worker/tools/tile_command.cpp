@@ -9,8 +9,6 @@
 #include "parallel/base/check.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
-#include "worker/tools/image_size_flag.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 
 namespace headroom::tools {

@@ -7,6 +7,9 @@
 // are thrown, for main to print.
 #pragma once
 
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace headroom::tools {
@@ -25,5 +28,20 @@ int prune_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
 int tile_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
+
+// A validator for a number from `least` to `most`; CLI::Range lets NaN through.
+CLI::Validator within(double least, double most);
+
+// Parses the arguments that headroom passes on; the name of `app` is the
+// command's. Throws Error (exit 2) of one line for missing or wrong arguments.
+void parse_arguments(CLI::App& app, int argc, char** argv);
+
+struct PixelSize {
+  int64_t height = 0, width = 0;
+};
+
+// Reads "640" or "480 640" on a command line. Throws Error (exit 2) that shows
+// how to write it.
+PixelSize read_image_size(const std::string& flag, const std::string& text);
 
 }  // namespace headroom::tools

@@ -9,7 +9,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/counted.h"
 #include "worker/data/labels/verification.h"
-#include "worker/tools/tool_arguments.h"
 #include "worker/tools/tool_command.h"
 
 namespace headroom::tools {

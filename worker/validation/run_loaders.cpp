@@ -8,7 +8,7 @@
 #include "parallel/predict/memory_request.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/loader_plan.h"
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/sampler.h"
 #include "worker/step/parallel_context.h"
 
 namespace headroom::validation {

@@ -9,7 +9,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/metrics/box_mapping.h"
+#include "worker/metrics/detection.h"
 #include "worker/validation/validation_figures.h"
 #include "worker/validation/validation_findings.h"
 

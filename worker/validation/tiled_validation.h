@@ -25,7 +25,7 @@ class Communicator;
 namespace headroom::validation {
 
 struct TiledValidation {
-  detect::TileOptions tiles;
+  detect::DetectionTiles tiles;
   int64_t image_height = 640, image_width = 640;  // of the network's input
   int64_t host_memory_limit_bytes = 0;            // 0: none
 };

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/metrics/box_mapping.h"
+#include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/validation/validate_heads.h"
 #include "worker/validation/validation_figures.h"

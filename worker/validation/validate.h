@@ -18,7 +18,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
-#include "worker/data/loader/batch_source.h"
+#include "worker/data/loader/batch.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory/memory_retry.h"
 #include "worker/metrics/detection.h"

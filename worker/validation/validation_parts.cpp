@@ -1,6 +1,6 @@
 #include "worker/validation/validation_parts.h"
 
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/loader_options.h"
 
 namespace headroom::validation {
 

@@ -1,6 +1,5 @@
 // libheadroom_video.so: the one exported function, and the VideoApi behind it.
 #include "worker/video/ffmpeg_reader.h"
-#include "worker/video/ffmpeg_writer.h"
 
 extern "C" {
 #include <libavutil/log.h>

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "worker/video/ffmpeg_file.h"
-#include "worker/video/ffmpeg_picture.h"
 
 extern "C" {
 #include <libavcodec/avcodec.h>

@@ -1,7 +1,6 @@
-#include "worker/video/ffmpeg_writer.h"
+#include "worker/video/ffmpeg_reader.h"
 
 #include "worker/video/ffmpeg_file.h"
-#include "worker/video/ffmpeg_picture.h"
 
 namespace headroom::video {
 namespace {

@@ -7,7 +7,6 @@
 #include "configs/layers/model_table_text.h"
 #include "parallel/base/check.h"
 #include "worker/weights/weights.h"
-#include "worker/weights/weights_classes.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::weights {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "worker/model/layer.h"
 #include "worker/model/layer_graph.h"
-#include "worker/model/named_tensor.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::weights {

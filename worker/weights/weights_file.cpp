@@ -5,9 +5,12 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
 
+#include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
@@ -89,6 +92,63 @@ std::map<std::string, std::string> read_weights_metadata(
   if (!pytorch_file::is_pytorch_file(path))
     return read_safetensors_header(path).metadata;
   return metadata_of(pytorch_file::PytorchFile(path));
+}
+
+std::optional<layers::AnchorList> anchors_in_weights(
+    const std::filesystem::path& path, const layers::ModelTable& table) {
+  const Safetensors file = read_weights_file(path);
+  const auto found = file.tensors.find(
+      "model." + std::to_string(table.layers.size() - 1) + ".anchors");
+  if (found == file.tensors.end()) return std::nullopt;
+  const at::Tensor cells =
+      found->second.detach().to(at::kDouble).contiguous();  // [levels, n, 2]
+  const auto levels = static_cast<int64_t>(table.anchors.size());
+  const auto per_level = static_cast<int64_t>(table.anchors.front().size());
+  if (cells.sizes() != at::IntArrayRef({levels, per_level, 2})) {
+    return std::nullopt;
+  }
+  const std::vector<layers::LayerCost> layers = layers::layer_costs(table);
+  const double* next = cells.const_data_ptr<double>();
+  layers::AnchorList anchors;
+  for (const int input : layers.back().inputs) {
+    const auto stride =
+        static_cast<double>(layers[static_cast<size_t>(input)].stride);
+    anchors.emplace_back();
+    for (int64_t i = 0; i < per_level; ++i, next += 2) {
+      anchors.back().emplace_back(next[0] * stride, next[1] * stride);
+    }
+  }
+  return anchors;
+}
+
+std::vector<std::string> class_names_of(
+    const std::map<std::string, std::string>& metadata) {
+  std::vector<std::string> names;
+  const auto said = metadata.find("names");
+  if (said == metadata.end()) return names;
+  const auto list = nlohmann::json::parse(said->second, nullptr, false);
+  if (!list.is_array()) return names;
+  for (const auto& name : list) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+std::string class_name_note(const std::vector<std::string>& of_weights,
+                            const std::vector<std::string>& of_data,
+                            const std::string& weights,
+                            const std::string& data) {
+  if (of_weights.size() != of_data.size()) return "";
+  const auto [theirs, here] =
+      std::mismatch(of_weights.begin(), of_weights.end(), of_data.begin());
+  if (theirs == of_weights.end()) return "";
+  const bool is_reordered = std::is_permutation(
+      of_weights.begin(), of_weights.end(), of_data.begin());
+  return "class " + std::to_string(theirs - of_weights.begin()) + " is '" +
+         *here + "' in " + data + ", but '" + *theirs + "' in " + weights +
+         ": classes are compared by number, " +
+         (is_reordered ? "and these are the same names in another order"
+                       : "whatever their names");
 }
 
 }  // namespace headroom::weights

@@ -12,16 +12,39 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "configs/layers/anchor_list.h"
+#include "configs/layers/model_table.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::weights {
 
 Safetensors read_weights_file(const std::filesystem::path& path);
 
-// The metadata alone.
+// Reads the metadata without the tensors.
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path);
+
+// The anchors that a file of weights was trained with, in pixels; nothing where
+// the file has none for as many levels and anchors as `table`, the model it
+// holds.
+std::optional<layers::AnchorList> anchors_in_weights(
+    const std::filesystem::path& path, const layers::ModelTable& table);
+
+// The classes that a file's metadata name; empty where they name none.
+std::vector<std::string> class_names_of(
+    const std::map<std::string, std::string>& metadata);
+
+// The message to show where data and weights have the same number of classes
+// by other names, or in another order: every box would be judged as another
+// class. "": the names are the same, or the weights have none. `weights` and
+// `data` are the files.
+std::string class_name_note(const std::vector<std::string>& of_weights,
+                            const std::vector<std::string>& of_data,
+                            const std::string& weights,
+                            const std::string& data);
 
 }  // namespace headroom::weights

@@ -10,7 +10,6 @@
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "worker/data/sampling/sampler.h"
-#include "worker/data/sampling/weighted_sampler.h"
 
 namespace headroom::cli {
 namespace {

@@ -15,7 +15,7 @@
 //
 // With --image-weights samples come again, and which follows from labels and
 // validations, of which these files know nothing. But an epoch draws from one
-// table (worker/data/sampling/weighted_sampler.h): a step's numbers in [0, 1)
+// table (worker/data/sampling/sampler.h): a step's numbers in [0, 1)
 // follow from (seed, n), and over the epoch samples rise with them. So instead
 // of the sampler's order
 //

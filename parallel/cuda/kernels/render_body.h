@@ -2,7 +2,7 @@
 // C++; a test runs the same text on the CPU. One thread a pixel.
 //
 // The arithmetic is that of the CPU's loops (pixel_math.h), so the bytes are
-// those of render_sample (worker/data/augment/render_sample.h).
+// those of render_sample (worker/data/augment/sample_recipe.h).
 #pragma once
 
 #include "parallel/cuda/kernels/render_samples.h"

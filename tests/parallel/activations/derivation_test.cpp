@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/derived_policy.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 

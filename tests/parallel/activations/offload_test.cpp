@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/offload_file.h"
 #include "parallel/activations/offload_policy.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"

@@ -13,7 +13,7 @@
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
 #include "worker/optim/ema.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {
 namespace {

@@ -10,9 +10,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
-#include "worker/optim/adam.h"
 #include "worker/optim/ema.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {
 namespace {

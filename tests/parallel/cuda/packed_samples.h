@@ -14,8 +14,8 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/made_images.h"
 #include "worker/data/augment/augment.h"
-#include "worker/data/augment/render_sample.h"
 #include "worker/data/augment/sample_packing.h"
+#include "worker/data/augment/sample_recipe.h"
 
 namespace headroom::cuda {
 

@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/buckets.h"
+#include "parallel/data_parallel/gradient_reducer.h"
 
 #include <gtest/gtest.h>
 

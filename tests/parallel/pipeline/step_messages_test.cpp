@@ -1,4 +1,4 @@
-#include "parallel/pipeline/step_messages.h"
+#include "parallel/pipeline/mailbox.h"
 
 #include <gtest/gtest.h>
 

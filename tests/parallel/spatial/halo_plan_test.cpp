@@ -1,4 +1,4 @@
-#include "parallel/spatial/halo_plan.h"
+#include "parallel/spatial/image_split.h"
 
 #include <gtest/gtest.h>
 

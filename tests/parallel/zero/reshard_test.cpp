@@ -1,4 +1,4 @@
-#include "parallel/zero/reshard.h"
+#include "parallel/zero/shard_map.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "parallel/devices/device_graph.h"
+#include "parallel/devices/device_api.h"
 
 namespace headroom {
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "worker/anchors/k_means.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::anchors {

@@ -1,4 +1,4 @@
-#include "worker/chart/point_chart.h"
+#include "worker/chart/line_chart.h"
 
 #include <gtest/gtest.h>
 

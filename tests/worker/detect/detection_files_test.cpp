@@ -1,5 +1,5 @@
 // What detect writes, and what it takes for a source.
-#include "worker/detect/detection_files.h"
+#include "worker/detect/detection_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 
 #include "parallel/base/check.h"
 #include "worker/data/codecs/image.h"
-#include "worker/detect/detection_folder.h"
 #include "worker/detect/image_sources.h"
 
 namespace headroom::detect {

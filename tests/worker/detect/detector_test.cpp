@@ -8,7 +8,6 @@
 #include "tests/support/parity.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/image.h"
-#include "worker/detect/tile_merge.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::detect {
@@ -29,7 +28,7 @@ class DetectorTest : public ::testing::Test {
   }
 
   std::vector<metrics::Detection> detect(const cv::Mat& pixels,
-                                         std::optional<TileOptions> tiles) {
+                                         std::optional<DetectionTiles> tiles) {
     DetectorOptions options;
     options.height = options.width = kSide;
     options.nms.confidence_threshold = 0.25;
@@ -61,7 +60,7 @@ TEST_F(DetectorTest, KnowsTheClassesOfItsWeights) {
 TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
   const auto whole = detect(picture_, {});
   ASSERT_GE(whole.size(), 5u);
-  const auto tiled = detect(picture_, TileOptions{kSide, kSide, 0.2});
+  const auto tiled = detect(picture_, DetectionTiles{kSide, kSide, 0.2});
   ASSERT_EQ(tiled.size(), whole.size());
   for (size_t i = 0; i < whole.size(); ++i) {
     expect_same(whole[i], tiled[i], 0, 0);
@@ -77,7 +76,7 @@ TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
       picture_.copyTo(four(cv::Rect(x, y, kSide, kSide)));
     }
   }
-  const auto tiled = detect(four, TileOptions{kSide, kSide, 0});
+  const auto tiled = detect(four, DetectionTiles{kSide, kSide, 0});
   int found = 0;
   for (const metrics::Detection& one : detect(picture_, {})) {
     for (const int y : {0, kSide}) {

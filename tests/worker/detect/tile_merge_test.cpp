@@ -1,5 +1,5 @@
 // Boxes of overlapping tiles become those of the image.
-#include "worker/detect/tile_merge.h"
+#include "worker/detect/detector.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Against PyTorch's operators and autograd, composed as in the papers.
-#include "worker/loss/binary_cross_entropy.h"
+#include "worker/loss/level_loss.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>

@@ -10,8 +10,8 @@
 
 #include "tests/support/parity.h"
 #include "tests/worker/metrics/ap_cases.h"
+#include "worker/metrics/average_precision.h"
 #include "worker/metrics/confusion_matrix.h"
-#include "worker/metrics/precision_curve.h"
 
 namespace headroom::metrics {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/parity.h"
-#include "worker/metrics/box_mapping.h"
+#include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 
 namespace headroom::metrics {

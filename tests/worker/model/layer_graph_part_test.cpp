@@ -13,7 +13,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/model/tiny_table.h"
-#include "worker/model/layer_executor.h"
+#include "worker/model/layer.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::model {

@@ -5,7 +5,7 @@
 
 #include "tests/worker/model/conv_block_fixture.h"
 #include "tests/worker/model/tiny_table.h"
-#include "worker/model/head_convolution.h"
+#include "worker/model/detect.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::model {

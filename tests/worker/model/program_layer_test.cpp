@@ -1,5 +1,5 @@
 // The operations of a layer against LibTorch's own, forward and backward.
-#include "worker/model/program_layer.h"
+#include "worker/model/layer_factory.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 
 #include "tests/worker/model/split_rows.h"
 #include "worker/kernels/cpu/cell_sums.h"
+#include "worker/model/convolution_modules.h"
 #include "worker/model/resampling.h"
 #include "worker/model/squeeze_excite.h"
-#include "worker/model/transposed_conv.h"
 
 namespace headroom::model {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/optim/adam.h"
+#include "worker/optim/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

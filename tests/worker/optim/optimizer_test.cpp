@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
-#include "worker/optim/adam.h"
-#include "worker/optim/sgd.h"
 
 namespace headroom::optim {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/optim/sgd.h"
+#include "worker/optim/optimizer.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/allclose.h>

@@ -4,13 +4,11 @@
 
 #include "tests/worker/data/data_files.h"
 #include "worker/data/augment/letterbox.h"
-#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/loader/image_store.h"
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
 #include "worker/pictures/metric_pictures.h"
-#include "worker/pictures/results_picture.h"
-#include "worker/pictures/small_crops.h"
 #include "worker/pictures/small_images.h"
 
 namespace headroom::pictures {

@@ -70,12 +70,26 @@ void silence(model::LayerGraph& model, double bias) {
   }
 }
 
+// The tiny model with another module for its stem. What is pruned follows from
+// the layers' operations, whatever the modules are called: a Focus is a
+// convolution of the images, and so is a DWConv of three channels to eight.
+layers::ModelTable table_with_stem(const std::string& module) {
+  layers::ModelTable table = model::tiny_table();
+  table.layers[0].module = module;
+  table.layers[0].args = {32.0, 3.0};
+  if (module == "DWConv") table.layers[0].args.emplace_back(2.0);
+  return table;
+}
+
 class Pruning : public testing::TestWithParam<std::string> {
  protected:
   Pruning() {
     at::set_num_threads(1);
-    table_ = GetParam() == "tiny" ? model::tiny_table()
-                                  : layers::load_model_table(GetParam());
+    const std::string& name = GetParam();
+    const bool is_stem = name == "Focus" || name == "DWConv";
+    table_ = name == "tiny" ? model::tiny_table()
+             : is_stem      ? table_with_stem(name)
+                            : layers::load_model_table(name);
     // Any number of channels may go.
     table_.channel_multiple = 1;
   }
@@ -117,7 +131,8 @@ TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pruning,
-                         testing::Values("tiny", "yolov5n", "yolov5n6"));
+                         testing::Values("tiny", "Focus", "DWConv", "yolov5n",
+                                         "yolov5n6"));
 
 // A constant is taken over by who reads it: exactly by 1x1 convolutions and
 // away from the edge by others, so that only cells near it change.

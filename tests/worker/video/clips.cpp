@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/video/video_plugin.h"
 
 namespace headroom::video {
@@ -65,7 +65,8 @@ std::string avi_clip(int height, int width, int pictures) {
                              numbers({w * h * 3, 0, 0, 0, 0});
   std::string movie, index;
   for (int i = 1; i <= pictures; ++i) {
-    const std::string jpeg = codecs::encode_jpeg(clip_picture(height, width, i), 95);
+    const std::string jpeg =
+        codecs::encode_jpeg(clip_picture(height, width, i), 95);
     index += "00dc" + numbers({0x10, static_cast<uint32_t>(movie.size() + 4),
                                static_cast<uint32_t>(jpeg.size())});
     movie += chunk("00dc", jpeg);

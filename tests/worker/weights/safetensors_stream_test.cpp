@@ -1,4 +1,4 @@
-#include "worker/weights/safetensors_stream.h"
+#include "worker/weights/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

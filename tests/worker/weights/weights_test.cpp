@@ -18,7 +18,6 @@
 #include "worker/weights/open_weights.h"
 #include "worker/weights/safetensors.h"
 #include "worker/weights/weights.h"
-#include "worker/weights/weights_classes.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::weights {

@@ -5,13 +5,10 @@
 
 #include "worker/data/augment/affine.h"
 #include "worker/data/augment/copy_paste.h"
-#include "worker/data/augment/flip.h"
-#include "worker/data/augment/hsv.h"
 #include "worker/data/augment/letterbox.h"
-#include "worker/data/augment/mixup.h"
 #include "worker/data/augment/mosaic.h"
 #include "worker/data/augment/pixel_changes.h"
-#include "worker/data/augment/render_sample.h"
+#include "worker/data/augment/sample_recipe.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::augment {

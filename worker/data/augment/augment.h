@@ -30,7 +30,7 @@
 #include "worker/data/augment/loaded_image.h"
 #include "worker/data/augment/sample_recipe.h"
 #include "worker/data/labels/pixel_box.h"
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/sampler.h"
 
 namespace headroom::augment {
 

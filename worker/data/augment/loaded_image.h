@@ -12,7 +12,6 @@
 
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
-#include "worker/data/labels/outlines.h"
 
 namespace headroom::augment {
 

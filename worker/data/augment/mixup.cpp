@@ -1,4 +1,4 @@
-#include "worker/data/augment/mixup.h"
+#include "worker/data/augment/pixel_changes.h"
 
 #include <cmath>
 

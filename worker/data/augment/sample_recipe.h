@@ -1,6 +1,6 @@
 // SampleRecipe: what is left to do for a sample once all is drawn and its
 // images are loaded. No draw, file or label is in it; who follows it, and where
-// (render_sample.h here, sample_packing.h for a device), changes no byte.
+// (render_sample() here, sample_packing.h for a device), changes no byte.
 //
 //   tiles on a canvas -> warp [-> mixed with a second canvas's] -> pixel
 //   changes -> HSV -> upside down -> mirrored
@@ -10,11 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <opencv2/core/mat.hpp>
 #include <optional>
 #include <vector>
 
 #include "worker/data/augment/affine.h"
-#include "worker/data/augment/hsv.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/augment/pixel_changes.h"
 #include "worker/data/codecs/image.h"
@@ -43,5 +43,9 @@ struct SampleRecipe {
   bool upside_down = false;
   bool mirrored = false;
 };
+
+// Makes the sample's pixels on the CPU: the kept rows x width, in memory of
+// their own. Tiles are released as soon as they have been used.
+cv::Mat render_sample(SampleRecipe recipe);
 
 }  // namespace headroom::augment

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +21,7 @@
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
-#include "worker/data/labels/outlines.h"
-#include "worker/data/labels/split.h"
+#include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 
@@ -89,5 +89,27 @@ struct IndexedDataset {
 // box is left, or a label has a class beyond `names` (file:line).
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options = {});
+
+// The next three functions count the boxes of images from their label files
+// alone: thousands of images take a fraction of a second, for none is opened.
+// (For formats whose boxes are in pixels, the headers of images are read.) An
+// image that cannot be decoded counts here and is left out of training.
+
+// The boxes of one image; nothing if its labels cannot be read.
+std::optional<ImageBoxes> count_boxes(const SplitImage& image,
+                                      const codecs::ImageLimits& limits);
+
+struct BoxCounts {
+  // Of each image; images whose labels cannot be read are left out.
+  std::vector<int64_t> boxes;
+  int64_t polygons = 0;  // of all these boxes
+};
+
+// By rising path. Throws Error with exit 4 if the split has no image.
+BoxCounts count_boxes(const configs::DataConfig& config, Split split,
+                      const IndexOptions& options);
+
+// The images that cannot be decoded come last.
+BoxCounts count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom::labels

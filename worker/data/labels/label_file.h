@@ -8,9 +8,12 @@
 // boxes within kLabelTolerance are neither faults nor changed.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,5 +61,43 @@ LabelFile parse_label_file(std::string_view text, std::string_view file,
 // if it cannot be read or is beyond 64 MiB.
 std::optional<std::string> read_label_text(const std::filesystem::path& file,
                                            std::string& reason);
+
+// The lines of a label file, with all digits: read again, the boxes are these
+// to the bit. A box with an outline (of `outlines`, one per box or none at all)
+// is a polygon's line.
+std::string label_text(std::span<const BoxLabel> boxes,
+                       std::span<const Outline> outlines = {});
+
+// The text of a data.yaml whose splits are images/SPLIT beside it.
+std::string data_yaml_text(const std::vector<std::string>& class_names,
+                           const std::vector<std::string>& splits);
+
+// A point of an outline, in fractions of the image's width and height.
+using IndexedPoint = std::array<float, 2>;
+
+// The outlines of one image's boxes, where labels are polygons. They borrow the
+// data set's memory.
+class Outlines {
+ public:
+  Outlines() = default;  // no box has one
+
+  // `ends`: of each box, where its points end, counted from where `begin`
+  // counts; `points` start there.
+  Outlines(std::span<const uint64_t> ends, uint64_t begin,
+           const IndexedPoint* points)
+      : ends_(ends), begin_(begin), points_(points) {}
+
+  // The outline of the image's box number `box`; empty where it has none.
+  std::span<const IndexedPoint> of(size_t box) const {
+    if (box >= ends_.size()) return {};
+    const uint64_t from = box == 0 ? begin_ : ends_[box - 1];
+    return {points_ + (from - begin_), ends_[box] - from};
+  }
+
+ private:
+  std::span<const uint64_t> ends_;
+  uint64_t begin_ = 0;
+  const IndexedPoint* points_ = nullptr;
+};
 
 }  // namespace headroom::labels

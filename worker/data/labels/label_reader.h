@@ -20,9 +20,23 @@
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
-#include "worker/data/labels/split.h"
 
 namespace headroom::labels {
+
+// One of a data set's three parts, as its data.yaml names them.
+enum class Split : uint8_t { kTrain, kVal, kTest };
+
+// "train".
+std::string split_name(Split split);
+
+// Its folders and lists. Throws Error (exit 4) if the data.yaml names
+// none.
+const std::vector<std::filesystem::path>& split_sources(
+    const configs::DataConfig& config, Split split);
+
+// Where the file names of a COCO JSON start; empty: at the JSON's own folder.
+const std::filesystem::path& split_images(const configs::DataConfig& config,
+                                          Split split);
 
 struct ImageLabels {
   std::filesystem::path file;      // that has them, or would have

@@ -10,23 +10,24 @@
 #include "parallel/base/counted.h"
 #include "parallel/base/new_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
-#include "worker/data/labels/label_text.h"
 
 namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-struct Examined {
+struct ExaminedImage {
   ImageVerdict verdict;
   DataFaultKind kind = DataFaultKind::kUnreadableImage;
   ImageLabels labels;
 };
 
-Examined examine(const SplitImage& image, const IndexOptions& options) {
-  Examined result;
+ExaminedImage examine_fully(const SplitImage& image,
+                            const IndexOptions& options) {
+  ExaminedImage result;
   result.verdict.image = image.path;
   codecs::ImageLimits limits = options.limits;
   limits.bands = codecs::kAnyBands;
@@ -45,7 +46,7 @@ Examined examine(const SplitImage& image, const IndexOptions& options) {
   return result;
 }
 
-void add_to(VerifiedSplit& split, Examined& examined,
+void add_to(VerifiedSplit& split, ExaminedImage& examined,
             const configs::DataConfig& config) {
   DataReport& report = split.report;
   const ImageVerdict& verdict = examined.verdict;
@@ -80,13 +81,13 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   result.report.split = name;
   const SplitImages images = open_split(config, split, options.single_cls,
                                         result.report, options.keep_outlines);
-  std::vector<Examined> examined(images.images.size());
+  std::vector<ExaminedImage> examined(images.images.size());
   parallel_for(static_cast<int64_t>(examined.size()), options.num_threads,
                [&](int64_t i) {
                  const auto at = static_cast<size_t>(i);
-                 examined[at] = examine(images.images[at], options);
+                 examined[at] = examine_fully(images.images[at], options);
                });
-  for (Examined& one : examined) add_to(result, one, config);
+  for (ExaminedImage& one : examined) add_to(result, one, config);
   if (result.refusal.empty() && result.report.images == 0) {
     result.refusal = "no image can be used";
   } else if (result.refusal.empty() && result.report.boxes == 0) {
@@ -145,9 +146,9 @@ std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   return {where.substr(0, colon), line};
 }
 
-Json fault_json(const DataFault& fault) {
+OrderedJson fault_json(const DataFault& fault) {
   const auto [file, line] = file_and_line(fault.where);
-  Json json = {{"kind", to_string(fault.kind)}, {"file", file}};
+  OrderedJson json = {{"kind", to_string(fault.kind)}, {"file", file}};
   if (line > 0) json["line"] = line;
   json["what"] = fault.what;
   json["fix"] = fault.fix;
@@ -224,25 +225,26 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
 }
 
 std::string verification_json(const std::vector<VerifiedSplit>& splits) {
-  Json json;
+  OrderedJson json;
   int64_t num_faults = 0;
-  json["splits"] = Json::array();
+  json["splits"] = OrderedJson::array();
   for (const VerifiedSplit& split : splits) {
     const DataReport& report = split.report;
     num_faults += report.num_faults();
-    Json entry = {{"split", report.split},
-                  {"images", report.images},
-                  {"background", report.background},
-                  {"boxes", report.boxes},
-                  {"refusal", split.refusal}};
-    entry["faults"] = Json::array();
+    OrderedJson entry = {{"split", report.split},
+                         {"images", report.images},
+                         {"background", report.background},
+                         {"boxes", report.boxes},
+                         {"refusal", split.refusal}};
+    entry["faults"] = OrderedJson::array();
     for (const DataFault& fault : report.faults) {
       entry["faults"].push_back(fault_json(fault));
     }
-    entry["verdicts"] = Json::array();
+    entry["verdicts"] = OrderedJson::array();
     for (const ImageVerdict& verdict : split.images) {
-      Json one = {{"file", verdict.image.string()},
-                  {"verdict", verdict.reason.empty() ? "sound" : "left out"}};
+      OrderedJson one = {
+          {"file", verdict.image.string()},
+          {"verdict", verdict.reason.empty() ? "sound" : "left out"}};
       if (verdict.reason.empty()) {
         one["width"] = verdict.size.width;
         one["height"] = verdict.size.height;
@@ -257,7 +259,7 @@ std::string verification_json(const std::vector<VerifiedSplit>& splits) {
   }
   json["faults"] = num_faults;
   // File names may be in any encoding.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace headroom::labels

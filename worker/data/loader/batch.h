@@ -4,20 +4,38 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "parallel/base/check.h"
 #include "parallel/plan/batch_split.h"
 #include "worker/loss/target_assignment.h"
 
+namespace headroom::sampling {
+class WeightedSampler;
+}
+
 namespace headroom::loader {
+
+// Gives the memory that pixels lie in; where it is empty, malloc does. Throws
+// std::bad_alloc or Error.
+using AllocateImages = std::function<std::shared_ptr<void>(int64_t bytes)>;
+
+// [n, height, width, bands] uint8, not initialised, and not from LibTorch's
+// allocator: what a step is measured by must not contain what the loader
+// prefetches. Throws std::bad_alloc.
+at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
+                             int64_t bands = 3,
+                             const AllocateImages& allocate = {});
 
 struct Batch {
   int64_t step = 0;  // training only
   int64_t epoch = 0;
   int64_t global_size = 0;  // samples of the global batch
   int64_t local_begin = 0;  // the first local sample's place in it
-  // Of the local samples, counted from the global batch's first.
+  // The ranges of local samples, counted from the global batch's first.
   std::vector<plan::SampleRange> micro_batches;
   // [n, rows, W, 3] uint8, RGB, or of more or fewer bands; n may be 0. The rows
   // of the images that this rank works on: all, unless images are split.
@@ -44,6 +62,39 @@ struct Batch {
   // the micro-batch's first sample.
   std::vector<std::vector<loss::LevelTargets>> targets;
   std::vector<std::string> faults;  // images that failed while loading
+};
+
+// BatchSource: where a rank's batches come from, whatever they are made of.
+//
+// Ownership: batches are the caller's; the source keeps no part of them.
+// Threads: next() is called by one thread; sources may have threads of their
+// own.
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // This rank's part of the next batch. Training never ends: epoch follows
+  // epoch. Throws what a worker thread threw.
+  // REQUIRES: in validation, called at most batches_per_epoch() times.
+  virtual Batch next() = 0;
+
+  // What next() will give, where that is made already; else null. Valid until
+  // next() is called, by the same thread.
+  virtual const Batch* made_ahead() { return nullptr; }
+
+  // Calls of next() that make one pass over the data. In training the steps of
+  // an epoch, the same on every rank; in validation this rank's batches.
+  virtual int64_t batches_per_epoch() const = 0;
+
+  // Of a source whose samples are drawn by weight (LoaderOptions::weights):
+  // what is opened from now on is drawn from this. Batches of epoch `epochs`
+  // and later ones are not opened before the next call.
+  virtual void draw_from(
+      std::shared_ptr<const sampling::WeightedSampler> /*weights*/,
+      int64_t /*epochs*/) {
+    HEADROOM_CHECK(false, "samples that are not drawn by weight");
+  }
 };
 
 }  // namespace headroom::loader

@@ -20,13 +20,13 @@
 #include "parallel/base/check.h"
 #include "parallel/base/packed_room.h"
 #include "worker/data/augment/augment.h"
-#include "worker/data/augment/render_sample.h"
 #include "worker/data/augment/sample_packing.h"
+#include "worker/data/augment/sample_recipe.h"
 #include "worker/data/codecs/image_bands.h"
+#include "worker/data/loader/batch.h"
 #include "worker/data/loader/image_store.h"
-#include "worker/data/loader/image_tensor.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/data/loader/loader_plan.h"
-#include "worker/data/loader/micro_batch_targets.h"
 #include "worker/data/tiles/random_crop.h"
 
 namespace headroom::loader {

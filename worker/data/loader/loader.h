@@ -8,7 +8,7 @@
 //   training     step s of the run is step s % steps of epoch s / steps; its
 //                samples are consecutive positions of the epoch's permutation
 //                (sampler.h); this rank makes share_of() of them
-//   validation   batches of fixed composition (rect_batches.h); batch b
+//   validation   batches of fixed composition (loader_plan.h); batch b
 //                belongs to rank b % data_parallel_size; `local_begin` is 0
 //                and `global_size` the batch's own size; micro_batch_size
 //                images of it go through the network at once
@@ -26,7 +26,7 @@
 
 #include <memory>
 
-#include "worker/data/loader/batch_source.h"
+#include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 
 namespace headroom::loader {

@@ -12,7 +12,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"
-#include "worker/data/loader/image_tensor.h"
+#include "worker/data/loader/batch.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom::labels {
@@ -107,5 +107,15 @@ inline LoaderMode mode_in(const LoaderOptions& options, int64_t epoch) {
                          epoch >= options.mosaic_epochs;
   return is_closed ? LoaderMode::kTrainRect : options.mode;
 }
+
+// The labels of samples `part` of the batch, `image` counting from its first.
+std::vector<loss::LabelRow> labels_of(const Batch& batch,
+                                      const plan::SampleRange& part);
+
+// Fills batch.targets: one entry per micro-batch. Does nothing without
+// `assign`.
+// REQUIRES: everything else of the batch is set, its labels in order of
+// `image`.
+void assign_micro_batches(Batch& batch, const AssignTargets& assign);
 
 }  // namespace headroom::loader

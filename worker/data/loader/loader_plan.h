@@ -11,13 +11,38 @@
 #include "configs/loader_memory.h"
 #include "configs/multi_scale.h"
 #include "worker/data/augment/augment.h"
+#include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/loader/loader_options.h"
-#include "worker/data/loader/rect_batches.h"
 #include "worker/data/sampling/sampler.h"
-#include "worker/data/sampling/weighted_sampler.h"
 
 namespace headroom::loader {
+
+// --- Rectangular batches: images of similar shape together, each batch just
+// large enough for its own.
+//
+// YOLOv5's rule: sort by height / width; the batch's shape follows from its
+// flattest and tallest image, each fitted into the network's size, rounded up
+// to the stride after adding `pad` strides. Networks that are not square are
+// handled likewise.
+
+struct RectOptions {
+  int64_t batch_size = 16;
+  int64_t height = 640, width = 640;
+  int64_t stride = 32;
+  double pad = 0;  // strides: 0.5 in validation, 0 in training
+};
+
+struct RectBatches {
+  struct Shape {
+    int64_t height = 0, width = 0;
+  };
+  std::vector<int64_t> order;  // batch b has order[b * batch_size ..]
+  std::vector<Shape> shapes;   // by batch
+};
+
+RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
+                              const RectOptions& options);
 
 struct BatchPlan {
   // Of samples[index]: what it is made from.

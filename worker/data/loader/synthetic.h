@@ -8,7 +8,7 @@
 // Threads: one.
 #pragma once
 
-#include "worker/data/loader/batch_source.h"
+#include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 
 namespace headroom::loader {

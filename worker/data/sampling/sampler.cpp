@@ -1,13 +1,82 @@
 #include "worker/data/sampling/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/data/sampling/permutation.h"
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/random.h"
 
 namespace headroom::sampling {
+namespace {
+
+// Four rounds suffice against distinguishers for large domains; small ones
+// want more, and the cost is nothing beside decoding an image.
+constexpr uint32_t kFeistelRounds = 12;
+
+}  // namespace
+
+Permutation::Permutation(uint64_t seed, int64_t epoch, int64_t n)
+    : key_(philox_key(seed)), epoch_(static_cast<uint32_t>(epoch)), n_(n) {
+  HEADROOM_CHECK(n > 0 && n >> 56 == 0, "n " + std::to_string(n));
+  HEADROOM_CHECK(epoch >= 0 && epoch >> 32 == 0,
+                 "epoch " + std::to_string(epoch));
+  while (int64_t{1} << (2 * half_bits_) < n) ++half_bits_;
+}
+
+int64_t Permutation::operator()(int64_t position) const {
+  HEADROOM_CHECK(
+      position >= 0 && position < n_,
+      "position " + std::to_string(position) + " of " + std::to_string(n_));
+  auto value = static_cast<uint64_t>(position);
+  do {
+    value = encrypt(value);
+  } while (value >= static_cast<uint64_t>(n_));
+  return static_cast<int64_t>(value);
+}
+
+uint64_t Permutation::encrypt(uint64_t value) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t left = value >> half_bits_;
+  uint64_t right = value & mask;
+  for (uint32_t round = 0; round < kFeistelRounds; ++round) {
+    const PhiloxCounter words =
+        philox4x32({static_cast<uint32_t>(right), epoch_, round,
+                    static_cast<uint32_t>(RandomPurpose::kPermutation) << 24},
+                   key_);
+    const uint64_t mixed = left ^ (words[0] & mask);
+    left = right;
+    right = mixed;
+  }
+  return left << half_bits_ | right;
+}
+
+double weighted_draw(uint64_t seed, int64_t epoch, int64_t position) {
+  RandomStream draws(seed, static_cast<uint64_t>(epoch),
+                     static_cast<uint64_t>(position),
+                     RandomPurpose::kWeightedSample);
+  return draws.uniform();
+}
+
+WeightedSampler::WeightedSampler(uint64_t seed,
+                                 const std::vector<double>& weights)
+    : seed_(seed) {
+  double sum = 0;
+  for (const double weight : weights) {
+    HEADROOM_CHECK(std::isfinite(weight) && weight >= 0,
+                   "a weight of " + std::to_string(weight));
+    sums_.push_back(sum += weight);
+  }
+  HEADROOM_CHECK(sum > 0 && std::isfinite(sum), "no sample has a weight");
+  last_ = std::lower_bound(sums_.begin(), sums_.end(), sum) - sums_.begin();
+}
+
+int64_t WeightedSampler::sample(int64_t epoch, int64_t position) const {
+  const double drawn = weighted_draw(seed_, epoch, position) * sums_.back();
+  // Where rounding makes the product the whole sum it is the last.
+  return std::upper_bound(sums_.begin(), sums_.begin() + last_, drawn) -
+         sums_.begin();
+}
 
 int64_t steps_per_epoch(int64_t num_samples, int64_t global_batch_size) {
   HEADROOM_CHECK(num_samples > 0 && global_batch_size > 0,

@@ -8,12 +8,10 @@
 #include "parallel/base/counted.h"
 #include "parallel/base/new_folder.h"
 #include "parallel/base/parallel_for.h"
-#include "worker/data/codecs/jpeg_writer.h"
-#include "worker/data/codecs/png_bytes.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
-#include "worker/data/codecs/tiff_bytes.h"
+#include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
-#include "worker/data/labels/label_text.h"
 #include "worker/data/tiles/tile_cutter.h"
 
 namespace headroom::tiles {

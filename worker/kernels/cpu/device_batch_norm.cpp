@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/kernels/cpu/gradient_buffers.h"
+#include "worker/kernels/cpu/grouped_batch_norm.h"
 
 namespace headroom::kernels {
 namespace {

@@ -13,10 +13,8 @@
 #include "parallel/base/check.h"
 #include "worker/kernels/cpu/batch_norm_passes.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/kernels/cpu/gradient_buffers.h"
 
 namespace headroom::kernels {
-
 namespace {
 
 // A row of values per channel, two rows per group.
@@ -162,6 +160,13 @@ void to_group_means(const GroupedBatchNorm& norm, const at::Tensor& y,
     for (double& value : sums.first(g)) value /= n;
     for (double& value : sums.second(g)) value /= n;
   }
+}
+
+bool is_slice_of_pixels(const at::Tensor& map) {
+  const int64_t pixel = map.stride(3), width = map.size(3);
+  return map.stride(1) == 1 && pixel >= map.size(1) &&
+         map.stride(2) == width * pixel &&
+         map.stride(0) == map.size(2) * width * pixel;
 }
 
 }  // namespace
@@ -311,6 +316,21 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
   });
   return {gradient.target, from_doubles(total.second(0), norm_weight),
           from_doubles(total.first(0), norm_bias)};
+}
+
+GradientBuffers::GradientBuffers(at::Tensor incoming) {
+  const bool shared =
+      incoming.use_count() > 1 || incoming.storage().use_count() > 1;
+  source = is_slice_of_pixels(incoming)
+               ? incoming
+               : incoming.contiguous(at::MemoryFormat::ChannelsLast);
+  const bool copied = !source.is_same(incoming);
+  const bool dense = source.is_contiguous(at::MemoryFormat::ChannelsLast);
+  pixel_stride = dense ? source.size(1) : source.stride(3);
+  target = dense && (copied || !shared)
+               ? source
+               : at::empty(source.sizes(), source.options().memory_format(
+                                               at::MemoryFormat::ChannelsLast));
 }
 
 }  // namespace headroom::kernels

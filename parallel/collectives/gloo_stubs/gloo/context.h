@@ -1,7 +1,9 @@
-// Declarations that c10d's ProcessGroupGloo.hpp needs of Gloo. The wheel has
-// Gloo's code but not its headers; only what is used here is declared, with the
-// names and layouts of the symbols in libtorch_cpu. Seen by
-// gloo_communicator.cpp alone.
+// Declarations that c10d's ProcessGroupGloo.hpp needs of Gloo, as of the Gloo
+// inside LibTorch 2.11. The wheel has Gloo's code but not its headers, and
+// Debian's libgloo-dev is years older. Only what is used here is declared, with
+// the names of the symbols in libtorch_cpu; no object of these classes is made
+// here, so their layouts do not matter. gloo_communicator.cpp alone sees this
+// file, and checks what it relies on.
 #pragma once
 
 #include <chrono>

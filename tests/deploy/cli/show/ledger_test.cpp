@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "worker/data/sampling/sampler.h"
-#include "worker/data/sampling/weighted_sampler.h"
 
 namespace headroom::cli {
 namespace {

@@ -5,11 +5,9 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
-#include "worker/data/augment/flip.h"
-#include "worker/data/augment/hsv.h"
-#include "worker/data/augment/mixup.h"
-#include "worker/data/augment/render_sample.h"
+#include "worker/data/augment/pixel_changes.h"
 #include "worker/data/augment/sample_packing.h"
+#include "worker/data/augment/sample_recipe.h"
 #include "worker/data/labels/pixel_box.h"
 
 namespace headroom::augment {

@@ -15,8 +15,8 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
-#include "worker/data/codecs/tiff_bytes.h"
 #include "worker/data/labels/verification.h"
 #include "worker/data/tiles/tile_cutter.h"
 

@@ -12,7 +12,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "worker/data/codecs/image.h"
-#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::codecs {

@@ -1,4 +1,4 @@
-#include "worker/data/codecs/png_writer.h"
+#include "worker/data/codecs/image_writer.h"
 
 #include <gtest/gtest.h>
 

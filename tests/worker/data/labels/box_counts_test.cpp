@@ -1,4 +1,4 @@
-#include "worker/data/labels/box_counts.h"
+#include "worker/data/labels/dataset.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,6 @@
 #include <chrono>
 #include <string>
 
-#include "worker/data/labels/label_text.h"
-
 namespace headroom::labels {
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
-#include "worker/data/labels/box_counts.h"
+#include "worker/data/labels/dataset.h"
 
 namespace headroom::labels {
 namespace {

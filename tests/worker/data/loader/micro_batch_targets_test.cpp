@@ -1,10 +1,10 @@
-#include "worker/data/loader/micro_batch_targets.h"
+#include "worker/data/loader/loader_options.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 
-#include "worker/data/loader/image_tensor.h"
+#include "worker/data/loader/batch.h"
 
 namespace headroom::loader {
 namespace {

@@ -5,7 +5,7 @@
 #include "tests/worker/data/made_images.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/letterbox.h"
-#include "worker/data/loader/rect_batches.h"
+#include "worker/data/loader/loader_plan.h"
 
 namespace headroom::loader {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/data/loader/rect_batches.h"
+#include "worker/data/loader/loader_plan.h"
 
 #include <gtest/gtest.h>
 

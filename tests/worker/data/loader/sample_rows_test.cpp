@@ -9,8 +9,8 @@
 #include "tests/worker/data/made_images.h"
 #include "worker/data/augment/affine.h"
 #include "worker/data/augment/augment.h"
-#include "worker/data/augment/hsv.h"
 #include "worker/data/augment/letterbox.h"
+#include "worker/data/augment/pixel_changes.h"
 
 namespace headroom::loader {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/worker/data/loader/loader_fixture.h"
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/sampler.h"
 
 namespace headroom::loader {
 namespace {

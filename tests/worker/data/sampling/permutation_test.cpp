@@ -1,4 +1,4 @@
-#include "worker/data/sampling/permutation.h"
+#include "worker/data/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 

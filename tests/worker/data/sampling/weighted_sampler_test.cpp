@@ -1,4 +1,4 @@
-#include "worker/data/sampling/weighted_sampler.h"
+#include "worker/data/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,6 @@
 #include <map>
 #include <set>
 #include <vector>
-
-#include "worker/data/sampling/sampler.h"
 
 namespace headroom::sampling {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "worker/data/codecs/exif.h"
-#include "worker/data/codecs/png_bytes.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/sampling/random.h"
 

@@ -13,7 +13,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
-#include "worker/data/codecs/jpeg_writer.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/verification.h"
 
 namespace headroom::tiles {

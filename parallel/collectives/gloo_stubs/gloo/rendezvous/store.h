@@ -1,5 +1,5 @@
-// See gloo/context.h. Only pointers to it are handled here: Gloo's own Store
-// has more virtual functions, so none may be constructed.
+// See gloo/context.h. Gloo's own Store has more virtual functions, so only
+// pointers to one may be handled here and none may be constructed.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,46 @@
+#include "parallel/collectives/operands.h"
+
+#include <string>
+
+#include "parallel/base/check.h"
+
+namespace headroom::collectives {
+
+at::Tensor flat_view(const at::Tensor& tensor) {
+  HEADROOM_CHECK(tensor.defined() && tensor.is_cpu(),
+                 "collectives take CPU tensors");
+  const at::ScalarType type = tensor.scalar_type();
+  HEADROOM_CHECK(type == at::kFloat || type == at::kDouble ||
+                     type == at::kLong || type == at::kByte,
+                 std::string("collectives take float, double, int64 and "
+                             "uint8, not ") +
+                     at::toString(type));
+  HEADROOM_CHECK(tensor.is_non_overlapping_and_dense(),
+                 "collectives take tensors without holes or overlap");
+  return tensor.detach().as_strided({tensor.numel()}, {1});
+}
+
+at::Tensor message_view(const at::Tensor& tensor) {
+  const bool has_16_bits =
+      tensor.defined() && (tensor.scalar_type() == at::kBFloat16 ||
+                           tensor.scalar_type() == at::kHalf);
+  if (!has_16_bits) return flat_view(tensor);
+  HEADROOM_CHECK(tensor.is_cpu() && tensor.is_non_overlapping_and_dense(),
+                 "messages are CPU tensors without holes or overlap");
+  return tensor.detach().as_strided({tensor.numel()}, {1}).view(at::kByte);
+}
+
+void check_rank(int rank, int size) {
+  HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
+                                               " in a group of " +
+                                               std::to_string(size));
+}
+
+void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size) {
+  HEADROOM_CHECK(whole.numel() == part.numel() * size,
+                 std::to_string(whole.numel()) + " elements are not " +
+                     std::to_string(size) + " times " +
+                     std::to_string(part.numel()));
+}
+
+}  // namespace headroom::collectives

@@ -1,0 +1,34 @@
+#include "worker/data/loader/batch.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace headroom::loader {
+
+at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
+                             int64_t bands, const AllocateImages& allocate) {
+  constexpr int64_t kAlignment = 64;
+  // aligned_alloc wants whole multiples, and a batch may be empty.
+  const int64_t bytes =
+      (n * height * width * bands / kAlignment + 1) * kAlignment;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kByte);
+  const std::vector<int64_t> sizes = {n, height, width, bands};
+  if (allocate) {
+    std::shared_ptr<void> memory = allocate(bytes);
+    void* const data = memory.get();
+    return at::from_blob(
+        data, sizes,
+        [held = std::move(memory)](void*) mutable { held.reset(); }, options);
+  }
+  void* const data = std::aligned_alloc(static_cast<size_t>(kAlignment),
+                                        static_cast<size_t>(bytes));
+  if (data == nullptr) throw std::bad_alloc();
+  return at::from_blob(
+      data, sizes, [](void* memory) { std::free(memory); }, options);
+}
+
+}  // namespace headroom::loader
