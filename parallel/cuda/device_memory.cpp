@@ -133,9 +133,11 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
     for (const TraceEntry& entry : snapshot.device_traces[device]) {
       const auto action = action_of(entry.action_);
       if (!action) continue;
-      events.push_back({*action, entry.addr_, static_cast<int64_t>(entry.size_),
-                        reinterpret_cast<uint64_t>(entry.stream_),
-                        entry.time_.t_});
+      events.push_back({.action = *action,
+                        .address = entry.addr_,
+                        .bytes = static_cast<int64_t>(entry.size_),
+                        .stream = reinterpret_cast<uint64_t>(entry.stream_),
+                        .microseconds = entry.time_.t_});
     }
     return events;
   }

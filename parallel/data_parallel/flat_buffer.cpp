@@ -48,8 +48,9 @@ void FlatBuffer::lay_out(const std::vector<FlatBufferEntry>& entries,
                          " comes after layer " +
                          std::to_string(layers_.back().number));
       close_layer();
-      layers_.push_back(
-          {entry.layer, size_, 0, 0, static_cast<int64_t>(slots_.size()), 0});
+      layers_.push_back({.number = entry.layer,
+                         .offset = size_,
+                         .first_slot = static_cast<int64_t>(slots_.size())});
     }
     slots_.push_back({entry.name, size_, entry.tensor->numel(),
                       static_cast<int64_t>(layers_.size()) - 1});

@@ -317,7 +317,14 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
   }
   static LevelScales load_scales(AutogradContext* ctx) {
     const std::vector<double> s = ctx->saved_data["scales"].toDoubleVector();
-    return {s[0], s[1], s[2], s[3], s[4], s[5], {s[6], s[7]}, {s[8], s[9]}};
+    return {.box = s[0],
+            .obj = s[1],
+            .cls = s[2],
+            .images = s[3],
+            .positive_target = s[4],
+            .negative_target = s[5],
+            .obj_rule = {.positive_weight = s[6], .focal_gamma = s[7]},
+            .cls_rule = {.positive_weight = s[8], .focal_gamma = s[9]}};
   }
 };
 

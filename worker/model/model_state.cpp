@@ -37,8 +37,12 @@ void ModelState::add_batch_norm(const std::string& name, int64_t channels,
                                 at::Tensor* running_mean,
                                 at::Tensor* running_var, int64_t* sums_offset) {
   *sums_offset = batch_norm_sums_size_;
-  batch_norms_.push_back(
-      {name, channels, *sums_offset, running_mean, running_var, layer_});
+  batch_norms_.push_back({.name = name,
+                          .channels = channels,
+                          .sums_offset = *sums_offset,
+                          .running_mean = running_mean,
+                          .running_var = running_var,
+                          .layer = layer_});
   sums_offsets_.push_back(sums_offset);
   batch_norm_sums_size_ += 2 * channels;
 }

@@ -85,16 +85,17 @@ void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
     scalar_t* p = parameters.mutable_data_ptr<scalar_t>();
     const scalar_t* g = gradients.const_data_ptr<scalar_t>();
     scalar_t* buffer = momentum_buffer.mutable_data_ptr<scalar_t>();
-    for_each_range(segments, parameters.numel(), groups,
-                   [&](int64_t from, int64_t to, const GroupSettings& group) {
-                     const kernels::SgdCoefficients<scalar_t> coefficients{
-                         static_cast<scalar_t>(group.lr),
-                         static_cast<scalar_t>(group.weight_decay),
-                         static_cast<scalar_t>(momentum),
-                         static_cast<scalar_t>(clip_coefficient), first_step};
-                     sgd_range(p + from, g + from, buffer + from, to - from,
-                               coefficients);
-                   });
+    for_each_range(
+        segments, parameters.numel(), groups,
+        [&](int64_t from, int64_t to, const GroupSettings& group) {
+          const kernels::SgdCoefficients<scalar_t> coefficients{
+              .lr = static_cast<scalar_t>(group.lr),
+              .weight_decay = static_cast<scalar_t>(group.weight_decay),
+              .momentum = static_cast<scalar_t>(momentum),
+              .clip = static_cast<scalar_t>(clip_coefficient),
+              .first_step = first_step};
+          sgd_range(p + from, g + from, buffer + from, to - from, coefficients);
+        });
   });
 }
 
@@ -152,8 +153,10 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
   }
   adam_step(parameters, gradients, moments[0], moments[1], segments,
             step.groups,
-            {step.momentum, step.step, step.clip_coefficient,
-             kind == OptimizerKind::kAdamW});
+            {.beta1 = step.momentum,
+             .step = step.step,
+             .clip_coefficient = step.clip_coefficient,
+             .decoupled_decay = kind == OptimizerKind::kAdamW});
 }
 
 }  // namespace headroom::optim

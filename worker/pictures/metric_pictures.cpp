@@ -90,8 +90,10 @@ cv::Mat draw_curve(const CurveKind& kind, const MetricFigures& figures,
     chart.lines.push_back(std::move(line));
   }
   const Curve mean = mean_of(curves);
-  chart.lines.push_back({"all " + kind.remark_of_mean(mean), chart::kMean, 3,
-                         false, points_of(mean)});
+  chart.lines.push_back({.name = "all " + kind.remark_of_mean(mean),
+                         .colour = chart::kMean,
+                         .width = 3,
+                         .points = points_of(mean)});
   return chart::draw_line_chart(chart, kCurveSize);
 }
 
@@ -190,7 +192,9 @@ Column smoothed(const Column& epochs, const Column& values) {
 
 chart::LineChart::Line line_of(const Column& epochs, const Column& values,
                                const cv::Scalar& colour, int width) {
-  chart::LineChart::Line line{"", colour, width, false, {}};
+  chart::LineChart::Line line;
+  line.colour = colour;
+  line.width = width;
   for (size_t i = 0; i < values.size(); ++i) {
     line.points.emplace_back(epochs[i], values[i]);
   }

@@ -179,12 +179,12 @@ PytorchFile::PytorchFile(const std::filesystem::path& path)
     if (type == storage_types().end()) {
       refuse(path, "tensor " + found.name + " is of type " + storage.text);
     }
-    Tensor tensor{found.name,
-                  type->second,
-                  integers_of(*parts[2]),
-                  integers_of(*parts[3]),
-                  parts[1]->integer,
-                  folder + "data/" + storage.items[0]->text};
+    Tensor tensor{.name = found.name,
+                  .type = type->second,
+                  .sizes = integers_of(*parts[2]),
+                  .strides = integers_of(*parts[3]),
+                  .offset = parts[1]->integer,
+                  .storage = folder + "data/" + storage.items[0]->text};
     const ZipArchive::Entry* const entry = archive_.find(tensor.storage);
     if (entry == nullptr) {
       refuse(path, "the storage of tensor " + tensor.name + " is missing");

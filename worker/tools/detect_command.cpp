@@ -80,8 +80,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   options.width = layers::round_up_to_stride(input.width, stride);
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
-    options.tiles =
-        detect::DetectionTiles{tile.height, tile.width, request.overlap};
+    options.tiles = detect::DetectionTiles{
+        .height = tile.height, .width = tile.width, .overlap = request.overlap};
   }
   return options;
 }

@@ -84,9 +84,11 @@ void SamplePacking::write(uint8_t* target) const {
   std::memcpy(target, &sample, sizeof(sample));
   uint8_t* place = target + sizeof(sample);
   for (const Tile& tile : tiles_) {
-    const kernels::PackedTile packed = {tile.offset, tile.place.x,
-                                        tile.place.br().x, tile.place.y,
-                                        tile.place.br().y};
+    const kernels::PackedTile packed = {.pixels = tile.offset,
+                                        .left = tile.place.x,
+                                        .right = tile.place.br().x,
+                                        .top = tile.place.y,
+                                        .bottom = tile.place.br().y};
     std::memcpy(place, &packed, sizeof(packed));
     place += sizeof(packed);
   }

@@ -72,9 +72,15 @@ void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
                     bool is_backward, int64_t out_cells) {
   if (x.is_cpu()) return;
   convolution_workspaces().note(
-      {is_backward, x.size(1), weight.size(0), weight.size(2) * weight.size(3),
-       shape.stride, shape.groups, x.size(0), out_cells,
-       static_cast<int64_t>(x.element_size())},
+      {.is_backward = is_backward,
+       .in_channels = x.size(1),
+       .out_channels = weight.size(0),
+       .taps = weight.size(2) * weight.size(3),
+       .stride = shape.stride,
+       .groups = shape.groups,
+       .samples = x.size(0),
+       .out_cells = out_cells,
+       .element_bytes = static_cast<int64_t>(x.element_size())},
       scope.workspace_bytes());
 }
 
