@@ -186,4 +186,15 @@ void check_run_config(const RunConfig& config);
 // give. Not asked of a run that is only planned.
 void check_run_sources(const RunConfig& config);
 
+// Where a run's training samples are rendered from their recipes
+// (worker/data/augment/sample_recipe.h): by the loader's threads, or by a
+// kernel on the device. The bytes are the same.
+struct AugmentPlace {
+  bool on_device = false;
+  std::string reason;
+};
+
+// REQUIRES: a checked `config`.
+AugmentPlace augment_place(const RunConfig& config);
+
 }  // namespace headroom::configs

@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
-#include "parallel/plan/stage_begins.h"
+#include "parallel/plan/plan_json.h"
 
 namespace headroom::wire {
 namespace {

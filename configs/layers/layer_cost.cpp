@@ -7,6 +7,7 @@
 #include "configs/layers/table_layer.h"
 
 namespace headroom::layers {
+
 namespace {
 
 using Operation = LayerProgram::Operation;
@@ -136,6 +137,18 @@ int64_t round_up_to_stride(int64_t size, int64_t stride) {
 
 int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
   return std::max(round_up_to_stride(size, largest_stride), 2 * largest_stride);
+}
+
+LayerTime layer_time(const LayerCost& layer) {
+  const double work = layer.multiply_adds_per_pixel;
+  const double maps = layer.kept_elements_per_pixel;
+  LayerTime time;
+  time.keep = 3.75 * work + 240 * maps;
+  time.lean = time.keep + 8 * maps;
+  // A layer without a convolution saves nothing but its inputs.
+  time.recompute = work > 0 ? time.keep + work + 48 * maps : time.lean;
+  time.offload = time.keep + 58 * maps;
+  return time;
 }
 
 }  // namespace headroom::layers

@@ -28,12 +28,32 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "configs/layers/activation_function.h"
-
 namespace headroom::layers {
+
+// ActivationFunction: what follows batch norm in a convolution block, as a
+// value.
+//
+// ReLU, LeakyReLU and the identity are one: z where it is positive, slope * z
+// where it is not.
+//
+// Threads: a value; plain C++ that nvcc reads too.
+
+enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
+
+struct ActivationFunction {
+  ActivationKind kind = ActivationKind::kSilu;
+  double slope = 0;  // of kLeaky: 0 ReLU, 1 the identity
+
+  bool operator==(const ActivationFunction&) const = default;
+};
+
+inline constexpr ActivationFunction kIdentity = {ActivationKind::kLeaky, 1};
+inline constexpr ActivationFunction kRelu = {ActivationKind::kLeaky, 0};
 
 // What is known of a map before there are images.
 struct MapShape {
@@ -139,5 +159,16 @@ struct StepReach {
   int64_t bottom = 0;
 };
 StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
+
+// An activation function by the name that a model file gives it, as PyTorch
+// writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
+//
+// Threads: a pure function.
+
+// Nothing for another name, or an argument that it does not take.
+std::optional<ActivationFunction> parse_activation(std::string_view name);
+
+// For a refusal: "nn.SiLU(), nn.ReLU(), ...".
+std::string known_activations();
 
 }  // namespace headroom::layers

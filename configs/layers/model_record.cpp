@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
-#include "parallel/base/shell_word.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::layers {
 namespace {

@@ -7,13 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "configs/layers/activation_function.h"
 #include "configs/layers/anchor_list.h"
-#include "configs/yaml/source_place.h"
+#include "configs/layers/layer_program.h"
+#include "configs/yaml/yaml_tree.h"
 
 namespace headroom::layers {
 
@@ -46,5 +47,27 @@ ModelTable parse_model_table(const std::string& text, const std::string& file);
 // --cfg: a path, or the name of a shipped model ("yolov5n", "yolov5n.yaml").
 // Shipped tables are part of the program. Throws Error listing them.
 ModelTable load_model_table(const std::string& cfg);
+
+// model_table_text: a model table as the text of its file, and how a file of
+// weights says which model it holds.
+//
+// Threads: pure functions.
+
+// A layer, and an activation, as the file has them.
+std::string layer_text(const ModelTable::Layer& layer);
+std::string activation_text(const ActivationFunction& activation);
+
+// Of a file that parses to `table`; its head is Detect alone.
+std::string model_table_text(const ModelTable& table);
+
+// What a file of weights says of its model under its metadata: "model", a name
+// as --cfg takes it, and where the program ships no such model "table", the
+// text of the model file.
+std::map<std::string, std::string> model_metadata(const std::string& model,
+                                                  const ModelTable& table);
+
+// The reverse; throws Error where `file` says nothing.
+ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
+                            const std::string& file);
 
 }  // namespace headroom::layers

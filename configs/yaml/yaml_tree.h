@@ -10,9 +10,22 @@
 #include <string>
 #include <vector>
 
-#include "configs/yaml/source_place.h"
-
 namespace headroom::yaml {
+
+// SourcePlace: where in a file a value was written.
+
+// file:line:column of a YAML value; lines and columns count from 1.
+struct SourcePlace {
+  std::string file;
+  int line = 0;
+  int column = 0;
+};
+
+// "run.yaml:3:5".
+inline std::string to_string(const SourcePlace& place) {
+  return place.file + ":" + std::to_string(place.line) + ":" +
+         std::to_string(place.column);
+}
 
 struct YamlEntry;
 

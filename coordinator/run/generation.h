@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/run/rank_assignment.h"
+#include "coordinator/run/quorum.h"
 #include "coordinator/run/regrouping.h"
 #include "parallel/plan/plan.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace headroom::coordinator {
+
 namespace {
 
 // Names end up in log lines and file names.
@@ -190,6 +191,17 @@ Member* Membership::find_mutable(const std::string& worker_id) {
     if (member.worker_id == worker_id) return &member;
   }
   return nullptr;
+}
+
+std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
+                                       int64_t committed_steps) {
+  constexpr int64_t kLeastMs = 10'000;
+  constexpr int64_t kMedians = 5;
+  const int64_t limit = std::max(kLeastMs, kMedians * median_step_ms);
+  if (quiet_ms <= limit) return std::nullopt;
+  return "was stuck in step " + std::to_string(committed_steps) + ": no sign " +
+         "of life for " + std::to_string(quiet_ms) +
+         " ms while it waited for " + "nobody";
 }
 
 }  // namespace headroom::coordinator

@@ -34,4 +34,29 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
                              const std::vector<Member>& members,
                              const QuorumOptions& options);
 
+// Rank assignment: members -> ranks, so that neighbouring ranks share a node.
+//
+//   launcher  host  slots          rank  local_rank
+//   0         a     a0 a1    ->    0 1   0 1
+//   1         b     b0       ->    3     0
+//   2         a     a2       ->    2     2
+//
+// A node is a machine (a hostname), not an agent: under mpirun every process of
+// a machine may be an agent of its own, and local_rank selects the device.
+// Machines come in the order of their smallest launcher_rank; on one machine
+// the order is launcher_rank, then the agent's name, then the agent's slot.
+//
+// Threads: a pure function.
+
+struct RankedMember {
+  std::string worker_id;
+  int rank = 0;
+  int local_rank = 0;
+  int local_world_size = 1;
+  bool operator==(const RankedMember&) const = default;
+};
+
+// In the order of their ranks. The order of `members` does not matter.
+std::vector<RankedMember> assign_ranks(std::vector<Member> members);
+
 }  // namespace headroom::coordinator

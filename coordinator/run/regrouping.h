@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "coordinator/run/clock.h"
-#include "coordinator/run/rank_assignment.h"
+#include "coordinator/run/quorum.h"
 #include "coordinator/run/run_ending.h"
 #include "parallel/planner/replan.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "parallel/base/shell_word.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::coordinator {

@@ -6,7 +6,6 @@
 
 #include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
-#include "parallel/base/shell_word.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/replan.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "coordinator/run/stall.h"
+#include "coordinator/run/membership.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

@@ -1,17 +1,22 @@
 #include "coordinator/service/server.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "coordinator/log/run_log.h"
 #include "coordinator/service/listen_address.h"
-#include "coordinator/service/reflection.h"
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -22,6 +27,30 @@
 #include "proto/handshake_watch.h"
 
 namespace headroom::coordinator {
+
+namespace {
+
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return plugin->name() == "proto_server_reflection";
+    });
+  }
+};
+
+}  // namespace
+
+void offer_reflection(grpc::ServerBuilder& builder, bool wanted) {
+  if (wanted) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
+}
+
 namespace {
 
 constexpr std::chrono::milliseconds kTickInterval{50};

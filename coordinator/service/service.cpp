@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "coordinator/service/message_stream.h"
 #include "coordinator/service/pending_lookup.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/log.h"

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "coordinator/service/message_stream.h"
 #include "coordinator/service/pending_lookup.h"
 #include "coordinator/service/service.h"
 #include "coordinator/service/status_messages.h"

@@ -20,7 +20,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/planner/teacher_file.h"
+#include "parallel/planner/model_layers.h"
 
 namespace headroom::cli {
 namespace {

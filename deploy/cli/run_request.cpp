@@ -15,15 +15,14 @@
 #include "deploy/cli/process/dataset_query.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
-#include "parallel/base/shell_word.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/nvml/card_use.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
-#include "parallel/planner/teacher_file.h"
 
 namespace headroom::cli {
 namespace {

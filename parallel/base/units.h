@@ -21,4 +21,13 @@ std::optional<int64_t> parse_bytes(std::string_view text);
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 
+// counted: a number with its noun, as people write them.
+
+// 1 -> "1 image", 2 -> "2 images"; "boxes" of "box", "classes" of "class".
+inline std::string counted(int64_t number, const std::string& noun) {
+  const bool hisses = noun.ends_with('s') || noun.ends_with('x');
+  return std::to_string(number) + " " + noun +
+         (number == 1 ? "" : (hisses ? "es" : "s"));
+}
+
 }  // namespace headroom

@@ -1,8 +1,11 @@
 #include "parallel/base/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 namespace headroom {
+
 namespace {
 
 // The length of the character at the front of `bytes`, 0 if there is none
@@ -51,6 +54,26 @@ std::string valid_utf8(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string shell_word(const std::string& text) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') ||
+           std::string_view("/._-+=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) {
+    return text;
+  }
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word += c;
+    }
+  }
+  return word + "'";
 }
 
 }  // namespace headroom

@@ -14,4 +14,10 @@ namespace headroom {
 // `bytes` with every byte that is not part of a UTF-8 character as '?'.
 std::string valid_utf8(std::string_view bytes);
 
+// A text as one word of a shell command, for hints that people copy: paths hold
+// spaces and worse.
+
+// Unchanged where the shell would not change it, else in single quotes.
+std::string shell_word(const std::string& text);
+
 }  // namespace headroom

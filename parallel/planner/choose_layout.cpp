@@ -7,7 +7,7 @@
 
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_time.h"
+#include "parallel/planner/plan_memory.h"
 
 namespace headroom::planner {
 namespace {

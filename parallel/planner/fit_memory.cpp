@@ -12,7 +12,6 @@
 #include "parallel/plan/layout.h"
 #include "parallel/planner/mix_activations.h"
 #include "parallel/planner/plan_memory.h"
-#include "parallel/planner/plan_time.h"
 #include "parallel/planner/stage_cut.h"
 
 namespace headroom::planner {

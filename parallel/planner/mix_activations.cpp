@@ -9,9 +9,8 @@
 #include "parallel/base/check.h"
 #include "parallel/planner/activation_mixture.h"
 #include "parallel/planner/plan_memory.h"
-#include "parallel/planner/plan_time.h"
 #include "parallel/planner/stage_cut.h"
-#include "parallel/predict/layer_costs.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::planner {
 namespace {

@@ -2,8 +2,8 @@
 // limit on memory, the fastest mixture of policies that fits as well.
 //
 // Each pipeline stage for itself (parallel/planner/activation_mixture.h), from
-// what layers take (parallel/predict/layer_costs.h), how long they take
-// (configs/layers/layer_time.h) and the whole memory model (plan_memory.h).
+// what layers take (parallel/predict/layers.h), how long they take
+// (configs/layers/layer_cost.h) and the whole memory model (plan_memory.h).
 // Layers are kept, lean or recomputed; offloading is for whoever asks for it.
 //
 // Threads: a pure function.

@@ -37,4 +37,12 @@ std::vector<layers::LayerCost> model_layers(const configs::RunConfig& config);
 std::vector<layers::LayerCost> layers_for_plan(
     const configs::RunConfig& config);
 
+// teacher_file: what the file of a run's teacher is, read when the run is first
+// started, so that its bytes can be planned and nobody goes on with another.
+//
+// Errors: Error (exit 2): no such file, no model, one that is not shipped.
+
+// Sets teacher_model and teacher_digest; nothing where there is no teacher.
+void describe_teacher(configs::RunConfig& config);
+
 }  // namespace headroom::planner

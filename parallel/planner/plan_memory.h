@@ -8,8 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
 #include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::planner {
 
@@ -42,5 +46,21 @@ int64_t fullest_rank_bytes(const plan::Plan& plan);
 std::string fullest_phase(const plan::Plan& plan);
 // The same of what no smaller validation would change.
 int64_t fullest_rank_training_bytes(const plan::Plan& plan);
+
+// plan_time: how long a step of a run's plan takes, from its request and the
+// model's layers (parallel/predict/time_model.h, configs/layers/layer_cost.h).
+//
+// Threads: a pure function.
+
+// Forward and backward of a layer under a policy, in the unit of
+// configs/layers/layer_cost.h.
+double layer_work(const layers::LayerCost& layer,
+                  plan::ActivationPolicy policy);
+
+// On ranks of one host, each a core of a current server processor.
+// REQUIRES: a plan that the planner accepted for `config`.
+predict::StepEstimate plan_time(const configs::RunConfig& config,
+                                const plan::Plan& plan,
+                                const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

@@ -10,8 +10,8 @@
 #include "parallel/plan/layout.h"
 #include "parallel/planner/choose_layout.h"
 #include "parallel/planner/fit_memory.h"
-#include "parallel/planner/plan_match.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/planner/saved_plan.h"
 #include "parallel/planner/stage_cut.h"
 
 namespace headroom::planner {

@@ -5,9 +5,9 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_match.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
+#include "parallel/planner/saved_plan.h"
 #include "parallel/planner/stage_cut.h"
 
 namespace headroom::planner {

@@ -6,15 +6,32 @@
 // Threads: any; reads one file.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
+#include "parallel/plan/batch_split.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::planner {
+
+// plan_match: is a plan that was written down one for this run? Who reads a
+// plan from a file asks before using it: the coordinator of a resumed run, and
+// the worker that runs alone.
+//
+// Threads: pure functions.
+
+plan::BatchCut batch_cut(const configs::RunConfig& config,
+                         const plan::Plan& plan);
+
+// With both numbers; "" if it is one. `num_layers` are the model's; 0: not
+// known.
+std::string plan_match_error(const configs::RunConfig& config,
+                             const plan::Plan& plan, int world_size,
+                             size_t num_layers);
 
 struct SavedPlan {
   std::optional<plan::Plan> plan;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/planner/plan_match.h"
-#include "parallel/predict/layer_costs.h"
+#include "parallel/planner/saved_plan.h"
+#include "parallel/predict/simulated_stage.h"
 #include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/rank_share.h"

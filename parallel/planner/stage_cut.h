@@ -6,7 +6,7 @@
 // slowest stage is fastest is taken (parallel/planner/stage_partition.h).
 //
 // A layer's memory is what the memory model says of it in the undivided model
-// (parallel/predict/layer_costs.h): exact for every cut would be a step of
+// (parallel/predict/layers.h): exact for every cut would be a step of
 // the model for each pair of layers. So it compares cuts; the peak of the
 // stages that come of it is memory_model.h's.
 //

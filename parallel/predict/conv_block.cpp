@@ -1,12 +1,15 @@
 #include "parallel/predict/conv_block.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "parallel/base/cell_sum_copies.h"
 #include "parallel/predict/convolution.h"
 #include "parallel/predict/halo.h"
 
 namespace headroom::predict {
+
 namespace {
 
 struct Block {
@@ -102,6 +105,148 @@ Map conv_block(const OpContext& context, const Map& x,
   out.node = context.add({x}, saved, block.output_bytes, true,
                          [later, block](Gradient given) {
                            return backward(later, block, std::move(given));
+                         });
+  return out;
+}
+
+namespace {
+
+// What a device adds in float64 while it sums cells: copies of some samples, of
+// a map or of the product of two.
+int64_t copied_bytes(const MicroBatchShape& extents, const Map& x,
+                     bool is_product) {
+  const bool is_double = extents.element_bytes == kDoubleBytes;
+  if (!extents.on_device || extents.samples == 0 || (is_double && !is_product))
+    return 0;
+  const int64_t of_a_sample =
+      extents.cells(x.stride) / extents.samples * x.channels;
+  return std::min(extents.samples, samples_summed_at_once(of_a_sample)) *
+         of_a_sample * kDoubleBytes;
+}
+
+Graph::Outcome backward(const OpContext& context, const Map& x,
+                        int64_t squeezed) {
+  MemoryTimeline& timeline = context.timeline;
+  const int64_t samples = context.extents.samples;
+  const int64_t bytes = context.extents.parameter_bytes();
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  // Sums in double, their copy in the parameters' type, two masks.
+  const Memory dz = timeline.allocate(samples * x.channels * bytes);
+  timeline.touch(samples * x.channels * (kDoubleBytes + 2) +
+                 copied_bytes(context.extents, x, /*is_product=*/true));
+  const Memory dhidden = timeline.allocate(samples * squeezed * bytes);
+  timeline.touch(samples * squeezed);
+  for (const int64_t count :
+       {x.channels * squeezed, squeezed, x.channels * squeezed, x.channels}) {
+    outcome.parameters.push_back(timeline.allocate(count * bytes));
+  }
+  if (x.wants_gradient()) {
+    const Memory dmeans =
+        timeline.allocate(samples * x.channels * kDoubleBytes);
+    // Of the map's type, with the factors.
+    const Memory spread = timeline.allocate(2 * samples * x.channels * bytes);
+    outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Map squeeze_excite(const OpContext& context, const Map& x,
+                   const layers::LayerProgram::Block& made) {
+  MemoryTimeline& timeline = context.timeline;
+  const int64_t samples = context.extents.samples;
+  const int64_t bytes = context.extents.parameter_bytes();
+  const auto sum = [&] {
+    timeline.touch(copied_bytes(context.extents, x, /*is_product=*/false));
+    return timeline.allocate(samples * x.channels * kDoubleBytes);
+  };
+  const Memory sums =
+      context.replay != nullptr ? context.replay->once(sum) : sum();
+  timeline.touch(sums->bytes + samples * x.channels * bytes);
+  const Memory means = timeline.allocate(samples * x.channels * bytes);
+  const Memory hidden = timeline.allocate(samples * made.squeezed * bytes);
+  const Memory gate = timeline.allocate(samples * x.channels * bytes);
+  const Memory spread = context.extents.is_mixed()
+                            ? timeline.allocate(samples * x.channels *
+                                                context.extents.element_bytes)
+                            : gate;
+  Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
+  if (context.derive != Derive::kNothing) {
+    set_derivation(
+        out.memory, {x.memory, spread},
+        [&timeline, size = out.memory->bytes](const std::vector<Memory>&) {
+          return timeline.allocate(size);
+        });
+  }
+  OpContext later = context;
+  later.replay = nullptr;
+  const Map plain = {nullptr, x.channels, x.stride, x.node};
+  out.node =
+      context.add({x}, {x.memory, means, hidden, gate}, out.memory->bytes, true,
+                  [later, plain, squeezed = made.squeezed](Gradient given) {
+                    Graph::Outcome outcome = backward(later, plain, squeezed);
+                    static_cast<void>(given);
+                    return outcome;
+                  });
+  return out;
+}
+
+namespace {
+
+Graph::Outcome backward(const OpContext& context, const ConvolutionShape& shape,
+                        const Map& x, int64_t channels) {
+  MemoryTimeline& timeline = context.timeline;
+  const MicroBatchShape& extents = context.extents;
+  Graph::Outcome outcome;
+  outcome.inputs.resize(1);
+  outcome.parameters = {
+      timeline.allocate(channels * extents.parameter_bytes())};
+  {
+    const Memory cells = context.allocate_map(shape.out_channels, x.stride);
+    const Memory cast = cast_weight(context, shape);
+    const Memory weight = timeline.allocate(shape.weight_bytes(extents));
+    if (x.wants_gradient()) {
+      outcome.inputs.front().memory =
+          context.allocate_map(x.channels, x.stride);
+      timeline.touch(input_gradient_scratch(shape, extents));
+    }
+    timeline.touch(weight_gradient_bytes(shape, extents));
+  }
+  outcome.parameters.push_back(weight_gradient(timeline, shape, extents));
+  return outcome;
+}
+
+}  // namespace
+
+Map transposed_conv(const OpContext& context, const Map& x,
+                    const layers::LayerProgram::Block& made) {
+  MemoryTimeline& timeline = context.timeline;
+  const int64_t cells = made.kernel * made.kernel;
+  const ConvolutionShape shape = {
+      x.channels, cells * made.channels, 1, 1, x.stride, true};
+  const int64_t stride = x.stride / made.stride;
+  Map out = {nullptr, made.channels, stride};
+  {
+    const Memory grouped = context.allocate_map(shape.out_channels, x.stride);
+    {
+      const Memory cast = cast_weight(context, shape);
+      const Memory weight =
+          timeline.allocate(shape.weight_bytes(context.extents));
+      timeline.touch(forward_scratch(shape, context.extents));
+    }
+    out.memory = context.allocate_map(made.channels, stride);
+  }
+  OpContext later = context;
+  later.replay = nullptr;
+  const Map plain = {nullptr, x.channels, x.stride, x.node};
+  out.node = context.add({x}, {x.memory}, out.memory->bytes, true,
+                         [later, shape, plain, made](Gradient gradient) {
+                           Graph::Outcome outcome =
+                               backward(later, shape, plain, made.channels);
+                           static_cast<void>(gradient);
+                           return outcome;
                          });
   return out;
 }

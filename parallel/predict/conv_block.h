@@ -20,4 +20,30 @@ namespace headroom::predict {
 Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made);
 
+// SqueezeExcite: squeeze and excitation, as worker/model/squeeze_excite.h runs
+// it.
+//
+//   keeps     x; per sample the means, the squeezed ones and the factors
+//   backward  x's gradient beside the output's
+//
+// The output can be made again from x and the factors.
+//
+// Threads: one.
+
+Map squeeze_excite(const OpContext& context, const Map& x,
+                   const layers::LayerProgram::Block& made);
+
+// TransposedConv: a transposed convolution whose kernel is its stride, as
+// worker/model/convolution_modules.h runs it: a 1x1 convolution to as many
+// times the channels as a cell becomes cells, which are then put in their
+// places.
+//
+//   keeps     x
+//   backward  the gradient back in its cells, then those of x and of the weight
+//
+// Threads: one.
+
+Map transposed_conv(const OpContext& context, const Map& x,
+                    const layers::LayerProgram::Block& made);
+
 }  // namespace headroom::predict

@@ -7,8 +7,6 @@
 #include "parallel/predict/convolution.h"
 #include "parallel/predict/policies.h"
 #include "parallel/predict/resampling.h"
-#include "parallel/predict/squeeze_excite.h"
-#include "parallel/predict/transposed_conv.h"
 
 namespace headroom::predict {
 namespace {

@@ -1,12 +1,14 @@
 #include "parallel/predict/memory_model.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "parallel/plan/capture_rule.h"
-#include "parallel/predict/captured.h"
 #include "parallel/predict/rank_share.h"
+#include "parallel/predict/step.h"
 
 namespace headroom::predict {
+
 namespace {
 
 // Micro-batches that are gone through beyond those in flight.
@@ -154,6 +156,41 @@ StepRequest rank_step(const MemoryRequest& request,
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank) {
   return Estimator(request, rank).micro_batch(0);
+}
+
+namespace {
+
+constexpr int kSteps = 2;
+
+std::vector<int64_t> pieces_between_steps(const MemoryRequest& request,
+                                          const MemoryEstimate& bytes) {
+  std::vector<int64_t> pieces = {
+      bytes.parameters,    bytes.gradients,  bytes.accumulated_gradients,
+      bytes.average,       bytes.statistics, bytes.targets,
+      bytes.communication, bytes.workspace};
+  for (int64_t i = 0; i < request.num_moments; ++i)
+    pieces.push_back(bytes.moments / request.num_moments);
+  return pieces;
+}
+
+}  // namespace
+
+SegmentEstimate estimate_segments(const MemoryRequest& request,
+                                  const plan::MeshCoordinates& rank,
+                                  int64_t limit) {
+  CachingAllocator allocator(limit);
+  SegmentEstimate estimate;
+  for (const int64_t piece :
+       pieces_between_steps(request, estimate_rank_memory(request, rank))) {
+    if (piece > 0 && !allocator.allocate(piece)) estimate.fits = false;
+  }
+  const StepRequest step = rank_step(request, rank);
+  for (int i = 0; i < kSteps && estimate.fits; ++i)
+    estimate.fits = replay_step(step, allocator);
+  estimate.tensor_bytes = allocator.peak_requested_bytes();
+  estimate.segment_bytes = allocator.peak_reserved_bytes();
+  estimate.retries = allocator.retries();
+  return estimate;
 }
 
 }  // namespace headroom::predict

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "configs/augment_place.h"
 #include "configs/layers/model_table.h"
 #include "configs/multi_scale.h"
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/processor.h"

@@ -12,9 +12,60 @@
 
 #include <cstdint>
 
+#include "parallel/predict/loss.h"
 #include "parallel/predict/memory_model.h"
+#include "parallel/predict/op_context.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
+
+// Evaluation: images through a rank's layers without gradients, and what is
+// made of the heads where they come together: boxes, the loss, as
+// worker/step/stage_forward.h and worker/validation/validate.h run them.
+//
+// Under ZeRO 1 to 3 a layer's averaged parameters are whole while it runs.
+// Parts of an image's heads are joined on the first of its ranks.
+//
+// Threads: a pure function.
+
+struct EvaluationRequest {
+  SimulatedStage stage;
+  MicroBatchShape extents;         // one group
+  int64_t whole_image_height = 0;  // of all ranks' rows
+  int spatial_rank = 0;
+  LossShape loss;  // of whole images; with the head
+};
+
+int64_t evaluation_peak_bytes(const EvaluationRequest& request);
+
+// Start-up: the most that is there at once while a rank's state is built, in
+// the order of worker/step/training_state.h, then
+// worker/step/collective_schedule.h.
+//
+//   the model, whole, whatever the rank keeps of it
+//   its layers again in flat buffers, with gradients; the rest goes
+//   the model once more, for its average, and its layers in flat buffers
+//   accumulated gradients, moments
+//   the model once more, and two small images forward and backward, where
+//   passes exchange with other ranks
+//   layers of a checkpoint, one at a time
+//
+// A tensor is drawn in float32 beside the one that gets it.
+//
+// Threads: a pure function.
+
+struct StartUpRequest {
+  SimulatedStage stage;
+  int64_t element_bytes = 4;
+  bool is_mixed = false;  // a copy of the weights in 16 bits, but for ZeRO 3
+  int64_t num_moments = 1;
+  int64_t num_threads = 1;
+  int64_t largest_stride = 32;
+  bool records_passes = false;
+  bool resumes = false;  // this rank reads a checkpoint
+};
+
+int64_t start_up_peak_bytes(const StartUpRequest& request);
 
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/predict/loss.h"
+#include "parallel/predict/op_context.h"
 #include "parallel/predict/simulated_stage.h"
 
 namespace headroom::predict {
@@ -45,5 +47,19 @@ StepMemory step_memory(const StepRequest& request);
 // The same on a device: its buffers are asked of `allocator`, which may hold
 // others. Was there room for all?
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);
+
+// captured_step_bytes: what a step takes whose layers were captured as graphs
+// of the device (worker/step/cuda_graph_runner.h).
+//
+// Graphs keep what the layers take at their fullest, forward and backward, with
+// images of their own, heads and the gradients of heads. Beside that comes at
+// any time either the loss or what images become the network's input in.
+//
+// Threads: a pure function.
+
+// Of a micro-batch. REQUIRES: the whole model.
+int64_t captured_step_bytes(const SimulatedStage& stage,
+                            const MicroBatchShape& extents,
+                            const LossShape& loss);
 
 }  // namespace headroom::predict

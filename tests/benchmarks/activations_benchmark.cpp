@@ -8,7 +8,7 @@
 //
 // --parts: what a mixture may take, of the bytes that keep's step adds to those
 // between steps. --rows: a further contender, policies of ranges of layers over
-// keep, for calibrating configs/layers/layer_time.h. --plot: time against
+// keep, for calibrating configs/layers/layer_cost.h. --plot: time against
 // bytes, PNG.
 //
 // "kept" is what lies there when backward begins, and the heads, loss

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "configs/augment_place.h"
+#include "configs/run_config.h"
 
 namespace headroom::configs {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "tests/integration/headroom_run.h"
 
 namespace headroom::testing {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
-#include "worker/step/network_input.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
 
 namespace headroom {

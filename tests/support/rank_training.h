@@ -12,7 +12,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/step_shape.h"
+#include "worker/step/step_prediction.h"
 #include "worker/step/trainer.h"
 #include "worker/validation/average_validation.h"
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "worker/checkpoint/state_stream.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {

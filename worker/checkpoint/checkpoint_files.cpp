@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
-#include "parallel/base/file_digest.h"
 #include "parallel/base/units.h"
 
 namespace headroom::checkpoint {

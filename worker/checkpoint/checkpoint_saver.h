@@ -25,8 +25,7 @@
 
 #include "worker/checkpoint/background_writer.h"
 #include "worker/checkpoint/checkpoint_job.h"
-#include "worker/checkpoint/state_copy.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/model/layer.h"
 #include "worker/step/training_state.h"
 #include "worker/weights/safetensors.h"

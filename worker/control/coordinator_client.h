@@ -78,7 +78,7 @@ struct LeftGeneration {
   std::string checkpoint;   // its folder
   std::string result_json;  // of rank 0: summary.json's content
   int failed_rank = 0;      // the lowest that had nothing leaner left
-  // What this worker was last refused (worker/memory/memory_event.h).
+  // What this worker was last refused (worker/memory/memory_ladder.h).
   int64_t asked_bytes = 0, free_bytes = 0, limit_bytes = 0;
   int64_t room_bytes = 0;  // for tensors, now; 0: not known
 };

@@ -11,7 +11,6 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/folder_fault.h"
 #include "parallel/base/numbered_folder.h"
 #include "worker/data/codecs/image_writer.h"
 

@@ -7,7 +7,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/folder_fault.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
 #include "worker/export/onnx_runner.h"

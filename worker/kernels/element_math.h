@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 
 #ifdef __CUDACC__
 #define HEADROOM_HD __host__ __device__ inline

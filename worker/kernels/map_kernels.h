@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <span>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 
 namespace at {
 class Tensor;

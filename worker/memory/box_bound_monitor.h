@@ -13,7 +13,7 @@
 
 #include "parallel/predict/label_bound.h"
 #include "worker/data/loader/batch.h"
-#include "worker/memory/memory_event.h"
+#include "worker/memory/memory_ladder.h"
 
 namespace headroom::memory {
 

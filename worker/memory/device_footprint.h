@@ -19,7 +19,6 @@
 
 #include "parallel/devices/device_api.h"
 #include "parallel/predict/memory_model.h"
-#include "parallel/predict/segment_estimate.h"
 
 namespace headroom::memory {
 

@@ -15,7 +15,7 @@
 #include "parallel/activations/memory_meter.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/predict/memory_model.h"
-#include "worker/memory/memory_event.h"
+#include "worker/memory/memory_ladder.h"
 
 namespace headroom::memory {
 

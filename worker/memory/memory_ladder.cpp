@@ -1,8 +1,13 @@
 #include "worker/memory/memory_ladder.h"
 
 #include "parallel/base/check.h"
+#include "worker/kernels/cpu/heap.h"
+
+#include <unistd.h>
+#include <nlohmann/json.hpp>
 
 namespace headroom::memory {
+
 namespace {
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -109,6 +114,52 @@ LadderDecision after_commit(const LadderRungs& rungs,
   decision.reason =
       calm() + rungs.policies[static_cast<size_t>(next.policy)] + " again";
   return decision;
+}
+
+void MemoryRetry::note(const std::string& failure,
+                       const std::string& change) const {
+  auto refusal = device_.memory().take_last_refusal();
+  if (!refusal) refusal = activations::CountingAllocator::take_refusal();
+  if (report_) report_(out_of_memory_event(phase_, failure, refusal, change));
+  kernels::release_freed_memory();
+  device_.memory().release_caches();
+}
+
+namespace {
+
+int64_t free_bytes_of_machine() {
+  return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+MemoryShortfall memory_shortfall(
+    const std::optional<activations::CountingAllocator::Refusal>& refusal) {
+  MemoryShortfall shortfall;
+  shortfall.free_bytes = free_bytes_of_machine();
+  if (!refusal) return shortfall;
+  shortfall.asked_bytes = refusal->asked_bytes;
+  if (refusal->limit_bytes != activations::CountingAllocator::kNoLimit) {
+    shortfall.free_bytes = refusal->limit_bytes - refusal->live_bytes;
+    shortfall.limit_bytes = refusal->limit_bytes;
+  }
+  return shortfall;
+}
+
+StepEvent out_of_memory_event(const std::string& phase,
+                              const std::string& failure,
+                              const MemoryShortfall& shortfall,
+                              const std::string& change) {
+  nlohmann::ordered_json detail = {{"phase", phase},
+                                   {"asked_bytes", nullptr},
+                                   {"free_bytes", shortfall.free_bytes},
+                                   {"limit_bytes", nullptr},
+                                   {"change", change}};
+  if (shortfall.asked_bytes > 0) detail["asked_bytes"] = shortfall.asked_bytes;
+  if (shortfall.limit_bytes > 0) detail["limit_bytes"] = shortfall.limit_bytes;
+  return {"out_of_memory", phase + ": " + failure + "; " + change,
+          detail.dump()};
 }
 
 }  // namespace headroom::memory

@@ -19,8 +19,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <new>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <c10/util/Exception.h>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom::memory {
 
@@ -78,5 +87,89 @@ LadderState after_failed_vote(const LadderState& state);
 
 // A step was committed.
 LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);
+
+// memory_event: one line of events.jsonl for an attempt that ran out of memory.
+//
+// Threads: pure, but for asking the system how much memory is free.
+
+struct StepEvent {
+  std::string kind;              // "out_of_memory", "activations", "fault",
+                                 // "label_bound" or "memory_prediction"
+  std::string reason;            // in words
+  std::string detail_json = "";  // further fields, an object; "" for none
+};
+
+// What an allocation that failed was short of.
+struct MemoryShortfall {
+  int64_t asked_bytes = 0;  // 0: the C++ heap refused
+  int64_t free_bytes = 0;   // below the limit; of the machine without one
+  int64_t limit_bytes = 0;  // 0: none
+};
+
+// `refusal`: of the allocator; none where the C++ heap refused.
+MemoryShortfall memory_shortfall(
+    const std::optional<activations::CountingAllocator::Refusal>& refusal);
+
+// `phase`: "forward", "backward", "validation", "loader", "checkpoint".
+// `change`: what is done about it. Fields: phase, asked_bytes, free_bytes,
+// limit_bytes, change; null: not known, or none.
+StepEvent out_of_memory_event(const std::string& phase,
+                              const std::string& failure,
+                              const MemoryShortfall& shortfall,
+                              const std::string& change);
+inline StepEvent out_of_memory_event(
+    const std::string& phase, const std::string& failure,
+    const std::optional<activations::CountingAllocator::Refusal>& refusal,
+    const std::string& change) {
+  return out_of_memory_event(phase, failure, memory_shortfall(refusal), change);
+}
+
+// MemoryRetry: work between steps that may run out of memory, on this rank
+// alone, and is tried again.
+//
+// For validation and files: what is in the way may be gone, and freed memory
+// goes back to the system first. Work that exchanges with other ranks cannot be
+// tried again by one of them.
+//
+// Ownership: a value. Threads: the thread that trains.
+
+class MemoryRetry {
+ public:
+  static constexpr int kAttempts = 3;
+
+  // Without a phase nobody is told.
+  MemoryRetry() = default;
+  MemoryRetry(std::string phase, std::function<void(const StepEvent&)> report,
+              const devices::ComputeDevice& device = {})
+      : phase_(std::move(phase)), report_(std::move(report)), device_(device) {}
+
+  // The result of `work`, which leaves nothing behind when it throws. What its
+  // last attempt throws comes out. REQUIRES: no communication in it.
+  template <typename Work>
+  auto run(const Work& work) const {
+    for (int attempt = 1;; ++attempt) {
+      std::string failure;
+      try {
+        return work();
+      } catch (const c10::OutOfMemoryError& error) {
+        if (attempt == kAttempts) throw;
+        failure = error.what_without_backtrace();
+      } catch (const std::bad_alloc&) {
+        if (attempt == kAttempts) throw;
+        failure = "the host's memory is used up";
+      }
+      note(failure, "caches are released and it is tried again");
+    }
+  }
+
+  // Tells of a failure and gives freed memory back.
+  void note(const std::string& failure, const std::string& change) const;
+
+ private:
+  std::string phase_;
+  std::function<void(const StepEvent&)> report_;
+  devices::ComputeDevice
+      device_;  // that may be short of memory, beside the host
+};
 
 }  // namespace headroom::memory

@@ -29,7 +29,7 @@
 
 #include <cstdint>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {

@@ -14,7 +14,7 @@
 #include "parallel/collectives/communicator.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/memory/device_footprint.h"
-#include "worker/memory/memory_event.h"
+#include "worker/memory/memory_ladder.h"
 
 namespace headroom::run {
 

@@ -24,7 +24,7 @@
 #include "worker/run/device_memory_report.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
-#include "worker/step/failed_rank_completion.h"
+#include "worker/step/collective_schedule.h"
 #include "worker/step/fault_injection.h"
 
 namespace headroom::run {

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "configs/augment_place.h"
 #include "configs/layers/model_record.h"
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/gather.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "parallel/base/shell_word.h"
+#include "parallel/base/utf8.h"
 #include "worker/run/run_milestones.h"
 
 namespace headroom::run {

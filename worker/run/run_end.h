@@ -15,15 +15,28 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "worker/control/coordinator_client.h"
 #include "worker/data/loader/batch.h"
 #include "worker/run/run_checkpoints.h"
 #include "worker/run/run_context.h"
-#include "worker/run/run_outcome.h"
 #include "worker/run/run_reports.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::run {
+
+// RunOutcome: how a run ended that ended as it should.
+//
+// Threads: a value.
+
+struct RunOutcome {
+  int exit_code = 0;
+  std::string reason;
+  std::string result_json;
+  // Only this generation ended: for want of memory (without room_bytes), or
+  // because it was asked to.
+  std::optional<control::LeftGeneration> left = {};
+};
 
 class RunEnd {
  public:

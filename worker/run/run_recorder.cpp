@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/layers/model_record.h"
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"

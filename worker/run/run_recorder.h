@@ -23,7 +23,7 @@
 #include "configs/run_config.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/control/coordinator_client.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/run/results.h"
 #include "worker/run/run_directory.h"
 #include "worker/run/step_log.h"

@@ -14,7 +14,7 @@
 #include "configs/fault.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/memory/memory_comparison.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/run/run_context.h"
 #include "worker/run/step_log.h"
 #include "worker/step/fault_injection.h"

@@ -14,7 +14,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
-#include "parallel/planner/plan_match.h"
+#include "parallel/planner/saved_plan.h"
 #include "proto/event_file.h"
 
 namespace headroom::run {

@@ -7,8 +7,8 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
-#include "parallel/base/shell_word.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader/loader.h"
 #include "worker/run/results.h"

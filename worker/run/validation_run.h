@@ -3,7 +3,7 @@
 
 #include "parallel/devices/compute_device.h"
 #include "worker/control/coordinator_client.h"
-#include "worker/run/run_outcome.h"
+#include "worker/run/run_end.h"
 
 namespace headroom::collectives {
 class Communicator;

@@ -9,11 +9,16 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/spatial/completable_exchange.h"
 #include "parallel/spatial/exchange_list.h"
+#include "parallel/zero/collective_list.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::step {
@@ -29,5 +34,44 @@ CollectiveSchedule record_pass_lists(const layers::ModelTable& table,
                                      at::ScalarType scalar_type,
                                      model::LayerGraph::LayerRange layers,
                                      int64_t freeze, bool images_are_split);
+
+// failed_rank_completion: the one order in which a pass's two kinds of
+// collectives come, and how a rank that failed carries out the rest of it.
+//
+// Exchanges (halo rows, batch-norm sums) and collectives of whole layers
+// (ZeRO's gathers and scatters) are lists of their own, which know nothing of
+// each other. Both say which layer of the model they belong to, and layers run
+// in order:
+//
+//   forward    per layer, ascending:   gather, exchanges
+//   backward   per layer, descending:  gather, exchanges, scatter
+//
+// The scatter comes last since a layer's last gradient is that of its first
+// convolution, whose backward ends with its exchange; autograd adds a gradient
+// up before it goes on.
+//
+// Threads: the thread that runs the step. Errors: as what is completed.
+
+// One entry of the merged list.
+enum class PassEntry : uint8_t { kExchange, kLayerCollective };
+
+// `exchange_layers[i]`: the layer of exchange i; `collective_layers[i]` that of
+// collectives[i]. Pure.
+std::vector<PassEntry> merged_pass(
+    pipeline::Instruction::Kind kind,
+    const std::vector<int64_t>& exchange_layers,
+    const std::vector<zero::LayerCollective>& collectives,
+    const std::vector<int64_t>& collective_layers);
+
+// The rest of a pass of both kinds, from wherever this rank stopped: after
+// `num_collectives` of layers. `entries`: its merged list.
+void complete_merged(const std::vector<PassEntry>& entries,
+                     spatial::CompletableExchange& exchange,
+                     size_t num_collectives,
+                     const std::function<void()>& complete_next_collective);
+
+// After an exception autograd's queue keeps nodes, and what they saved, until
+// the thread's next backward.
+void release_failed_graph();
 
 }  // namespace headroom::step

@@ -23,6 +23,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 #include <deque>
@@ -35,6 +36,16 @@
 #include "worker/data/loader/batch.h"
 
 namespace headroom::step {
+
+// network_input: loaded images as the network wants them.
+//
+// [n, H, W, C] uint8 -> [n, C, H, W] of `scalar_type` in channels-last memory
+// (no pixel moves), divided by 255 in float32 also where the run is in float64,
+// so that both precisions start from the same numbers.
+
+// They are copied to where `options` says, as bytes.
+at::Tensor network_input(const at::Tensor& images,
+                         const at::TensorOptions& options);
 
 // Where batches for that device lie: in page-locked memory, in buffers that are
 // used again. On the CPU empty.

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "worker/step/apply_plan.h"
-#include "worker/step/failed_rank_completion.h"
-#include "worker/step/network_input.h"
+#include "worker/step/collective_schedule.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/stage_layers.h"
 
 namespace headroom::step {

@@ -26,10 +26,10 @@
 #include "parallel/pipeline/skip_routes.h"
 #include "parallel/plan/plan.h"
 #include "worker/data/loader/batch.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/model/layer_graph.h"
-#include "worker/step/gather_layer_executor.h"
 #include "worker/step/parallel_context.h"
+#include "worker/step/zero_layer_executor.h"
 
 namespace headroom::step {
 

@@ -4,7 +4,7 @@
 
 #include "parallel/base/step_phase.h"
 #include "worker/data/loader/loader_options.h"
-#include "worker/step/failed_rank_completion.h"
+#include "worker/step/collective_schedule.h"
 #include "worker/step/stage_layers.h"
 
 namespace headroom::step {

@@ -11,11 +11,22 @@
 #include <string>
 #include <vector>
 
+#include "parallel/collectives/mesh.h"
 #include "parallel/predict/memory_model.h"
+#include "worker/data/loader/batch.h"
 #include "worker/memory/memory_comparison.h"
-#include "worker/step/step_shape.h"
+#include "worker/model/layer_graph.h"
 
 namespace headroom::step {
+
+// step_shape: what the memory model wants to know of a batch.
+//
+// Threads: a pure function.
+
+// Matches are counted where the loss is.
+predict::StepShape step_shape(const loader::Batch& batch,
+                              const collectives::Mesh& mesh,
+                              const model::LayerGraph& model);
 
 class StepPrediction {
  public:

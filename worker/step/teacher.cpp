@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/file_digest.h"
 #include "parallel/base/memory_category.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/step/run_inputs.h"

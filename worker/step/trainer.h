@@ -29,7 +29,6 @@
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
-#include "worker/memory/memory_event.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/step/apply_plan.h"

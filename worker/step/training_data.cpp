@@ -1,6 +1,6 @@
 #include "worker/step/training_data.h"
 
-#include "parallel/base/counted.h"
+#include "parallel/base/units.h"
 
 namespace headroom::step {
 

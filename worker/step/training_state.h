@@ -47,13 +47,27 @@
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/optimizer.h"
 #include "worker/step/device_state.h"
-#include "worker/step/epoch_meter.h"
-#include "worker/step/gather_layer_executor.h"
 #include "worker/step/step_gradients.h"
 #include "worker/step/training_data.h"
 #include "worker/step/zero_layer_executor.h"
 
 namespace headroom::step {
+
+// EpochMeter: means of the loss terms over the steps of an epoch so far.
+//
+// Part of the committed state, so that a resumed epoch has its whole mean.
+
+struct EpochMeter {
+  int64_t steps = 0;
+  double box = 0, obj = 0, cls = 0;
+
+  void add(double step_box, double step_obj, double step_cls) {
+    ++steps;
+    box += (step_box - box) / static_cast<double>(steps);
+    obj += (step_obj - obj) / static_cast<double>(steps);
+    cls += (step_cls - cls) / static_cast<double>(steps);
+  }
+};
 
 struct TrainingCounters {
   int64_t committed_steps = 0;

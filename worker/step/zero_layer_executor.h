@@ -11,8 +11,12 @@
 // Threads: the thread that runs the step.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "parallel/zero/layer_gather.h"
 #include "parallel/zero/sharded_layers.h"
 #include "worker/model/layer.h"
 
@@ -37,6 +41,90 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
   zero::ShardedLayers& layers_;
   const std::vector<int64_t> part_of_layer_;
   model::LayerExecutor* inner_ = nullptr;
+};
+
+// GatherLayerExecutor: a layer's parameters are whole while it runs, in
+// evaluation: the averaged weights under ZeRO.
+//
+// Every gather is collective: ranks run the network equally often, or take part
+// with skip().
+// Threads: one. Ownership: borrows the layers.
+
+class GatherLayerExecutor final : public model::LayerExecutor {
+ public:
+  // `part_of_layer` as in ZeroLayerExecutor.
+  GatherLayerExecutor(zero::LayerGather& layers,
+                      std::vector<int64_t> part_of_layer)
+      : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
+
+  // A forward begins.
+  void begin() { next_ = 0; }
+
+  std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
+                              const std::vector<at::Tensor>& inputs,
+                              const model::StepContext& context) override {
+    const int64_t part = part_of_layer_.at(static_cast<size_t>(index));
+    if (part >= 0) {
+      layers_.gather(
+          part);  // may run out of memory: then it is still to be done
+      next_ = index + 1;
+    }
+    std::vector<at::Tensor> outputs = layer.forward(inputs, context);
+    if (part >= 0) layers_.release(part);
+    return outputs;
+  }
+
+  // One forward of a rank that has nothing to run.
+  void skip() {
+    begin();
+    complete();
+  }
+
+  // Frees what a failed forward left: before completing it.
+  void release_all() {
+    for (const int64_t part : part_of_layer_) {
+      if (part >= 0 && layers_.is_whole(part)) layers_.release(part);
+    }
+  }
+  // In place of what it did not gather.
+  void complete() {
+    while (has_next()) complete_next();
+  }
+  // The same one by one, where exchanges come in between.
+  void complete_next() {
+    const int64_t part = part_of_layer_[static_cast<size_t>(next_layer())];
+    next_ = next_layer() + 1;
+    layers_.gather(part);
+    layers_.release(part);
+  }
+  // All layers that are gathered in a forward, and how many of them are done.
+  std::vector<int64_t> gathered_layers() const {
+    std::vector<int64_t> layers;
+    for (size_t layer = 0; layer < part_of_layer_.size(); ++layer) {
+      if (part_of_layer_[layer] >= 0)
+        layers.push_back(static_cast<int64_t>(layer));
+    }
+    return layers;
+  }
+  size_t num_done() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        part_of_layer_.begin(), part_of_layer_.begin() + next_,
+        [](int64_t part) { return part >= 0; }));
+  }
+
+ private:
+  int64_t next_layer() const {
+    return std::find_if(part_of_layer_.begin() + next_, part_of_layer_.end(),
+                        [](int64_t part) { return part >= 0; }) -
+           part_of_layer_.begin();
+  }
+  bool has_next() const {
+    return next_layer() < static_cast<int64_t>(part_of_layer_.size());
+  }
+
+  zero::LayerGather& layers_;
+  const std::vector<int64_t> part_of_layer_;
+  int64_t next_ = 0;  // layers before it are done
 };
 
 }  // namespace headroom::step

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 #include "configs/layers/model_table.h"
 
 namespace headroom::tools {

@@ -7,7 +7,6 @@
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/predict/label_bound.h"

@@ -15,8 +15,8 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
-#include "parallel/base/shell_word.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"

@@ -10,12 +10,12 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
+#include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/detect/detector.h"
 #include "worker/export/export_weights.h"
-#include "worker/step/network_input.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
 #include "worker/tools/tool_command.h"
 #include "worker/validation/network_score.h"

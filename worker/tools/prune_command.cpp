@@ -9,10 +9,10 @@
 #include <fstream>
 #include <string>
 
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/folder_fault.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
 #include "worker/tools/channel_pruning.h"
 #include "worker/tools/tool_command.h"

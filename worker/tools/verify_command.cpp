@@ -7,7 +7,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
 

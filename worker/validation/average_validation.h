@@ -14,7 +14,7 @@
 #include "parallel/predict/memory_model.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/memory/memory_comparison.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/training_state.h"
 #include "worker/validation/validate.h"

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
+#include "parallel/base/units.h"
 #include "worker/data/loader/loader.h"
-#include "worker/step/network_input.h"
+#include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
 
 namespace headroom::validation {

@@ -12,7 +12,7 @@
 
 #include "configs/run_config.h"
 #include "worker/data/loader/batch.h"
-#include "worker/validation/validate_heads.h"
+#include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::validation {

@@ -8,6 +8,7 @@
 // Collective; the same result on every rank.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -20,13 +21,25 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader/batch.h"
 #include "worker/loss/detection_loss.h"
-#include "worker/memory/memory_retry.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 #include "worker/step/stage_forward.h"
 #include "worker/validation/validation_findings.h"
 
 namespace headroom::validation {
+
+// validation_parts: a validation batch, cut into what goes through the network
+// at once. Its images, and so what the network sees of them, stay the same; its
+// losses are means over the whole batch.
+//
+// Threads: pure functions.
+
+// Of the whole batch.
+loss::GlobalCounts counts_of(const loader::Batch& batch);
+
+// One per micro-batch; pixels are shared with the batch. Faults stay behind.
+std::vector<loader::Batch> parts_of(const loader::Batch& batch);
 
 struct ClassResult {
   std::string name;
@@ -93,5 +106,17 @@ ValidationResult validate(step::StageForward& network,
                           loader::BatchSource& source,
                           collectives::Communicator& world,
                           const ValidationOptions& options);
+
+// validate_heads: the validation of validate.h by one process alone, of
+// whatever makes the heads.
+
+// The heads of a batch's images.
+using HeadsOf = std::function<std::vector<at::Tensor>(const loader::Batch&)>;
+
+// `model` decodes them; `source` yields the whole split.
+ValidationResult validate_heads(const model::LayerGraph& model,
+                                const HeadsOf& heads_of,
+                                loader::BatchSource& source,
+                                const ValidationOptions& options);
 
 }  // namespace headroom::validation

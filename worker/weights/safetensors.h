@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
-#include "parallel/base/file_digest.h"
 #include "worker/weights/safetensors_header.h"
 
 namespace headroom::weights {

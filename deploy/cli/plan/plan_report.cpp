@@ -7,7 +7,7 @@
 
 #include "configs/multi_scale.h"
 #include "deploy/cli/headline.h"
-#include "deploy/cli/show/text_table.h"
+#include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/plan/activation_policies.h"

@@ -11,7 +11,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
-#include "parallel/predict/segment_estimate.h"
+#include "parallel/predict/memory_model.h"
 
 namespace headroom::cli {
 

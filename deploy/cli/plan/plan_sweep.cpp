@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "deploy/cli/show/text_table.h"
+#include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/activation_policies.h"

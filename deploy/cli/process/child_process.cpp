@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "deploy/cli/process/line_reader.h"
+#include "deploy/cli/process/child_output.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "parallel/base/shell_word.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "deploy/cli/show/progress_line.h"
-#include "deploy/cli/show/text_table.h"
+#include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/plan_json.h"

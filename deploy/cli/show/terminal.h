@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace headroom::cli {
 
@@ -32,5 +33,11 @@ class Terminal {
   std::mutex mutex_;  // guards live_ and the order of writes
   std::string live_;
 };
+
+// Rows of cells as lines of aligned columns.
+
+// Two spaces in front and between; the first row has the most cells. "" for no
+// rows.
+std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-#include "configs/layers/layer_time.h"
+#include "configs/layers/layer_cost.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "configs/layers/layer_cost.h"
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "configs/yaml/shipped_files.h"
 #include "tests/configs/refusal.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 

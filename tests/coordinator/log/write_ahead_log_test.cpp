@@ -7,7 +7,6 @@
 #include <iterator>
 #include <random>
 
-#include "coordinator/log/crc32c.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

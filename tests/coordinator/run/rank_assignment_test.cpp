@@ -1,4 +1,4 @@
-#include "coordinator/run/rank_assignment.h"
+#include "coordinator/run/quorum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/run/stall.h"
+#include "coordinator/run/membership.h"
 
 #include <gtest/gtest.h>
 

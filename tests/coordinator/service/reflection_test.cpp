@@ -1,4 +1,3 @@
-#include "coordinator/service/reflection.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/cli/temporary_folder.h"
 

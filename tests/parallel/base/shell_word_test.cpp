@@ -1,4 +1,4 @@
-#include "parallel/base/shell_word.h"
+#include "parallel/base/utf8.h"
 
 #include <gtest/gtest.h>
 

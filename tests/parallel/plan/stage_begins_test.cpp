@@ -1,4 +1,4 @@
-#include "parallel/plan/stage_begins.h"
+#include "parallel/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

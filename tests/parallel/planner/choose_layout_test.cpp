@@ -9,7 +9,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_time.h"
+#include "parallel/planner/plan_memory.h"
 
 namespace headroom::planner {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "configs/layers/layer_time.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "parallel/plan/activation_policies.h"
 #include "parallel/planner/plan_memory.h"

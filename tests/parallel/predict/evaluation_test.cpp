@@ -1,5 +1,5 @@
 // An evaluation against bytes counted by hand.
-#include "parallel/predict/evaluation.h"
+#include "parallel/predict/phase_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/predict/segment_estimate.h"
+#include "parallel/predict/memory_model.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/predict/layer_costs.h"
 #include "parallel/predict/step.h"
 #include "tests/parallel/predict/small_layers.h"
 

@@ -13,7 +13,7 @@
 #include <future>
 #include <thread>
 
-#include "parallel/base/file_digest.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/collectives/communicator.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/run_ranks.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/file_digest.h"
 
 namespace headroom::checkpoint {
 namespace {

@@ -12,7 +12,6 @@
 #include "parallel/devices/page_locked.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_api.h"
-#include "worker/step/network_input.h"
 
 namespace headroom::step {
 namespace {

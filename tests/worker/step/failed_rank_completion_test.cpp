@@ -1,4 +1,4 @@
-#include "worker/step/failed_rank_completion.h"
+#include "worker/step/collective_schedule.h"
 
 #include <gtest/gtest.h>
 

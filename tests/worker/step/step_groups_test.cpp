@@ -1,4 +1,4 @@
-#include "worker/step/step_groups.h"
+#include "worker/step/parallel_context.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "configs/layers/model_table.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/file_digest.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/weights/weights.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "parallel/activations/saved_tensor_policy.h"
-#include "parallel/base/file_digest.h"
+#include "parallel/base/atomic_file.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/step/zero_run.h"
 #include "worker/checkpoint/average_weights.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
-#include "configs/layers/model_table_text.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 #include "tests/worker/model/tiny_table.h"

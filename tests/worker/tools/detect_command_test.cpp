@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/file_digest.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::weights {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 #include "worker/weights/open_weights.h"

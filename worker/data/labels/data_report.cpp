@@ -1,5 +1,5 @@
 #include "worker/data/labels/data_report.h"
-#include "parallel/base/counted.h"
+#include "parallel/base/units.h"
 
 #include <algorithm>
 #include <utility>

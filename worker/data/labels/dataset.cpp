@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/label_reader.h"

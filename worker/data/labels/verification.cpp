@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
-#include "parallel/base/new_folder.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/counted.h"
-#include "parallel/base/new_folder.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/units.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/label_file.h"

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <span>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 
 namespace headroom::kernels {
 

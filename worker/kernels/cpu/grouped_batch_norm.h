@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 #include "parallel/base/statistics_exchange.h"
 
 namespace headroom::kernels {

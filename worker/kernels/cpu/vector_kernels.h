@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "configs/layers/activation_function.h"
+#include "configs/layers/layer_program.h"
 
 namespace headroom::kernels {
 

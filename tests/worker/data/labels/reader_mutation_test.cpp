@@ -19,7 +19,6 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "configs/layers/model_table_text.h"
 #include "configs/yaml/shipped_files.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"

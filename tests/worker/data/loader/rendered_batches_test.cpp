@@ -7,7 +7,6 @@
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/worker/data/loader/loader_fixture.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/network_input.h"
 
 namespace headroom::loader {
 namespace {
