@@ -90,24 +90,6 @@ TEST(Flags, SpellingsAreFrozen) {
   EXPECT_EQ(spellings, kFrozen);
 }
 
-TEST(Flags, TheReadmeListsEachWithItsKeys) {
-  std::ifstream file(HEADROOM_SOURCE_DIR "/configs/README.md");
-  std::stringstream text;
-  text << file.rdbuf();
-  for (const Flag& flag : flags()) {
-    std::string row = "|";
-    for (const std::string& spelling : flag.spellings) {
-      row += (row == "|" ? " `" : ", `") + spelling + "`";
-    }
-    if (flag.keys.empty()) continue;
-    row += " |";
-    for (size_t i = 0; i < flag.keys.size(); ++i) {
-      row += (i == 0 ? " `" : ", `") + flag.keys[i] + "`";
-    }
-    EXPECT_NE(text.str().find(row), std::string::npos) << row;
-  }
-}
-
 TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
   std::set<std::string> seen;
   for (const Flag& flag : flags()) {

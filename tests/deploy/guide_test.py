@@ -82,19 +82,18 @@ def run_commands(headroom, shapes):
                    "rm -r runs", fresh)
         assert made.returncode == 0, made.stderr
         for page in PAGES:
-            # A page's blocks follow one another, as its reader types them.
-            where = folder / page.stem
-            shutil.copytree(fresh, where)
             for mark, commands in blocks(page):
                 found = MARK.match(mark)
                 if not found:
                     problem(page, f"no mark, or an unknown one ({mark}), above: {commands[:80]}")
                 elif mark.startswith("run"):
+                    where = folder / page.stem
+                    shutil.copytree(fresh, where)
                     result = run(commands, where)
                     if result.returncode != int(found[2] or 0):
                         problem(page, f"exit code {result.returncode}:\n{commands}"
                                 f"{result.stderr[-2000:]}")
-            shutil.rmtree(where)
+                    shutil.rmtree(where)
 
 
 def build_site():
@@ -104,7 +103,7 @@ def build_site():
         print("mkdocs is not installed")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as site:
-        result = subprocess.run([mkdocs, "build", "--strict", "-f", GUIDE / "mkdocs.yml", "-d",
+        result = subprocess.run([mkdocs, "build", "--strict", "-f", GUIDE.parent / "mkdocs.yml", "-d",
                                  site], capture_output=True, text=True)
         if result.returncode != 0:
             problems.append(result.stdout + result.stderr)

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "deploy/cli/args/command_summaries.h"
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/args/launch_flags.h"
+#include "tests/repo/reference_page.h"
 
 namespace headroom {
 namespace {
@@ -84,6 +87,18 @@ TEST(FrozenCommandLine, TheHelpShowsEveryFlag) {
                 ::testing::HasSubstr("\n  " + spelling))
         << line;
   }
+}
+
+TEST(Reference, ThePageIsWhatTheDeclarationsSay) {
+  const std::string path = HEADROOM_SOURCE_DIR "/deploy/guide/reference.md";
+  if (std::getenv("HEADROOM_WRITE_REFERENCE") != nullptr) {
+    std::ofstream(path) << reference_page();
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == reference_page())
+      << "renew it: HEADROOM_WRITE_REFERENCE=1 build/tests/test_frozen_cli";
 }
 
 }  // namespace

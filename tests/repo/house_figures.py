@@ -77,8 +77,8 @@ LAYER_FOLDERS = re.compile(
     r"(coordinator|configs/layers|deploy/cli/plan|worker/(step|checkpoint)|"
     r"parallel/(plan|planner|predict|pipeline|zero|data_parallel))(/|$)")
 OTHER_FILES = re.compile(
-    r".*/(vote|split_network|step_shape|rank_context|stage_step|stage_forward|device_training|"
-    r"operators|convolution|pass|halo|loss|resampling|rank_share)(_test)?\.(h|cpp)$")
+    r".*/(vote|split_network|step_prediction|parallel_context|stage_step|stage_forward|device_training|"
+    r"operators|convolution|op_context|sample_recipe|halo|loss|resampling|rank_share)(_test)?\.(h|cpp)$")
 PLAIN_WORD = re.compile(r"\b[Rr]ows?\b")
 OTHER_ROWS = re.compile(
     r"in a row|[Hh]alo|image|pixel|\bmaps?\b|cells?\b|column|edge|row-major|text_table|"
