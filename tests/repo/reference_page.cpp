@@ -58,9 +58,7 @@ std::string other_flags() {
     text += row({"`" + flag.spelling + "`",
                  flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
                  joined(flag.commands),
-                 flag.description.empty() ? "another spelling, or for "
-                                            "processes that headroom starts"
-                                          : flag.description});
+                 flag.description.empty() ? "internal" : flag.description});
   }
   return text;
 }
