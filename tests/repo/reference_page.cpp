@@ -38,27 +38,27 @@ std::string head(const std::vector<std::string>& titles) {
 }
 
 std::string run_flags() {
-  std::string text = head({"flag", "value", "key", "commands"});
+  std::string text = head({"flag", "value", "key", "only for"});
   for (const configs::Flag& flag : configs::flags()) {
     text += row({joined(flag.spellings, "`"),
                  flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
                  joined(flag.keys, "`"),
-                 joined(flag.in_train && flag.in_val
-                            ? std::vector<std::string>{"train", "val"}
-                        : flag.in_train ? std::vector<std::string>{"train"}
-                                        : std::vector<std::string>{"val"})});
+                 flag.in_train && flag.in_val ? ""
+                 : flag.in_train              ? "train"
+                                              : "val"});
   }
   return text;
 }
 
-// Flags that set no knob. One that the help leaves out is another spelling.
+// Flags that set no knob. One without a meaning is another spelling, or one
+// that only headroom itself uses.
 std::string other_flags() {
   std::string text = head({"flag", "value", "commands", "meaning"});
   for (const cli::LaunchFlag& flag : cli::launch_flags()) {
     text += row({"`" + flag.spelling + "`",
                  flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
                  joined(flag.commands),
-                 flag.description.empty() ? "internal" : flag.description});
+                 flag.description.empty() ? "" : flag.description});
   }
   return text;
 }
