@@ -44,7 +44,7 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Makes the sample's pixels on the CPU: the kept rows x width, in memory of
+// Makes the sample's pixels on the CPU: the lines to keep, in memory of
 // their own. Tiles are released as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 
