@@ -4,8 +4,6 @@
 // One file per family, whose instances differ only in the number of GPUs and
 // the network. Unknown, missing and mistyped keys are refused with
 // file:line:column.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,6 @@
 //              or what they are rendered from (parallel/base/packed_room.h)
 //
 // One batch and one thread are always there, whatever the limit.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

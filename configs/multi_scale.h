@@ -5,8 +5,6 @@
 // Training draws among them for each step, each as often
 // (worker/data/loader/loader_plan.h); plans, fit checks and limits count on the
 // largest, so that no step needs more. Time is that of the mean step.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,6 @@
 //
 // The same YAML text travels to the workers and into the run directory, so
 // to_yaml and parse_run_config are inverse to each other.
-//
-// Threads: a value.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // ChannelSecurity: how control traffic proves who speaks: mutual TLS and a join
 // token; nothing of either on loopback.
 //
-// Threads: values and plain functions.
 // Errors: Error (exit 2) naming the file that is missing or empty, or that
 // others may read.
 #pragma once

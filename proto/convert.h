@@ -4,7 +4,6 @@
 // anybody sizes a loop or an allocation by it, and names the field and the
 // value it refuses.
 //
-// Threads: pure functions.
 // Errors: from_wire throws Error (tag "wire", exit 2).
 #pragma once
 

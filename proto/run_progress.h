@@ -1,7 +1,5 @@
 // RunProgress: how far a run is, as a rank last reported it; a plain value for
 // workers, coordinator and people.
-//
-// Threads: a value.
 #pragma once
 
 #include <cstdint>

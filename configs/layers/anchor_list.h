@@ -1,8 +1,6 @@
 // AnchorList: the box shapes that a detector's levels answer for, as one line
 // of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,
 // levels by rising stride.
-//
-// Threads: values.
 #pragma once
 
 #include <optional>

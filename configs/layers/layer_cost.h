@@ -10,7 +10,6 @@
 // pixel of one image: a map of stride s has 1 / s^2 cells per pixel.
 //
 // Errors: Error with the table's file:line:column.
-// Threads: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -78,8 +77,6 @@ int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 //   measured            1.004    1.072      1.244         1.067 1.028 1.081  1.085
 //   this
 //   model          1.010    1.070      1.247         1.052 1.037 1.070  1.088
-//
-// Threads: a pure function.
 
 struct LayerTime {
   double keep = 0;

@@ -31,7 +31,6 @@
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -162,8 +162,6 @@ StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
 
 // An activation function by the name that a model file gives it, as PyTorch
 // writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
-//
-// Threads: a pure function.
 
 // Nothing for another name, or an argument that it does not take.
 std::optional<ActivationFunction> parse_activation(std::string_view name);

@@ -50,8 +50,6 @@ ModelTable load_model_table(const std::string& cfg);
 
 // model_table_text: a model table as the text of its file, and how a file of
 // weights says which model it holds.
-//
-// Threads: pure functions.
 
 // A layer, and an activation, as the file has them.
 std::string layer_text(const ModelTable::Layer& layer);

@@ -2,8 +2,6 @@
 //
 // The readers of configs/ take what they know out of a tree (yaml_tree.h) with
 // these functions and refuse the rest.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,6 @@
 // Times are not kept: clocks start anew with the process. Whoever was there
 // counts as heard when the state is restored, and has `grace` on top of the
 // usual time to be heard again.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <chrono>

@@ -32,8 +32,6 @@ namespace headroom::coordinator {
 
 // CRC-32C (Castagnoli), as in RFC 3720, appendix B.4: the check of every
 // record of the write-ahead log.
-//
-// Threads: pure.
 
 // Of `bytes`, going on from `crc` (0: from the start).
 uint32_t crc32c(std::string_view bytes, uint32_t crc = 0);

@@ -3,8 +3,6 @@
 //
 // The number is the fence: a message of another generation, or of another run,
 // is refused by number before anything looks at its content.
-//
-// Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 // A worker that has left does not come back: its agent registers again with a
 // successor, under another worker_id, which takes the slot over.
 //
-// Ownership: a value.
 // Threads: none of its own; the service guards it.
 // Invariants:
 //   1. worker_ids are unique over all nodes;
@@ -113,8 +112,6 @@ class Membership {
 // It is if it has shown no sign of life for longer than max(10 s, 5 x the
 // median of its steps) though it waits for no peer. Its process may be well and
 // speak: only its agent's SIGKILL frees those who wait for it.
-//
-// Threads: a pure function.
 
 // Why it is, as a verb phrase; nothing if it is not.
 std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,

@@ -4,8 +4,6 @@
 // joined. A version that re-forms generations adds its rule here (at least
 // min_workers and more than half of those alive); callers see the same
 // decision: members or none, and a sentence why.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <chrono>
@@ -45,8 +43,6 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
 // a machine may be an agent of its own, and local_rank selects the device.
 // Machines come in the order of their smallest launcher_rank; on one machine
 // the order is launcher_rank, then the agent's name, then the agent's slot.
-//
-// Threads: a pure function.
 
 struct RankedMember {
   std::string worker_id;

@@ -6,8 +6,6 @@
 //                          each further time that no step was committed since;
 //                          the fifth such end is a crash loop, which ends the
 //                          run
-//
-// Threads: a pure function.
 #pragma once
 
 #include <chrono>

@@ -15,7 +15,6 @@
 // about it is read out with take_orders() and take_events(). The table of all
 // transitions is in coordinator/README.md.
 //
-// Ownership: a value.
 // Threads: none of its own; the service guards it.
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;

@@ -2,8 +2,6 @@
 //
 // The coordinator fills it, `headroom status`, the progress line and tests read
 // it; no type of the wire shows here.
-//
-// Threads: values.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // RunStatus and its parts <-> their messages: the server fills, the control
 // client reads.
-//
-// Threads: pure functions.
 #pragma once
 
 #include "coordinator/run/run_status.h"

@@ -1,8 +1,6 @@
 // How many samples a device sums the cells of at once
 // (worker/kernels/cpu/cell_sums.h): it adds in float64 only what is float64,
 // and a copy of so many samples is small beside the map.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <algorithm>

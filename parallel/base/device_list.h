@@ -1,7 +1,5 @@
 // The devices that --device names, as in YOLOv5: "cpu" or nothing for the CPU;
 // cards by number as in "0", "0,2", "cuda:1"; "cuda" for the first.
-//
-// Threads: pure.
 #pragma once
 
 #include <string>

@@ -3,8 +3,6 @@
 //
 // A sample whose tiles take more than twice its pixels is rendered by the
 // loader, and travels finished. So room is bounded, whatever is drawn.
-//
-// Threads: pure.
 #pragma once
 
 #include <cstdint>

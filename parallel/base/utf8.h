@@ -2,8 +2,6 @@
 //
 // The end of a process's stderr, a path, an exception's text are bytes; a
 // message with other bytes in a string field is dropped by its receiver.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <string>

@@ -1,6 +1,4 @@
 // The loss's operands as its kernels take them, checked; no CUDA in it.
-//
-// Threads: pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,4 @@
 // The operands of rendering as its kernel takes them, checked; no CUDA in it.
-//
-// Threads: pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>

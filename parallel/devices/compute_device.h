@@ -4,7 +4,6 @@
 // plugin: a default ComputeDevice is it.
 //
 // Ownership: a value; the plugin's objects live until the process ends.
-// Threads: a value.
 #pragma once
 
 #include <ATen/core/Tensor.h>

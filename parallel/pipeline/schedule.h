@@ -22,8 +22,6 @@
 //
 // Backwards run in the order of micro-batches, so that gradients are
 // summed in one order. One stage of 1F1B is gradient accumulation.
-//
-// Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>

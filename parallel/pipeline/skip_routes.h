@@ -11,7 +11,6 @@
 //
 // Each stage gets the images from its own loader, where it reads them.
 //
-// Threads: values and a pure function.
 // Invariants:
 //   1. lists are in layer order, `to` in stage order, so that both ends of a
 //   pair

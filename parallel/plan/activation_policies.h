@@ -1,6 +1,4 @@
 // activation_policies: the names of policies, and of a plan's list of them.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <optional>

@@ -2,8 +2,6 @@
 // and backward (worker/step/cuda_graph_runner.h)? Nothing in them may wait for
 // another rank or for the host, and the micro-batches of a step must have one
 // size.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <optional>

@@ -5,8 +5,6 @@
 //
 // Axis order, outermost first: pipeline, data, spatial, so that the ranks that
 // share one image are neighbours. It is written here and nowhere else.
-//
-// Threads: a value.
 #pragma once
 
 #include <string>

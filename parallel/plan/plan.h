@@ -3,8 +3,6 @@
 // Plain data: a pure function of (model profile, cluster, request), printed,
 // sent over gRPC, stored in the checkpoint, and applied from outside to a model
 // that knows nothing of ranks.
-//
-// Threads: a value.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,6 @@
 //
 // Keys are the members' names; an axis is written in the layout object. No type
 // of the wire shows here, so files with tensors may include it.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,6 @@
 // fast ones, which differ by less than 5 %, the simplest: data before pipeline
 // before spatial. A layout that only fits with smaller batch-norm groups, which
 // changes the mathematics, is taken only where none fits without.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <functional>

@@ -9,8 +9,6 @@
 // The global batch and the batch-norm groups stay: they are the run's
 // mathematics. ZeRO, micro-batches and policies stay as far as they were asked
 // for.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <optional>

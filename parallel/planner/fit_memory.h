@@ -16,8 +16,6 @@
 //
 // If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
 // changes that would fit with their bytes.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <functional>

@@ -7,8 +7,6 @@
 // groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of one),
 // unless --bn-group or --sync-bn says how they are. The batch has no more
 // images than the data set, where that is known (config.label_counts).
-//
-// Threads: a pure function.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,6 @@
 // what layers take (parallel/predict/layers.h), how long they take
 // (configs/layers/layer_cost.h) and the whole memory model (plan_memory.h).
 // Layers are kept, lean or recomputed; offloading is for whoever asks for it.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <vector>

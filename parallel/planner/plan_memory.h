@@ -1,6 +1,4 @@
 // plan_memory: the memory that a run's plan takes, rank by rank.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +47,6 @@ int64_t fullest_rank_training_bytes(const plan::Plan& plan);
 
 // plan_time: how long a step of a run's plan takes, from its request and the
 // model's layers (parallel/predict/time_model.h, configs/layers/layer_cost.h).
-//
-// Threads: a pure function.
 
 // Forward and backward of a layer under a policy, in the unit of
 // configs/layers/layer_cost.h.

@@ -14,8 +14,6 @@
 // Under --memory-limit what is not given is chosen so that the predicted bytes
 // of every rank fit (fit_memory.h).
 // It alone judges how a batch is split; whoever starts processes asks it first.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <optional>

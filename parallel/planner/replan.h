@@ -12,8 +12,6 @@
 // no request), and batch-norm groups stay always: they are part of the
 // mathematics. Activations and micro-batches, which the ladder has overruled by
 // now, are chosen anew.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,6 @@ namespace headroom::planner {
 // plan_match: is a plan that was written down one for this run? Who reads a
 // plan from a file asks before using it: the coordinator of a resumed run, and
 // the worker that runs alone.
-//
-// Threads: pure functions.
 
 plan::BatchCut batch_cut(const configs::RunConfig& config,
                          const plan::Plan& plan);

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "parallel/planner/saved_plan.h"
-#include "parallel/predict/simulated_stage.h"
 #include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/rank_share.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::planner {
 namespace {

@@ -9,8 +9,6 @@
 // (parallel/predict/layers.h): exact for every cut would be a step of
 // the model for each pair of layers. So it compares cuts; the peak of the
 // stages that come of it is memory_model.h's.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,6 @@
 //
 // Exact, by dynamic programming over (stage, first layer): num_stages x
 // layers^2.
-//
-// Threads: values and a pure function.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,6 @@
 // cluster: what a GPU offers a plan, of machines that need not be there.
 //
 // Compute capability is that of the GPU's instruction set, 8.0 as 80.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,6 @@
 //
 // Weights of convolutions of 16 bits are copies of float32 ones, and their
 // gradients become float32 at once.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

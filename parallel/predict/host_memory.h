@@ -8,8 +8,6 @@
 // The planner sees no data set: source images are taken to be as large as the
 // network's input. Every worker looks again, with the data set's own sizes. The
 // offload file is not counted: it lies on a disk, under a bound of its own.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

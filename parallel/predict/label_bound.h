@@ -29,8 +29,6 @@
 //
 // S. N. Bernstein 1924; Boucheron, Lugosi, Massart: "Concentration
 // Inequalities", 2013, section 2.8.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

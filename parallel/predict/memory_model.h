@@ -11,8 +11,6 @@
 // The sum is at least what the counting allocator measures, and little more:
 // tests/integration/fit_test.cpp. What a rank needs outside its steps:
 // phase_memory.h.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +19,10 @@
 
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
+#include "parallel/predict/caching_allocator.h"
 #include "parallel/predict/label_bound.h"
 #include "parallel/predict/layers.h"
 #include "parallel/predict/step.h"
-#include "parallel/predict/caching_allocator.h"
 
 namespace headroom::predict {
 
@@ -145,8 +143,6 @@ RankMicroBatch rank_micro_batch(const MemoryRequest& request,
 //
 // Without: the context, the buffers of communication, the libraries' workspaces
 // (cluster.h has a reserve for them).
-//
-// Threads: a pure function.
 
 struct SegmentEstimate {
   int64_t tensor_bytes = 0;   // the most that is asked for at once

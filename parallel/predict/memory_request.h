@@ -3,8 +3,6 @@
 // The coordinator asks it for the plan, every worker for each of its steps.
 //
 // Batches that are prefetched count as the loader's host memory, not here.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,6 @@
 //               once as the plan says (worker/step/stage_forward.h, validate.h)
 //   checkpoint  what lies there between steps: what goes to a file is host
 //               memory
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +23,6 @@ namespace headroom::predict {
 //
 // Under ZeRO 1 to 3 a layer's averaged parameters are whole while it runs.
 // Parts of an image's heads are joined on the first of its ranks.
-//
-// Threads: a pure function.
 
 struct EvaluationRequest {
   SimulatedStage stage;
@@ -51,8 +47,6 @@ int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 //   layers of a checkpoint, one at a time
 //
 // A tensor is drawn in float32 beside the one that gets it.
-//
-// Threads: a pure function.
 
 struct StartUpRequest {
   SimulatedStage stage;

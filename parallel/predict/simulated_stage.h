@@ -9,11 +9,11 @@
 // Threads: one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <vector>
-#include <array>
 
 #include "parallel/plan/plan.h"
 #include "parallel/predict/graph.h"
@@ -139,8 +139,6 @@ class MicroBatch {
 // policies share counts for the layer that made it. What a search over these
 // numbers finds is to be confirmed by estimate_rank_memory(), which is exact
 // for any mixture.
-//
-// Threads: pure functions.
 
 struct LayerCost {
   int64_t kept_bytes = 0;

@@ -5,8 +5,6 @@
 // A message's memory is there from one instruction before it is taken; what is
 // sent stays until something arrives that the peer sent after posting the
 // receive. One stage is plain gradient accumulation.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +52,6 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 // Graphs keep what the layers take at their fullest, forward and backward, with
 // images of their own, heads and the gradients of heads. Beside that comes at
 // any time either the loss or what images become the network's input in.
-//
-// Threads: a pure function.
 
 // Of a micro-batch. REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,

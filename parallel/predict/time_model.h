@@ -14,8 +14,6 @@
 //
 // Nothing is taken to overlap. So the seconds are an order, not a promise:
 // plans that differ by less than 5 % are held to be equal (kEqualWithin).
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,6 @@
 //   image rows      0..95    96..159    160..223
 //   stride 8        0..11    12..19     20..27
 //   stride 32       0..2     3..4       5..6
-//
-// Threads: a value.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,6 @@
 // The list follows from the layers alone, whatever a rank computes, so a rank
 // that fails can carry out the rest of it with zeros. The cursor refuses every
 // other order: peers would exchange different layers.
-//
-// Threads: a value.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,6 @@
 //
 // A column of pixels shows the moment at which the whole is largest: peaks are
 // never lost between columns.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <functional>

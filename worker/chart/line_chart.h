@@ -1,6 +1,4 @@
 // Lines over a common axis, with a legend beside them where they have names.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <opencv2/core/mat.hpp>

@@ -1,6 +1,4 @@
 // A square of numbers between 0 and 1 as shades, with names at its sides.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <opencv2/core/mat.hpp>

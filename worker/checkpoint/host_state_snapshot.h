@@ -7,7 +7,6 @@
 //
 // Ownership: parts_of() borrows the state's memory, the others own copies, or
 // share them with their message; host memory, which no limit on tensors counts.
-// Threads: a value.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,8 +3,6 @@
 //
 // Standard library only: the side that makes it uses LibTorch, the side that
 // writes it protobuf, and the two never meet in one file.
-//
-// Threads: values.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,6 @@
 //
 // Decoding is in float32 whatever the network's type: float16 has a spacing of
 // a pixel above 1024.
-//
-// Threads: pure.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,6 @@
 //
 // What goes into an activation is cut off where that is 0: SiLU's below -8
 // (within 0.003), Hardswish's below -3, ReLU's below 0.
-//
-// Threads: pure.
 #pragma once
 
 #include <map>

@@ -5,8 +5,6 @@
 // 2,048 bins between them. The range is the one of least mean squared error:
 // each end is moved in while what is cut off there (the square of how far it is
 // moved) costs less than the finer steps win (the square of a step over 12).
-//
-// Ownership: a value. Threads: one.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -4,8 +4,6 @@
 // One text for the CPU's loops and for CUDA's kernels (parallel/cuda/kernels),
 // so that both compute the same; nvcc compiles it for the device too. It
 // includes nothing that it cannot.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cmath>

@@ -6,7 +6,6 @@
 //              q = (1 - t) s + t (1 - s), s = sigmoid(x)      (Lin et al. 2017)
 //
 // nvcc compiles it for the device too.
-// Threads: pure.
 #pragma once
 
 #include <cfloat>

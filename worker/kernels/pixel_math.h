@@ -9,8 +9,6 @@
 //
 // Everything is inlined by force: row_kernels.cpp is compiled once per
 // instruction set, and a function that its objects shared would be one set's.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <climits>

@@ -14,8 +14,6 @@
 // committed steps in which no rank ran out of memory, one rung is given back,
 // once in a run: of the micro-batch where that is smaller, else of the rank's
 // policies. Whoever fails again after that stays lean; nothing oscillates.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,6 @@
 // A process per rank; in it the phases of the steps as slices, and as counters
 // each category's live bytes, all of them together, and what the process has
 // beyond the most that was counted: code, libraries, threads.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,6 @@
 //              highest
 //
 // coco_ap.h has the other definition.
-// Threads: pure.
 #pragma once
 
 #include <array>

@@ -6,8 +6,6 @@
 // class) and in the curve (precision by step at 101 recalls, 0 beyond the
 // last; a perfect class has 1). Labels of the YOLO format know no crowds, so
 // nothing is ignored. coco_evaluation.h has all twelve figures, crowds too.
-//
-// Threads: pure.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,6 @@
 //   curve      precision by step at 101 recalls, 0 beyond the last
 //
 // coco_ap.h has the part of it that ranks exchange while training.
-// Threads: pure.
 #pragma once
 
 #include <array>

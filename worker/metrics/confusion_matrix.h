@@ -6,8 +6,6 @@
 // overlaps it most. Objects that nobody took were seen as background, and
 // detections that took none saw background as something; those of an image in
 // which no object was taken are not counted, as in YOLOv5.
-//
-// Threads: pure.
 #pragma once
 
 #include <cstdint>

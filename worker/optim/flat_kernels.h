@@ -5,7 +5,6 @@
 // arithmetic and its order are as written, whatever the compiler does.
 //
 // REQUIRES: arrays of one call do not overlap.
-// Threads: pure.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,6 @@
 //
 // warmup_epochs = 0 means no warm-up at all. YOLOv5's floor of 100 steps would
 // hold there too: Headroom's one deviation, so that calm runs can be asked for.
-//
-// Threads: pure.
 #pragma once
 
 #include <array>

@@ -2,8 +2,6 @@
 // confidence and of precision over recall, and the confusion matrix.
 //
 // With more than 20 classes their curves are gray and only the mean has a name.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,6 @@
 //
 // Ownership: Pickle owns its values; pointers are valid as long as it lives.
 // Memory: at most kMostValues values, and what the bytes themselves hold.
-// Threads: pure.
 // Errors: Error naming the source and the byte.
 #pragma once
 

@@ -4,8 +4,6 @@
 //   containers   set, OrderedDict, ... : a container
 //   tensors      torch._utils _rebuild_tensor_v2, ... : a kTensor, nothing read
 //   plain values pathlib, torch.device, a NumPy scalar, a date: a kRecord
-//
-// Threads: pure.
 #pragma once
 
 #include <string>

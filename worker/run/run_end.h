@@ -26,8 +26,6 @@
 namespace headroom::run {
 
 // RunOutcome: how a run ended that ended as it should.
-//
-// Threads: a value.
 
 struct RunOutcome {
   int exit_code = 0;

@@ -3,8 +3,6 @@
 //
 // A generation asks too: the one before it may have been cut off between a
 // milestone and what was to follow.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,6 @@
 //
 // Recorded at the start of a run from two images of one block, with a copy of
 // the layers, so that no rank and no split is involved.
-//
-// Threads: a value.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -20,8 +20,6 @@
 namespace headroom::step {
 
 // step_shape: what the memory model wants to know of a batch.
-//
-// Threads: a pure function.
 
 // Matches are counted where the loss is.
 predict::StepShape step_shape(const loader::Batch& batch,

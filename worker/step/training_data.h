@@ -1,7 +1,5 @@
 // TrainingData: which data set a run trains on, as its checkpoints say it, so
 // that a run that goes on with another one says so.
-//
-// Threads: values.
 #pragma once
 
 #include <cstdint>

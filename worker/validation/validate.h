@@ -32,8 +32,6 @@ namespace headroom::validation {
 // validation_parts: a validation batch, cut into what goes through the network
 // at once. Its images, and so what the network sees of them, stay the same; its
 // losses are means over the whole batch.
-//
-// Threads: pure functions.
 
 // Of the whole batch.
 loss::GlobalCounts counts_of(const loader::Batch& batch);

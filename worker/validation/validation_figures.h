@@ -1,8 +1,6 @@
 // From what was found in each image to the figures of a validation, the same
 // however the boxes were found: in batches (validate.h) or tile by tile
 // (tiled_validation.h).
-//
-// Threads: pure functions.
 #pragma once
 
 #include <vector>

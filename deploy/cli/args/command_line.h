@@ -4,8 +4,6 @@
 //
 // Which flags there are follows from configs/flags.h and launch_flags.h; this
 // file only sorts the words.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <map>

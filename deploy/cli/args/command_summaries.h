@@ -1,6 +1,4 @@
 // The program's commands: what each is for, and examples.
-//
-// Threads: immutable tables.
 #pragma once
 
 #include <string>

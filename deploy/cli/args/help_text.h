@@ -1,6 +1,4 @@
 // The help: grouped flags with their values, units and defaults, and examples.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <string>

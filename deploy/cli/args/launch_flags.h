@@ -1,8 +1,6 @@
 // The flags that are not knobs of a run: how the processes find each other,
 // what is printed, and what tools do (tool_flags.h). The flags of a run itself
 // are in configs/flags.h.
-//
-// Threads: immutable tables.
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 // The flags of commands that start no run: verify, tile, export, prune, detect.
 // headroom-worker does them, with the same flags.
-//
-// Threads: a pure function.
 #pragma once
 
 #include <vector>

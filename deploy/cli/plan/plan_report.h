@@ -1,7 +1,5 @@
 // What `headroom plan` says: the plan that train would use, why, and what it
 // comes to for each stage and each rank; for people, and as one JSON document.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

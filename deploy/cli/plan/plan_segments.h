@@ -1,8 +1,6 @@
 // What the caching allocator of a GPU makes of a plan's tensors: `headroom
 // plan` for GPUs says it beside the plan, and refuses a plan whose segments do
 // not fit although its tensors do.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // headroom plan --sweep: what fits over image sizes and batches, as a table.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

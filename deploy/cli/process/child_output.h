@@ -3,8 +3,6 @@
 // Log lines (parallel/base/log.h) from warnings upwards are; "[tag] what:
 // remedy" and whatever a dying process writes are not: they are its last words
 // and come back in the reason for which the run ended, once.
-//
-// Threads: functions of their arguments.
 #pragma once
 
 #include <functional>

@@ -3,8 +3,6 @@
 // The same command runs alone, under mpirun, or under srun; only environment
 // variables tell. None of them names the host of rank 0, so the coordinator's
 // address goes another way (rendezvous.h), under the job's name found here.
-//
-// Threads: pure functions of their arguments.
 #pragma once
 
 #include <map>

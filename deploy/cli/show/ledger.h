@@ -23,8 +23,6 @@
 //   an epoch   n of them, rising with their draws: what was lost, doubled,
 //              reordered or altered falls out of that order, but for a sample
 //              that is put where a neighbour's draw allows it too
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,6 @@
 //   epoch 3/60  P 0.812 R 0.744 mAP50 0.791 mAP 0.452
 //
 // Epochs count from 0 in RunProgress and from 1 for people.
-//
-// Threads: functions of their arguments.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,4 @@
 // RunStatus as people read it, and as JSON.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -29,15 +29,15 @@ inline const devices::DevicePlugin& plugin() {
 
 // Skips a test by name where it has nothing to look at.
 #define HEADROOM_NEEDS_PLUGIN_FILE()                                          \
-  if (::headroom::cuda::kPluginFile.empty())                                        \
+  if (::headroom::cuda::kPluginFile.empty())                                  \
   GTEST_SKIP() << "this build has no CUDA plugin: no nvcc, NCCL or LibTorch " \
                   "with CUDA was found"
 #define HEADROOM_NEEDS_PLUGIN()                       \
   HEADROOM_NEEDS_PLUGIN_FILE();                       \
-  if (::headroom::cuda::plugin().api == nullptr)            \
+  if (::headroom::cuda::plugin().api == nullptr)      \
   GTEST_SKIP() << "the CUDA plugin cannot be loaded " \
                << ::headroom::cuda::plugin().reason
-#define HEADROOM_NEEDS_DEVICE()                      \
-  HEADROOM_NEEDS_PLUGIN();                           \
+#define HEADROOM_NEEDS_DEVICE()                            \
+  HEADROOM_NEEDS_PLUGIN();                                 \
   if (::headroom::cuda::plugin().api->device_count() == 0) \
   GTEST_SKIP() << "there is no CUDA device"

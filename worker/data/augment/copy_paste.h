@@ -5,8 +5,6 @@
 // A mirrored object is kept where it hides less than kMostHidden of the area of
 // every box that is there, those pasted before it included. A mirrored pixel
 // lies in the row it came from, so rows of a picture can be made alone.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstddef>

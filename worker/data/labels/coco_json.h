@@ -7,7 +7,6 @@
 // skipped.
 //
 // Errors: Error (exit 4), one line with file:line.
-// Threads: pure functions.
 #pragma once
 
 #include <array>

@@ -1,6 +1,4 @@
 // DataReport: what was wrong with a data set and what was done about it.
-//
-// Ownership: a value. Threads: a value.
 #pragma once
 
 #include <array>

@@ -7,8 +7,6 @@
 //                without labels
 //
 // As in YOLOv5, before the first validation every mAP is 0.
-//
-// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

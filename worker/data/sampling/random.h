@@ -7,8 +7,6 @@
 //
 // Layout of the counter: word 0 draw, word 1 epoch, words 2 and 3 index (56
 // bits), top byte of word 3 purpose. The key is the seed.
-//
-// Threads: values.
 #pragma once
 
 #include <array>
