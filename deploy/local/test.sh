@@ -38,8 +38,9 @@ bash "$repository/deploy/local/build.sh"
 # room each time is compiled file by file, so that includes stay honest.
 build_a_room_alone() {
   local rooms room
-  mapfile -t rooms < <(git -C "$repository" ls-files '*CMakeLists.txt' |
-    xargs -r sed -n -E 's/^headroom_library\((headroom_[a-z_]+).*/\1/p' | grep -v _test_ | sort)
+  mapfile -t rooms < <(cd "$repository" &&
+    git ls-files '*CMakeLists.txt' ':!tests' |
+    xargs -r sed -n -E 's/^headroom_library\((headroom_[a-z_]+).*/\1/p' | sort)
   ((${#rooms[@]} > 0)) || return 0
   room="${rooms[$(($(git -C "$repository" rev-list --count HEAD) % ${#rooms[@]}))]}"
   say "compiling $room file by file"
