@@ -5,6 +5,8 @@
 
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
+#include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 
 namespace headroom::layers {
 
@@ -108,8 +110,11 @@ std::vector<LayerCost> layer_costs(const ModelTable& table) {
     }
     if (cost.module == kDetectModule) {
       check_detect(table, i, inputs, table.num_classes);
-      const auto anchors = static_cast<int64_t>(table.anchors.front().size());
-      count_detect(inputs, anchors * (5 + table.num_classes), cost);
+      cost.anchors_per_level =
+          static_cast<int64_t>(table.anchors.front().size());
+      count_detect(inputs,
+                   cost.anchors_per_level * (kFirstClass + table.num_classes),
+                   cost);
     } else {
       count_program(layer_program(table, i, inputs, table.num_classes), cost);
     }
@@ -129,6 +134,14 @@ int64_t largest_stride(const std::vector<LayerCost>& layers) {
   for (const LayerCost& layer : layers)
     largest = std::max(largest, layer.stride);
   return largest;
+}
+
+int64_t num_classes(const std::vector<LayerCost>& layers) {
+  const LayerCost& detect = layers.back();
+  HEADROOM_CHECK(detect.anchors_per_level > 0, "the last layer is no Detect");
+  return detect.channels / (detect.anchors_per_level *
+                            static_cast<int64_t>(detect.inputs.size())) -
+         kFirstClass;
 }
 
 int64_t round_up_to_stride(int64_t size, int64_t stride) {

@@ -28,6 +28,7 @@ struct LayerCost {
   int64_t channels = 0;     // of its output; Detect: of all levels together
   int64_t stride = 1;       // pixels per cell of its output; Detect: largest
   std::shared_ptr<const LayerProgram> program;  // null: Detect
+  int64_t anchors_per_level = 0;                // Detect alone has them
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // of its batch norms
@@ -48,6 +49,9 @@ int64_t largest_stride(const std::vector<LayerCost>& layers);
 
 // Bytes of a pixel as it is loaded: the model's `ch`, and 3 for a `ch` of 1.
 int64_t image_bands(const std::vector<LayerCost>& layers);
+
+// The classes that the Detect layer, the last one, has outputs for.
+int64_t num_classes(const std::vector<LayerCost>& layers);
 
 int64_t round_up_to_stride(int64_t size, int64_t stride);
 

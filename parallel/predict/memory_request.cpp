@@ -1,6 +1,8 @@
 #include "parallel/predict/memory_request.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -8,13 +10,11 @@
 #include "configs/multi_scale.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/head_fields.h"
 #include "parallel/base/processor.h"
 
 namespace headroom::predict {
 namespace {
 
-constexpr int64_t kAnchorsPerLevel = 3;
 constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
 // It needs no memory for a backward, but one data rank takes it alone.
 constexpr int64_t kMostValidationImages = 32;
@@ -37,6 +37,26 @@ std::vector<ModelLayer> memory_layers(
   }
   return result;
 }
+
+namespace {
+
+// A teacher is one of the shipped models and has its student's classes. The
+// planner's search asks for it hundreds of times, so each is read once.
+std::vector<ModelLayer> teacher_layers(const std::string& model,
+                                       int64_t num_classes) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int64_t>, std::vector<ModelLayer>>
+      teachers;
+  const std::lock_guard lock(mutex);
+  const auto known = teachers.find({model, num_classes});
+  if (known != teachers.end()) return known->second;
+  layers::ModelTable table = layers::load_model_table(model);
+  table.num_classes = static_cast<int>(num_classes);
+  return teachers[{model, num_classes}] =
+             memory_layers(layers::layer_costs(table));
+}
+
+}  // namespace
 
 LabelBound label_bound(const configs::RunConfig& config) {
   LabelBound labels;
@@ -76,13 +96,9 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   MemoryRequest request;
   request.layers = memory_layers(layers);
   request.image_channels = layers.front().program->inputs.front().channels;
+  request.num_classes = layers::num_classes(layers);
   if (!config.teacher_model.empty()) {
-    layers::ModelTable teacher = layers::load_model_table(config.teacher_model);
-    // Of the student's classes, which are the teacher's.
-    const auto levels = static_cast<int64_t>(layers.back().inputs.size());
-    teacher.num_classes = static_cast<int>(
-        layers.back().channels / (kAnchorsPerLevel * levels) - kFirstClass);
-    request.teacher = memory_layers(layers::layer_costs(teacher));
+    request.teacher = teacher_layers(config.teacher_model, request.num_classes);
   }
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
@@ -109,11 +125,6 @@ MemoryRequest memory_request(const configs::RunConfig& config,
                  (config.precision == configs::Precision::kBf16 &&
                   !convolves_bfloat16()));
   request.num_moments = config.optimizer == "SGD" ? 1 : 2;
-  const layers::LayerCost& detect = layers.back();
-  request.num_classes =
-      detect.channels /
-          (kAnchorsPerLevel * static_cast<int64_t>(detect.inputs.size())) -
-      kFirstClass;
   request.num_frozen_layers = config.freeze;
   request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;

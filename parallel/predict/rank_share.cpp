@@ -3,15 +3,16 @@
 #include <algorithm>
 
 #include "parallel/base/device_commit.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/packed_room.h"
 #include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
 namespace {
 
-// A box matches at most 3 anchors on a level, and of each the cell and, when
-// its centre lies on a border, all four neighbours.
-constexpr int64_t kMatchesPerBoxAndLevel = 15;
+// A box matches an anchor at its own cell and, when its centre lies on a
+// border, at all four neighbours.
+constexpr int64_t kCellsPerBoxAndAnchor = 5;
 // Index of 5, box of 4 and anchor of 2 elements, of a match.
 constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
@@ -226,8 +227,10 @@ int64_t RankShare::exchange_bytes(const MicroBatchShape& extents) const {
 }
 
 int64_t RankShare::most_matches(int64_t samples) const {
-  return most_boxes(request_.labels, samples).boxes * kMatchesPerBoxAndLevel *
-         static_cast<int64_t>(request_.layers.back().inputs.size());
+  const int64_t anchors =
+      request_.layers.back().channels / (kFirstClass + request_.num_classes);
+  return most_boxes(request_.labels, samples).boxes * anchors *
+         kCellsPerBoxAndAnchor;
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {
