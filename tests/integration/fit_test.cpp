@@ -184,6 +184,14 @@ TEST(Fit, OwnModels) {
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   const FitCell gray = {folder + "gray.yaml", 640, 2, "recompute", "one", 0};
   table.add(gray, measure(gray, 2));
+  // More anchors, more outputs and more matches.
+  const std::string anchors = folder + "five_anchors.yaml";
+  for (const FitCell& cell : std::vector<FitCell>{
+           {anchors, 640, 2, "keep", "one", 300},
+           {anchors, 640, 2, "recompute", "data", 300},
+           {anchors, 640, 2, "lean", "spatial", 300}}) {
+    table.add(cell, measure(cell, 2));
+  }
   const std::string bands = folder + "five_bands.yaml";
   for (const FitCell& cell : std::vector<FitCell>{
            {bands, 640, 2, "keep", "one", 0},
