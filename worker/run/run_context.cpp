@@ -21,7 +21,6 @@
 #include "worker/data/sampling/sampler.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/replicate.h"
 #include "worker/weights/weights.h"
 
 namespace headroom::run {

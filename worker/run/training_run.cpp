@@ -23,7 +23,6 @@
 #include "worker/run/run_reports.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/replicate.h"
 #include "worker/step/trainer.h"
 #include "worker/validation/average_validation.h"
 #include "worker/validation/run_loaders.h"

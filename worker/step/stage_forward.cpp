@@ -14,9 +14,9 @@
 #include "worker/step/apply_plan.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/stage_layers.h"
 
 namespace headroom::step {
+
 namespace {
 
 plan::Plan replica_plan(int world_size) {
@@ -267,6 +267,29 @@ std::vector<at::Tensor> StageForward::gather_rows(
     }
     return whole;
   });
+}
+
+std::vector<at::Tensor> run_stage_layers(model::LayerGraph& model,
+                                         const pipeline::StageRoutes& routes,
+                                         std::vector<at::Tensor> received,
+                                         const at::Tensor& images,
+                                         const model::StepContext& context) {
+  model::LayerGraph::LayerMaps maps;
+  for (size_t i = 0; i < received.size(); ++i) {
+    maps[routes.received[i].layer] = std::move(received[i]);
+  }
+  std::vector<int> wanted;
+  for (const pipeline::SentMap& map : routes.sent) wanted.push_back(map.layer);
+  return model.forward_layers(std::move(maps), images, context, wanted);
+}
+
+std::vector<int64_t> stage_map_sizes(const model::LayerGraph& model, int layer,
+                                     int64_t samples,
+                                     const at::Tensor& pixels) {
+  const layers::MapShape& shape =
+      model.map_shapes()[static_cast<size_t>(layer)];
+  return {samples, shape.channels, pixels.size(1) / shape.stride,
+          pixels.size(2) / shape.stride};
 }
 
 }  // namespace headroom::step

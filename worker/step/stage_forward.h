@@ -17,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,20 @@
 
 namespace headroom::step {
 
+// Runs one stage's layers, in training and evaluation. `received`: the maps of
+// routes.received, in that order. Returns those of routes.sent, or the heads
+// where the last layer is kept.
+std::vector<at::Tensor> run_stage_layers(model::LayerGraph& model,
+                                         const pipeline::StageRoutes& routes,
+                                         std::vector<at::Tensor> received,
+                                         const at::Tensor& images,
+                                         const model::StepContext& context);
+
+// Sizes of the map of `layer` for `samples` images. `pixels` [n, rows, W, 3]:
+// the image rows that are here.
+std::vector<int64_t> stage_map_sizes(const model::LayerGraph& model, int layer,
+                                     int64_t samples, const at::Tensor& pixels);
+
 class StageForward {
  public:
   // `gathered`: the runner of `context` where weights are sharded, else null.
@@ -41,11 +56,11 @@ class StageForward {
                const at::TensorOptions& map_options,
                GatherLayerExecutor* gathered);
 
-  // Heads of whole images where holds_heads(), otherwise nothing.
+  // Returns the heads of whole images where holds_heads(), otherwise nothing.
   std::vector<at::Tensor> run(const loader::Batch& batch);
-  // How often a batch went through in more parts than before.
+  // How often a batch had to be cut into more parts than before.
   int64_t num_halvings() const { return num_halvings_; }
-  // Is told of every failure.
+  // `retry` is told of every failure.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
   // In place of run() on a replica that has no batch left while others do:
   // sharded weights are gathered equally often on all ranks.
@@ -67,7 +82,7 @@ class StageForward {
   Attempt attempt(const loader::Batch& batch);
   std::vector<at::Tensor> run_context(const loader::Batch& batch);
   std::vector<at::Tensor> run_layers(const at::Tensor& pixels);
-  // Shares neither network nor weights with others.
+  // Whether this rank shares neither network nor weights with others.
   bool is_alone() const {
     return mesh_.pipeline->size() == 1 && mesh_.spatial->size() == 1 &&
            gathered_ == nullptr;
@@ -84,7 +99,7 @@ class StageForward {
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
-  // Of the batch under way, the same on all ranks.
+  // How the present batch goes through; the same on all ranks.
   int64_t num_parts_ = 1;
   bool was_tried_again_ = false;
 };

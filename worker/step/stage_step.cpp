@@ -5,7 +5,7 @@
 #include "parallel/base/step_phase.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/step/collective_schedule.h"
-#include "worker/step/stage_layers.h"
+#include "worker/step/stage_forward.h"
 
 namespace headroom::step {
 

@@ -17,8 +17,6 @@ namespace headroom::step {
 namespace {
 
 constexpr int64_t kItems = 3;  // box, obj, cls
-constexpr int64_t kSquaredNorm = kItems;
-constexpr int64_t kPeaks = kItems + 1;
 
 memory::LadderRungs ladder_rungs(const ActivationRungs& policies,
                                  const plan::BatchCut& cut, bool can_cut) {
@@ -55,7 +53,7 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       images_(state.device(), options_.following),
       executor_(*mesh.pipeline, pipeline::PipelineSchedule::k1F1B, routes_,
                 state.map_options()),
-      reports_(at::zeros({kPeaks + 3 * mesh.world.size()}, at::kDouble)),
+      reports_(mesh.world.rank(), mesh.world.size()),
       items_(at::zeros({kItems}, state.device().options(at::kDouble))),
       matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
                          at::kLong)) {
@@ -72,7 +70,8 @@ void Trainer::release_graphs() {
   if (captured_) captured_->release();
 }
 
-// Under the policies and micro-batches of the moment.
+// The runner that captures, where the present policies and micro-batches can be
+// captured.
 CudaGraphRunner* Trainer::layers_to_capture() const {
   plan::Plan plan = options_.plan;
   plan.activation_policies =
@@ -129,19 +128,17 @@ void Trainer::attempt_step(const loader::Batch& batch, const Requests& requests,
   end_fault(result);
 
   // --------------------------- diagnostics from here on ---------------------
-  const double* reports = reports_.const_data_ptr<double>();
-  result.box = reports[0];
-  result.obj = reports[1];
-  result.cls = reports[2];
-  result.loss = (result.box + result.obj + result.cls) *
-                static_cast<double>(batch.global_size);
-  const auto bytes_from = [&](int64_t begin) {
-    return std::vector<int64_t>(reports + begin,
-                                reports + begin + mesh_.world.size());
-  };
-  result.measured_peak_bytes = bytes_from(kPeaks);
-  result.live_bytes = bytes_from(kPeaks + mesh_.world.size());
-  result.predicted_peak_bytes = bytes_from(kPeaks + 2 * mesh_.world.size());
+  using Bytes = StepReports::Bytes;
+  const StepReports::Losses losses = reports_.losses();
+  result.box = losses.box;
+  result.obj = losses.obj;
+  result.cls = losses.cls;
+  result.loss = losses.sum() * static_cast<double>(batch.global_size);
+  result.measured_peak_bytes =
+      reports_.bytes_of_all_ranks(Bytes::kMeasuredPeak);
+  result.live_bytes = reports_.bytes_of_all_ranks(Bytes::kLive);
+  result.predicted_peak_bytes =
+      reports_.bytes_of_all_ranks(Bytes::kPredictedPeak);
 }
 
 int64_t Trainer::predict_memory(const loader::Batch& batch) {
@@ -153,9 +150,8 @@ int64_t Trainer::predict_memory(const loader::Batch& batch) {
 data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
                                      const Requests& requests,
                                      StepResult& result) {
-  mesh_.world.all_reduce(reports_);
-  result.gradient_norm =
-      std::sqrt(reports_.const_data_ptr<double>()[kSquaredNorm]);
+  reports_.all_reduce(mesh_.world);
+  result.gradient_norm = std::sqrt(reports_.squared_norm());
   if (outcome == data_parallel::Outcome::kOk &&
       !std::isfinite(result.gradient_norm)) {
     outcome = data_parallel::Outcome::kNonFinite;
@@ -191,10 +187,8 @@ void Trainer::commit(const loader::Batch& batch, StepResult& result) {
 
 // The loss itself is computed before it is scaled.
 bool Trainer::may_lower_scale() const {
-  const double* items = reports_.const_data_ptr<double>();
   return scales_loss() && state_.counters.loss_scale.can_fall() &&
-         std::all_of(items, items + kItems,
-                     [](double item) { return std::isfinite(item); });
+         reports_.losses().is_finite();
 }
 
 void Trainer::begin_fault(configs::Fault::Phase phase, int64_t step) {
@@ -234,7 +228,7 @@ data_parallel::Outcome Trainer::forward_and_backward(
   memory.reset_peak();
   state_.gradients().begin_step();
   state_.batch_norm_sums().zero_();
-  reports_.zero_();
+  reports_.clear();
   items_.zero_();
   const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
@@ -250,15 +244,12 @@ data_parallel::Outcome Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
-  double* reports = reports_.data_ptr<double>();
-  const int rank = mesh_.world.rank();
   const int64_t measured =
       std::max(memory.peak_bytes(),
                captured_ ? captured_->take_peak_before_capture() : 0);
   if (predicted > 0 && !prediction_->knew_workspaces()) predicted = 0;
-  reports[kPeaks + rank] = static_cast<double>(measured);
-  reports[kPeaks + 2 * mesh_.world.size() + rank] =
-      static_cast<double>(predicted);
+  reports_.set_bytes(StepReports::Bytes::kMeasuredPeak, measured);
+  reports_.set_bytes(StepReports::Bytes::kPredictedPeak, predicted);
   if (predicted > 0) {
     if (auto event =
             prediction_->compare(measured, memory.peak_by_category())) {
@@ -272,17 +263,14 @@ data_parallel::Outcome Trainer::forward_and_backward(
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
-  reports_.narrow(0, 0, kItems).copy_(items_);
-  reports[kSquaredNorm] = state_.squared_norm_share();
-  reports[kPeaks + mesh_.world.size() + rank] =
-      static_cast<double>(memory.live_bytes());
+  reports_.set_losses(items_);
+  reports_.set_squared_norm_share(state_.squared_norm_share());
+  reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
   const bool injected =
       options_.faults != nullptr && options_.faults->is_not_a_number();
-  const bool is_finite =
-      std::all_of(reports, reports + kItems,
-                  [](double item) { return std::isfinite(item); });
-  return is_finite && !injected ? data_parallel::Outcome::kOk
-                                : data_parallel::Outcome::kNonFinite;
+  return reports_.losses().is_finite() && !injected
+             ? data_parallel::Outcome::kOk
+             : data_parallel::Outcome::kNonFinite;
 }
 
 void Trainer::note_capture(StepResult& result) {
@@ -291,8 +279,7 @@ void Trainer::note_capture(StepResult& result) {
   result.events.push_back(
       {"cuda_graphs",
        "the layers of a micro-batch are captured, forward and backward: each "
-       "is "
-       "one call of the host's now; captured anew after validations and "
+       "is one call of the host's now; captured anew after validations and "
        "checkpoints"});
 }
 

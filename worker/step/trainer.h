@@ -38,6 +38,7 @@
 #include "worker/step/fault_injection.h"
 #include "worker/step/parallel_context.h"
 #include "worker/step/step_prediction.h"
+#include "worker/step/step_reports.h"
 #include "worker/step/teacher.h"
 #include "worker/step/training_state.h"
 
@@ -55,17 +56,17 @@ struct StepResult {
   bool lowered_scale = false;        // and its update skipped
   optim::StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
-  // Of the same; 0: not known, as where micro-batches had to be cut, or where a
-  // device met the first convolution of a shape.
+  // The prediction for the same attempt; 0 where there is none: micro-batches
+  // had to be cut, or a device met the first convolution of a shape.
   std::vector<int64_t> predicted_peak_bytes;
-  // Per rank, when all that the attempt needed has been let go of: the state
-  // and what else lives between steps. A commit allocates nothing.
+  // Per rank, after the attempt has released what it needed: the state and what
+  // else lives between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
-  // Of this rank's newest attempt that did not fit.
+  // This rank's newest attempt that did not fit.
   memory::MemoryShortfall shortfall;
-  // What happened on this rank: attempts that did not fit, a rung taken back,
-  // injected faults, more memory than predicted; each in words.
+  // What happened on this rank, a message each: attempts that did not fit, a
+  // rung taken back, injected faults, more memory than predicted.
   std::vector<memory::StepEvent> events;
 };
 
@@ -78,10 +79,11 @@ class Trainer {
     bool skip_non_finite = false;
     CollectiveSchedule collective_schedule;  // of this rank's layers
     FaultInjection* faults = nullptr;        // borrowed; null: none
-    int64_t host_memory_limit = 0;           // of offloaded bytes; 0: none
-    // Of micro-batches that are smaller than the plan's; none: they stay.
+    int64_t host_memory_limit = 0;           // for offloaded bytes; 0: none
+    // Assigns targets again where micro-batches are cut to smaller ones than
+    // the plan's; without it they are never cut.
     loader::AssignTargets assign = {};
-    // The run's; none: nothing is predicted.
+    // What the run's memory is predicted from; none: nothing is predicted.
     std::optional<predict::MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
     DevicePrefetcher::FollowingBatch following = {};
@@ -100,8 +102,8 @@ class Trainer {
   };
   StepResult train_step(const loader::Batch& batch, const Requests& requests);
 
-  // Before something else needs the memory: what is kept for the next steps
-  // goes, and is made again.
+  // Frees the captured graphs before something else needs their memory; the
+  // next steps capture anew.
   void release_graphs();
 
  private:
@@ -111,24 +113,25 @@ class Trainer {
   data_parallel::Outcome forward_and_backward(const loader::Batch& batch,
                                               const loss::GlobalCounts& counts,
                                               StepResult& result);
-  // This rank ran out of memory: what its next attempt does differently.
+  // This rank ran out of memory: decides what its next attempt does
+  // differently.
   data_parallel::Outcome make_room(const std::string& phase,
                                    const std::string& failure,
                                    StepResult& result);
-  // Of this attempt; 0: not known.
+  // Peak bytes of this attempt; 0 where they cannot be predicted.
   int64_t predict_memory(const loader::Batch& batch);
   data_parallel::Verdict vote(data_parallel::Outcome outcome,
                               const Requests& requests, StepResult& result);
   void commit(const loader::Batch& batch, StepResult& result);
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
-  // Is a gradient that is not finite the scale's doing?
+  // Whether a gradient that is not finite may be the loss scale's doing.
   bool may_lower_scale() const;
-  // What the ladder says after the vote, or after the commit.
+  // Moves on the ladder as the vote says, or as a commit allows.
   void follow(const data_parallel::Verdict& verdict);
   void note_commit(StepResult& result);
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
-  // Said once.
+  // Reports the first captured graph, once.
   void note_capture(StepResult& result);
   void run_layers_by_policy();
   CudaGraphRunner* layers_to_capture() const;  // null: none
@@ -141,7 +144,7 @@ class Trainer {
   collectives::Mesh& mesh_;
   const pipeline::StageRoutes routes_;
   const plan::BatchCut cut_;
-  // What runs the layers at each rung of the ladder.
+  // The policies of the layers at each rung of the ladder.
   const ActivationRungs policies_;
   const memory::LadderRungs rungs_;
   memory::LadderState ladder_;
@@ -151,11 +154,8 @@ class Trainer {
   bool said_capture_ = false;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
-  // Summed over all ranks at the end of a step: box, obj, cls, the squared
-  // norm of the gradient, then each rank's peak bytes, live bytes and predicted
-  // peak bytes.
-  at::Tensor reports_;
-  at::Tensor items_;    // beside the state: this rank's share of box, obj, cls
+  StepReports reports_;
+  at::Tensor items_;    // on the state's device: this rank's box, obj, cls
   at::Tensor matches_;  // by level
 };
 

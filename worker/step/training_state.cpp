@@ -11,11 +11,13 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
+#include "parallel/base/units.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/ema.h"
 #include "worker/optim/grad_norm.h"
 
 namespace headroom::step {
+
 namespace {
 
 std::vector<data_parallel::FlatBufferEntry> entries(model::LayerGraph& model,
@@ -440,6 +442,20 @@ int64_t TrainingState::resident_bytes() {
          (compute_weights_.defined()
               ? static_cast<int64_t>(compute_weights_.nbytes())
               : 0);
+}
+
+std::string data_change(const TrainingData& before, const TrainingData& now,
+                        int64_t committed, int64_t steps_in_epoch) {
+  if (before.images == 0 || before == now) return "";
+  if (before.images == now.images) {
+    return "the " + counted(now.images, "training image") +
+           " of this start or their labels are not those that the run had";
+  }
+  return "the run had " + counted(before.images, "training image") +
+         " and goes on with " + std::to_string(now.images) + ": an epoch is " +
+         counted(steps_in_epoch, "step") + " now, and after " +
+         std::to_string(committed) + " this is epoch " +
+         std::to_string(committed / steps_in_epoch + 1);
 }
 
 }  // namespace headroom::step

@@ -48,15 +48,26 @@
 #include "worker/optim/optimizer.h"
 #include "worker/step/device_state.h"
 #include "worker/step/step_gradients.h"
-#include "worker/step/training_data.h"
 #include "worker/step/zero_layer_executor.h"
 
 namespace headroom::step {
 
-// EpochMeter: means of the loss terms over the steps of an epoch so far.
-//
-// Part of the committed state, so that a resumed epoch has its whole mean.
+// Which data set a run trains on. Checkpoints keep it, so that a run that goes
+// on with another one can say so.
+struct TrainingData {
+  int64_t images = 0;   // 0: none, or a checkpoint of a build that did not say
+  uint64_t digest = 0;  // data/dataset.h: wherever the data set lies
+  bool operator==(const TrainingData&) const = default;
+};
 
+// The message where a run of `committed` steps goes on with `now`, of
+// `steps_in_epoch`; empty where nothing has
+// changed.
+std::string data_change(const TrainingData& before, const TrainingData& now,
+                        int64_t committed, int64_t steps_in_epoch);
+
+// Means of the loss terms over the steps of an epoch so far. They are part of
+// the committed state, so that a resumed epoch has its whole mean.
 struct EpochMeter {
   int64_t steps = 0;
   double box = 0, obj = 0, cls = 0;
@@ -76,11 +87,10 @@ struct TrainingCounters {
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
   int64_t recorded_epochs = 0;  // validated and written to results.csv
-  // Of the epoch under way.
-  EpochMeter meter;
+  EpochMeter meter;             // of the epoch that has begun
   optim::LossScale loss_scale;  // of float16
-  // With --image-weights: mAP50-95 by class in the newest validation; empty:
-  // there was none.
+  // With --image-weights: mAP50-95 by class in the newest validation; empty
+  // until there was one.
   std::vector<double> class_maps;
   TrainingData data;  // of the newest start
 };

@@ -1,5 +1,6 @@
 #include "worker/step/zero_layer_executor.h"
 
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
@@ -10,21 +11,29 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The identity; its backward comes before that of the layer behind it.
+// What a node of the graph keeps to find a layer's parameters again.
+struct ShardedPart final : torch::CustomClassHolder {
+  ShardedPart(zero::ShardedLayers& of_layers, int64_t number)
+      : layers(of_layers), part(number) {}
+  zero::ShardedLayers& layers;
+  const int64_t part;
+};
+
+// The identity; its backward comes before that of the layer that made `output`
+// and makes the layer's parameters whole.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
-                            zero::ShardedLayers* layers, int64_t part) {
-    context->saved_data["layers"] = reinterpret_cast<int64_t>(layers);
-    context->saved_data["part"] = part;
+                            const c10::intrusive_ptr<ShardedPart>& part) {
+    context->saved_data["part"] = c10::IValue::make_capsule(part);
     return output;
   }
   // By reference: the layer works in place on a gradient that is its alone.
   static variable_list backward(AutogradContext* context,
                                 variable_list& gradients) {
-    reinterpret_cast<zero::ShardedLayers*>(
-        context->saved_data["layers"].toInt())
-        ->use(context->saved_data["part"].toInt());
-    return {std::move(gradients[0]), at::Tensor(), at::Tensor()};
+    const auto part = c10::static_intrusive_pointer_cast<ShardedPart>(
+        context->saved_data["part"].toCapsule());
+    part->layers.use(part->part);
+    return {std::move(gradients[0]), at::Tensor()};
   }
 };
 
@@ -41,8 +50,10 @@ std::vector<at::Tensor> ZeroLayerExecutor::run(
   if (part < 0) return outputs;
   layers_.done_with(part);
   for (at::Tensor& output : outputs) {
-    if (output.requires_grad())
-      output = UseAgain::apply(output, &layers_, part);
+    if (output.requires_grad()) {
+      output = UseAgain::apply(output,
+                               c10::make_intrusive<ShardedPart>(layers_, part));
+    }
   }
   return outputs;
 }

@@ -1,4 +1,4 @@
-#include "worker/step/training_data.h"
+#include "worker/step/training_state.h"
 
 #include <gtest/gtest.h>
 
