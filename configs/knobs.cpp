@@ -8,9 +8,12 @@
 #include "configs/yaml/nearest_name.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/layout.h"
 
 namespace headroom::configs {
 namespace {
+
+using Layout = std::optional<plan::ParallelLayout>;
 
 std::string precision_text(Precision precision) {
   switch (precision) {
@@ -99,6 +102,8 @@ std::string type_name(const Knob& knob) {
           return "a number";
         } else if constexpr (std::is_same_v<Value, Precision>) {
           return "fp32, bf16, fp16 or fp64";
+        } else if constexpr (std::is_same_v<Value, Layout>) {
+          return "a layout such as data=2,pipeline=2";
         } else {
           return "text";
         }
@@ -132,6 +137,8 @@ std::string value_text(const RunConfig& config, const Knob& knob) {
           return precision_text(value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
           return value;
+        } else if constexpr (std::is_same_v<Value, Layout>) {
+          return value ? plan::short_text(*value) : "";
         } else {
           return std::to_string(value);
         }
@@ -168,6 +175,8 @@ bool set_from_text(RunConfig& config, const Knob& knob,
           if (text == "fp64") value = Precision::kFp64;
           if (text == "bf16") value = Precision::kBf16;
           if (text == "fp16") value = Precision::kFp16;
+        } else if constexpr (std::is_same_v<Value, Layout>) {
+          value = text.empty() ? Layout() : Layout(plan::parse_layout(text));
         } else {
           value = text;
         }
@@ -182,7 +191,8 @@ double number_of(const RunConfig& config, const Knob& knob) {
       [&](auto member) -> double {
         const auto& value = field_of(config, member);
         using Value = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<Value, std::string>) {
+        if constexpr (std::is_same_v<Value, std::string> ||
+                      std::is_same_v<Value, Layout>) {
           return 0;
         } else {
           return static_cast<double>(value);
@@ -192,7 +202,8 @@ double number_of(const RunConfig& config, const Knob& knob) {
 }
 
 bool is_text(const Knob& knob) {
-  return std::holds_alternative<std::string RunConfig::*>(knob.member);
+  return std::holds_alternative<std::string RunConfig::*>(knob.member) ||
+         std::holds_alternative<Layout RunConfig::*>(knob.member);
 }
 
 bool is_switch(const Knob& knob) {

@@ -22,6 +22,7 @@ struct Knob {
   using Member = std::variant<bool RunConfig::*, int64_t RunConfig::*,
                               uint64_t RunConfig::*, double RunConfig::*,
                               std::string RunConfig::*, Precision RunConfig::*,
+                              std::optional<plan::ParallelLayout> RunConfig::*,
                               double Hyperparameters::*>;
 
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
@@ -73,7 +74,7 @@ std::string value_text(const RunConfig& config, const Knob& knob);
 std::string default_text(const Knob& knob);
 
 // False when `text` is not of the knob's type or not one of its choices; the
-// range is left to check_run_config.
+// range is left to check_run_config. Throws Error for a layout that is none.
 bool set_from_text(RunConfig& config, const Knob& knob,
                    const std::string& text);
 

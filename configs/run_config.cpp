@@ -28,8 +28,14 @@ void set_from_yaml(RunConfig& config, const Knob& knob,
   // 'project:' with nothing behind it is the empty text.
   const bool is_empty_text =
       value.kind == yaml::YamlValue::Kind::kNull && is_text(knob);
-  if (!(is_plain_text && set_from_text(config, knob, value.scalar)) &&
-      !(is_empty_text && set_from_text(config, knob, ""))) {
+  bool is_set = false;
+  try {
+    is_set = (is_plain_text && set_from_text(config, knob, value.scalar)) ||
+             (is_empty_text && set_from_text(config, knob, ""));
+  } catch (const Error& error) {
+    yaml::refuse(value.place, error.text(), error.remedy());
+  }
+  if (!is_set) {
     yaml::refuse(value.place, knob.key + " is " + yaml::describe(value),
                  "write " + type_name(knob) + " here");
   }

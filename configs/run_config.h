@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/layout.h"
+
 namespace headroom::configs {
 
 // YOLOv5's hyper-parameters under their published names, so that published
@@ -105,14 +107,15 @@ struct RunConfig {
   bool skip_non_finite = false;  // skip a step whose gradient is not finite
 
   // Where and how it runs.
-  std::string device;                // "", "cpu" or CUDA indices
-  bool tf32 = false;                 // --tf32: in a card's float32 products
-  bool deterministic = false;        // only algorithms of the same bits
-  bool cuda_graphs = false;          // --cuda-graphs: of a micro-batch's layers
-  bool share_devices = false;        // by several processes
-  int64_t processes = 0;             // --processes; 0: one per device, 1 on CPU
-  int64_t min_processes = 1;         // --min-processes
-  std::string layout;                // --layout data=2; "" chosen
+  std::string device;          // "", "cpu" or CUDA indices
+  bool tf32 = false;           // --tf32: in a card's float32 products
+  bool deterministic = false;  // only algorithms of the same bits
+  bool cuda_graphs = false;    // --cuda-graphs: of a micro-batch's layers
+  bool share_devices = false;  // by several processes
+  int64_t processes = 0;       // --processes; 0: one per device, 1 on CPU
+  int64_t min_processes = 1;   // --min-processes
+  // How many ranks each axis has; none: the planner chooses.
+  std::optional<plan::ParallelLayout> layout;
   int64_t zero_stage = 0;            // --zero 0..3: what the data axis shares
   int64_t micro_batch_size = 0;      // --micro-batch; 0: chosen
   std::string activations = "auto";  // --activations: what backward keeps

@@ -102,12 +102,11 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
     return static_cast<int>(config.processes) / num_agents;
   }
   if (config.processes > 0) return static_cast<int>(config.processes);
-  if (config.layout.empty()) {
+  if (!config.layout) {
     return std::max(1,
                     static_cast<int>(parse_device_list(config.device).size()));
   }
-  return std::max(1,
-                  plan::parse_layout(config.layout).world_size() / num_agents);
+  return std::max(1, config.layout->world_size() / num_agents);
 }
 
 void check_mpi(const configs::RunConfig& config,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "parallel/base/check.h"
 
@@ -85,6 +86,19 @@ std::string to_string(const ParallelLayout& layout) {
   return "data=" + std::to_string(layout.data_parallel_size) +
          ",pipeline=" + std::to_string(layout.pipeline_parallel_size) +
          ",spatial=" + std::to_string(layout.spatial_parallel_size);
+}
+
+std::string short_text(const ParallelLayout& layout) {
+  std::string text;
+  for (const auto& [axis, size] :
+       {std::pair{"data", layout.data_parallel_size},
+        std::pair{"pipeline", layout.pipeline_parallel_size},
+        std::pair{"spatial", layout.spatial_parallel_size}}) {
+    if (size == 1) continue;
+    text += (text.empty() ? "" : ",") + std::string(axis) + "=" +
+            std::to_string(size);
+  }
+  return text.empty() ? "data=1" : text;
 }
 
 std::vector<ParallelLayout> layouts_of(int world_size) {

@@ -40,6 +40,9 @@ int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 // names the unknown axis, the axis named twice or the bad number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
+// "data=2,spatial=2": the axes above 1 alone, or "data=1"; parse_layout reads
+// it as `layout`.
+std::string short_text(const ParallelLayout& layout);
 
 // All layouts of `world_size` ranks, the simplest first: by spatial size, then
 // by pipeline size.

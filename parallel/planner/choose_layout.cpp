@@ -70,7 +70,7 @@ std::optional<PlanDecision> choose_layout(
   std::vector<Candidate> candidates;
   for (const plan::ParallelLayout& layout : layouts) {
     configs::RunConfig trial = config;
-    trial.layout = plan::to_string(layout);
+    trial.layout = layout;
     Candidate candidate{fit(trial)};
     if (!candidate.decision.plan) continue;
     const plan::Plan& plan = *candidate.decision.plan;

@@ -20,7 +20,7 @@ namespace headroom::planner {
 // The plan of a request with a layout that fits, or its refusal.
 using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;
 
-// None if no layout fits. REQUIRES: config.layout is empty, layers.
+// None if no layout fits. REQUIRES: no config.layout, layers.
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const FitLayout& fit);

@@ -10,11 +10,10 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const std::vector<layers::LayerCost>& layers) {
   HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
   const int asked = wanted.layout.world_size();
-  const bool keeps =
-      workers == asked || (workers > asked && !config.layout.empty());
+  const bool keeps = workers == asked || (workers > asked && config.layout);
   if (keeps) return {wanted, wanted.reason};
   configs::RunConfig open = config;
-  open.layout.clear();
+  open.layout.reset();
   open.sync_batch_norm = false;
   open.batch_norm_group_size = wanted.batch_norm_group_size;
   ElasticPlan found;

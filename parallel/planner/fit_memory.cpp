@@ -78,9 +78,7 @@ class FitSearch {
   std::optional<PlanDecision> with_groups_as_they_are(
       const configs::RunConfig& base) {
     const int data =
-        config_.layout.empty()
-            ? world_size_
-            : plan::parse_layout(config_.layout).data_parallel_size;
+        config_.layout ? config_.layout->data_parallel_size : world_size_;
     const bool may_split = config_.zero_stage == 0 && data > 1;
     const int64_t last = may_split ? 3 : config_.zero_stage;
     std::optional<PlanDecision> best;
@@ -285,15 +283,16 @@ class Proposals {
   }
 
   void more_processes() {
-    if (!config_.layout.empty()) return;
+    if (config_.layout) return;
     for (int processes = 2 * world_size_; processes <= kMostProcesses;
          processes *= 2) {
       const std::string number = std::to_string(processes);
       if (propose(config_, processes, "--processes " + number)) return;
       configs::RunConfig trial = config_;
-      trial.layout = "spatial=" + number;
+      trial.layout = {.spatial_parallel_size = processes};
       if (propose(trial, processes,
-                  "--processes " + number + " --layout " + trial.layout)) {
+                  "--processes " + number + " --layout " +
+                      plan::short_text(*trial.layout))) {
         return;
       }
     }

@@ -26,8 +26,7 @@ class BatchSearch {
   BatchSearch(const configs::RunConfig& config, int world_size,
               const std::vector<layers::LayerCost>& layers)
       : config_(config), world_size_(world_size), layers_(layers) {
-    const plan::ParallelLayout layout = plan::parse_layout(config.layout);
-    data_ = config.layout.empty() ? world_size : layout.data_parallel_size;
+    data_ = config.layout ? config.layout->data_parallel_size : world_size;
   }
 
   BatchChoice run() const {

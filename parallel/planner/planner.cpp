@@ -228,12 +228,12 @@ void set_activations(const configs::RunConfig& config,
 Check fill_plan(const configs::RunConfig& config, int world_size,
                 const std::vector<layers::LayerCost>& layers,
                 plan::Plan& plan) {
-  plan.layout = plan::parse_layout(config.layout);
-  if (config.layout.empty()) plan.layout.data_parallel_size = world_size;
+  plan.layout = config.layout.value_or(
+      plan::ParallelLayout{.data_parallel_size = world_size});
   plan.zero_stage = static_cast<int>(config.zero_stage);
   if (auto no = check_world_size(plan.layout, world_size)) return no;
   HEADROOM_CHECK(!layers.empty() || !plan_needs_layers(config),
-                 "a plan for --layout " + config.layout + " without layers");
+                 "a plan for layers without layers");
   set_activations(config, layers, plan);
   if (config.command == "train") {
     if (auto no = check_batch(config, plan)) return no;
@@ -289,7 +289,7 @@ PlanDecision decide(const configs::RunConfig& config, int world_size,
                ? plan_without_bytes(config, world_size, layers)
                : plan_as_asked(config, world_size, layers);
   }
-  if (config.layout.empty() && world_size > 1) {
+  if (!config.layout && world_size > 1) {
     const auto fit = [&](const configs::RunConfig& trial) {
       return fit_memory(trial, world_size, layers, plan_as_asked,
                         PlanAnswer::kWithoutProposals);
@@ -338,7 +338,8 @@ std::string reason_of(const configs::RunConfig& config,
 }
 
 bool plan_needs_layers(const configs::RunConfig& config) {
-  const plan::ParallelLayout layout = plan::parse_layout(config.layout);
+  const plan::ParallelLayout layout =
+      config.layout.value_or(plan::ParallelLayout());
   return layout.pipeline_parallel_size > 1 ||
          layout.spatial_parallel_size > 1 ||
          policy_of(config) != plan::ActivationPolicy::kKeep ||
@@ -352,7 +353,7 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
   PlanDecision decision = decide(config, world_size, layers, answer);
   if (decision.plan) {
     decision.reason =
-        (config.layout.empty() ? "chosen: " : "as asked: ") + decision.reason;
+        (config.layout ? "as asked: " : "chosen: ") + decision.reason;
     decision.plan->reason = decision.reason;
   }
   return decision;

@@ -25,7 +25,7 @@ int64_t bound_of(int64_t needed, const MemoryShortage& shortage) {
 std::string given_text(const configs::RunConfig& config, bool layout,
                        bool zero) {
   std::string text;
-  if (layout) text = "--layout " + config.layout;
+  if (layout) text = "--layout " + plan::short_text(*config.layout);
   if (zero) {
     text += (text.empty() ? "" : " and ") + std::string("--zero ") +
             std::to_string(config.zero_stage);
@@ -48,7 +48,7 @@ class ReplanSearch {
 
   std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) const {
     configs::RunConfig trial = request_;
-    if (frees_layout) trial.layout.clear();
+    if (frees_layout) trial.layout.reset();
     if (frees_zero) trial.zero_stage = 0;
     // By itself the planner offloads nothing, but the failed plan did.
     for (const char* activations : {"auto", "offload"}) {
@@ -74,7 +74,7 @@ std::string processes_text(int count) {
 Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
               const std::string& numbers, const ReplanSearch& search) {
   Replan refusal;
-  const bool has_layout = !config.layout.empty();
+  const bool has_layout = config.layout.has_value();
   const bool has_zero = config.zero_stage > 0;
   for (const auto& [layout, zero] :
        {std::pair(true, false), std::pair(false, true),

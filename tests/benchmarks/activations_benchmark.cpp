@@ -100,7 +100,7 @@ configs::RunConfig config_of(const Request& request,
   config.synthetic_input = true;
   config.image_height = config.image_width = request.image_size;
   config.global_batch_size = request.images;
-  config.layout = "data=1";
+  config.layout = plan::parse_layout("data=1");
   config.activations = policy;
   return config;
 }

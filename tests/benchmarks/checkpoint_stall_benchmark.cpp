@@ -26,6 +26,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/mesh.h"
+#include "parallel/plan/layout.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/checkpoint/checkpoint_saver.h"
@@ -91,7 +92,7 @@ bool run(const Request& request, const std::filesystem::path& folder,
   config.image_height = config.image_width = request.image_size;
   config.global_batch_size = request.images;
   config.batch_norm_group_size = request.images / kProcesses;
-  config.layout = "data=" + std::to_string(kProcesses);
+  config.layout = plan::parse_layout("data=" + std::to_string(kProcesses));
   const plan::Plan plan = plan_of_synthetic_run(config);
   RankTraining training(config, plan, world);
   collectives::Mesh mesh(world, plan.layout);

@@ -29,6 +29,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/collectives/device_host_communicator.h"
+#include "parallel/plan/layout.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/rank_training.h"
 #include "worker/kernels/cpu/heap.h"
@@ -143,7 +144,7 @@ int benchmark(int argc, char** argv) {
   config.synthetic_input = true;
   config.global_batch_size = 64;
   config.activations = "keep";
-  config.layout = "data=1";
+  config.layout = plan::parse_layout("data=1");
   CLI::App app("images per second of training steps on one device");
   app.add_option("--device", config.device);
   app.add_option("--cfg", config.cfg);

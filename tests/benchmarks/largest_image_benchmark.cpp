@@ -84,7 +84,7 @@ configs::RunConfig config_of(const Request& request, int64_t side) {
   config.synthetic_input = true;
   config.image_height = config.image_width = side;
   config.global_batch_size = 1;
-  config.layout = "data=1";
+  config.layout = plan::parse_layout("data=1");
   return config;
 }
 
@@ -174,7 +174,7 @@ std::vector<Contender> contenders(const Request& request) {
   for (const std::string policy : {"keep", "recompute"}) {
     all.push_back({"spatial 2, " + policy, [=](int64_t side, int64_t limit) {
                      configs::RunConfig config = config_of(request, side);
-                     config.layout = "spatial=2";
+                     config.layout = plan::parse_layout("spatial=2");
                      config.activations = policy;
                      return attempt_ranks(config, limit);
                    }});
@@ -266,7 +266,7 @@ int64_t probed_bytes(const Request& request, int64_t side) {
 // too much.
 Largest find_in_processes(const Request& request) {
   configs::RunConfig config = config_of(request, kFirstSide);
-  config.layout = "spatial=2";
+  config.layout = plan::parse_layout("spatial=2");
   config.activations = "recompute";
   int64_t side = predicted_side(config, request.limit);
   std::printf("%s: predicted %ld px\n", kInProcesses, static_cast<long>(side));

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 
@@ -48,7 +49,7 @@ configs::RunConfig config_of(const Request& request, int processes) {
   config.global_batch_size = request.images * processes;
   // Groups stay on a rank, so that both sides compute the same.
   config.batch_norm_group_size = request.images;
-  config.layout = "data=" + std::to_string(processes);
+  config.layout = plan::parse_layout("data=" + std::to_string(processes));
   return config;
 }
 

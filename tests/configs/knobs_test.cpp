@@ -69,6 +69,19 @@ TEST(Knobs, MembersAreDistinct) {
   }
 }
 
+TEST(Knobs, ALayoutIsReadOnceAndWrittenShortly) {
+  const Knob& knob = *find_knob("layout");
+  RunConfig config;
+  EXPECT_EQ(value_text(config, knob), "");
+  EXPECT_TRUE(set_from_text(config, knob, "pipeline=2,data=3,spatial=1"));
+  EXPECT_EQ(config.layout, (plan::ParallelLayout{.pipeline_parallel_size = 2,
+                                                 .data_parallel_size = 3}));
+  EXPECT_EQ(value_text(config, knob), "data=3,pipeline=2");
+  EXPECT_TRUE(set_from_text(config, knob, ""));
+  EXPECT_FALSE(config.layout);
+  EXPECT_THROW(set_from_text(config, knob, "data=2,data=2"), Error);
+}
+
 TEST(Knobs, DefaultsAreInRange) {
   for (const Knob& knob : knobs()) {
     const double value = number_of(RunConfig(), knob);

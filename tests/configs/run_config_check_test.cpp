@@ -4,6 +4,7 @@
 
 #include "configs/knobs.h"
 #include "configs/run_config.h"
+#include "parallel/plan/layout.h"
 #include "tests/configs/refusal.h"
 
 namespace headroom::configs {
@@ -28,7 +29,7 @@ TEST(CheckRunConfig, AcceptsGoodRuns) {
   check_run_config(good_config());
   RunConfig config = good_config();
   config.processes = 2;
-  config.layout = "data=2";
+  config.layout = plan::parse_layout("data=2");
   config.device = "cpu";
   config.hyp.fl_gamma = 1.5;
   config.hyp.perspective = 0.0005;
@@ -44,7 +45,7 @@ TEST(CheckRunConfig, AcceptsGoodRuns) {
     config.activations = policy;
     check_run_config(config);
   }
-  config.layout = "data=2,pipeline=3,spatial=4";
+  config.layout = plan::parse_layout("data=2,pipeline=3,spatial=4");
   check_run_config(config);
   RunConfig synthetic;
   synthetic.synthetic_input = true;

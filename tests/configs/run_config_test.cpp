@@ -26,6 +26,7 @@ std::string unusual_value(const Knob& knob) {
   }
   if (type == "fp32, bf16, fp16 or fp64") return "fp64";
   if (type == "a number") return "0.12345678901234568";
+  if (knob.key == "layout") return "data=2,spatial=3";
   if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
   if (type == "a whole number of at least 0") return "18446744073709551615";
   return "9007199254740993";  // not a double
@@ -59,6 +60,14 @@ TEST(RunConfig, TextsThatLookLikeOtherThingsSurviveYaml) {
     config.name = name;
     EXPECT_EQ(parse_run_config(to_yaml(config), "f").name, name);
   }
+}
+
+TEST(RunConfig, ALayoutThatIsNoneIsRefusedWhereItStands) {
+  EXPECT_EQ(refusal_of([] {
+              parse_run_config("seed: 1\nlayout: data=2,data=2\n", "run.yaml");
+            }),
+            "[config] run.yaml:2:9: --layout data=2,data=2: the axis data is "
+            "named twice: write for example data=2,pipeline=1,spatial=1");
 }
 
 TEST(RunConfig, ReadsARunFile) {

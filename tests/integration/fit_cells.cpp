@@ -90,7 +90,8 @@ configs::RunConfig FitCell::config() const {
   configs::set_from_text(config, *configs::find_knob("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
-    config.layout = (layout == "zero3" ? "data" : layout) + "=2";
+    config.layout =
+        plan::parse_layout((layout == "zero3" ? "data" : layout) + "=2");
   config.synthetic_input = true;
   config.cuda_graphs = cuda_graphs;
   if (on_device) config.device = world_size() == 1 ? "0" : "0,1";

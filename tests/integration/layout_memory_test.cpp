@@ -14,6 +14,7 @@
 #include <cstdio>
 
 #include "parallel/base/units.h"
+#include "parallel/plan/layout.h"
 #include "tests/support/layout_memory.h"
 
 namespace headroom {
@@ -36,7 +37,7 @@ configs::RunConfig config_of(const Request& request,
   config.global_batch_size = request.batch;
   config.micro_batch_size = request.micro_batch;
   config.batch_norm_group_size = request.micro_batch;
-  config.layout = layout;
+  config.layout = plan::parse_layout(layout);
   return config;
 }
 
@@ -94,7 +95,7 @@ void check_zero(const std::string& model, double resident, double peak) {
   const Request request{model, 64, 4, 4};
   configs::RunConfig config = config_of(request, "data=1");
   const LayoutMemory one = measure_memory(config, kSteps);
-  config.layout = "data=4";
+  config.layout = plan::parse_layout("data=4");
   config.zero_stage = 3;
   const LayoutMemory split = measure_memory(config, kSteps);
   print_row(name_of(request, "data=4, ZeRO 3"), one, split);

@@ -21,6 +21,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/plan/layout.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/rank_training.h"
 
@@ -137,7 +138,7 @@ TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   config.image_height = config.image_width = 96;
   config.global_batch_size = 2;
   config.precision = configs::Precision::kFp16;
-  config.layout = "data=1";
+  config.layout = plan::parse_layout("data=1");
   const auto alone = collectives::make_single_communicator();
   RankTraining training(config, plan_of_synthetic_run(config), *alone);
   step::TrainingState& state = training.state();

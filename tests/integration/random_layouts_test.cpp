@@ -53,7 +53,7 @@ Draw draw_layout(sampling::RandomStream& draws) {
   } while (draw.layout.world_size() > kMaxRanks);
   draw.height = kStride * (2 + draws.below(4));
   configs::RunConfig& config = draw.config;
-  config.layout = plan::to_string(draw.layout);
+  config.layout = draw.layout;
   config.image_height = draw.height;
   config.image_width = kWidth;
   config.global_batch_size = 1 + draws.below(9);

@@ -55,9 +55,9 @@ TEST(ConfigFilesParse, Runs) {
     if (!config.synthetic_input) config.data = "data.yaml";
     EXPECT_NO_THROW(configs::check_run_config(config)) << file;
     EXPECT_NO_THROW(configs::check_run_sources(config)) << file;
-    const int world_size = config.layout.empty()
-                               ? std::max(1, static_cast<int>(config.processes))
-                               : plan::parse_layout(config.layout).world_size();
+    const int world_size =
+        config.layout ? config.layout->world_size()
+                      : std::max(1, static_cast<int>(config.processes));
     EXPECT_NO_THROW(planner::plan_or_throw(config, world_size,
                                            planner::model_layers(config)))
         << file;

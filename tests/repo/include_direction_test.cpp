@@ -31,7 +31,7 @@ TEST(IncludeDirection, UpwardIncludesAreFound) {
                   "may not include configs"));
   for (const auto& [path, header] :
        std::vector<std::pair<std::string, std::string>>{
-           {"configs/x.cpp", "\"parallel/plan/layout.h\""},
+           {"configs/x.cpp", "\"parallel/predict/label_bound.h\""},
            {"configs/x.cpp", "<yaml-cpp/yaml.h>"},
            {"configs/x.h", "<ATen/core/Tensor.h>"},
            {"parallel/base/x.cpp", "\"parallel/plan/layout.h\""},

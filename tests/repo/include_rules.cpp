@@ -51,7 +51,7 @@ const std::vector<Rule>& rules() {
       // What a run may say.
       {"configs/yaml", {"parallel/base"}, {}},
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
-      {"configs", kConfigs, {}},
+      {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
       // What a plan is, what it costs, and which one a run gets.
       {"parallel", {}, {"torch"}},  // the precompiled header
       {"parallel/base", {}, {"xxhash", "system"}},

@@ -37,7 +37,7 @@ loader::LoaderOptions input_options(const configs::RunConfig& config,
 
 plan::Plan plan_of_synthetic_run(const configs::RunConfig& config) {
   return planner::plan_or_throw(
-      config, plan::parse_layout(config.layout).world_size(),
+      config, config.layout->world_size(),
       layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 

@@ -359,7 +359,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
     if (layout == plan.layout) continue;
     configs::RunConfig other = config;
-    other.layout = plan::to_string(layout);
+    other.layout = layout;
     const planner::PlanDecision decision =
         planner::choose_plan(other, world_size, report.layers,
                              planner::PlanAnswer::kWhetherAdmissible);

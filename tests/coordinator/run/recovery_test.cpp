@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/run/run_state.h"
+#include "parallel/plan/layout.h"
 #include "tests/coordinator/run/scripted_run.h"
 
 namespace headroom::coordinator {
@@ -354,7 +355,7 @@ TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
 
 TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
   configs::RunConfig config = ScriptedRun::config();
-  config.layout = "data=2";
+  config.layout = plan::parse_layout("data=2");
   ScriptedRun run(ScriptedRun::options(2), config);
   run.start();
   run.orders();

@@ -5,6 +5,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 #include "tests/deploy/cli/temporary_folder.h"
 
 namespace headroom::cli {
@@ -263,14 +264,14 @@ TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
   saved.cfg = "yolov5n";
   saved.epochs = 60;
   saved.processes = 2;
-  saved.layout = "data=2";
+  saved.layout = plan::parse_layout("data=2");
   const fs::path directory = save_run(saved);
   const RunRequest run = make_run_request(
       parse_command_line({"train", "--resume", directory.string(), "--epochs",
                           "80", "--processes", "4"}),
       {}, 8);
   EXPECT_EQ(run.expected_workers(), 4);
-  EXPECT_EQ(run.config.layout, "");
+  EXPECT_EQ(run.config.layout, std::nullopt);
   EXPECT_THAT(run.notes,
               ElementsAre("resume: epochs was 60 and is now 80",
                           "resume: processes was 2 and is now 4",
@@ -307,7 +308,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
   saved.processes = 4;
-  saved.layout = "data=2,pipeline=2";
+  saved.layout = plan::parse_layout("data=2,pipeline=2");
   saved.zero_stage = 3;
   saved.micro_batch_size = 4;
   saved.batch_norm_group_size = 4;
@@ -319,7 +320,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
   };
   RunRequest run = resumed({});
   EXPECT_EQ(run.expected_workers(), 4);
-  EXPECT_EQ(run.config.layout, "data=2,pipeline=2");
+  EXPECT_EQ(run.config.layout, plan::parse_layout("data=2,pipeline=2"));
   EXPECT_EQ(run.config.zero_stage, 3);
   EXPECT_EQ(run.config.activations, "recompute");
   EXPECT_THAT(run.notes, IsEmpty());
@@ -331,7 +332,8 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
                                              {"--processes", "2"},
                                              {"--set", "zero_stage=1"}}) {
     run = resumed(flag);
-    EXPECT_NE(run.config.layout, "data=2,pipeline=2") << flag[0];
+    EXPECT_NE(run.config.layout, plan::parse_layout("data=2,pipeline=2"))
+        << flag[0];
     EXPECT_NE(run.config.zero_stage, 3) << flag[0];
     EXPECT_NE(run.config.micro_batch_size, 4) << flag[0];
     EXPECT_NE(run.config.activations, "recompute") << flag[0];

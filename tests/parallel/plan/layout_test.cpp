@@ -77,6 +77,7 @@ TEST(Layout, TextAndLayoutAreInverse) {
   for (int size = 1; size <= 4; ++size) {
     const ParallelLayout layout = layout_of(size, 5 - size, 2 * size);
     EXPECT_EQ(parse_layout(to_string(layout)), layout);
+    EXPECT_EQ(parse_layout(short_text(layout)), layout);
   }
 }
 

@@ -69,7 +69,7 @@ TEST(ChooseLayout, TheFastestOfThoseThatFitIsTaken) {
         plan_time(config, *decision.plan, layers_of(config)).total();
     for (const plan::ParallelLayout& layout : plan::layouts_of(4)) {
       configs::RunConfig other = config;
-      other.layout = plan::to_string(layout);
+      other.layout = layout;
       const PlanDecision given = decide(other, 4);
       if (!given.plan || given.plan->batch_norm_group_size !=
                              decision.plan->batch_norm_group_size) {
@@ -92,7 +92,7 @@ TEST(ChooseLayout, TheSameRequestGetsTheSamePlan) {
 
 TEST(ChooseLayout, WhatIsAskedForStays) {
   configs::RunConfig config = request(16, 640, 300 * kMiB);
-  config.layout = "spatial=4";
+  config.layout = plan::parse_layout("spatial=4");
   const PlanDecision decision = decide(config, 4);
   ASSERT_TRUE(decision.plan);
   EXPECT_EQ(decision.plan->layout.spatial_parallel_size, 4);

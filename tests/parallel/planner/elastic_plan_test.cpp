@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "configs/layers/model_table.h"
+#include "parallel/plan/layout.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom::planner {
@@ -30,7 +31,7 @@ TEST_F(Elastic, TheRunsOwnPlanWhereItsRanksAreThere) {
 
 TEST_F(Elastic, ALayoutThatWasAskedForIsLeftAndComesBack) {
   const configs::RunConfig open = config;
-  config.layout = "pipeline=2,spatial=2";
+  config.layout = plan::parse_layout("pipeline=2,spatial=2");
   const plan::Plan wanted = plan(4);
   EXPECT_EQ(layout(wanted, 3),
             plan::to_string(plan_or_throw(open, 3, layers).layout));

@@ -46,7 +46,7 @@ TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
   EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
   config = request(4, 38 << 20);
   config.cfg = "yolov5n";
-  config.layout = "spatial=2";
+  config.layout = plan::parse_layout("spatial=2");
   config.image_height = config.image_width = 64;
   EXPECT_THAT(decide(config, 2).reason, HasSubstr(" at the start with"));
 }

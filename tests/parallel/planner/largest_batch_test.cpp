@@ -8,6 +8,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom::planner {
@@ -100,7 +101,8 @@ TEST(LargestBatch, GrowsWithMemoryAndProcesses) {
   EXPECT_GT(choose(request(4 * kGiB)).global_batch_size, one);
   EXPECT_EQ(choose(request(2 * kGiB), 2).global_batch_size, 2 * one);
   configs::RunConfig split = request(2 * kGiB);
-  split.layout = "spatial=2";  // each has half of every image
+  split.layout =
+      plan::parse_layout("spatial=2");  // each has half of every image
   EXPECT_GT(choose(split, 2).global_batch_size, one);
 }
 

@@ -32,7 +32,7 @@ class MixActivations : public ::testing::TestWithParam<Request> {
     config.cfg = GetParam().model;
     config.image_height = config.image_width = GetParam().side;
     config.global_batch_size = GetParam().batch;
-    config.layout = GetParam().layout;
+    config.layout = plan::parse_layout(GetParam().layout);
     config.micro_batch_size = GetParam().micro_batch;
     config.batch_norm_group_size = GetParam().micro_batch;
     config.activations = activations;
@@ -41,8 +41,7 @@ class MixActivations : public ::testing::TestWithParam<Request> {
   }
   plan::Plan plan_of(const std::string& activations, int64_t limit = 0) const {
     const configs::RunConfig config = config_of(activations, limit);
-    return plan_or_throw(config, plan::parse_layout(config.layout).world_size(),
-                         layers_);
+    return plan_or_throw(config, config.layout->world_size(), layers_);
   }
   static int64_t peak(const plan::Plan& plan) {
     return *std::ranges::max_element(plan.predicted_peak_bytes);
@@ -78,7 +77,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     // As many images at once as keep has: then only layers can give way.
     configs::RunConfig config = config_of("auto", limit);
     config.micro_batch_size = keep.micro_batch_size;
-    const int world_size = plan::parse_layout(config.layout).world_size();
+    const int world_size = config.layout->world_size();
     const plan::Plan plan = plan_or_throw(config, world_size, layers_);
     EXPECT_LE(peak(plan), limit) << part;
     EXPECT_LE(time_of(plan), time_of(recompute)) << part;

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 
 namespace headroom::planner {
 namespace {
@@ -73,9 +74,9 @@ TEST(ModelLayers, AHeaderThatClaimsMoreThanThereIsIsRefused) {
 
 TEST(ModelLayers, FilesAreReadOnlyWhereThePlanNeedsThem) {
   configs::RunConfig config = with_weights("/gone.safetensors");
-  config.layout = "data=2";
+  config.layout = plan::parse_layout("data=2");
   EXPECT_TRUE(layers_for_plan(config).empty());
-  config.layout = "pipeline=2";
+  config.layout = plan::parse_layout("pipeline=2");
   EXPECT_THROW(layers_for_plan(config), Error);
   config.cfg = "yolov5n";
   EXPECT_EQ(layers_for_plan(config).size(), 25u);

@@ -31,7 +31,7 @@ configs::RunConfig request(const std::string& layout = "", int64_t zero = 0) {
   config.global_batch_size = 16;
   config.image_height = 320;
   config.image_width = 320;
-  config.layout = layout;
+  if (!layout.empty()) config.layout = plan::parse_layout(layout);
   config.zero_stage = zero;
   return config;
 }

@@ -31,7 +31,7 @@ class Saved : public ::testing::Test {
   }
   static plan::Plan another_plan() {
     configs::RunConfig given = config();
-    given.layout = "pipeline=2";
+    given.layout = plan::parse_layout("pipeline=2");
     return plan_or_throw(given, 2, layers());
   }
   static const std::vector<layers::LayerCost>& layers() {

@@ -71,7 +71,7 @@ configs::RunConfig config_of(const Setting& setting) {
   config.image_height = config.image_width = 64;
   config.global_batch_size = 4;
   config.precision = setting.precision;
-  config.layout = setting.layout;
+  config.layout = plan::parse_layout(setting.layout);
   config.zero_stage = setting.zero_stage;
   config.activations = setting.activations;
   config.optimizer = setting.optimizer;

@@ -70,7 +70,8 @@ TEST(CommandLine, EverySpellingSetsItsKnob) {
   EXPECT_EQ(config_of("--bn-group 4").batch_norm_group_size, 4);
   EXPECT_EQ(config_of("--device cpu").device, "cpu");
   EXPECT_EQ(config_of("--processes 2").processes, 2);
-  EXPECT_EQ(config_of("--layout data=2").layout, "data=2");
+  EXPECT_EQ(config_of("--layout data=2").layout,
+            plan::ParallelLayout{.data_parallel_size = 2});
   EXPECT_EQ(config_of("--micro-batch 4").micro_batch_size, 4);
   EXPECT_EQ(config_of("--zero 3").zero_stage, 3);
   EXPECT_EQ(config_of("--activations recompute").activations, "recompute");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 
 namespace headroom::cli {
 namespace {
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 configs::RunConfig config_of(const std::string& layout, int64_t group) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
-  config.layout = layout;
+  if (!layout.empty()) config.layout = plan::parse_layout(layout);
   config.batch_norm_group_size = group;
   return config;
 }
@@ -132,7 +133,7 @@ TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {
   const PlanReport report = make_plan_report(config, 64, false);
   EXPECT_THAT(plan_report_text(report), HasSubstr("  ... 48 more\n"));
   EXPECT_EQ(Json::parse(plan_report_json(report))["ranks"].size(), 64u);
-  config.layout = "data=1000";
+  config.layout = plan::parse_layout("data=1000");
   config.global_batch_size = 1000;
   const Json json =
       Json::parse(plan_report_json(make_plan_report(config, 1000, false)));

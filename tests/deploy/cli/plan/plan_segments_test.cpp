@@ -5,6 +5,7 @@
 
 #include "deploy/cli/plan/plan_report.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
 #include "parallel/predict/cluster.h"
 
 namespace headroom::cli {
@@ -52,7 +53,7 @@ TEST(PlanSegments, ThatDoNotFitAreRefusedAlthoughTheirTensorsDo) {
 TEST(PlanSegments, OfAPipelineAreThoseOfTheFullestStage) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
-  config.layout = "pipeline=2";
+  config.layout = plan::parse_layout("pipeline=2");
   const PlanReport report = make_plan_report(config, 2, false);
   const PlanSegments segments = segments_on(report, int64_t{8} << 30);
   EXPECT_EQ(segments.estimate.tensor_bytes,
