@@ -3,8 +3,8 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
+#include "proto/message_fields.h"
 
 namespace headroom::wire {
 namespace {
@@ -15,21 +15,17 @@ Error bad_field(const std::string& field, int64_t value,
                "install the same build on every node");
 }
 
-int checked_axis(const std::string& field, int32_t value) {
-  if (value < 1 || value > kMaxWorldSize) {
-    throw bad_field(
-        field, value,
-        "an axis has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
-  }
-  return value;
+void check_axis(const std::string& field, int value) {
+  if (value >= 1 && value <= kMaxWorldSize) return;
+  throw bad_field(
+      field, value,
+      "an axis has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
 }
 
-int64_t checked_samples(const std::string& field, int64_t value) {
+void check_samples(const std::string& field, int64_t value) {
   constexpr int64_t kMaxSamples = int64_t{1} << 31;
-  if (value < 1 || value > kMaxSamples) {
-    throw bad_field(field, value, "a number of samples is at least 1");
-  }
-  return value;
+  if (value >= 1 && value <= kMaxSamples) return;
+  throw bad_field(field, value, "a number of samples is at least 1");
 }
 
 void check_size(const std::string& field, int64_t bytes) {
@@ -57,22 +53,21 @@ void check_predictions(const plan::Plan& plan) {
 
 }  // namespace
 
+void fields(auto& archive, Either<plan::ParallelLayout> auto& layout) {
+  archive("pipeline_parallel_size", layout.pipeline_parallel_size);
+  archive("data_parallel_size", layout.data_parallel_size);
+  archive("spatial_parallel_size", layout.spatial_parallel_size);
+}
+
 wire::ParallelLayout to_wire(const plan::ParallelLayout& layout) {
-  wire::ParallelLayout message;
-  message.set_pipeline_parallel_size(layout.pipeline_parallel_size);
-  message.set_data_parallel_size(layout.data_parallel_size);
-  message.set_spatial_parallel_size(layout.spatial_parallel_size);
-  return message;
+  return to_message<wire::ParallelLayout>(layout);
 }
 
 plan::ParallelLayout from_wire(const wire::ParallelLayout& message) {
-  plan::ParallelLayout layout;
-  layout.pipeline_parallel_size =
-      checked_axis("pipeline_parallel_size", message.pipeline_parallel_size());
-  layout.data_parallel_size =
-      checked_axis("data_parallel_size", message.data_parallel_size());
-  layout.spatial_parallel_size =
-      checked_axis("spatial_parallel_size", message.spatial_parallel_size());
+  const auto layout = from_message<plan::ParallelLayout>(message);
+  check_axis("pipeline_parallel_size", layout.pipeline_parallel_size);
+  check_axis("data_parallel_size", layout.data_parallel_size);
+  check_axis("spatial_parallel_size", layout.spatial_parallel_size);
   // Two axes at their bound fit in 64 bits, three do not: check in between.
   const int64_t outer =
       int64_t{layout.pipeline_parallel_size} * layout.data_parallel_size;
@@ -117,9 +112,29 @@ plan::ActivationPolicy policy_from_wire(int policy) {
   }
 }
 
+void fields(auto& archive, Either<plan::PhaseBytes> auto& rank) {
+  archive("start_up", rank.start_up);
+  archive("training", rank.training);
+  archive("validation", rank.validation);
+  archive("checkpoint", rank.checkpoint);
+  archive("host", rank.host);
+}
+
+// All but the backend and the activation policies, which are enums of the wire.
+void fields(auto& archive, Either<plan::Plan> auto& plan) {
+  archive("layout", plan.layout);
+  archive("micro_batch_size", plan.micro_batch_size);
+  archive("batch_norm_group_size", plan.batch_norm_group_size);
+  archive("reason", plan.reason);
+  archive("zero_stage", plan.zero_stage);
+  archive("stage_begins", plan.stage_begins);
+  archive("predicted_peak_bytes", plan.predicted_peak_bytes);
+  archive("validation_images", plan.validation_images);
+  archive("predicted_phase_bytes", plan.predicted_phase_bytes);
+}
+
 wire::Plan to_wire(const plan::Plan& plan) {
-  wire::Plan message;
-  *message.mutable_layout() = to_wire(plan.layout);
+  auto message = to_message<wire::Plan>(plan);
   switch (plan.backend) {
     case plan::Backend::kGloo:
       message.set_backend(wire::BACKEND_GLOO);
@@ -133,31 +148,14 @@ wire::Plan to_wire(const plan::Plan& plan) {
     case plan::Backend::kAuto:
       HEADROOM_CHECK(false, "a plan's backend is decided before it is sent");
   }
-  message.set_micro_batch_size(plan.micro_batch_size);
-  message.set_batch_norm_group_size(plan.batch_norm_group_size);
-  message.set_reason(plan.reason);
-  message.set_zero_stage(plan.zero_stage);
-  for (const int64_t layer : plan.stage_begins) message.add_stage_begins(layer);
   for (const plan::ActivationPolicy policy : plan.activation_policies) {
     message.add_activation_policies(to_wire(policy));
-  }
-  for (const int64_t bytes : plan.predicted_peak_bytes)
-    message.add_predicted_peak_bytes(bytes);
-  message.set_validation_images(plan.validation_images);
-  for (const plan::PhaseBytes& rank : plan.predicted_phase_bytes) {
-    wire::PhaseBytes* bytes = message.add_predicted_phase_bytes();
-    bytes->set_start_up(rank.start_up);
-    bytes->set_training(rank.training);
-    bytes->set_validation(rank.validation);
-    bytes->set_checkpoint(rank.checkpoint);
-    bytes->set_host(rank.host);
   }
   return message;
 }
 
 plan::Plan from_wire(const wire::Plan& message) {
-  plan::Plan plan;
-  plan.layout = from_wire(message.layout());
+  auto plan = from_message<plan::Plan>(message);
   switch (message.backend()) {
     case wire::BACKEND_GLOO:
       plan.backend = plan::Backend::kGloo;
@@ -172,35 +170,21 @@ plan::Plan from_wire(const wire::Plan& message) {
       throw bad_field("backend", message.backend(),
                       "this build does not know it");
   }
-  plan.micro_batch_size =
-      checked_samples("micro_batch_size", message.micro_batch_size());
-  plan.batch_norm_group_size =
-      checked_samples("batch_norm_group_size", message.batch_norm_group_size());
-  plan.reason = message.reason();
-  if (message.zero_stage() < 0 || message.zero_stage() > plan::kMaxZeroStage) {
+  check_samples("micro_batch_size", plan.micro_batch_size);
+  check_samples("batch_norm_group_size", plan.batch_norm_group_size);
+  if (plan.zero_stage < 0 || plan.zero_stage > plan::kMaxZeroStage) {
     throw bad_field(
-        "zero_stage", message.zero_stage(),
+        "zero_stage", plan.zero_stage,
         "ZeRO has the stages 0 to " + std::to_string(plan::kMaxZeroStage));
   }
-  plan.zero_stage = message.zero_stage();
-  plan.stage_begins.assign(message.stage_begins().begin(),
-                           message.stage_begins().end());
   if (const auto why = plan::stage_begins_error(
           plan.stage_begins, plan.layout.pipeline_parallel_size)) {
     throw Error("wire", "stage_begins: " + *why,
                 "install the same build on every node");
   }
-  plan.predicted_peak_bytes.assign(message.predicted_peak_bytes().begin(),
-                                   message.predicted_peak_bytes().end());
-  for (const wire::PhaseBytes& rank : message.predicted_phase_bytes()) {
-    plan.predicted_phase_bytes.push_back({rank.start_up(), rank.training(),
-                                          rank.validation(), rank.checkpoint(),
-                                          rank.host()});
-  }
   check_predictions(plan);
-  if (message.validation_images() != 0) {
-    plan.validation_images =
-        checked_samples("validation_images", message.validation_images());
+  if (plan.validation_images != 0) {
+    check_samples("validation_images", plan.validation_images);
   }
   if (message.activation_policies_size() > plan::kMaxLayers) {
     throw bad_field(
@@ -213,48 +197,51 @@ plan::Plan from_wire(const wire::Plan& message) {
   return plan;
 }
 
+void fields(auto& archive, Either<RunProgress> auto& progress) {
+  archive("step", progress.step);
+  archive("num_steps", progress.num_steps);
+  archive("epoch", progress.epoch);
+  archive("num_epochs", progress.num_epochs);
+  archive("step_in_epoch", progress.step_in_epoch);
+  archive("steps_per_epoch", progress.steps_per_epoch);
+  archive("box", progress.box);
+  archive("obj", progress.obj);
+  archive("cls", progress.cls);
+  archive("images_per_second", progress.images_per_second);
+  archive("measured_peak_bytes", progress.measured_peak_bytes);
+  archive("predicted_peak_bytes", progress.predicted_peak_bytes);
+  archive("phase", progress.phase);
+  archive("image_height", progress.image_height);
+  archive("image_width", progress.image_width);
+  archive("quiet_ms", progress.quiet_ms);
+  archive("median_step_ms", progress.median_step_ms);
+}
+
 wire::Progress to_wire(const RunProgress& progress) {
-  wire::Progress message;
-  message.set_step(progress.step);
-  message.set_num_steps(progress.num_steps);
-  message.set_epoch(progress.epoch);
-  message.set_num_epochs(progress.num_epochs);
-  message.set_step_in_epoch(progress.step_in_epoch);
-  message.set_steps_per_epoch(progress.steps_per_epoch);
-  message.set_box(progress.box);
-  message.set_obj(progress.obj);
-  message.set_cls(progress.cls);
-  message.set_images_per_second(progress.images_per_second);
-  message.set_measured_peak_bytes(progress.measured_peak_bytes);
-  message.set_predicted_peak_bytes(progress.predicted_peak_bytes);
-  message.set_phase(valid_utf8(progress.phase));
-  message.set_image_height(progress.image_height);
-  message.set_image_width(progress.image_width);
-  message.set_quiet_ms(progress.quiet_ms);
-  message.set_median_step_ms(progress.median_step_ms);
-  return message;
+  return to_message<wire::Progress>(progress);
 }
 
 RunProgress from_wire(const wire::Progress& message) {
-  RunProgress progress;
-  progress.step = message.step();
-  progress.num_steps = message.num_steps();
-  progress.epoch = message.epoch();
-  progress.num_epochs = message.num_epochs();
-  progress.step_in_epoch = message.step_in_epoch();
-  progress.steps_per_epoch = message.steps_per_epoch();
-  progress.box = message.box();
-  progress.obj = message.obj();
-  progress.cls = message.cls();
-  progress.images_per_second = message.images_per_second();
-  progress.measured_peak_bytes = message.measured_peak_bytes();
-  progress.predicted_peak_bytes = message.predicted_peak_bytes();
-  progress.phase = message.phase();
-  progress.image_height = message.image_height();
-  progress.image_width = message.image_width();
-  progress.quiet_ms = message.quiet_ms();
-  progress.median_step_ms = message.median_step_ms();
-  return progress;
+  return from_message<RunProgress>(message);
+}
+
+void fields(auto& archive, Either<EventRecord> auto& record) {
+  archive("sequence", record.sequence);
+  archive("event", record.event);
+  archive("step", record.step);
+  archive("rank", record.rank);
+  archive("reason", record.reason);
+  archive("detail_json", record.detail_json);
+  archive("warning", record.warning);
+  archive("time", record.time);
+}
+
+wire::Event to_wire(const EventRecord& record) {
+  return to_message<wire::Event>(record);
+}
+
+EventRecord from_wire(const wire::Event& message) {
+  return from_message<EventRecord>(message);
 }
 
 void check_assignment(const wire::Assignment& message) {

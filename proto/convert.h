@@ -9,6 +9,7 @@
 
 #include "parallel/plan/plan.h"
 #include "proto/coordinator.pb.h"
+#include "proto/event_file.h"
 #include "proto/run_progress.h"
 
 namespace headroom::wire {
@@ -26,6 +27,9 @@ plan::Plan from_wire(const wire::Plan& message);
 
 wire::Progress to_wire(const RunProgress& progress);
 RunProgress from_wire(const wire::Progress& message);
+
+wire::Event to_wire(const EventRecord& record);
+EventRecord from_wire(const wire::Event& message);
 
 // An assignment's numbers must agree with each other: 0 <= rank < world_size,
 // 0 <= local_rank < local_world_size <= world_size, the plan's layout has

@@ -1,6 +1,6 @@
 // RunStateSnapshot: RunState as a message and back, field by field: what a
 // coordinator that is started again has to know. Every field of the state has
-// its line in run_state_snapshot.cpp, beside its like of the other direction.
+// its line in run_state_snapshot.cpp.
 //
 // Times are not kept: clocks start anew with the process. Whoever was there
 // counts as heard when the state is restored, and has `grace` on top of the
@@ -27,6 +27,11 @@ class RunStateSnapshot {
   static wire::RunProgress progress_of(const RunState& state) {
     return state.progress_;
   }
+
+ private:
+  // What is written and read alike.
+  template <typename Log, typename State>
+  static void fields_of(Log& log, State& state);
 };
 
 }  // namespace headroom::coordinator

@@ -11,6 +11,7 @@
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "proto/convert.h"
 #include "proto/version.h"
 
 namespace headroom::coordinator {
@@ -141,7 +142,7 @@ class GrpcControlClient final : public ControlClient {
     wire::Event message;
     while (reader->Read(&message)) {
       last = message.sequence();
-      if (!on_event(from_wire(message))) {
+      if (!on_event(wire::from_wire(message))) {
         context.TryCancel();
         reader->Finish();
         return last;

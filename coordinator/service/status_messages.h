@@ -7,9 +7,6 @@
 
 namespace headroom::coordinator {
 
-wire::Event to_wire(const wire::EventRecord& record);
-wire::EventRecord from_wire(const wire::Event& message);
-
 wire::GetStatusResponse to_wire(const RunStatus& status);
 // Throws Error if the plan in it is no plan.
 RunStatus from_wire(const wire::GetStatusResponse& message);
