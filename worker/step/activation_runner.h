@@ -4,13 +4,12 @@
 //   keep       what autograd saves
 //   lean       convolution outputs; other maps are derived from them again
 //   recompute  the layer's inputs, unless these can be derived; a layer that is
-//   one
-//              convolution behind another of its kind keeps nothing: both are
-//              one piece
+//              one convolution behind another such layer keeps nothing: both
+//              are one piece
 //   offload    nothing: what autograd saves goes to a file
 //
 // All are bit-identical to keep. Nothing is communicated or counted again: what
-// a layer received from other ranks is kept (lean) or replayed from its tape
+// a layer received from other ranks is kept (lean) or replayed from its log
 // (recompute).
 //
 // Ownership: autograd graphs refer to it, so it must outlive the step.
@@ -34,10 +33,10 @@ class ActivationRunner final : public model::LayerExecutor {
   struct Options {
     // One per layer of the model.
     std::vector<plan::ActivationPolicy> policies;
-    // May a layer run again in the backward of the next one? Not where its
-    // parameters are there in its own backward only (ZeRO 3).
+    // Whether a layer may run again in the backward of the next one. It may not
+    // where its parameters are whole in its own backward only (ZeRO 3).
     bool layers_join = true;
-    // Offloaded bytes; 0: as many as the disk takes.
+    // The most bytes to offload; 0: as many as the disk takes.
     int64_t host_memory_limit = 0;
   };
   explicit ActivationRunner(Options options);
@@ -58,7 +57,7 @@ class ActivationRunner final : public model::LayerExecutor {
                                          const model::StepContext& context);
 
   const Options options_;
-  bool maps_are_derived_ = false;  // by any layer
+  bool maps_are_derived_ = false;  // by at least one layer
   activations::DerivedPolicy lean_;
   activations::OffloadPolicy offload_;
 };

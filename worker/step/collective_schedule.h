@@ -26,20 +26,20 @@ struct CollectiveSchedule {
   std::vector<spatial::ExchangeStep> backward;
 };
 
-// Layers [0, freeze) do not learn. `images_are_split`: with halo rows.
+// Layers [0, freeze) do not learn. With `images_are_split` there are exchanges
+// of halo rows.
 CollectiveSchedule record_pass_lists(const layers::ModelTable& table,
                                      int64_t num_classes,
                                      at::ScalarType scalar_type,
                                      model::LayerGraph::LayerRange layers,
                                      int64_t freeze, bool images_are_split);
 
-// failed_rank_completion: the one order in which a pass's two kinds of
-// collectives come, and how a rank that failed carries out the rest of it.
+// The order in which a pass's two kinds of collectives come, and how a rank
+// that failed takes part in the rest of them.
 //
 // Exchanges (halo rows, batch-norm sums) and collectives of whole layers
-// (ZeRO's gathers and scatters) are lists of their own, which know nothing of
-// each other. Both say which layer of the model they belong to, and layers run
-// in order:
+// (ZeRO's gathers and scatters) are separate lists. Both name the model's layer
+// of each entry, and layers run in order:
 //
 //   forward    per layer, ascending:   gather, exchanges
 //   backward   per layer, descending:  gather, exchanges, scatter
@@ -47,10 +47,6 @@ CollectiveSchedule record_pass_lists(const layers::ModelTable& table,
 // The scatter comes last since a layer's last gradient is that of its first
 // convolution, whose backward ends with its exchange; autograd adds a gradient
 // up before it goes on.
-//
-// Threads: the thread that runs the step. Errors: as what is completed.
-
-// One entry of the merged list.
 enum class PassEntry : uint8_t { kExchange, kLayerCollective };
 
 // `exchange_layers[i]`: the layer of exchange i; `collective_layers[i]` that of
@@ -61,15 +57,16 @@ std::vector<PassEntry> merged_pass(
     const std::vector<zero::LayerCollective>& collectives,
     const std::vector<int64_t>& collective_layers);
 
-// The rest of a pass of both kinds, from wherever this rank stopped: after
-// `num_collectives` of layers. `entries`: its merged list.
+// Takes part in the rest of a pass, whose merged list is `entries`, after this
+// rank stopped behind `num_collectives` of layers. Throws what completing
+// throws.
 void complete_merged(const std::vector<PassEntry>& entries,
                      spatial::CompletableExchange& exchange,
                      size_t num_collectives,
                      const std::function<void()>& complete_next_collective);
 
-// After an exception autograd's queue keeps nodes, and what they saved, until
-// the thread's next backward.
+// Empties autograd's queue, which after an exception keeps nodes, and what they
+// saved, until the thread's next backward.
 void release_failed_graph();
 
 }  // namespace headroom::step

@@ -11,8 +11,8 @@
 //              which adds the parameters' gradients to the flat buffer
 //
 // A shape is captured when it has been seen kWarmUps times in a row: libraries
-// choose their algorithms in its first runs. Another shape lets go of the
-// graphs and is run as it is; so there is never memory of two.
+// choose their algorithms in its first runs. Another shape releases the graphs
+// and is run as it is, so that there is never memory for two.
 //
 // REQUIRES: parameters, gradients and statistics that stay where they are;
 // nothing in the layers that communicates or that the host waits for
@@ -47,19 +47,20 @@ class CudaGraphRunner {
 
   using RunLayers =
       std::function<std::vector<at::Tensor>(const at::Tensor& images)>;
-  // The heads of `images`. `layers` is their forward in that context; all calls
-  // with the same sizes and groups mean the same one until release().
+  // Returns the heads of `images`. `layers` is their forward in that context;
+  // until release(), calls with the same sizes and groups must mean the same
+  // one.
   std::vector<at::Tensor> run(at::Tensor images,
                               const model::StepContext& context,
                               const RunLayers& layers);
 
-  // Graphs and their memory go; shapes are new again.
+  // Frees the graphs with their memory and forgets the shapes.
   void release();
 
-  // Since the start.
+  // How many graphs have been captured since the start.
   int64_t num_captures() const { return num_captures_; }
-  // Of the device's memory before the newest capture, which counts anew; 0
-  // after it has been asked for.
+  // Returns, once, the peak of the device's memory before the newest capture,
+  // which counts anew; 0 afterwards.
   int64_t take_peak_before_capture() {
     return std::exchange(peak_before_capture_, 0);
   }
@@ -71,8 +72,8 @@ class CudaGraphRunner {
 
   const devices::ComputeDevice device_;
   const at::Tensor anchor_;     // what makes heads part of autograd's graph
-  std::vector<int64_t> shape_;  // of the newest run: sizes, groups' bounds
-  int runs_ = 0;                // of that shape, in a row
+  std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
+  int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graphs> graphs_;
   int64_t num_captures_ = 0;
   int64_t peak_before_capture_ = 0;

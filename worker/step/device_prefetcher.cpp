@@ -26,7 +26,7 @@ at::Tensor network_input(const at::Tensor& images,
 
 namespace {
 
-// Of samples of such images.
+// How much room samples of such images take.
 int64_t staging_bytes(const at::Tensor& images) {
   return staged_bytes(images.size(1) * images.size(2) * images.size(3));
 }
@@ -94,8 +94,8 @@ DevicePrefetcher::Part DevicePrefetcher::part_of(
   return part;
 }
 
-// A larger place is made when it is needed: where memory runs out, it does so
-// in the step that it is for.
+// A larger buffer is made when it is needed, so that memory runs out in the
+// step that needs it.
 void DevicePrefetcher::send_ahead(const Part& part) {
   if (has_room(part)) send(part);
 }

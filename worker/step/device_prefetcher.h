@@ -1,19 +1,18 @@
-// DevicePrefetcher: loaded images on their way to the network.
+// DevicePrefetcher: copies loaded images to the device while it computes.
 //
-// On a device the bytes of one micro-batch have a place of their own there.
-// They are copied on a stream beside that of the kernels: as soon as a
-// micro-batch has been made from them into the network's input, the bytes of
-// the next one are on their way into the same place, during its forward and
-// backward; after the last of a batch, those of the batch that follows, where
-// the loader has it ready. The host waits for none of it.
+// The device has a staging buffer for the bytes of one micro-batch. As soon as
+// the network's input has been made from them, the bytes of the next
+// micro-batch are copied into the buffer, on a stream beside that of the
+// kernels; after the last of a batch, those of the following batch, where the
+// loader has it ready. The host waits for none of it.
 //
 // Batches' images should lie in page-locked memory: the device reads other
 // memory only while the host waits.
 //
-// Where the batch has its samples packed, their bytes go to a second place, a
+// Where a batch has its samples packed, their bytes go to a second buffer, a
 // few at a time, and the device renders the images from them on that stream.
 //
-// On the CPU there is no place and no copy.
+// On the CPU there is no buffer and no copy.
 //
 // Ownership: keeps a batch's images until they have been copied.
 // Threads: the one that trains.
@@ -37,23 +36,20 @@
 
 namespace headroom::step {
 
-// network_input: loaded images as the network wants them.
-//
-// [n, H, W, C] uint8 -> [n, C, H, W] of `scalar_type` in channels-last memory
-// (no pixel moves), divided by 255 in float32 also where the run is in float64,
-// so that both precisions start from the same numbers.
-
-// They are copied to where `options` says, as bytes.
+// Loaded images as the network's input: [n, H, W, C] uint8 -> [n, C, H, W] of
+// the type and on the device of `options`, in channels-last memory (no pixel
+// moves), divided by 255 in float32 also where the run is in float64, so that
+// both precisions start from the same numbers. They are copied as bytes.
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options);
 
-// Where batches for that device lie: in page-locked memory, in buffers that are
-// used again. On the CPU empty.
+// Allocates batches for that device in page-locked memory, in buffers that are
+// used again. Empty on the CPU.
 loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
 
 class DevicePrefetcher {
  public:
-  // `following`: the batch after the one at work, where it is ready; else null.
+  // Returns the batch after the present one, or null where it is not ready.
   // May be empty.
   using FollowingBatch = std::function<const loader::Batch*()>;
   DevicePrefetcher(const devices::ComputeDevice& device,
@@ -62,14 +58,14 @@ class DevicePrefetcher {
   DevicePrefetcher(const DevicePrefetcher&) = delete;
   DevicePrefetcher& operator=(const DevicePrefetcher&) = delete;
 
-  // The network's input (network_input.h) of one of the batch's micro-batches;
-  // may be asked for again. What follows it is on its way then.
+  // The network's input for one of the batch's micro-batches; may be asked for
+  // again. Begins to copy the one that follows.
   at::Tensor input(const loader::Batch& batch,
                    const std::vector<plan::SampleRange>& parts, size_t part,
                    const at::TensorOptions& options);
 
  private:
-  // Some of a batch's images, and what they are sent as.
+  // Some of a batch's images, and the bytes that are sent for them.
   struct Part {
     at::Tensor images;
     at::Tensor bytes;                   // the images, or packed samples
@@ -90,11 +86,10 @@ class DevicePrefetcher {
 
   const devices::ComputeDevice device_;
   const FollowingBatch following_;
-  // None on the CPU.
-  std::optional<c10::Stream> copies_;
-  at::Tensor staging_buffer_;  // bytes
-  at::Tensor staging_;         // what is being rendered to it
-  at::Tensor content_;         // what is in it, or on its way, as it was sent
+  std::optional<c10::Stream> copies_;  // none on the CPU
+  at::Tensor staging_buffer_;          // bytes
+  at::Tensor staging_;  // the packed samples that are being rendered into it
+  at::Tensor content_;  // the host's bytes that are in it, or being copied
   struct Copy {
     c10::Event done;
     at::Tensor bytes;

@@ -2,10 +2,9 @@
 // loops cannot reach: the gradient's norm, the running statistics, and the
 // optimizer's settings as the device's kernel takes them.
 //
-// Its scratch memory is there from the start: a commit allocates nothing on the
-// device.
+// Its scratch memory is allocated at the start, so that a commit allocates
+// nothing on the device.
 //
-// Ownership: owns its scratch.
 // Threads: one.
 #pragma once
 
@@ -42,14 +41,14 @@ class DeviceState {
  private:
   at::Tensor norm_;     // [], double
   at::Tensor scratch_;  // flat
-  // Of each element of the statistics: its place among the sums. Padding takes
-  // the first one's, and is never read.
+  // For each element of the statistics its place among the sums. Padding has
+  // the first one's and is never read.
   at::Tensor places_;
-  // Of the statistics, double: the step's means, and what they become.
+  // The step's means and the new running statistics, both in double.
   at::Tensor means_, moved_;
 };
 
-// Of `size` elements that the segments part; null on the CPU.
+// The optimizer of `size` elements, which the segments part; null on the CPU.
 std::unique_ptr<devices::DeviceOptimizer> device_optimizer(
     const devices::ComputeDevice& device,
     std::span<const optim::Segment> segments, int64_t size);

@@ -25,7 +25,7 @@ namespace headroom::step {
 struct FaultReport {
   std::string what;  // as --inject names it
   bool fired = false;
-  int64_t allocations = 0;  // counted for it: of the phase, where not fired
+  int64_t allocations = 0;  // those of the phase that were counted for it
 };
 
 // "oom@…", "oom@…: not reached, 7 allocations".
@@ -33,9 +33,9 @@ std::string describe(const FaultReport& report);
 
 class FaultInjection {
  public:
-  // Ballasts and allocations that fail are `device`'s. `first_step`: of what a
-  // successor takes over; -1: from the start. Kills, hangs and pauses up to it
-  // have happened.
+  // Ballasts and allocations that fail are `device`'s. `first_step`: where a
+  // successor takes over; kills, hangs and pauses up to it have happened. -1:
+  // this rank runs from the start.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,
                  int64_t first_step = -1);
@@ -54,12 +54,11 @@ class FaultInjection {
   bool is_not_a_number() const;
 
  private:
-  std::mutex mutex_;  // guards faults_
-  std::vector<configs::Fault>
-      faults_;  // of this rank, that have not been armed
+  std::mutex mutex_;                              // guards faults_
+  std::vector<configs::Fault> faults_;            // this rank's, not armed yet
   static std::optional<configs::Fault>& armed();  // by the calling thread
-  // Whose allocations an "oom" of this phase counts: a device's, but for what
-  // works on the host.
+  // Lets the n-th allocation fail: the device's, or the host's in the phases
+  // that work there.
   void fail_allocation(configs::Fault::Phase phase, int64_t n) const;
   int64_t pending_failure(configs::Fault::Phase phase) const;
 

@@ -29,14 +29,11 @@
 
 namespace headroom::step {
 
-// step_groups: how the batch-norm groups of a global batch look from one
-// micro-batch of one rank.
-//
-// Groups follow from the size of the batch alone (parallel/plan/batch_split.h).
-// When none straddles two ranks, a micro-batch sees its own and nothing is
-// exchanged; when one does, every rank lists all of them and sums are
-// exchanged.
-
+// How the batch-norm groups of a global batch look from one micro-batch of one
+// rank. They follow from the size of the batch alone
+// (parallel/plan/batch_split.h). Where none straddles two ranks, a micro-batch
+// sees its own and nothing is exchanged; where one does, every rank lists all
+// of them and sums are exchanged.
 struct GroupRequest {
   plan::BatchCut cut;
   int64_t global_size = 0;            // samples of this global batch
@@ -70,10 +67,11 @@ class ParallelContext {
   // Layers run through it from now on; may be null.
   void set_runner(model::LayerExecutor* runner) { runner_ = runner; }
 
-  // Of one global batch of whole images [samples, 3, height, width].
+  // The contexts that follow are those of one global batch of whole images
+  // [samples, C, height, width].
   void set_batch(int64_t samples, int64_t height, int64_t width);
 
-  // The contexts of that batch. `batch_norm_sums` as in StepContext.
+  // `batch_norm_sums` as in StepContext.
   model::StepContext training(plan::SampleRange micro_batch,
                               const at::Tensor& batch_norm_sums);
   model::StepContext evaluation();
@@ -84,14 +82,14 @@ class ParallelContext {
   void begin_pass(pipeline::Instruction::Kind kind,
                   plan::SampleRange micro_batch);
   void begin_evaluation(int64_t samples);
-  // Of the pass; null where it waits for no peer.
+  // The present pass's exchange; null where it waits for no peer.
   spatial::CompletableExchange* exchange() {
     return exchange_ ? &*exchange_ : nullptr;
   }
-  // The layer of each of the pass's exchanges.
+  // The layer of each exchange of the present pass.
   std::vector<int64_t> exchange_layers() const;
 
-  // Batch-norm groups of the whole batch.
+  // How many batch-norm groups the whole batch has.
   int64_t num_groups() const;
   // Where `local_rows` rows of a map lie in the whole map.
   RowWindow window(int64_t local_rows) const;
@@ -112,8 +110,8 @@ class ParallelContext {
   int64_t height_ = 0, width_ = 0;
   std::optional<spatial::CommunicatorHaloExchange> halo_;
   std::optional<spatial::CompletableExchange> exchange_;
-  std::vector<spatial::ExchangeStep> halo_list_;  // of an evaluation
-  const std::vector<spatial::ExchangeStep>* list_ = nullptr;  // of the pass
+  std::vector<spatial::ExchangeStep> halo_list_;  // an evaluation's exchanges
+  const std::vector<spatial::ExchangeStep>* list_ = nullptr;  // this pass's
 };
 
 }  // namespace headroom::step

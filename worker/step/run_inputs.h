@@ -26,8 +26,8 @@ struct RunInputs {
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
-  std::optional<labels::Dataset> training;  // neither with synthetic input
-  std::optional<labels::Dataset> validation;
+  std::optional<labels::Dataset> training;    // none with synthetic input
+  std::optional<labels::Dataset> validation;  // likewise
   std::vector<labels::DataReport> reports;
 
   int64_t num_classes() const {
@@ -35,29 +35,29 @@ struct RunInputs {
   }
 };
 
-// For `train` the splits train and val, for `val` the split config.task.
+// Reads the splits train and val for `train`, the split config.task for `val`.
 RunInputs read_inputs(const configs::RunConfig& config);
 
 // The split that `val` judges.
 labels::Split split_of(const configs::RunConfig& config);
 
-// What people are told where hyp.copy_paste asks for what this data or these
-// flags have no use for; "" otherwise.
+// Messages for the run's start; "" where there is nothing to say.
+
+// hyp.copy_paste asks for what this data or these flags have no use for.
 std::string note_on_copy_paste(const configs::RunConfig& config,
                                const RunInputs& inputs);
 
-// The same where augmentations of colours are asked for, and images have bands
-// instead.
+// Augmentations of colours are asked for, but images have bands instead.
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunInputs& inputs);
 
-// How many images --image-weights never draws; "" for none.
+// --image-weights never draws some images.
 std::string note_on_image_weights(const configs::RunConfig& config,
                                   const RunInputs& inputs);
 
-// Of weights and of all that is kept between steps.
+// The type of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(configs::Precision precision);
-// Of the network's maps in training.
+// The type of the network's maps in training.
 at::ScalarType map_type_of(configs::Precision precision);
 
 // What every loader of a run has in common; `model` must outlive the options.

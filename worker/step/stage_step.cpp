@@ -31,7 +31,8 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
                                  static_cast<size_t>(micro_batch),
                                  parts_.state.map_options());
   }
-  // Before the student: its maps are gone when the student's come.
+  // It runs before the student, so that its maps are freed before the student's
+  // are allocated.
   std::vector<at::Tensor> teacher;
   if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
   const auto run_layers = [&](const at::Tensor& pixels) {
@@ -46,7 +47,8 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   return {loss_of(micro_batch, outputs, teacher)};
 }
 
-// The batch brings the targets of its own micro-batches.
+// A batch holds the targets of its own micro-batches; smaller ones are
+// assigned anew.
 std::vector<loss::LevelTargets> StageStep::targets_of(
     int64_t micro_batch) const {
   const loader::Batch& batch = parts_.batch;

@@ -31,7 +31,7 @@ class StageStep final : public pipeline::StageWork {
  public:
   struct Parts {
     const loader::Batch& batch;
-    // Of the batch, or smaller ones that tile them.
+    // The batch's own, or smaller ones that tile them.
     const std::vector<plan::SampleRange>& micro_batches;
     const loader::AssignTargets& assign;  // for smaller ones
     const loss::GlobalCounts& counts;
@@ -41,8 +41,8 @@ class StageStep final : public pipeline::StageWork {
     ParallelContext& context;
     TrainingState& state;
     DevicePrefetcher& images;
-    // Double [3], beside the state: this rank's share of box, obj, cls of the
-    // global batch is added to it.
+    // Double [3] on the state's device: this rank's share of the global batch's
+    // box, obj, cls is added to it.
     at::Tensor items;
     double loss_scale = 1;  // the loss is multiplied by it for backward
     FaultInjection* faults = nullptr;     // null: none
@@ -58,7 +58,7 @@ class StageStep final : public pipeline::StageWork {
   void before_backward(int64_t micro_batch, bool is_last) override;
   void complete(const pipeline::Instruction& instruction) override;
 
-  // Where it failed: "forward" or "backward".
+  // The pass in which it failed: "forward" or "backward".
   std::string failed_phase() const;
 
  private:

@@ -9,9 +9,9 @@
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
 //   ZeRO 2, 3   each layer reduce-scattered in every backward
 //
-// A rank that fails calls complete_pass(), then for each pass of the step that
-// it has not begun begin_…() and complete_pass(), then complete_with_zeros() in
-// place of finish(): its peers wait for nothing.
+// A rank that fails must still take part in its peers' collectives. It calls
+// complete_pass(); then begin_…() and complete_pass() for each pass of the step
+// that it has not begun; then complete_with_zeros() in place of finish().
 //
 // Ownership: borrows the flat buffer and the ranks.
 // Threads: the thread that runs the step.
@@ -34,8 +34,8 @@ namespace headroom::step {
 
 class StepGradients {
  public:
-  // null `mesh`: one process. ZeRO 2 and 3 need a flat buffer with gradients
-  // apart, 3 with values apart; 0 and 1 one without.
+  // A null `mesh` means one process. ZeRO 2 and 3 need a flat buffer whose
+  // gradients are apart, 3 also its values; 0 and 1 need one without.
   StepGradients(data_parallel::FlatBuffer& parameters,
                 const zero::ShardMap& shards, int zero_stage,
                 collectives::Mesh* mesh);
@@ -49,7 +49,7 @@ class StepGradients {
 
   // ZeRO 2 and 3; null otherwise.
   zero::ShardedLayers* sharded() { return sharded_.get(); }
-  // The layer of the model of each collective of the pass under way.
+  // The model's layer for each collective of the present pass.
   // REQUIRES: sharded().
   std::vector<int64_t> collective_layers() const;
 

@@ -9,7 +9,7 @@ namespace headroom::step {
 
 namespace {
 
-// Of the level's rows [begin, end).
+// Matches in the level's rows [begin, end).
 int64_t matches_in(const loss::LevelTargets& targets, int64_t begin,
                    int64_t end) {
   constexpr int64_t kRow = 2;  // of an index: image, anchor, row, column, class

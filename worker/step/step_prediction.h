@@ -19,9 +19,8 @@
 
 namespace headroom::step {
 
-// step_shape: what the memory model wants to know of a batch.
-
-// Matches are counted where the loss is.
+// What the memory model needs to know of a batch. Matches are counted on the
+// ranks that compute the loss.
 predict::StepShape step_shape(const loader::Batch& batch,
                               const collectives::Mesh& mesh,
                               const model::LayerGraph& model);
@@ -32,13 +31,14 @@ class StepPrediction {
   StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
                  const model::LayerGraph& model);
 
-  // In bytes. `policies`: one per layer, those the step runs under; the
-  // micro-batches are the batch's own.
+  // The step's peak bytes under `policies`, one per layer, with the batch's own
+  // micro-batches.
   int64_t predict(const loader::Batch& batch,
                   std::vector<plan::ActivationPolicy> policies);
 
   // After that step, on a device: whether the workspaces of all its
-  // convolutions had been observed before; else what was predicted is not all.
+  // convolutions had been observed before. Otherwise the prediction was too
+  // small.
   bool knew_workspaces() const;
 
   // After a step: a warning where it needed more than predict() said last, the
@@ -51,7 +51,7 @@ class StepPrediction {
   const collectives::Mesh& mesh_;
   const model::LayerGraph& model_;
   predict::MemoryEstimate estimate_;
-  size_t num_shapes_ = 0;  // of convolutions that were known
+  size_t num_shapes_ = 0;  // convolutions whose workspaces were known
   std::set<std::string> blamed_;
 };
 

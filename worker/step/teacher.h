@@ -1,9 +1,9 @@
 // Teacher: a trained network that a smaller one learns from (--teacher;
-// loss/distillation.h). It only looks: running statistics, no gradients, on the
-// very images of each micro-batch, so what it says depends on no layout.
+// loss/distillation.h). It runs in evaluation mode, without gradients, on the
+// very images of each micro-batch, so that its heads depend on no layout.
 //
-// Every rank has all of it, whatever ZeRO splits. Pipelines and split images
-// are the planner's to refuse.
+// Every rank has all of it, whatever ZeRO splits. The planner refuses pipelines
+// and split images.
 //
 // Ownership: owns its weights. Threads: the one that trains.
 // Errors: of open, Error (exit 2): other classes, strides or anchors than the
@@ -29,7 +29,8 @@ class Teacher {
   static std::unique_ptr<Teacher> open(const configs::RunConfig& config,
                                        const devices::ComputeDevice& device);
 
-  // Throws what does not fit. `student`: all of it, with its weights.
+  // Throws where the teacher does not suit the whole `student`, weights
+  // included.
   void check(const model::LayerGraph& student) const;
 
   // images as LayerGraph::forward takes them.

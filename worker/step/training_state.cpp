@@ -41,7 +41,8 @@ int parameter_group(model::TensorRole role) {
                                                 : optim::kBiasGroup;
 }
 
-// What of the flat buffer's elements [begin, end) learns, counted from `begin`.
+// The parts of the flat buffer's elements [begin, end) that learn, counted from
+// `begin`.
 std::vector<optim::Segment> segments_in(
     model::LayerGraph& model, const data_parallel::FlatBuffer& flat_buffer,
     int64_t begin, int64_t end) {
@@ -58,8 +59,8 @@ std::vector<optim::Segment> segments_in(
   return segments;
 }
 
-// Which flat buffer layer holds the parameters of each layer of the table; -1:
-// none does.
+// For each layer of the table the flat buffer's layer that holds its
+// parameters, or -1.
 std::vector<int64_t> part_of_layer(
     const model::LayerGraph& model,
     const data_parallel::FlatBuffer& flat_buffer) {

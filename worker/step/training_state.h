@@ -61,8 +61,7 @@ struct TrainingData {
 };
 
 // The message where a run of `committed` steps goes on with `now`, of
-// `steps_in_epoch`; empty where nothing has
-// changed.
+// `steps_in_epoch`; empty where nothing has changed.
 std::string data_change(const TrainingData& before, const TrainingData& now,
                         int64_t committed, int64_t steps_in_epoch);
 
@@ -98,9 +97,8 @@ struct TrainingCounters {
 // What one commit applies.
 struct CommitArguments {
   int64_t step = 0;
-  int64_t num_groups = 1;  // batch-norm groups of the global batch
-  double gradient_norm =
-      0;  // of the accumulated gradient, this step's included
+  int64_t num_groups = 1;    // batch-norm groups of the global batch
+  double gradient_norm = 0;  // of the accumulated gradient with this step's
   optim::StepSettings settings;
   double weight_decay = 0;  // of group 1
 };
@@ -108,19 +106,19 @@ struct CommitArguments {
 struct TrainingStateOptions {
   int64_t num_classes = 80;
   at::ScalarType scalar_type = at::kFloat;
-  // Of the network's maps in training; none: the same. bfloat16 and float16 go
-  // with a float32 state.
+  // The type of the network's maps in training; none: scalar_type. bfloat16 and
+  // float16 go with a float32 state.
   std::optional<at::ScalarType> map_type = {};
   uint64_t seed = 0;
   int64_t freeze = 0;  // layers [0, freeze) do not learn
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
   devices::ComputeDevice device = {};  // where all of it lies
-  // Of this pipeline stage; none: all.
+  // The layers of this pipeline stage; none: all.
   std::optional<model::LayerGraph::LayerRange> layers;
   collectives::Mesh* mesh = nullptr;  // null: one process
-  // Given the fresh model, before anything is split: loads weights, makes the
-  // ranks equal. May be empty.
+  // Called with the new model before anything is split: loads weights and makes
+  // the ranks equal. May be empty.
   std::function<void(model::LayerGraph&)> fill;
 };
 
@@ -136,7 +134,7 @@ class TrainingState {
     return options_.map_type.value_or(options_.scalar_type);
   }
   const devices::ComputeDevice& device() const { return options_.device; }
-  // Of the maps between layers in training, and of everything else.
+  // Options of the maps between layers in training, and of all other tensors.
   at::TensorOptions map_options() const {
     return options_.device.options(map_type());
   }
@@ -152,21 +150,22 @@ class TrainingState {
   // How the model's layers run; null: as they are. `inner` runs a layer whose
   // parameters are whole.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
-  // Summed over the ranks of the world: the squared L2 norm of the accumulated
-  // gradient with this step's added. Each element is counted by one rank. The
+  // This rank's share of the squared L2 norm of the accumulated gradient with
+  // this step's added: each element is counted by one rank of the world. The
   // host waits for the device here.
   double squared_norm_share() const;
 
-  // Of a loss that was multiplied by `scale`, a power of two.
+  // Divides the gradients of a loss that was multiplied by `scale`, a power of
+  // two.
   void unscale_gradients(double scale);
 
   // --- its commit ---
-  // Called before anything of it changes: whoever still reads the state of
-  // before has until then. Null: nobody does.
+  // `callback` is called before anything changes, so that a reader of the
+  // present state can finish. May be empty.
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
-  // Whoever changes it from outside calls this first.
+  // To be called first by code that changes the state from outside.
   void before_change() const {
     if (before_change_) before_change_();
   }
@@ -180,17 +179,18 @@ class TrainingState {
   void commit_without_update(int64_t step);
 
   // --- between steps ---
-  // For the average model; null: layers as they are.
+  // Runs the average model's layers; null: they are called as they are.
   GatherLayerExecutor* average_layer_executor() {
     return average_runner_.get();
   }
-  // After the weights were changed from outside: their copy in the maps' type.
+  // Renews the weights' copy in the maps' type after they were changed from
+  // outside.
   void renew_compute_weights();
   // The EMA starts as a copy of the weights.
   void reset_average();
 
-  // Does a layer of an earlier pipeline stage learn? Else nobody wants the
-  // gradients of the maps that come from there.
+  // Whether a layer of an earlier pipeline stage learns. Where none does, the
+  // gradients of the maps that come from there are not needed.
   bool has_learners_before() const {
     return options_.freeze < model_->kept_layers().begin;
   }
@@ -205,15 +205,18 @@ class TrainingState {
     const zero::ShardMap* shards;  // null: whole
   };
   std::vector<Buffer> buffers();
-  // A commit failed midway, when a peer was lost: this is no step's state.
+  // Whether a commit failed midway, because a peer was lost: this is no step's
+  // state then.
   bool is_torn() const { return is_torn_; }
-  // Whether ranks hold slices of it.
+  // Whether ranks hold slices of the state.
   bool is_sharded() const { return zero_stage_ > 0; }
   // Whether this rank can do without the others.
   bool is_whole() const;
-  // Of all buffers together, over all stages and undivided, without padding.
+  // Bytes of all buffers together, over all stages and undivided, without
+  // padding.
   int64_t total_bytes() const;
-  // Weights, gradients, moments and averages between two steps, on this rank.
+  // Bytes of weights, gradients, moments and averages between two steps, on
+  // this rank.
   int64_t resident_bytes();
 
  private:
@@ -239,7 +242,7 @@ class TrainingState {
   std::function<void()> before_change_;
   bool is_torn_ = false;
   int zero_stage_;  // 0 over one rank
-  // Elements of the whole model, all stages.
+  // Numbers of elements of the whole model, all stages.
   int64_t num_parameters_ = 0;
   int64_t num_statistics_ = 0;
   std::unique_ptr<model::LayerGraph> model_;
@@ -253,9 +256,8 @@ class TrainingState {
   std::unique_ptr<zero::LayerGather> average_layers_;  // sharded
   std::unique_ptr<ZeroLayerExecutor> runner_;          // ZeRO 3
   std::unique_ptr<GatherLayerExecutor> average_runner_;
-  // Flat, as the parameters, in the maps' type; undefined where that is the
-  // parameters' own, and under ZeRO 3, whose layers are cast while they are
-  // whole.
+  // The parameters in the maps' type; undefined where that is their own type,
+  // and under ZeRO 3, which casts a layer while it is whole.
   at::Tensor compute_weights_;
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;

@@ -24,13 +24,13 @@ namespace headroom::step {
 
 class ZeroLayerExecutor final : public model::LayerExecutor {
  public:
-  // Layer `index` of the table is part part_of_layer[index] of `layers`; -1: it
-  // has no parameters.
+  // Layer `index` of the table is part part_of_layer[index] of `layers`, or -1
+  // where it has no parameters.
   ZeroLayerExecutor(zero::ShardedLayers& layers,
                     std::vector<int64_t> part_of_layer)
       : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
 
-  // Layers are run by `inner`; null: simply called.
+  // `inner` runs the layers; null: they are called.
   void set_inner(model::LayerExecutor* inner) { inner_ = inner; }
 
   std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
@@ -43,13 +43,11 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
   model::LayerExecutor* inner_ = nullptr;
 };
 
-// GatherLayerExecutor: a layer's parameters are whole while it runs, in
-// evaluation: the averaged weights under ZeRO.
+// In evaluation under ZeRO, a layer of the averaged weights is whole while it
+// runs.
 //
 // Every gather is collective: ranks run the network equally often, or take part
-// with skip().
-// Threads: one. Ownership: borrows the layers.
-
+// with skip(). Borrows the layers.
 class GatherLayerExecutor final : public model::LayerExecutor {
  public:
   // `part_of_layer` as in ZeroLayerExecutor.
@@ -57,7 +55,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                       std::vector<int64_t> part_of_layer)
       : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
 
-  // A forward begins.
+  // To be called before each forward.
   void begin() { next_ = 0; }
 
   std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
@@ -65,8 +63,8 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                               const model::StepContext& context) override {
     const int64_t part = part_of_layer_.at(static_cast<size_t>(index));
     if (part >= 0) {
-      layers_.gather(
-          part);  // may run out of memory: then it is still to be done
+      // Where it runs out of memory, it is still to be done.
+      layers_.gather(part);
       next_ = index + 1;
     }
     std::vector<at::Tensor> outputs = layer.forward(inputs, context);
@@ -74,30 +72,30 @@ class GatherLayerExecutor final : public model::LayerExecutor {
     return outputs;
   }
 
-  // One forward of a rank that has nothing to run.
+  // Takes part in a forward for which this rank has nothing to run.
   void skip() {
     begin();
     complete();
   }
 
-  // Frees what a failed forward left: before completing it.
+  // Frees what a failed forward left whole; to be called before complete().
   void release_all() {
     for (const int64_t part : part_of_layer_) {
       if (part >= 0 && layers_.is_whole(part)) layers_.release(part);
     }
   }
-  // In place of what it did not gather.
+  // Takes part in the gathers that a failed forward did not reach.
   void complete() {
     while (has_next()) complete_next();
   }
-  // The same one by one, where exchanges come in between.
+  // Takes part in the next of them, where exchanges come in between.
   void complete_next() {
     const int64_t part = part_of_layer_[static_cast<size_t>(next_layer())];
     next_ = next_layer() + 1;
     layers_.gather(part);
     layers_.release(part);
   }
-  // All layers that are gathered in a forward, and how many of them are done.
+  // The layers that a forward gathers, and how many of them are done.
   std::vector<int64_t> gathered_layers() const {
     std::vector<int64_t> layers;
     for (size_t layer = 0; layer < part_of_layer_.size(); ++layer) {
