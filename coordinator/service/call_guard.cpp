@@ -7,18 +7,27 @@
 
 namespace headroom::coordinator {
 
-std::string to_string(Admission admission) {
-  switch (admission) {
-    case Admission::kAdmitted:
-      return "admitted";
-    case Admission::kWrongToken:
+std::string to_string(RefusalKind kind) {
+  switch (kind) {
+    case RefusalKind::kWrongToken:
       return "wrong join token";
-    case Admission::kTooManyCalls:
+    case RefusalKind::kTooManyCalls:
       return "too many calls";
-    case Admission::kTooManyJoins:
+    case RefusalKind::kTooManyJoins:
       return "too many registrations";
+    case RefusalKind::kStale:
+      return "stale";
+    case RefusalKind::kNotAsAgreed:
+      return "not as agreed";
+    case RefusalKind::kMessageTooLong:
+      return "message too long";
+    case RefusalKind::kNoRoom:
+      return "no room";
+    case RefusalKind::kEnding:
+    case RefusalKind::kFailed:
+      return "other";
   }
-  HEADROOM_CHECK(false, "admission");
+  HEADROOM_CHECK(false, "refusal");
 }
 
 std::string host_of_peer(std::string_view peer) {
@@ -52,25 +61,27 @@ CallGuard::Budget& CallGuard::budget_of(TimePoint now,
   return budget;
 }
 
-Admission CallGuard::admit(TimePoint now, std::string_view peer,
-                           const std::string& token, bool joins) {
+std::optional<RefusalKind> CallGuard::admit(TimePoint now,
+                                            std::string_view peer,
+                                            const std::string& token,
+                                            bool joins) {
   Budget& budget = budget_of(now, host_of_peer(peer));
-  if (budget.calls < 1) return Admission::kTooManyCalls;
+  if (budget.calls < 1) return RefusalKind::kTooManyCalls;
   --budget.calls;
   // Before the token is looked at: guesses are joins.
   if (joins) {
-    if (budget.joins < 1) return Admission::kTooManyJoins;
+    if (budget.joins < 1) return RefusalKind::kTooManyJoins;
     --budget.joins;
   }
   if (!token_.empty() && !wire::equal_secrets(token, token_)) {
-    return Admission::kWrongToken;
+    return RefusalKind::kWrongToken;
   }
-  return Admission::kAdmitted;
+  return std::nullopt;
 }
 
-bool CallGuard::refuse(TimePoint now, const std::string& reason) {
-  ++refused_[reason];
-  const auto [entry, is_first] = logged_.try_emplace(reason, now);
+bool CallGuard::refuse(TimePoint now, const std::string& name) {
+  ++refused_[name];
+  const auto [entry, is_first] = logged_.try_emplace(name, now);
   if (!is_first && now - entry->second < std::chrono::seconds(1)) return false;
   entry->second = now;
   return true;

@@ -3,15 +3,16 @@
 //
 // Two budgets per host, refilled as time passes: one for all calls, and a small
 // one for those that take part (Register, Watch), so that nobody can try names
-// in a hurry. What is refused is counted by reason, and logged at most once a
-// second and reason.
+// in a hurry. What is refused is counted by its kind, and logged at most once a
+// second and kind.
 //
-// Ownership: a value. Threads: none of its own; guarded by its user.
+// Threads: none of its own; guarded by its user.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,26 @@
 
 namespace headroom::coordinator {
 
-enum class Admission { kAdmitted, kWrongToken, kTooManyCalls, kTooManyJoins };
-std::string to_string(Admission admission);
+// Few kinds: each is a series of its own in the metrics.
+enum class RefusalKind {
+  kWrongToken,
+  kTooManyCalls,
+  kTooManyJoins,
+  kStale,  // of another generation or run
+  kNotAsAgreed,
+  kMessageTooLong,
+  kNoRoom,
+  kEnding,
+  kFailed
+};
+// As the metrics name it.
+std::string to_string(RefusalKind kind);
+
+// Why a call is not done as asked.
+struct Refusal {
+  RefusalKind kind;
+  std::string reason;
+};
 
 class CallGuard {
  public:
@@ -33,15 +52,15 @@ class CallGuard {
   // `token`: that callers must know; "" lets everybody in.
   explicit CallGuard(std::string token) : token_(std::move(token)) {}
 
-  // `peer` as gRPC says it: "ipv4:10.0.0.2:41234".
-  Admission admit(TimePoint now, std::string_view peer,
-                  const std::string& token, bool joins);
+  // None if the call is let in. `peer` as gRPC says it: "ipv4:10.0.0.2:41234".
+  std::optional<RefusalKind> admit(TimePoint now, std::string_view peer,
+                                   const std::string& token, bool joins);
 
-  // A refusal that is found elsewhere (a stale generation, a message too long)
-  // counts too. True if it should be logged now.
-  bool refuse(TimePoint now, const std::string& reason);
+  // Counts a refusal, also one that is found elsewhere, under `name`. True if
+  // it should be logged now.
+  bool refuse(TimePoint now, const std::string& name);
 
-  // By reason.
+  // The counts by name.
   const std::map<std::string, int64_t>& refused() const { return refused_; }
 
  private:

@@ -10,8 +10,8 @@
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
-#include "proto/coordinator.grpc.pb.h"
 #include "proto/convert.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
 
 namespace headroom::coordinator {

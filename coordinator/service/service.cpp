@@ -1,13 +1,10 @@
-// The calls of coordinator.proto; what is delivered to waiting clients is in
-// service_delivery.cpp.
 #include "coordinator/service/service.h"
 
 #include <algorithm>
 #include <exception>
 #include <utility>
 
-#include "coordinator/service/message_stream.h"
-#include "coordinator/service/pending_lookup.h"
+#include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
@@ -23,42 +20,54 @@ using grpc::ServerUnaryReactor;
 using grpc::Status;
 using grpc::StatusCode;
 
-const std::string kTooLong = "the message has ";
+// For workers and agents to find the way back, on top of the usual time
+// between heartbeats.
+constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(5);
 
-Status refused(const std::string& why) {
-  return Status(StatusCode::FAILED_PRECONDITION, valid_utf8(why));
-}
-
-Status stale(const std::string& why) {
-  return Status(StatusCode::ABORTED, valid_utf8(why));
-}
-
-Status check_version(const std::string& who, const std::string& version) {
-  if (version == wire::kVersion) return Status::OK;
-  return refused("coordinator is " + std::string(wire::kVersion) + ", this " +
-                 who + " is " + (version.empty() ? "of no version" : version) +
-                 ": install the same build on every node");
-}
-
-// Few kinds: each is a series of its own in the metrics.
-std::string kind_of_refusal(const Status& status) {
-  const std::string& words = status.error_message();
-  for (const Admission admission :
-       {Admission::kWrongToken, Admission::kTooManyCalls,
-        Admission::kTooManyJoins}) {
-    if (words == to_string(admission)) return words;
+StatusCode code_of(RefusalKind kind) {
+  switch (kind) {
+    case RefusalKind::kWrongToken:
+      return StatusCode::UNAUTHENTICATED;
+    case RefusalKind::kTooManyCalls:
+    case RefusalKind::kTooManyJoins:
+    case RefusalKind::kMessageTooLong:
+    case RefusalKind::kNoRoom:
+      return StatusCode::RESOURCE_EXHAUSTED;
+    case RefusalKind::kStale:
+      return StatusCode::ABORTED;
+    case RefusalKind::kNotAsAgreed:
+      return StatusCode::FAILED_PRECONDITION;
+    case RefusalKind::kEnding:
+      return StatusCode::UNAVAILABLE;
+    case RefusalKind::kFailed:
+      break;
   }
-  switch (status.error_code()) {
-    case StatusCode::ABORTED:
-      return "stale";
-    case StatusCode::FAILED_PRECONDITION:
-      return "not as agreed";
-    case StatusCode::RESOURCE_EXHAUSTED:
-      return words.starts_with(kTooLong) ? "message too long" : "no room";
-    default:
-      return "other";
-  }
+  return StatusCode::INTERNAL;
 }
+
+Status status_of(const std::optional<Refusal>& refusal) {
+  return refusal ? Status(code_of(refusal->kind), valid_utf8(refusal->reason))
+                 : Status::OK;
+}
+
+// A refusal of that kind where there is a reason for one.
+std::optional<Refusal> refuse_for(RefusalKind kind,
+                                  const std::optional<std::string>& reason) {
+  if (!reason) return std::nullopt;
+  return Refusal{kind, *reason};
+}
+
+std::optional<Refusal> check_version(const std::string& who,
+                                     const std::string& version) {
+  if (version == wire::kVersion) return std::nullopt;
+  return Refusal{RefusalKind::kNotAsAgreed,
+                 "coordinator is " + std::string(wire::kVersion) + ", this " +
+                     who + " is " +
+                     (version.empty() ? "of no version" : version) +
+                     ": install the same build on every node"};
+}
+
+const Refusal kEnding = {RefusalKind::kEnding, "the coordinator is ending"};
 
 std::optional<wire::RunProgress> progress_of(bool present,
                                              const wire::Progress& message) {
@@ -78,74 +87,164 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
       clock_(clock),
       guard_(token),
       state_(options, config, clock.now()),
-      log_(std::move(log)),
+      journal_(identity_, state_, std::move(log)),
+      delivery_(mutex_, identity_, state_, journal_),
       event_file_(identity.run_directory) {
   restore();
 }
 
 CoordinatorService::~CoordinatorService() = default;
 
+void CoordinatorService::restore() {
+  if (const LoggedRun* run = journal_.found()) {
+    RunStateSnapshot::restore(state_, run->snapshot.state(), clock_.now(),
+                              kReadoption);
+    if (run->progress) {
+      const wire::RunProgress progress = wire::from_wire(*run->progress);
+      state_.committed(progress.step, progress);
+    }
+    event_file_.add_unwritten(delivery_.restore(*run));
+    wire::EventRecord record;
+    record.event = "coordinator_restart";
+    record.step = RunStateSnapshot::progress_of(state_).step;
+    record.reason =
+        "the coordinator was started again and goes on with generation " +
+        std::to_string(state_.generation().number) + ", start " +
+        std::to_string(journal_.term());
+    record.warning = true;
+    delivery_.add_event(record);
+  }
+  journal_.save();
+}
+
+// --- the service's own thread, and the program around it
+// ----------------------
+
+void CoordinatorService::tick() {
+  std::vector<std::string> lines;
+  {
+    AfterUnlock after;
+    std::lock_guard lock(mutex_);
+    const TimePoint now = clock_.now();
+    state_.tick(now);
+    publish_changes(after);
+    lines = delivery_.take_event_lines();
+    if (state_.everybody_told(now, !delivery_.has_followers()) &&
+        !everybody_told_) {
+      everybody_told_ = true;
+      over_changed_.notify_all();
+    }
+  }
+  event_file_.add(lines);
+  event_file_.write();
+  journal_.sync();
+  if (!journal_.wants_compaction()) return;
+  std::lock_guard lock(mutex_);
+  journal_.compact(delivery_.events(), delivery_.keys());
+}
+
+RunStatus CoordinatorService::status_locked() const {
+  constexpr size_t kNewestEvents = 20;
+  RunStatus status = state_.status(clock_.now());
+  status.version = wire::kVersion;
+  status.run_digest = identity_.run_digest;
+  status.events = delivery_.newest_events(kNewestEvents);
+  return status;
+}
+
+RunStatus CoordinatorService::status() {
+  std::lock_guard lock(mutex_);
+  return status_locked();
+}
+
+std::map<std::string, int64_t> CoordinatorService::refused_calls() {
+  std::lock_guard lock(mutex_);
+  return guard_.refused();
+}
+
+void CoordinatorService::drain(const std::string& reason) {
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
+  state_.drain(clock_.now(), reason);
+  publish_changes(after);
+}
+
+bool CoordinatorService::wait_until_over(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return over_changed_.wait_for(lock, timeout,
+                                [&] { return everybody_told_ || closed_; });
+}
+
+void CoordinatorService::close() {
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  over_changed_.notify_all();
+  delivery_.close(after);
+}
+
+void CoordinatorService::publish_changes(AfterUnlock& after) {
+  delivery_.deliver(clock_.now(), after);
+  journal_.save();
+}
+
+// --- who is let in
+// ------------------------------------------------------------
+
 ServerUnaryReactor* CoordinatorService::answer(
     CallbackServerContext* context, int64_t request_bytes,
-    int64_t max_request_bytes, const std::function<Status(TimePoint)>& body,
+    int64_t max_request_bytes, const std::function<Answer(TimePoint)>& body,
     Call call) {
-  Status status;
+  Answer refusal;
   if (request_bytes > max_request_bytes) {
-    status =
-        Status(StatusCode::RESOURCE_EXHAUSTED,
-               kTooLong + std::to_string(request_bytes) + " bytes, more than " +
-                   std::to_string(max_request_bytes));
+    refusal = {RefusalKind::kMessageTooLong,
+               "the message has " + std::to_string(request_bytes) +
+                   " bytes, more than " + std::to_string(max_request_bytes)};
   } else {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     try {
-      status = admit(*context, call == Call::kJoins);
-      if (status.ok() && closed_) {
-        status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
-      }
-      if (status.ok()) {
-        status = body(clock_.now());
-        deliver(after);
-        if (call != Call::kIsHeard) save_snapshot();
+      refusal = admit(*context, call == Call::kJoins);
+      if (!refusal && closed_) refusal = kEnding;
+      if (!refusal) {
+        refusal = body(clock_.now());
+        delivery_.deliver(clock_.now(), after);
+        if (call != Call::kIsHeard) journal_.save();
       }
     } catch (const std::exception& error) {
       // gRPC's threads have nobody above them who could catch it.
       log::error(std::string("a call failed: ") + error.what());
-      status = Status(StatusCode::INTERNAL, valid_utf8(error.what()));
+      refusal = {RefusalKind::kFailed, error.what()};
     }
   }
-  if (!status.ok()) {
+  if (refusal) {
     std::lock_guard lock(mutex_);
-    count_refusal(*context, status);
+    count_refusal(*context, *refusal);
   }
   ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status);
+  reactor->Finish(status_of(refusal));
   return reactor;
 }
 
-Status CoordinatorService::admit(const CallbackServerContext& context,
-                                 bool joins) {
+CoordinatorService::Answer CoordinatorService::admit(
+    const CallbackServerContext& context, bool joins) {
   const auto& metadata = context.client_metadata();
   const auto token = metadata.find(wire::kTokenMetadata);
-  const Admission admission = guard_.admit(
+  const std::optional<RefusalKind> kind = guard_.admit(
       clock_.now(), context.peer(),
       token == metadata.end()
           ? ""
           : std::string(token->second.data(), token->second.size()),
       joins);
-  if (admission == Admission::kAdmitted) return Status::OK;
-  return Status(admission == Admission::kWrongToken
-                    ? StatusCode::UNAUTHENTICATED
-                    : StatusCode::RESOURCE_EXHAUSTED,
-                to_string(admission));
+  if (!kind) return std::nullopt;
+  return Refusal{*kind, to_string(*kind)};
 }
 
-// The mutex is held.
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
-                                       const Status& status) {
-  if (guard_.refuse(clock_.now(), kind_of_refusal(status)) && !state_.over()) {
+                                       const Refusal& refusal) {
+  if (guard_.refuse(clock_.now(), to_string(refusal.kind)) && !state_.over()) {
     log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
-              status.error_message());
+              valid_utf8(refusal.reason));
   }
 }
 
@@ -156,88 +255,92 @@ void CoordinatorService::connection_refused(const std::string& why) {
   }
 }
 
-Status CoordinatorService::check_stamp(const wire::Stamp& stamp,
-                                       bool before_first) const {
-  const auto why = stamp_error(stamp.generation(), stamp.run_digest(),
-                               state_.generation().number, identity_.run_digest,
-                               before_first);
-  return why ? stale(*why) : Status::OK;
+CoordinatorService::Answer CoordinatorService::check_stamp(
+    const wire::Stamp& stamp, bool before_first) const {
+  return refuse_for(RefusalKind::kStale,
+                    stamp_error(stamp.generation(), stamp.run_digest(),
+                                state_.generation().number,
+                                identity_.run_digest, before_first));
 }
+
+// --- the calls
+// ----------------------------------------------------------------
 
 ServerUnaryReactor* CoordinatorService::Register(
     CallbackServerContext* context, const wire::RegisterRequest* request,
     wire::RegisterResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now) {
-        const Status version = check_version("agent", request->version());
-        if (!version.ok()) return version;
+      [&](TimePoint now) -> Answer {
+        Answer refusal = check_version("agent", request->version());
+        if (refusal) return refusal;
         Node node;
         node.node_id = request->node_id();
         node.hostname = request->hostname();
         node.launcher_rank = request->launcher_rank();
         node.worker_ids = {request->worker_ids().begin(),
                            request->worker_ids().end()};
-        if (const auto why = state_.register_node(now, node)) {
-          return refused(*why);
-        }
+        refusal = refuse_for(RefusalKind::kNotAsAgreed,
+                             state_.register_node(now, node));
+        if (refusal) return refusal;
         response->set_run_digest(identity_.run_digest);
         response->set_run_config_yaml(identity_.run_config_yaml);
         response->set_run_directory(identity_.run_directory);
-        return Status::OK;
+        return std::nullopt;
       },
       Call::kJoins);
 }
 
+// A live coordinator loses a worker with its stream: who has joined and has
+// none was left by the coordinator before.
+bool CoordinatorService::is_readopted(const std::string& worker_id,
+                                      const std::string& node_id) const {
+  const Member* member = state_.membership().find(worker_id);
+  return member != nullptr && member->state == MemberState::kJoined &&
+         member->node_id == node_id;
+}
+
+CoordinatorService::Answer CoordinatorService::join(
+    TimePoint now, const wire::WatchRequest& request) {
+  const std::string& worker_id = request.worker_id();
+  if (Answer refusal = check_version("worker", request.version())) {
+    return refusal;
+  }
+  if (closed_) return kEnding;
+  // The queue first: the join may complete the quorum and bring an order.
+  if (!delivery_.add_worker(worker_id)) {
+    return Refusal{RefusalKind::kNotAsAgreed,
+                   "worker " + worker_id + " has joined already"};
+  }
+  if (is_readopted(worker_id, request.node_id())) {
+    state_.worker_heartbeat(now, worker_id, std::nullopt);
+    delivery_.send_again(worker_id, request.last_order());
+    return std::nullopt;
+  }
+  const auto why = state_.join(now, worker_id, request.node_id());
+  if (why) delivery_.remove_worker(worker_id);
+  return refuse_for(RefusalKind::kNotAsAgreed, why);
+}
+
 grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
     CallbackServerContext* context, const wire::WatchRequest* request) {
-  const std::string worker_id = request->worker_id();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Status status = admit(*context, true);
-  if (!status.ok()) count_refusal(*context, status);
-  if (status.ok()) status = check_version("worker", request->version());
-  if (status.ok() && closed_) {
-    status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
+  Answer refusal = admit(*context, true);
+  if (refusal) {
+    count_refusal(*context, *refusal);
+  } else {
+    refusal = join(clock_.now(), *request);
   }
-  if (!status.ok()) return new RefusedStream<wire::Assignment>(status);
-  // The entry first: the join may complete the quorum and bring an order.
-  const auto [entry, added] = watchers_.try_emplace(worker_id);
-  if (!added) {
-    return new RefusedStream<wire::Assignment>(
-        refused("worker " + worker_id + " has joined already"));
-  }
-  Watcher& watcher = entry->second;
-  wire::Assignment welcome;
-  welcome.mutable_stamp()->set_run_digest(identity_.run_digest);
-  welcome.set_action(wire::ACTION_WAIT);
-  watcher.queue.push_back(std::move(welcome));
-  if (is_readopted(worker_id, request->node_id())) {
-    state_.worker_heartbeat(clock_.now(), worker_id, std::nullopt);
-    send_again(worker_id, request->last_order(), watcher);
-  } else if (const auto why =
-                 state_.join(clock_.now(), worker_id, request->node_id())) {
-    watchers_.erase(entry);
-    return new RefusedStream<wire::Assignment>(refused(*why));
-  }
-  auto* stream = new AssignmentStream(
-      mutex_,
-      [&watcher](wire::Assignment* next) {
-        if (watcher.queue.empty()) return false;
-        *next = std::move(watcher.queue.front());
-        watcher.queue.pop_front();
-        return true;
-      },
-      [this, worker_id](AfterUnlock& after_close) {
-        watchers_.erase(worker_id);
+  if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
+  auto* stream = delivery_.open_stream(
+      request->worker_id(),
+      [this, worker_id = request->worker_id()](AfterUnlock& after_close) {
         state_.worker_disconnected(clock_.now(), worker_id);
-        deliver(after_close);
-        save_snapshot();
-      });
-  watcher.stream = stream;
-  stream->pump(after);
-  deliver(after);
-  save_snapshot();
+        publish_changes(after_close);
+      },
+      after);
+  publish_changes(after);
   return stream;
 }
 
@@ -246,14 +349,15 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
     wire::HeartbeatResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now) {
-        const Status fresh = check_stamp(request->stamp(), true);
-        if (!fresh.ok()) return fresh;
+      [&](TimePoint now) -> Answer {
+        Answer refusal = check_stamp(request->stamp(), true);
+        if (refusal) return refusal;
         if (request->worker_id().empty()) {
           const NodeAnswer node =
               state_.node_heartbeat(now, request->node_id());
           if (!node.known) {
-            return stale("node " + request->node_id() + " is not registered");
+            return {{RefusalKind::kStale,
+                     "node " + request->node_id() + " is not registered"}};
           }
           for (const std::string& worker_id : node.lost_worker_ids) {
             response->add_lost_worker_ids(worker_id);
@@ -261,8 +365,9 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         } else if (!state_.worker_heartbeat(now, request->worker_id(),
                                             progress_of(request->has_progress(),
                                                         request->progress()))) {
-          return stale("worker " + request->worker_id() +
-                       " takes no part in this run (any more)");
+          return {{RefusalKind::kStale,
+                   "worker " + request->worker_id() +
+                       " takes no part in this run (any more)"}};
         }
         response->set_stop_requested(state_.stop_requested());
         response->set_leave_requested(state_.leave_requested());
@@ -270,7 +375,7 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         response->set_run_over(state_.over());
         response->set_exit_code(state_.exit_code());
         if (state_.over()) response->set_reason(state_.reason());
-        return Status::OK;
+        return std::nullopt;
       },
       Call::kIsHeard);
 }
@@ -280,19 +385,19 @@ ServerUnaryReactor* CoordinatorService::Publish(
     wire::PublishResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) {
-        const Status fresh = check_stamp(request->stamp(), false);
-        if (!fresh.ok()) return fresh;
-        const auto why = keys_.publish(request->key(), request->value());
-        if (why) return Status(StatusCode::RESOURCE_EXHAUSTED, *why);
-        with_log([&] {
-          wire::LoggedKey key;
-          key.set_generation(request->stamp().generation());
-          key.set_key(request->key());
-          key.set_value(request->value());
-          log_->add(key);
-        });
-        return Status::OK;
+      [&](TimePoint) -> Answer {
+        Answer refusal = check_stamp(request->stamp(), false);
+        if (refusal) return refusal;
+        refusal = refuse_for(
+            RefusalKind::kNoRoom,
+            delivery_.keys().publish(request->key(), request->value()));
+        if (refusal) return refusal;
+        wire::LoggedKey key;
+        key.set_generation(request->stamp().generation());
+        key.set_key(request->key());
+        key.set_value(request->value());
+        journal_.add(key);
+        return std::nullopt;
       },
       Call::kIsHeard);
 }
@@ -302,46 +407,44 @@ ServerUnaryReactor* CoordinatorService::Lookup(
     wire::LookupResponse* response) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Status status = admit(*context, false);
-  if (status.ok()) status = check_stamp(request->stamp(), false);
-  if (!status.ok()) count_refusal(*context, status);
-  if (status.ok() && state_.phase() != RunPhase::kRunning) {
-    status = stale("the run is " + to_string(state_.phase()) + ": " +
-                   state_.reason());
+  Answer refusal = admit(*context, false);
+  if (!refusal) refusal = check_stamp(request->stamp(), false);
+  if (refusal) count_refusal(*context, *refusal);
+  if (!refusal && state_.phase() != RunPhase::kRunning) {
+    refusal = {RefusalKind::kStale, "the run is " + to_string(state_.phase()) +
+                                        ": " + state_.reason()};
   }
-  if (status.ok() && closed_) {
-    status = Status(StatusCode::UNAVAILABLE, "the coordinator is ending");
-  }
+  if (!refusal && closed_) refusal = kEnding;
   constexpr int64_t kMaxWaitMs = 60000;
   const auto wait = std::chrono::milliseconds(
       std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
-  const std::string* value = status.ok() ? keys_.find(request->key()) : nullptr;
-  if (!status.ok() || value != nullptr || wait.count() == 0) {
-    response->set_found(value != nullptr);
-    if (value != nullptr) response->set_value(*value);
-    ServerUnaryReactor* reactor = context->DefaultReactor();
-    after.add([reactor, status] { reactor->Finish(status); });
-    return reactor;
+  const std::string* value =
+      refusal ? nullptr : delivery_.keys().find(request->key());
+  if (!refusal && value == nullptr && wait.count() > 0) {
+    return delivery_.wait_for_key(request->key(), clock_.now() + wait,
+                                  response);
   }
-  auto* pending = new PendingLookup(mutex_, lookups_, request->key(),
-                                    clock_.now() + wait, response);
-  lookups_.push_back(pending);
-  return pending;
+  response->set_found(value != nullptr);
+  if (value != nullptr) response->set_value(*value);
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  after.add(
+      [reactor, status = status_of(refusal)] { reactor->Finish(status); });
+  return reactor;
 }
 
 ServerUnaryReactor* CoordinatorService::ReportFailure(
     CallbackServerContext* context, const wire::ReportFailureRequest* request,
     wire::ReportFailureResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) {
-                  const Status fresh = check_stamp(request->stamp(), true);
-                  if (!fresh.ok()) return fresh;
+                [&](TimePoint now) -> Answer {
+                  Answer refusal = check_stamp(request->stamp(), true);
+                  if (refusal) return refusal;
                   state_.worker_failed(
                       now, request->worker_id(), request->exit_code(),
                       request->message(), request->committed_steps(),
                       request->peer_lost(),
                       {request->holds_a_part(), request->checkpoint_steps()});
-                  return Status::OK;
+                  return std::nullopt;
                 });
 }
 
@@ -350,9 +453,9 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
     wire::LeaveGenerationResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint now) {
-        const Status fresh = check_stamp(request->stamp(), false);
-        if (!fresh.ok()) return fresh;
+      [&](TimePoint now) -> Answer {
+        Answer refusal = check_stamp(request->stamp(), false);
+        if (refusal) return refusal;
         Leaving leaving;
         leaving.from = {request->committed_steps(), request->checkpoint()};
         leaving.shortage = {request->committed_steps(), request->failed_rank(),
@@ -362,9 +465,9 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
         leaving.cause =
             request->was_asked() ? LeavingCause::kAsked : LeavingCause::kMemory;
         leaving.state = {request->holds_a_part(), request->checkpoint_steps()};
-        const auto why =
-            state_.generation_left(now, request->worker_id(), leaving);
-        return why ? refused(*why) : Status::OK;
+        return refuse_for(
+            RefusalKind::kNotAsAgreed,
+            state_.generation_left(now, request->worker_id(), leaving));
       });
 }
 
@@ -372,16 +475,16 @@ ServerUnaryReactor* CoordinatorService::ReportExit(
     CallbackServerContext* context, const wire::ReportExitRequest* request,
     wire::ReportExitResponse* response) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) {
-                  const Status fresh = check_stamp(request->stamp(), true);
-                  if (!fresh.ok()) return fresh;
+                [&](TimePoint now) -> Answer {
+                  Answer refusal = check_stamp(request->stamp(), true);
+                  if (refusal) return refusal;
                   const RestartDecision decision = state_.worker_exited(
                       now, request->worker_id(), request->exit_code(),
                       request->last_words());
                   response->set_restart(decision.restart);
                   response->set_delay_ms(decision.delay.count());
                   response->set_reason(valid_utf8(decision.reason));
-                  return Status::OK;
+                  return std::nullopt;
                 });
 }
 
@@ -390,21 +493,19 @@ ServerUnaryReactor* CoordinatorService::Commit(
     wire::CommitResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) {
-        const Status fresh = check_stamp(request->stamp(), false);
-        if (!fresh.ok()) return fresh;
+      [&](TimePoint) -> Answer {
+        Answer refusal = check_stamp(request->stamp(), false);
+        if (refusal) return refusal;
         state_.committed(request->step(), progress_of(request->has_progress(),
                                                       request->progress()));
-        with_log([&] {
-          wire::Progress progress = request->progress();
-          progress.set_step(std::max(progress.step(), request->step()));
-          log_->add(progress);
-        });
+        wire::Progress progress = request->progress();
+        progress.set_step(std::max(progress.step(), request->step()));
+        journal_.add(progress);
         log::debug("commit: generation " +
                    std::to_string(request->stamp().generation()) + ", " +
                    std::to_string(request->step()) + " steps, loss " +
                    std::to_string(request->loss()));
-        return Status::OK;
+        return std::nullopt;
       },
       Call::kIsHeard);
 }
@@ -413,11 +514,11 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
     CallbackServerContext* context, const wire::ReportEventRequest* request,
     wire::ReportEventResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint) {
-                  const Status fresh = check_stamp(request->stamp(), false);
-                  if (!fresh.ok()) return fresh;
-                  deliver_event(from_wire(request->event()));
-                  return Status::OK;
+                [&](TimePoint) -> Answer {
+                  Answer refusal = check_stamp(request->stamp(), false);
+                  if (refusal) return refusal;
+                  delivery_.add_event(wire::from_wire(request->event()));
+                  return std::nullopt;
                 });
 }
 
@@ -425,14 +526,14 @@ ServerUnaryReactor* CoordinatorService::Finish(
     CallbackServerContext* context, const wire::FinishRequest* request,
     wire::FinishResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint now) {
-                  const Status fresh = check_stamp(request->stamp(), false);
-                  if (!fresh.ok()) return fresh;
-                  const auto why =
+                [&](TimePoint now) -> Answer {
+                  Answer refusal = check_stamp(request->stamp(), false);
+                  if (refusal) return refusal;
+                  return refuse_for(
+                      RefusalKind::kNotAsAgreed,
                       state_.finish(now, request->worker_id(),
                                     request->exit_code(), request->reason(),
-                                    request->result_json(), request->step());
-                  return why ? refused(*why) : Status::OK;
+                                    request->result_json(), request->step()));
                 });
 }
 
@@ -441,9 +542,9 @@ ServerUnaryReactor* CoordinatorService::GetStatus(
     wire::GetStatusResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) {
+      [&](TimePoint) -> Answer {
         *response = to_wire(status_locked());
-        return Status::OK;
+        return std::nullopt;
       },
       Call::kIsHeard);
 }
@@ -452,44 +553,28 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
     CallbackServerContext* context, const wire::StreamEventsRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  if (const Status status = admit(*context, false); !status.ok()) {
-    count_refusal(*context, status);
-    return new RefusedStream<wire::Event>(status);
+  Answer refusal = admit(*context, false);
+  if (refusal) {
+    count_refusal(*context, *refusal);
+  } else if (closed_) {
+    refusal = kEnding;
   }
-  if (closed_) {
-    return new RefusedStream<wire::Event>(
-        Status(StatusCode::UNAVAILABLE, "the coordinator is ending"));
-  }
-  const auto follower = followers_.emplace(followers_.end());
-  follower->last_sequence = request->after_sequence();
-  auto* stream = new EventStream(
-      mutex_,
-      [this, follower](wire::Event* next) {
-        const wire::EventRecord* record =
-            events_.next_after(follower->last_sequence);
-        if (record == nullptr) return false;
-        follower->last_sequence = record->sequence;
-        *next = to_wire(*record);
-        return true;
-      },
-      [this, follower](AfterUnlock&) { followers_.erase(follower); });
-  follower->stream = stream;
-  stream->pump(after);
-  return stream;
+  if (refusal) return new RefusedStream<wire::Event>(status_of(refusal));
+  return delivery_.follow_events(request->after_sequence(), after);
 }
 
 ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
                                               const wire::DrainRequest* request,
                                               wire::DrainResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) {
+                [&](TimePoint now) -> Answer {
                   if (request->node_id().empty()) {
                     state_.drain(now, request->reason());
                   } else {
                     state_.drain_node(now, request->node_id(),
                                       request->reason());
                   }
-                  return Status::OK;
+                  return std::nullopt;
                 });
 }
 
@@ -497,9 +582,9 @@ ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
                                              const wire::StopRequest* request,
                                              wire::StopResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) {
+                [&](TimePoint now) -> Answer {
                   state_.stop(now, request->reason());
-                  return Status::OK;
+                  return std::nullopt;
                 });
 }
 

@@ -15,17 +15,17 @@ const std::string kPeer = "ipv4:10.0.0.2:41234";
 TEST(CallGuard, KnowsItsToken) {
   CallGuard guard(kToken);
   const TimePoint now;
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), Admission::kAdmitted);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), std::nullopt);
   for (const std::string wrong :
        {"", "0123456789abcdeg", "0123456789abcde", "0123456789abcdef0"}) {
-    EXPECT_EQ(guard.admit(now, kPeer, wrong, true), Admission::kWrongToken)
+    EXPECT_EQ(guard.admit(now, kPeer, wrong, true), RefusalKind::kWrongToken)
         << wrong;
   }
 }
 
 TEST(CallGuard, WithoutATokenEverybodyComesIn) {
   CallGuard guard("");
-  EXPECT_EQ(guard.admit(TimePoint(), kPeer, "", false), Admission::kAdmitted);
+  EXPECT_EQ(guard.admit(TimePoint(), kPeer, "", false), std::nullopt);
 }
 
 TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
@@ -35,13 +35,13 @@ TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
   for (int i = 0; i < 20000; ++i) {
     const std::string peer = "ipv4:10.0.0.2:" + std::to_string(1000 + i);
     admitted +=
-        guard.admit(now, peer, "", false) == Admission::kAdmitted ? 1 : 0;
+        guard.admit(now, peer, "", false) == std::nullopt ? 1 : 0;
   }
   EXPECT_EQ(admitted, static_cast<int>(CallGuard::kCallsPerSecond));
   EXPECT_EQ(guard.admit(now, "ipv4:10.0.0.3:1", "", false),
-            Admission::kAdmitted);
+            std::nullopt);
   EXPECT_EQ(guard.admit(now + milliseconds(10), kPeer, "", false),
-            Admission::kAdmitted);
+            std::nullopt);
 }
 
 TEST(CallGuard, GuessesOfTheTokenAreFew) {
@@ -50,13 +50,13 @@ TEST(CallGuard, GuessesOfTheTokenAreFew) {
   int looked_at = 0;
   for (int i = 0; i < 5000; ++i) {
     looked_at += guard.admit(now, kPeer, "guess-" + std::to_string(i), true) ==
-                         Admission::kWrongToken
+                         RefusalKind::kWrongToken
                      ? 1
                      : 0;
   }
   EXPECT_EQ(looked_at, static_cast<int>(CallGuard::kJoinsAtOnce));
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), Admission::kTooManyJoins);
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, false), Admission::kAdmitted);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), RefusalKind::kTooManyJoins);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, false), std::nullopt);
 }
 
 TEST(CallGuard, RemembersBoundedlyManyHosts) {
@@ -65,7 +65,7 @@ TEST(CallGuard, RemembersBoundedlyManyHosts) {
   for (int i = 0; i < 100000; ++i) {
     guard.admit(now, "ipv4:" + std::to_string(i) + ":1", "", false);
   }
-  EXPECT_EQ(guard.admit(now, kPeer, "", false), Admission::kAdmitted);
+  EXPECT_EQ(guard.admit(now, kPeer, "", false), std::nullopt);
 }
 
 TEST(CallGuard, CountsRefusalsAndLogsOneASecond) {

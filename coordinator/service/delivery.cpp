@@ -1,0 +1,235 @@
+#include "coordinator/service/delivery.h"
+
+#include <utility>
+
+#include "parallel/base/log.h"
+#include "proto/convert.h"
+
+namespace headroom::coordinator {
+
+// One Lookup whose key is not there yet. Whoever takes it out of the list (the
+// key's publisher, the tick thread when its time is over, its client's
+// cancellation, the end of the run) finishes it after the mutex is released; so
+// it is finished once. It deletes itself when gRPC is done with it.
+class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
+ public:
+  PendingLookup(std::mutex& mutex, std::list<PendingLookup*>& waiting,
+                std::string key, TimePoint deadline,
+                wire::LookupResponse* response)
+      : mutex_(mutex),
+        waiting_(waiting),
+        key_(std::move(key)),
+        deadline_(deadline),
+        response_(response) {}
+
+  const std::string& key() const { return key_; }
+  TimePoint deadline() const { return deadline_; }
+  wire::LookupResponse& response() { return *response_; }
+
+ private:
+  void OnCancel() override {
+    {
+      std::lock_guard lock(mutex_);
+      if (waiting_.remove(this) == 0) return;
+    }
+    Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+  std::mutex& mutex_;
+  std::list<PendingLookup*>& waiting_;
+  const std::string key_;
+  const TimePoint deadline_;
+  wire::LookupResponse* const response_;
+};
+
+std::vector<std::string> Delivery::restore(const LoggedRun& run) {
+  for (const auto& [key, value] : run.keys) keys_.publish(key, value);
+  keys_generation_ = state_.generation().number;
+  std::vector<std::string> lines;
+  for (const wire::Event& event : run.events) {
+    lines.push_back(
+        wire::to_json_line(events_.restore(wire::from_wire(event))));
+  }
+  return lines;
+}
+
+void Delivery::deliver(TimePoint now, AfterUnlock& after) {
+  deliver_orders(after);
+  for (const wire::EventRecord& record : state_.take_events())
+    add_event(record);
+  for (Follower& follower : followers_) follower.stream->pump(after);
+  if (state_.phase() != RunPhase::kRunning) {
+    end_lookups(after, grpc::Status(grpc::StatusCode::ABORTED,
+                                    "the run is " + to_string(state_.phase()) +
+                                        ": " + state_.reason()));
+  }
+  answer_lookups(now, after);
+}
+
+void Delivery::deliver_orders(AfterUnlock& after) {
+  for (const Order& order : state_.take_orders()) {
+    // A generation starts with an empty map.
+    if (order.kind == Order::Kind::kRun &&
+        keys_generation_ != state_.generation().number) {
+      keys_.clear();
+      keys_generation_ = state_.generation().number;
+    }
+    const int64_t number = journal_.add_order(order);
+    const auto watcher = watchers_.find(order.worker_id);
+    if (watcher == watchers_.end()) continue;
+    watcher->second.queue.push_back(assignment_for(order));
+    watcher->second.queue.back().set_order(number);
+    // While its own Watch is being answered there is no stream yet.
+    if (watcher->second.stream != nullptr) watcher->second.stream->pump(after);
+  }
+}
+
+void Delivery::answer_lookups(TimePoint now, AfterUnlock& after) {
+  for (auto entry = lookups_.begin(); entry != lookups_.end();) {
+    PendingLookup* lookup = *entry;
+    const std::string* value = keys_.find(lookup->key());
+    if (value == nullptr && now < lookup->deadline()) {
+      ++entry;
+      continue;
+    }
+    lookup->response().set_found(value != nullptr);
+    if (value != nullptr) lookup->response().set_value(*value);
+    after.add([lookup] { lookup->Finish(grpc::Status::OK); });
+    entry = lookups_.erase(entry);
+  }
+}
+
+void Delivery::end_lookups(AfterUnlock& after, const grpc::Status& status) {
+  for (PendingLookup* lookup : lookups_) {
+    after.add([lookup, status] { lookup->Finish(status); });
+  }
+  lookups_.clear();
+}
+
+void Delivery::close(AfterUnlock& after) {
+  end_lookups(after, grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                  "the coordinator is ending"));
+  for (auto& [worker_id, watcher] : watchers_) {
+    watcher.stream->close(after, grpc::Status::OK);
+  }
+  for (Follower& follower : followers_) {
+    follower.stream->close(after, grpc::Status::OK);
+  }
+}
+
+bool Delivery::add_worker(const std::string& worker_id) {
+  const auto [entry, is_new] = watchers_.try_emplace(worker_id);
+  if (!is_new) return false;
+  wire::Assignment welcome;
+  welcome.mutable_stamp()->set_run_digest(identity_.run_digest);
+  welcome.set_action(wire::ACTION_WAIT);
+  entry->second.queue.push_back(std::move(welcome));
+  return true;
+}
+
+void Delivery::send_again(const std::string& worker_id, int64_t last_order) {
+  const wire::LoggedOrder* newest = journal_.newest_order(worker_id);
+  if (newest == nullptr || newest->number() <= last_order) return;
+  Order order;
+  order.kind = static_cast<Order::Kind>(newest->kind());
+  order.worker_id = worker_id;
+  order.reason = newest->reason();
+  Watcher& watcher = watchers_.at(worker_id);
+  watcher.queue.push_back(assignment_for(order));
+  watcher.queue.back().set_order(newest->number());
+}
+
+grpc::ServerWriteReactor<wire::Assignment>* Delivery::open_stream(
+    const std::string& worker_id, std::function<void(AfterUnlock&)> closed,
+    AfterUnlock& after) {
+  Watcher& watcher = watchers_.at(worker_id);
+  watcher.stream = new AssignmentStream(
+      mutex_,
+      [&watcher](wire::Assignment* next) {
+        if (watcher.queue.empty()) return false;
+        *next = std::move(watcher.queue.front());
+        watcher.queue.pop_front();
+        return true;
+      },
+      [this, worker_id, closed = std::move(closed)](AfterUnlock& after_close) {
+        remove_worker(worker_id);
+        closed(after_close);
+      });
+  watcher.stream->pump(after);
+  return watcher.stream;
+}
+
+void Delivery::add_event(const wire::EventRecord& record) {
+  const wire::EventRecord& kept = events_.append(record, wire::utc_now());
+  event_lines_.push_back(wire::to_json_line(kept));
+  journal_.add(kept);
+  log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,
+             kept.event + ": " + kept.reason);
+}
+
+std::vector<std::string> Delivery::take_event_lines() {
+  return std::exchange(event_lines_, {});
+}
+
+grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(
+    int64_t after_sequence, AfterUnlock& after) {
+  const auto follower = followers_.emplace(followers_.end());
+  follower->last_sequence = after_sequence;
+  follower->stream = new EventStream(
+      mutex_,
+      [this, follower](wire::Event* next) {
+        const wire::EventRecord* record =
+            events_.next_after(follower->last_sequence);
+        if (record == nullptr) return false;
+        follower->last_sequence = record->sequence;
+        *next = wire::to_wire(*record);
+        return true;
+      },
+      [this, follower](AfterUnlock&) { followers_.erase(follower); });
+  follower->stream->pump(after);
+  return follower->stream;
+}
+
+grpc::ServerUnaryReactor* Delivery::wait_for_key(
+    const std::string& key, TimePoint deadline,
+    wire::LookupResponse* response) {
+  auto* pending = new PendingLookup(mutex_, lookups_, key, deadline, response);
+  lookups_.push_back(pending);
+  return pending;
+}
+
+wire::Assignment Delivery::assignment_for(const Order& order) const {
+  const Generation& generation = state_.generation();
+  wire::Assignment message;
+  message.mutable_stamp()->set_generation(generation.number);
+  message.mutable_stamp()->set_run_digest(identity_.run_digest);
+  message.set_reason(order.reason);
+  switch (order.kind) {
+    case Order::Kind::kRun:
+      message.set_action(wire::ACTION_RUN);
+      break;
+    case Order::Kind::kSaveAndExit:
+      message.set_action(wire::ACTION_SAVE_AND_EXIT);
+      break;
+    case Order::Kind::kExit:
+      message.set_action(wire::ACTION_EXIT);
+      break;
+  }
+  const RankedMember* member = generation.find(order.worker_id);
+  if (member == nullptr) return message;  // sent home before the first
+  message.set_rank(member->rank);
+  message.set_local_rank(member->local_rank);
+  message.set_local_world_size(member->local_world_size);
+  message.set_world_size(static_cast<int>(generation.members.size()));
+  *message.mutable_plan() = wire::to_wire(generation.plan);
+  message.set_run_config_yaml(identity_.run_config_yaml);
+  message.set_run_directory(identity_.run_directory);
+  const bool begins_anew = generation.begin.checkpoint.empty();
+  message.set_resume_checkpoint(begins_anew ? identity_.resume_checkpoint
+                                            : generation.begin.checkpoint);
+  message.set_resume_steps(generation.begin.committed_steps);
+  return message;
+}
+
+}  // namespace headroom::coordinator

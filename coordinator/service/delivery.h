@@ -1,0 +1,113 @@
+// Delivery: what clients wait for, and how it reaches them: workers wait for
+// their orders, followers for events, ranks for each other's rendezvous keys.
+//
+// Waiting holds no thread: streams and lookups are gRPC reactors
+// (message_stream.h) in lists here.
+//
+// Threads: the service's mutex is held in every call. No gRPC operation starts
+// while it is held: each is put into the AfterUnlock.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "coordinator/run/clock.h"
+#include "coordinator/run/rendezvous_keys.h"
+#include "coordinator/run/run_state.h"
+#include "coordinator/service/event_log.h"
+#include "coordinator/service/message_stream.h"
+#include "coordinator/service/run_journal.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace headroom::coordinator {
+
+class Delivery {
+ public:
+  // All must outlive the delivery.
+  Delivery(std::mutex& mutex, const RunIdentity& identity, RunState& state,
+           RunJournal& journal)
+      : mutex_(mutex), identity_(identity), state_(state), journal_(journal) {}
+
+  // Takes over the keys and events that a coordinator before this one logged.
+  // Returns the events as lines of the event file, oldest first.
+  std::vector<std::string> restore(const LoggedRun& run);
+
+  // Sends out what the state has to say: orders, events, keys; or that lookups
+  // are over.
+  void deliver(TimePoint now, AfterUnlock& after);
+  // Ends every stream and lookup.
+  void close(AfterUnlock& after);
+
+  // --- orders ---------------------------------------------------------------
+  // Makes a queue for a worker's assignments, which begins with ACTION_WAIT.
+  // False: it has one already.
+  bool add_worker(const std::string& worker_id);
+  void remove_worker(const std::string& worker_id) {
+    watchers_.erase(worker_id);
+  }
+  // Sends the newest order once more to a worker that has `last_order`.
+  void send_again(const std::string& worker_id, int64_t last_order);
+  // The stream of that queue. `closed` is called, with the mutex held, when the
+  // client is gone. REQUIRES: add_worker().
+  grpc::ServerWriteReactor<wire::Assignment>* open_stream(
+      const std::string& worker_id, std::function<void(AfterUnlock&)> closed,
+      AfterUnlock& after);
+
+  // --- events ---------------------------------------------------------------
+  void add_event(const wire::EventRecord& record);
+  std::vector<wire::EventRecord> newest_events(size_t count) const {
+    return events_.newest(count);
+  }
+  // Lines for the event file since the last call.
+  std::vector<std::string> take_event_lines();
+  grpc::ServerWriteReactor<wire::Event>* follow_events(int64_t after_sequence,
+                                                       AfterUnlock& after);
+  bool has_followers() const { return !followers_.empty(); }
+
+  // --- keys -----------------------------------------------------------------
+  RendezvousKeys& keys() { return keys_; }
+  const EventLog& events() const { return events_; }
+  // Answers when the key is published, with nothing at `deadline`.
+  grpc::ServerUnaryReactor* wait_for_key(const std::string& key,
+                                         TimePoint deadline,
+                                         wire::LookupResponse* response);
+
+ private:
+  class PendingLookup;
+  using AssignmentStream = MessageStream<wire::Assignment>;
+  using EventStream = MessageStream<wire::Event>;
+  struct Watcher {
+    AssignmentStream* stream = nullptr;
+    std::deque<wire::Assignment> queue;
+  };
+  struct Follower {
+    EventStream* stream = nullptr;
+    int64_t last_sequence = 0;
+  };
+
+  void deliver_orders(AfterUnlock& after);
+  void answer_lookups(TimePoint now, AfterUnlock& after);
+  void end_lookups(AfterUnlock& after, const grpc::Status& status);
+  wire::Assignment assignment_for(const Order& order) const;
+
+  std::mutex& mutex_;
+  const RunIdentity& identity_;
+  RunState& state_;
+  RunJournal& journal_;
+  RendezvousKeys keys_;
+  uint64_t keys_generation_ = 0;
+  EventLog events_;
+  std::vector<std::string> event_lines_;
+  std::map<std::string, Watcher> watchers_;  // by worker_id
+  std::list<Follower> followers_;
+  std::list<PendingLookup*> lookups_;
+};
+
+}  // namespace headroom::coordinator

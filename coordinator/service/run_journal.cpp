@@ -1,0 +1,102 @@
+#include "coordinator/service/run_journal.h"
+
+#include <utility>
+
+#include "coordinator/log/run_state_snapshot.h"
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "proto/convert.h"
+
+namespace headroom::coordinator {
+
+RunJournal::RunJournal(const RunIdentity& identity, const RunState& state,
+                       std::unique_ptr<RunLog> log)
+    : identity_(identity), state_(state), log_(std::move(log)) {
+  const LoggedRun* run = found();
+  if (run == nullptr) return;
+  term_ = run->snapshot.term() + 1;
+  for (const wire::LoggedOrder& order : run->snapshot.orders()) {
+    newest_orders_[order.worker_id()] = order;
+  }
+}
+
+const LoggedRun* RunJournal::found() const {
+  return log_ && log_->found() ? &*log_->found() : nullptr;
+}
+
+int64_t RunJournal::add_order(const Order& order) {
+  wire::LoggedOrder& entry = newest_orders_[order.worker_id];
+  entry.set_worker_id(order.worker_id);
+  entry.set_number(entry.number() + 1);
+  entry.set_kind(static_cast<int>(order.kind));
+  entry.set_reason(order.reason);
+  return entry.number();
+}
+
+const wire::LoggedOrder* RunJournal::newest_order(
+    const std::string& worker_id) const {
+  const auto newest = newest_orders_.find(worker_id);
+  return newest == newest_orders_.end() ? nullptr : &newest->second;
+}
+
+wire::LogSnapshot RunJournal::snapshot() const {
+  wire::LogSnapshot snapshot;
+  snapshot.set_run_config_yaml(identity_.run_config_yaml);
+  snapshot.set_run_directory(identity_.run_directory);
+  snapshot.set_resume_checkpoint(identity_.resume_checkpoint);
+  snapshot.set_term(term_);
+  *snapshot.mutable_state() = RunStateSnapshot::of(state_);
+  for (const auto& [worker_id, order] : newest_orders_) {
+    *snapshot.add_orders() = order;
+  }
+  return snapshot;
+}
+
+void RunJournal::save() {
+  write([&] { log_->save(snapshot()); });
+}
+
+void RunJournal::add(const wire::Progress& progress) {
+  write([&] { log_->add(progress); });
+}
+
+void RunJournal::add(const wire::EventRecord& event) {
+  write([&] { log_->add(wire::to_wire(event)); });
+}
+
+void RunJournal::add(const wire::LoggedKey& key) {
+  write([&] { log_->add(key); });
+}
+
+void RunJournal::sync() {
+  write([&] { log_->sync(); });
+}
+
+bool RunJournal::wants_compaction() const {
+  return log_ && !has_failed_ && log_->wants_compaction();
+}
+
+void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
+  LoggedRun run;
+  run.snapshot = snapshot();
+  run.progress = wire::to_wire(RunStateSnapshot::progress_of(state_));
+  for (const wire::EventRecord& event : events.newest(EventLog::kMaxEvents)) {
+    run.events.push_back(wire::to_wire(event));
+  }
+  run.keys = keys.values();
+  write([&] { log_->compact(run); });
+}
+
+void RunJournal::write(const std::function<void()>& body) {
+  if (!log_ || has_failed_) return;
+  try {
+    body();
+  } catch (const Error& error) {
+    has_failed_ = true;
+    log_->give_up();
+    log::warn(std::string(error.what()) +
+              "; the run goes on, but no longer outlives its coordinator");
+  }
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,72 @@
+// RunJournal: what the service writes down in the run's log
+// (coordinator/log/run_log.h), and each worker's newest order, which a
+// coordinator that is started again may have to send once more.
+//
+// A log that cannot be written is given up with a warning: the run goes on, but
+// no longer outlives its coordinator. Without a log nothing is written.
+//
+// Threads: the service's mutex is held in all calls but sync().
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/log/run_log.h"
+#include "coordinator/run/rendezvous_keys.h"
+#include "coordinator/run/run_state.h"
+#include "coordinator/service/event_log.h"
+
+namespace headroom::coordinator {
+
+// What every worker and agent is told of the run.
+struct RunIdentity {
+  std::string run_config_yaml;
+  std::string run_directory;
+  std::string resume_checkpoint;
+  std::string run_digest;  // of the three above
+};
+
+class RunJournal {
+ public:
+  // `log` may be null. The identity and the state must outlive the journal.
+  RunJournal(const RunIdentity& identity, const RunState& state,
+             std::unique_ptr<RunLog> log);
+
+  // The run that the log holds; null where there is none to go on with.
+  const LoggedRun* found() const;
+  // How often a coordinator was started on this log.
+  uint64_t term() const { return term_; }
+
+  // Numbers an order, counted from 1 for each worker, and keeps it as its
+  // newest.
+  int64_t add_order(const Order& order);
+  // Null before the first.
+  const wire::LoggedOrder* newest_order(const std::string& worker_id) const;
+
+  // Writes the state down if it has changed, synced.
+  void save();
+  void add(const wire::Progress& progress);
+  void add(const wire::EventRecord& event);
+  void add(const wire::LoggedKey& key);
+  // Called without the mutex: a slow disk delays nobody's answer.
+  void sync();
+  // Whether most of the log is history; compact() replaces it.
+  bool wants_compaction() const;
+  void compact(const EventLog& events, const RendezvousKeys& keys);
+
+ private:
+  void write(const std::function<void()>& body);
+  wire::LogSnapshot snapshot() const;
+
+  const RunIdentity& identity_;
+  const RunState& state_;
+  const std::unique_ptr<RunLog> log_;  // may be null
+  std::atomic<bool> has_failed_ = false;
+  uint64_t term_ = 1;
+  std::map<std::string, wire::LoggedOrder> newest_orders_;  // by worker_id
+};
+
+}  // namespace headroom::coordinator
