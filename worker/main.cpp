@@ -64,8 +64,13 @@ int answer_question(int argc, char** argv) {
   app.add_option("--seed", which.seed, "of the search");
   CLI11_PARSE(app, argc, argv);
   if (model->count() > 0) question.anchors = which;
-  std::puts(headroom::tools::data_answer_json(question).c_str());
-  return 0;
+  try {
+    std::puts(headroom::tools::data_answer_json(question).c_str());
+    return 0;
+  } catch (const headroom::Error& error) {
+    std::puts(headroom::tools::refusal_json(error).c_str());
+    return static_cast<int>(error.exit_code());
+  }
 }
 
 void prepare_process(int threads) {

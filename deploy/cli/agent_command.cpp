@@ -31,7 +31,7 @@ int agent_command(const CommandLine& line) {
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
-  const RunEnd end = run_agent(options);
+  const RunExit end = run_agent(options);
   const bool tell = end.decided_here || !line.has("--supervised");
   if (tell && !end.reason.empty()) terminal.print(end.reason);
   return end.exit_code;

@@ -10,7 +10,6 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "deploy/cli/args/command_summaries.h"
@@ -24,37 +23,8 @@
 
 namespace {
 
-// Thrown by parsed() where another process says what is wrong.
-struct SaidElsewhere {
-  int exit_code;
-};
-
-// The first process to end makes some launchers kill the others: rank 0 must
-// have spoken by then.
-void let_rank_zero_speak() {
-  constexpr int kLongest = 50;  // 1 s
-  for (int i = 0; i < kLongest && headroom::interrupts::count() == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
-
-// Under a launcher every process has the same words: rank 0 says what is wrong
-// with them.
-headroom::cli::CommandLine parsed(const std::vector<std::string>& words) {
+int run(const headroom::cli::CommandLine& line) {
   using namespace headroom::cli;
-  try {
-    return parse_command_line(words);
-  } catch (const headroom::Error& error) {
-    const auto place = launcher_place(process_environment());
-    if (!place || place->rank == 0) throw;
-    let_rank_zero_speak();
-    throw SaidElsewhere{static_cast<int>(error.exit_code())};
-  }
-}
-
-int run(const std::vector<std::string>& words) {
-  using namespace headroom::cli;
-  const CommandLine line = parsed(words);
   if (line.version) {
     std::printf("headroom %s\n", headroom::wire::kVersion);
     return 0;
@@ -75,6 +45,23 @@ int run(const std::vector<std::string>& words) {
     return worker_command(line);
   }
   return train_command(line);
+}
+
+int parse_and_run(const std::vector<std::string>& words) {
+  using namespace headroom::cli;
+  CommandLine line;
+  try {
+    line = parse_command_line(words);
+  } catch (const headroom::Error& error) {
+    // Under a launcher every process has the same words: rank 0 says what is
+    // wrong with them.
+    const auto place = launcher_place(process_environment());
+    if (!place || place->rank == 0) throw;
+    wait_for_rank_zero(*place, std::chrono::seconds(1),
+                       headroom::interrupts::count);
+    return static_cast<int>(error.exit_code());
+  }
+  return run(line);
 }
 
 // Without standard streams our pipes would take their numbers.
@@ -99,7 +86,7 @@ int with_output_written(int exit_code) {
 }
 
 // Threads, processes, descriptors or memory: what the system has too little of.
-headroom::cli::RunEnd out_of_resources(const std::string& why) {
+headroom::cli::RunExit out_of_resources(const std::string& why) {
   return {static_cast<int>(headroom::ExitCode::kResource),
           "[headroom] the system refuses what the program needs (" + why +
               "): raise its limits (ulimit -a), or free memory"};
@@ -111,11 +98,9 @@ int main(int argc, char** argv) {
   open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   headroom::interrupts::install();
-  headroom::cli::RunEnd end;
+  headroom::cli::RunExit end;
   try {
-    return with_output_written(run(words));
-  } catch (const SaidElsewhere& said) {
-    return said.exit_code;
+    return with_output_written(parse_and_run(words));
   } catch (const headroom::Error& error) {
     end = {static_cast<int>(error.exit_code()), error.what()};
   } catch (const std::bad_alloc&) {

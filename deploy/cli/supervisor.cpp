@@ -69,7 +69,7 @@ bool was_killed(ChildProcess& child) {
 
 // "the coordinator was killed by signal 9 (Killed); its last words: …"; a
 // refusal speaks for itself.
-RunEnd end_of_child(ChildProcess& child) {
+RunExit end_of_child(ChildProcess& child) {
   const int exit_code = *child.exit_code();
   const std::string words = telling_line(child.last_words());
   const bool is_refusal = words.starts_with('[') && exit_code < 128;
@@ -90,7 +90,7 @@ class Supervisor {
         reporter_(terminal.is_interactive()) {}
 
   SupervisedRun run() {
-    std::optional<RunEnd> end = start();
+    std::optional<RunExit> end = start();
     if (!end) end = follow();
     finish();
     return {*end, status_};
@@ -115,7 +115,7 @@ class Supervisor {
   }
 
   // Listens at `listen`; address_ says where. Nothing if all is well.
-  std::optional<RunEnd> start_coordinator(const std::string& listen) {
+  std::optional<RunExit> start_coordinator(const std::string& listen) {
     const RunRequest& request = options_.request;
     is_listening_ = false;
     int report[2];
@@ -146,7 +146,8 @@ class Supervisor {
     address_.clear();
     if (!wait_for_address(reading.get())) {
       if (!coordinator_->wait(std::chrono::seconds(1))) {
-        return RunEnd{5, "[launch] the coordinator did not listen within 30 s"};
+        return RunExit{5,
+                       "[launch] the coordinator did not listen within 30 s"};
       }
       return end_of_child(*coordinator_);
     }
@@ -165,7 +166,7 @@ class Supervisor {
   }
 
   // Nothing if all is well.
-  std::optional<RunEnd> start() {
+  std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
     if (options_.on_address) options_.on_address(address_);
     start_agent();
@@ -253,7 +254,7 @@ class Supervisor {
   // A coordinator goes on at its address and with its log, an agent with new
   // workers; before the first generation there is nothing to go on with. The
   // run's end if a coordinator does not get that far.
-  std::optional<RunEnd> restart_children(Clock::time_point now) {
+  std::optional<RunExit> restart_children(Clock::time_point now) {
     const std::string address = address_;
     if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
       if (auto end = start_coordinator(address)) {
@@ -268,7 +269,7 @@ class Supervisor {
   }
 
   // The run's end as told by a child that ended before its time.
-  std::optional<RunEnd> end_of_the_children(Clock::time_point now) {
+  std::optional<RunExit> end_of_the_children(Clock::time_point now) {
     ChildProcess* first = nullptr;
     if (agent_->exit_code() && !agent_restarts_.due) first = agent_.get();
     if (coordinator_->exit_code() && !coordinator_restarts_.due) {
@@ -277,11 +278,11 @@ class Supervisor {
     if (first == nullptr) return std::nullopt;
     if (!child_ended_) child_ended_ = now;
     if (now - *child_ended_ < kPatience) return std::nullopt;
-    if (status_.over()) return RunEnd{status_.exit_code, status_.reason};
+    if (status_.over()) return RunExit{status_.exit_code, status_.reason};
     return end_of_child(*first);
   }
 
-  std::optional<RunEnd> answer_interrupts() {
+  std::optional<RunExit> answer_interrupts() {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return std::nullopt;
     if (count == 1) {
@@ -301,10 +302,10 @@ class Supervisor {
         }
       }
     }
-    return RunEnd{130, "stopped at once"};
+    return RunExit{130, "stopped at once"};
   }
 
-  RunEnd follow() {
+  RunExit follow() {
     while (true) {
       const Clock::time_point now = Clock::now();
       show_news(now);

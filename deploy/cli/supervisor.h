@@ -34,7 +34,7 @@ struct SupervisorOptions {
 };
 
 struct SupervisedRun {
-  RunEnd end;
+  RunExit end;
   coordinator::RunStatus
       status;  // the last one seen; without members if there was none
 };

@@ -30,18 +30,6 @@ constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
 // Where rank 0 reads the whole data set first.
 constexpr auto kAnchorTimeout = std::chrono::seconds(600);
 
-// Every process of a launcher's job sees the same mistake; rank 0 says it, and
-// its end makes the launcher end the others. Returns false if that happened.
-bool is_mine_to_say(const LauncherPlace& place) {
-  constexpr auto kPatience = std::chrono::seconds(2);
-  const Clock::time_point end = Clock::now() + kPatience;
-  while (place.rank > 0 && Clock::now() < end) {
-    if (interrupts::count() > 0) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
-
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
                  int processes, const LauncherPlace& place,
                  std::chrono::seconds patience, Terminal& terminal) {
@@ -56,7 +44,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
-  const RunEnd end = run_agent(options);
+  const RunExit end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
   return end.exit_code;
 }
@@ -242,8 +230,13 @@ int train_command(const CommandLine& line) {
   try {
     return run_in_launcher(line, *place, terminal);
   } catch (const Error& error) {
-    if (is_mine_to_say(*place)) throw;
-    return static_cast<int>(error.exit_code());
+    // Other processes may see the same mistake; where rank 0 has none, this one
+    // has to say it.
+    if (wait_for_rank_zero(*place, std::chrono::seconds(2),
+                           interrupts::count)) {
+      return static_cast<int>(error.exit_code());
+    }
+    throw;
   }
 }
 

@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "parallel/base/check.h"
+
 namespace headroom::tools {
 
 struct WhichAnchors {
@@ -37,5 +39,8 @@ struct DatasetQuery {
 // One line of JSON: of label_counts, anchors and anchors_reason, the run's keys
 // of these names, those that were asked for.
 std::string data_answer_json(const DatasetQuery& question);
+
+// The answer where there is none: {"refusal": {"tag", "text", "remedy"}}.
+std::string refusal_json(const Error& error);
 
 }  // namespace headroom::tools

@@ -31,7 +31,7 @@ class Agent {
         node_id_(host_name() + "-" + std::to_string(getpid())),
         client_(coordinator::ControlClient::connect(options.coordinator)) {}
 
-  RunEnd run() {
+  RunExit run() {
     for (int k = 0; k < options_.processes; ++k) {
       slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
     }
@@ -191,7 +191,7 @@ class Agent {
     }
   }
 
-  RunEnd watch() {
+  RunExit watch() {
     Clock::time_point over_since = Clock::time_point::max();
     while (true) {
       report_exits();
@@ -265,6 +265,6 @@ std::filesystem::path find_worker_program() {
   return program;
 }
 
-RunEnd run_agent(const AgentOptions& options) { return Agent(options).run(); }
+RunExit run_agent(const AgentOptions& options) { return Agent(options).run(); }
 
 }  // namespace headroom::cli

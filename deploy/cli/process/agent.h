@@ -17,7 +17,7 @@
 namespace headroom::cli {
 
 // How a run ended for this process; `reason` is one line.
-struct RunEnd {
+struct RunExit {
   int exit_code = 0;
   std::string reason;
   bool decided_here = false;  // not by the coordinator, so nobody else says it
@@ -61,6 +61,6 @@ std::filesystem::path find_worker_program();
 
 // Returns when the run is over and all workers have ended. Throws Error if the
 // coordinator refuses this node or never answers.
-RunEnd run_agent(const AgentOptions& options);
+RunExit run_agent(const AgentOptions& options);
 
 }  // namespace headroom::cli

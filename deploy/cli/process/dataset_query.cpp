@@ -1,13 +1,19 @@
 #include "deploy/cli/process/dataset_query.h"
 
 #include <algorithm>
+#include <chrono>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "configs/layers/anchor_list.h"
 #include "configs/yaml/scalar.h"
-#include "deploy/cli/process/worker_question.h"
+#include "coordinator/run/run_ending.h"
+#include "deploy/cli/process/agent.h"
+#include "deploy/cli/process/child_output.h"
+#include "deploy/cli/process/child_process.h"
+#include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/predict/label_bound.h"
@@ -36,19 +42,66 @@ std::vector<std::string> words_for_anchors(const configs::RunConfig& config) {
   return words;
 }
 
-// Takes what was asked for out of the answer; false if it is not there.
-bool take_answer(const std::string& line, DatasetQuery question,
-                 configs::RunConfig& config) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  const auto text = [&](const char* key) {
-    return json.is_object() ? json.value(key, std::string()) : std::string();
+// A child that answers with one line of JSON on standard output.
+struct DataReader {
+  std::vector<std::string> words;  // of headroom-worker
+  std::string doing;   // "labels were read", for when somebody interrupts
+  std::string remedy;  // for when the child fails without a word
+};
+
+nlohmann::json ask(const DataReader& reader) {
+  constexpr auto kTick = std::chrono::milliseconds(50);
+  std::mutex mutex;
+  std::string answer;
+  ChildOptions options;
+  options.name = "data question";
+  options.command = {find_worker_program().string()};
+  options.command.insert(options.command.end(), reader.words.begin(),
+                         reader.words.end());
+  options.on_line = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    if (line.starts_with('{')) answer = line;
   };
-  if (question.label_counts) {
+  ChildProcess child(std::move(options));
+  while (!child.wait(kTick)) {
+    if (interrupts::count() == 0) continue;
+    throw Error("labels", "interrupted while " + reader.doing, "start it again",
+                ExitCode::kInterrupted);
+  }
+  const int exit_code = *child.exit_code();
+  const std::lock_guard lock(mutex);
+  const auto json = nlohmann::json::parse(answer, nullptr, false);
+  if (exit_code == 0 && json.is_object()) return json;
+  if (json.is_object() && json.contains("refusal")) {
+    const nlohmann::json& refusal = json["refusal"];
+    throw Error(refusal.value("tag", ""), refusal.value("text", ""),
+                refusal.value("remedy", ""), static_cast<ExitCode>(exit_code));
+  }
+  if (exit_code == 0) {
+    throw Error("labels", "the worker that reads labels said '" + answer + "'",
+                "build headroom and headroom-worker together",
+                ExitCode::kResource);
+  }
+  const std::string words = telling_line(child.last_words());
+  throw Error("labels",
+              "the worker that reads labels " +
+                  coordinator::describe_exit(exit_code) +
+                  (words.empty() ? "" : "; its last words: " + words),
+              reader.remedy, ExitCode::kResource);
+}
+
+// Takes the facts out of the answer; false if one is not there.
+bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
+                 configs::RunConfig& config) {
+  const auto text = [&](const char* key) {
+    return answer.value(key, std::string());
+  };
+  if (wanted.label_counts) {
     config.label_counts = text("label_counts");
     const auto counts = predict::parse_label_statistics(config.label_counts);
     if (!counts || !counts->is_known()) return false;
   }
-  if (question.anchors) {
+  if (wanted.anchors) {
     config.anchors = text("anchors");
     config.anchors_reason = text("anchors_reason");
     if (config.anchors_reason.empty() ||
@@ -61,28 +114,27 @@ bool take_answer(const std::string& line, DatasetQuery question,
 
 }  // namespace
 
-void ask_data(configs::RunConfig& config, DatasetQuery question) {
-  WorkerQuestion child;
-  child.name = "data question";
-  child.words = {"answer", config.data, "--threads",
-                 std::to_string(std::max<int64_t>(1, config.loader_threads))};
-  if (config.single_cls) child.words.push_back("--single-cls");
-  if (question.label_counts) {
-    child.words.push_back("--label-counts");
-    child.doing = "labels were read";
-    child.remedy = "leave --data out to plan without labels";
+void ask_data(configs::RunConfig& config, WantedFacts wanted) {
+  DataReader reader;
+  reader.words = {"answer", config.data, "--threads",
+                  std::to_string(std::max<int64_t>(1, config.loader_threads))};
+  if (config.single_cls) reader.words.push_back("--single-cls");
+  if (wanted.label_counts) {
+    reader.words.push_back("--label-counts");
+    reader.doing = "labels were read";
+    reader.remedy = "leave --data out to plan without labels";
   }
-  if (question.anchors) {
+  if (wanted.anchors) {
     const std::vector<std::string> words = words_for_anchors(config);
-    child.words.insert(child.words.end(), words.begin(), words.end());
-    child.doing = "anchors were judged";
-    child.remedy = "train with the model's: --noautoanchor";
+    reader.words.insert(reader.words.end(), words.begin(), words.end());
+    reader.doing = "anchors were judged";
+    reader.remedy = "train with the model's: --noautoanchor";
   }
-  const std::string line = ask_worker(child);
-  if (!take_answer(line, question, config)) {
-    throw Error("labels", "the worker that reads labels said '" + line + "'",
-                "build headroom and headroom-worker together",
-                ExitCode::kResource);
+  const nlohmann::json answer = ask(reader);
+  if (!take_answer(answer, wanted, config)) {
+    throw Error(
+        "labels", "the worker that reads labels said '" + answer.dump() + "'",
+        "build headroom and headroom-worker together", ExitCode::kResource);
   }
 }
 

@@ -1,12 +1,13 @@
-// What a new run wants to know of its data set, asked of the program that reads
-// data sets and weights, headroom-worker answer, a child of its own: how many
+// What a launcher has to know of a new run's data set, asked of the program
+// that reads data sets and weights (headroom-worker answer), a child: how many
 // boxes the images have, which the plan's bytes depend on, and which anchors
-// answer for them. Both at once where both are wanted: the child starts once
-// and reads the data set once. The answers become part of the run's definition
-// (RunConfig::label_counts, anchors), so they are the same on every rank, under
-// every layout and after --resume.
+// suit them. Where both are wanted, the child reads the data set once. The
+// answers become part of the run's definition (RunConfig::label_counts,
+// anchors), so that they are the same on every rank, under every layout and
+// after --resume.
 //
-// Errors: Error, as worker_question.h.
+// Errors: Error (the child's own refusal, exit 2 or 4; exit 5 if it fails
+// otherwise, 130 if somebody interrupts).
 #pragma once
 
 #include <functional>
@@ -15,27 +16,29 @@
 
 namespace headroom::cli {
 
-struct DatasetQuery {
+struct WantedFacts {
   bool label_counts = false;
   bool anchors = false;
 };
 
-// Fills in label_counts; anchors and anchors_reason. REQUIRES: config.data;
+// Fills in label_counts, or anchors and anchors_reason. REQUIRES: config.data;
 // for anchors wants_anchors(config).
 using AskData =
-    std::function<void(configs::RunConfig& config, DatasetQuery question)>;
+    std::function<void(configs::RunConfig& config, WantedFacts wanted)>;
 
-void ask_data(configs::RunConfig& config, DatasetQuery question);
+void ask_data(configs::RunConfig& config, WantedFacts wanted);
 
-// What the start of an earlier run found, where its run.yaml is the --config of
-// a new one. Anchors that somebody wrote have no reason beside them, and stay.
+// Clears what the start of an earlier run found, where its run.yaml is the
+// --config of a new one. Anchors that somebody wrote have no reason beside them
+// and stay.
 void forget_found_anchors(configs::RunConfig& config);
 
-// Nothing is asked of a run that is resumed, validates, names its anchors, has
-// its answer or has no data set.
+// False for a run that is resumed, validates, names its anchors, has its answer
+// or has no data set.
 bool wants_anchors(const configs::RunConfig& config);
 
-// Were they judged for this start, and not for that of the run it resumes?
+// Whether anchors were judged for this start, not for that of the run it
+// resumes.
 bool has_judged_anchors(const configs::RunConfig& config);
 
 }  // namespace headroom::cli

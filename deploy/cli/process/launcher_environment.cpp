@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <sstream>
+#include <thread>
 
 #include "parallel/base/check.h"
 
@@ -144,6 +145,17 @@ std::optional<LauncherPlace> launcher_place(const Environment& environment) {
   if (environment.contains("PMI_RANK")) return checked(pmi_place(environment));
   if (is_task_of_srun(environment)) return checked(slurm_place(environment));
   return std::nullopt;
+}
+
+bool wait_for_rank_zero(const LauncherPlace& place,
+                        std::chrono::milliseconds patience,
+                        const std::function<int()>& interrupts) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (place.rank > 0 && std::chrono::steady_clock::now() < end) {
+    if (interrupts() > 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
 }
 
 Environment process_environment() {

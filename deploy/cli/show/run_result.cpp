@@ -103,7 +103,7 @@ std::string result_text(const configs::RunConfig& config,
   return text;
 }
 
-std::string result_json(const RunEnd& end, const std::string& run_directory,
+std::string result_json(const RunExit& end, const std::string& run_directory,
                         const std::string& summary_json) {
   Json document = summary_of(summary_json);
   document["exit_code"] = end.exit_code;
@@ -129,7 +129,7 @@ bool has_finished_checkpoint(const std::string& run_directory) {
 
 }  // namespace
 
-std::string resume_hint(const RunEnd& end, const std::string& run_directory) {
+std::string resume_hint(const RunExit& end, const std::string& run_directory) {
   const bool is_resumable =
       end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
       end.exit_code == static_cast<int>(ExitCode::kResource);

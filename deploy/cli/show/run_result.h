@@ -19,11 +19,11 @@ std::string result_text(const configs::RunConfig& config,
                         const coordinator::RunStatus& status);
 
 // summary.json's members, and exit_code, reason, run_directory.
-std::string result_json(const RunEnd& end, const std::string& run_directory,
+std::string result_json(const RunExit& end, const std::string& run_directory,
                         const std::string& summary_json);
 
 // How to go on with a run that stopped early; "" when it saved nothing or its
 // reason says so already.
-std::string resume_hint(const RunEnd& end, const std::string& run_directory);
+std::string resume_hint(const RunExit& end, const std::string& run_directory);
 
 }  // namespace headroom::cli

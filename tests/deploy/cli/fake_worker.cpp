@@ -106,6 +106,19 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
   }
 }
 
+// As headroom-worker answer, of a data set that nobody can use.
+int answer(const std::string& behaviour) {
+  if (behaviour == "refuse") {
+    std::puts(
+        "{\"refusal\": {\"tag\": \"data\", \"text\": \"[odd] no labels\", "
+        "\"remedy\": \"write some\"}}");
+    return 4;
+  }
+  std::fprintf(stderr, "the labels are on fire\n");
+  raise(SIGKILL);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,6 +126,7 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv("FAKE_WORKER");
   const std::string behaviour = given == nullptr ? "" : given;
+  if (argc > 1 && std::string(argv[1]) == "answer") return answer(behaviour);
   if (behaviour == "die") {
     std::fprintf(stderr, "12:00:00 info starting\nno more strength\n");
     return 7;

@@ -106,7 +106,7 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config,
-                              DatasetQuery question) {
+                              WantedFacts question) {
     EXPECT_EQ(config.data, data_.string());
     EXPECT_TRUE(question.label_counts);
     ++asked;
@@ -141,7 +141,7 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
 // A child that reads labels judges anchors too, of the process whose run it is.
 TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   std::vector<bool> anchors;
-  const AskData ask = [&](configs::RunConfig& config, DatasetQuery question) {
+  const AskData ask = [&](configs::RunConfig& config, WantedFacts question) {
     anchors.push_back(question.anchors);
     config.label_counts = "2x30";
     if (question.anchors) config.anchors_reason = "kept";

@@ -161,6 +161,29 @@ TEST_F(Supervision, AWorkersRefusalIsPrintedOnce) {
   expect_nobody_left();
 }
 
+TEST_F(Supervision, ARefusalOfTheDataIsTheChildsOwn) {
+  setenv("FAKE_WORKER", "refuse", 1);
+  const ProgramResult run =
+      run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
+                   "yolov5n", "--data", "data.yaml", "--memory-limit", "1GiB"},
+                  folder_);
+  EXPECT_EQ(run.exit_code, 4);
+  EXPECT_EQ(run.err, "[data] [odd] no labels: write some\n");
+}
+
+TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
+  setenv("FAKE_WORKER", "crash", 1);
+  const ProgramResult run =
+      run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
+                   "yolov5n", "--data", "data.yaml", "--memory-limit", "1GiB"},
+                  folder_);
+  EXPECT_EQ(run.exit_code, 5);
+  EXPECT_EQ(run.err,
+            "[labels] the worker that reads labels was killed by signal 9 "
+            "(Killed); its last words: the labels are on fire: leave --data "
+            "out to plan without labels\n");
+}
+
 TEST_F(Supervision, AWorkerThatIsKilledEachTimeEndsTheRunWithFive) {
   setenv("FAKE_WORKER", "crash", 1);
   const ProgramResult run = run_program(train({"--processes", "2"}), folder_);

@@ -108,5 +108,29 @@ TEST(LauncherEnvironment, NonsenseIsRefused) {
             "contradict each other: unset the variables of one launcher");
 }
 
+LauncherPlace place_of(int rank) {
+  LauncherPlace place;
+  place.rank = rank;
+  place.size = 2;
+  return place;
+}
+
+TEST(WaitForRankZero, RankZeroWaitsForNobody) {
+  EXPECT_FALSE(
+      wait_for_rank_zero(place_of(0), std::chrono::hours(1), [] { return 1; }));
+}
+
+TEST(WaitForRankZero, AnInterruptEndsTheWait) {
+  int asked = 0;
+  EXPECT_TRUE(wait_for_rank_zero(place_of(1), std::chrono::hours(1),
+                                 [&] { return ++asked < 3 ? 0 : 1; }));
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(WaitForRankZero, PatienceEnds) {
+  EXPECT_FALSE(wait_for_rank_zero(place_of(1), std::chrono::milliseconds(1),
+                                  [] { return 0; }));
+}
+
 }  // namespace
 }  // namespace headroom::cli
