@@ -180,7 +180,7 @@ TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
   EXPECT_EQ(run.exit_code, 5);
   EXPECT_EQ(run.err,
             "[labels] the worker that reads labels was killed by signal 9 "
-            "(Killed); its last words: the labels are on fire: leave --data "
+            "(SIGKILL); its last words: the labels are on fire: leave --data "
             "out to plan without labels\n");
 }
 
