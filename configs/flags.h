@@ -1,7 +1,5 @@
-// The flags of headroom train and headroom val that set knobs, and how they
-// become a RunConfig. The command line's parser and its help follow from them.
-//
-// Threads: immutable tables; pure functions.
+// The flags of headroom train and headroom val, which follow from the table of
+// knobs, and how they become a RunConfig.
 #pragma once
 
 #include <string>
@@ -20,13 +18,13 @@ struct Flag {
     kOptional,  // --resume [DIR]
   };
 
-  std::vector<std::string> spellings;  // "--batch-size", "--batch"
-  std::vector<std::string> keys;       // knobs it sets; none: --config, --set
+  std::vector<std::string> spellings = {};  // "--batch-size", "--batch"
+  std::vector<std::string> keys = {};  // knobs it sets; none: --config, --set
   Values values = Values::kOne;
-  std::string value_name;  // for the help: "N", "HEIGHT [WIDTH]"
+  std::string value_name = {};  // for the help: "N", "HEIGHT [WIDTH]"
   bool in_train = true;
   bool in_val = true;
-  std::string description;  // for the help; the knob's, unless it has none
+  std::string description = {};
 };
 
 // All flags, in the order of the help.

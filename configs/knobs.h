@@ -1,14 +1,13 @@
 // The one table of knobs: every member of RunConfig with its key, type, unit,
-// range and a paragraph of description.
+// range, flag and a paragraph of description.
 //
 // Reading YAML, writing it, --set, the flags (configs/flags.h), the refusals of
-// out-of-range values and the command line's help all follow from it, so a new
-// knob is a member of RunConfig and a row here.
-//
-// Threads: immutable; any thread may read.
+// out-of-range values, the command line's help and the reference page all
+// follow from it, so a new knob is a member of RunConfig and an entry here.
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,37 +17,47 @@
 
 namespace headroom::configs {
 
-struct Knob {
+// How a knob is set on the command line.
+struct KnobFlag {
+  enum class Commands { kTrain, kVal, kTrainAndVal };
+  std::vector<std::string> spellings = {};  // "--batch"; none: --set alone
+  std::string value_name = {};  // for the help: "N"; "" for a switch
+  Commands commands = Commands::kTrain;
+  // Another knob, which a second value sets, or else the first sets, too.
+  std::string second_key = {};
+  bool value_is_optional = false;
+  // The help lists it behind this knob's flag; "": in the table's order, which
+  // is that of run.yaml.
+  std::string listed_behind = {};
+};
+
+// What may be left out of a knob's declaration.
+struct KnobRules {
+  static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+  std::string unit = {};     // "images", "pixels", "bytes", ... or ""
+  double low = -kUnbounded;  // numbers outside [low, high] are refused
+  double high = kUnbounded;
+  std::vector<std::string> choices = {};  // of a word; empty: any text
+  bool is_byte_size = false;              // accepts "2GiB"
+  KnobFlag flag = {};
+};
+
+struct Knob : KnobRules {
   using Member = std::variant<bool RunConfig::*, int64_t RunConfig::*,
                               uint64_t RunConfig::*, double RunConfig::*,
                               std::string RunConfig::*, Precision RunConfig::*,
                               std::optional<plan::ParallelLayout> RunConfig::*,
                               double Hyperparameters::*>;
-
-  static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-
-  Knob(std::string key, Member member, std::string unit,
-       std::string description, double low = -kUnbounded,
-       double high = kUnbounded, std::vector<std::string> choices = {},
-       bool is_byte_size = false)
-      : key(std::move(key)),
-        member(member),
-        unit(std::move(unit)),
-        description(std::move(description)),
-        low(low),
-        high(high),
-        choices(std::move(choices)),
-        is_byte_size(is_byte_size) {}
-
   std::string key;  // "global_batch_size"; hyper-parameters: "hyp.lr0"
   Member member;
-  std::string unit;         // "images", "pixels", "bytes", ... or ""
   std::string description;  // sentences, for the help
-  double low;               // numbers outside [low, high] are refused
-  double high;
-  std::vector<std::string> choices;  // of a word; empty: any text
-  bool is_byte_size;                 // accepts "2GiB"
 };
+
+inline Knob knob(std::string key, Knob::Member member, std::string description,
+                 KnobRules rules = {}) {
+  return {std::move(rules), std::move(key), member, std::move(description)};
+}
 
 // In the order of RunConfig; hyper-parameters after hyp_file.
 const std::vector<Knob>& knobs();
@@ -58,8 +67,8 @@ const std::vector<std::string>& knob_keys();
 // nullptr when there is no such key.
 const Knob* find_knob(const std::string& key);
 
-// The key that somebody who wrote `key` meant, as a remedy in words. Knows
-// flags ("batch"), bare hyper-parameters ("lr0") and typing errors.
+// A remedy that names the key that somebody who wrote `key` probably meant.
+// Knows flags ("batch"), bare hyper-parameters ("lr0") and typing errors.
 std::string key_suggestion(const std::string& key);
 
 // "true or false", "a whole number", ...: for the help and for refusals.
