@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/communicator.h"
-#include "parallel/collectives/operands.h"
 
 namespace headroom::collectives {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/cuda/nccl_communicator.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/operands.h"
-#include "parallel/cuda/discovery.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/cuda/nccl_connection.h"
 #include "parallel/cuda/shared_devices.h"
 
