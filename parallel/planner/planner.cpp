@@ -25,10 +25,6 @@ using Check = std::optional<Refusal>;
 
 std::string number(int64_t value) { return std::to_string(value); }
 
-std::string counted(int64_t count, const std::string& what) {
-  return number(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string product_of(const plan::ParallelLayout& layout) {
   return "data " + number(layout.data_parallel_size) + " x pipeline " +
          number(layout.pipeline_parallel_size) + " x spatial " +

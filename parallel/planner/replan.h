@@ -54,7 +54,8 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
 struct Replan {
   std::optional<plan::Plan> plan;
   std::string reason;  // of the plan, or why there is none, with both numbers
-  // Of a refusal: flags that --resume needs to go on; "" where none would help.
+  // The flags that --resume needs to go on after a refusal; "" where none would
+  // help.
   std::string resume_flags;
 };
 

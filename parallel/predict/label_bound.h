@@ -79,8 +79,7 @@ struct LabelBound {
   double mosaic = 0;                      // probability that a sample is one
   double mixup = 0;  // probability that a mosaic is blended with another
   int64_t images_of_mosaic = 4;  // at most
-  // Of a mosaic's n boxes with an outline round(copy_paste n) are there once
-  // more.
+  // A mosaic with n outlined boxes has round(copy_paste n) of them once more.
   double copy_paste = 0;
   bool repeats = false;  // samples are drawn, each of them any image
 };

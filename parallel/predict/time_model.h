@@ -38,8 +38,8 @@ struct TimedLayer {
   int64_t parameters = 0;
   int64_t channels = 0;  // of its output
   int64_t stride = 1;    // pixels per cell of its output
-  // Of its convolutions and poolings wider than a cell: the rows that they read
-  // of a neighbour's part, times their channels.
+  // Rows that its convolutions and poolings wider than a cell read of a
+  // neighbour's part, times their channels.
   int64_t halo_channel_rows = 0;
   int64_t halo_exchanges = 0;  // as many messages to each neighbour
   int64_t norm_layers = 0;

@@ -2,9 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-#include <ATen/ops/full.h>
 #include <algorithm>
 #include <string>
 

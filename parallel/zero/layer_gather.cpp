@@ -2,9 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
+
 #include <string>
 #include <utility>
 
