@@ -10,6 +10,12 @@
 
 namespace headroom::collectives {
 
+// An operation that is done when it begins.
+class DoneWork final : public Work {
+ public:
+  void wait() override {}
+};
+
 // `tensor` as [numel] in storage order, sharing its memory: collectives are
 // element-wise, so the order of axes does not matter as long as all ranks have
 // the same. Not tracked by autograd.

@@ -10,11 +10,6 @@
 namespace headroom::collectives {
 namespace {
 
-class DoneWork final : public Work {
- public:
-  void wait() override {}
-};
-
 class SingleCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }

@@ -14,6 +14,8 @@
 namespace headroom::cuda {
 namespace {
 
+using collectives::DoneWork;
+
 ncclDataType_t nccl_type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -95,11 +97,6 @@ class NcclWork final : public collectives::Work {
   OperationEnd end_;
   const Operand result_;
   const at::Tensor source_;
-};
-
-class DoneWork final : public collectives::Work {
- public:
-  void wait() override {}
 };
 
 class NcclCommunicator final : public collectives::Communicator {

@@ -143,7 +143,7 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
   if (x.wants_gradient()) {
     const Memory dmeans =
         timeline.allocate(samples * x.channels * kDoubleBytes);
-    // Of the map's type, with the factors.
+    // It has the map's type and lies beside the factors.
     const Memory spread = timeline.allocate(2 * samples * x.channels * bytes);
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
   }
@@ -184,10 +184,8 @@ Map squeeze_excite(const OpContext& context, const Map& x,
   const Map plain = {nullptr, x.channels, x.stride, x.node};
   out.node =
       context.add({x}, {x.memory, means, hidden, gate}, out.memory->bytes, true,
-                  [later, plain, squeezed = made.squeezed](Gradient given) {
-                    Graph::Outcome outcome = backward(later, plain, squeezed);
-                    static_cast<void>(given);
-                    return outcome;
+                  [later, plain, squeezed = made.squeezed](const Gradient&) {
+                    return backward(later, plain, squeezed);
                   });
   return out;
 }
@@ -241,11 +239,8 @@ Map transposed_conv(const OpContext& context, const Map& x,
   later.replay = nullptr;
   const Map plain = {nullptr, x.channels, x.stride, x.node};
   out.node = context.add({x}, {x.memory}, out.memory->bytes, true,
-                         [later, shape, plain, made](Gradient gradient) {
-                           Graph::Outcome outcome =
-                               backward(later, shape, plain, made.channels);
-                           static_cast<void>(gradient);
-                           return outcome;
+                         [later, shape, plain, made](const Gradient&) {
+                           return backward(later, shape, plain, made.channels);
                          });
   return out;
 }
