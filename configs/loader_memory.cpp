@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/base/packed_room.h"
+#include "parallel/base/device_scratch.h"
 
 namespace headroom::configs {
 namespace {

@@ -9,7 +9,7 @@
 //              where they are mixed; as one picture besides, for copy-paste),
 //              the samples that it makes
 //   a batch    this rank's rows of its share of the images, 8 bits a channel;
-//              or what they are rendered from (parallel/base/packed_room.h)
+//              or what they are rendered from (parallel/base/device_scratch.h)
 //
 // One batch and one thread are always there, whatever the limit.
 #pragma once

@@ -39,7 +39,7 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
-#include "parallel/planner/elastic_plan.h"
+#include "parallel/planner/replan.h"
 
 namespace headroom::coordinator {
 

@@ -15,7 +15,7 @@
 namespace headroom::activations {
 namespace {
 
-// LibTorch's own blocks are aligned to 64 bytes, and so stay ours.
+// LibTorch's own blocks are aligned to 64 bytes; ours stay so.
 constexpr size_t kHeaderBytes = 64;
 
 [[noreturn]] void throw_out_of_memory(const std::string& message) {

@@ -7,12 +7,12 @@
 // memory passes through raw_allocate(), which insists that the data pointer is
 // its own deleter context.
 //
-// Ownership: one object per process, never destroyed: tensors in static
-// storage may be released after everything else.
-// Threads: all methods from any thread. The peak is exact for one thread and
-// for several: it is the largest sum that was ever live at once. Where ranks
-// are threads, each counts and bounds for itself (count_separately). Injected
-// failures and refusals are always the calling thread's own.
+// There is one object per process, never destroyed: tensors in static storage
+// may be released after everything else. All methods may be called from any
+// thread. The peak is exact for one thread and for several: it is the largest
+// sum that was ever live at once. Where ranks are threads, each counts and
+// bounds for itself (count_separately). Injected failures and refusals are
+// always the calling thread's own.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -40,16 +40,16 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // exist already stay uncounted. May be called again.
   static void install();
 
-  // From now on what the calling thread allocates counts for it alone, and what
-  // follows speaks of that. A block counts for its allocator until it is freed,
-  // by whatever thread.
+  // From now on what the calling thread allocates counts for it alone, and the
+  // other methods speak of that. A block counts for the thread that allocated
+  // it until it is freed, by whatever thread.
   static void count_separately();
 
   // The calling thread's allocations are host memory that is bounded elsewhere
   // (the loader's queues, what goes to a file): they count in one account of
   // their own, without a limit here, however many threads there are.
   static void count_as_host_memory();
-  // The same until its end.
+  // Calls count_as_host_memory() for a scope.
   class HostMemory {
    public:
     HostMemory() : before_(own_account()) { count_as_host_memory(); }
@@ -70,7 +70,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
     account().timeline = timeline;
   }
   int64_t allocations() const override { return account().allocations; }
-  // Of live_bytes(), exactly.
+  // Bounds live_bytes(), exactly.
   void set_limit(int64_t bytes) override { account().limit = bytes; }
   int64_t limit() const override { return account().limit; }
 
@@ -80,7 +80,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // Allocations before the one that fails, itself included; 0: none is armed.
   static int64_t pending_failure() { return countdown(); }
 
-  // Of the calling thread; none since the last call.
+  // The calling thread's last refusal, if there was one since the last call.
   static std::optional<Refusal> take_refusal();
   std::optional<Refusal> take_last_refusal() override { return take_refusal(); }
   // It keeps none; the C library's heap is worker/kernels/cpu/heap.h's.
@@ -118,7 +118,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
                                   const std::string& message);
   static void reserve(Account& account, int64_t bytes);
   static std::shared_ptr<void> count_outside(int64_t bytes);
-  // `bytes` more of the category, or less.
+  // Adds `bytes`, which may be negative, to the category.
   static void note(Account& account, MemoryCategory category, int64_t bytes);
   static void release(void* data);
 };

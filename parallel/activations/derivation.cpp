@@ -9,7 +9,7 @@
 
 namespace headroom::activations {
 
-// What a map is made from: a tensor, or one that is made again itself.
+// A tensor that a map is made from, or the derivation that makes it again.
 struct Source {
   at::Tensor tensor;
   std::shared_ptr<Derivation> derivation;  // null: the tensor
@@ -42,7 +42,8 @@ class Derivation {
     }
     return true;
   }
-  // Its sources are gone: the map has been made, and who saves it now keeps it.
+  // Its sources are gone: the map has been made, and whoever saves it now keeps
+  // it.
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
@@ -78,7 +79,7 @@ class Derivation {
   }
 
  private:
-  // The map itself while its memory lives; else undefined.
+  // The map itself while its memory lives, else an undefined tensor.
   at::Tensor original() const {
     c10::intrusive_ptr<c10::StorageImpl> memory = memory_.lock();
     if (!memory) return {};
@@ -100,7 +101,7 @@ class Derivation {
 
 namespace {
 
-// Takes the place of a storage's own context and goes when its memory goes.
+// Replaces a storage's own context and is destroyed with its memory.
 struct Tag {
   c10::DataPtr memory;
   std::shared_ptr<Derivation> derivation;
@@ -108,7 +109,7 @@ struct Tag {
 
 void delete_tag(void* tag) { delete static_cast<Tag*>(tag); }
 
-// Null where there is none that still helps.
+// The tensor's derivation, or null where there is none that still helps.
 std::shared_ptr<Derivation> derivation_of(const at::Tensor& tensor,
                                           DerivationCost most) {
   if (!tensor.has_storage()) return nullptr;

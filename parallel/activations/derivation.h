@@ -10,10 +10,10 @@
 //                              └─ concat ──▶ saved by one  keep(c): y, ...
 //
 // A derived map is made when its first use asks for it, from sources that are
-// made again in turn, and let go after its last use. A map that somebody else
+// made again in turn, and released after its last use. A map that somebody else
 // still keeps is used as it is.
 //
-// Threads: one at a time: forward, then backward.
+// One thread at a time uses it: forward, then backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ namespace headroom::activations {
 
 class Derivation;
 
-// A tensor that will be wanted once: itself, or a use of its derivation.
+// A tensor that will be needed once: itself, or a use of its derivation.
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
@@ -49,8 +49,8 @@ class KeptTensor {
   std::vector<int64_t> strides_;
 };
 
-// Of what making a map again consists. A convolution is worth memory that
-// element-wise work is not, so who keeps a map says how far it goes.
+// The work of making a map again. A convolution is worth memory that
+// element-wise work is not, so whoever keeps a map says how far to go.
 enum class DerivationCost { kElementwise, kConvolution };
 
 // Makes the map from what it was made from; called without gradient mode.

@@ -1,10 +1,10 @@
 // MemoryMeter: what is counted of a device's tensors, and the bound on them.
 //
 // One interface for the CPU (counting_allocator.h) and for CUDA devices
-// (parallel/cuda/device_memory.h): what looks at memory does not ask where it
+// (parallel/devices/device_api.h): what looks at memory does not ask where it
 // is.
 //
-// Threads: all methods from any thread.
+// All methods may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ class MemoryMeter {
   // Since the last reset_peak(), which sets it to live_bytes().
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  // The same per category (parallel/base/memory_category.h). Each has its peak
-  // at its own moment: their sum is at least peak_bytes().
+  // Bytes per category. Each has its peak at its own moment: their sum is at
+  // least peak_bytes().
   virtual CategoryBytes live_by_category() const = 0;
   virtual CategoryBytes peak_by_category() const = 0;
-  // What is taken and given back from now on goes there too; null: nowhere.
+  // From now on allocations and releases are recorded there too; null ends it.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
@@ -41,9 +41,9 @@ class MemoryMeter {
     int64_t live_bytes = 0;
     int64_t limit_bytes = kNoLimit;
   };
-  // None since the last call.
+  // The last refusal, if there was one since the last call.
   virtual std::optional<Refusal> take_last_refusal() = 0;
-  // Memory that is kept for later goes back to where it came from.
+  // Returns memory that is kept for later to where it came from.
   virtual void release_caches() = 0;
 
  protected:

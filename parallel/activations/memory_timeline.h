@@ -1,11 +1,9 @@
 // MemoryTimeline: every allocation and release of one account of the counting
 // allocator, with its time and category, and the phases of the steps.
 //
-// A record of one size: what comes when it is full is not written down, and
-// is_full() says so. Its own memory is not counted.
-//
-// Ownership: stays alive as long as an allocator or a thread refers to it.
-// Threads: any; the phases come from the step's thread.
+// The record has one size: what comes when it is full is not written down, and
+// is_full() says so. Its own memory is not counted. It must outlive the use by
+// allocators and threads; the phases come from the step's thread.
 #pragma once
 
 #include <array>
@@ -42,7 +40,7 @@ class MemoryTimeline final : public StepPhaseObserver {
   // 24 bytes an event.
   explicit MemoryTimeline(size_t most_events);
 
-  // Starts, or goes on after a pause: what is live now.
+  // Starts, or goes on after a pause, with what is live now.
   void resume(const CategoryBytes& live);
   // `bytes` were taken (> 0) or given back.
   void note(MemoryCategory category, int64_t bytes);
@@ -65,7 +63,7 @@ class MemoryTimeline final : public StepPhaseObserver {
   bool is_full_ = false;
 };
 
-// Of this process: pages in main memory. 0 where the system does not say.
+// Bytes of this process in main memory; 0 where the system does not say.
 int64_t resident_bytes();
 
 }  // namespace headroom::activations

@@ -34,7 +34,7 @@ at::Tensor empty_in_main_memory(const at::Tensor& tensor) {
                            at::TensorOptions(tensor.scalar_type()));
 }
 
-// With the same strides, whose gaps, if any, hold nothing.
+// A copy with the same strides, whose gaps, if any, hold nothing.
 at::Tensor in_main_memory(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   at::Tensor host = empty_in_main_memory(tensor);

@@ -22,26 +22,22 @@
 
 namespace headroom::activations {
 
-// OffloadFile: bytes of tensors in an unnamed temporary file.
-//
-// On a CPU nothing is won by it but room: the file is how the offload policy is
-// run, and tested, where there is no second memory.
+// Bytes of tensors in an unnamed temporary file: on a CPU, which has no second
+// memory, this is how the offload policy is run and tested.
 //
 // The file lies in the temporary directory (TMPDIR) and has no name there: it
-// is gone when it is closed, however the process ends. Space that is given back
-// is used again; the file never shrinks while it is open.
-//
-// Threads: one at a time. Errors: Error when the file cannot be made, when it
-// would grow beyond its limit, when the disk is full.
+// is gone when it is closed, however the process ends. Released space is used
+// again; the file never shrinks while it is open. Errors: Error when the file
+// cannot be made, when it would grow beyond its limit, when the disk is full.
 class OffloadFile {
  public:
-  // limit_bytes 0: as much as the disk takes.
+  // With limit_bytes 0 the file takes as much as the disk has.
   explicit OffloadFile(int64_t limit_bytes);
   ~OffloadFile();
   OffloadFile(const OffloadFile&) = delete;
   OffloadFile& operator=(const OffloadFile&) = delete;
 
-  // The place of a copy of these bytes.
+  // Copies these bytes into the file. Returns their place.
   int64_t write(const void* data, int64_t bytes);
   void read(int64_t place, void* data, int64_t bytes) const;
   void release(int64_t place, int64_t bytes);
@@ -67,7 +63,7 @@ class OffloadPolicy final : public SavedTensorPolicy {
 
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override;
 
-  // Null before the first tensor.
+  // The file, null before the first tensor.
   const OffloadFile* file() const { return file_.get(); }
 
  private:

@@ -60,7 +60,7 @@ class Segment final : public SavedTensorPolicy,
     return produced_[index].take();
   }
 
-  // Its outputs, without their graph.
+  // Returns the piece's outputs, without their graph.
   std::vector<at::Tensor> produce() {
     HEADROOM_CHECK(produced_.empty(), "a piece is run again twice");
     Capture capture;

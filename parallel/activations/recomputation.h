@@ -3,7 +3,7 @@
 // Cost", 2016).
 //
 // The graph is the one of the plain call; only what its nodes saved is produced
-// again, all of it when the first is asked for, and each tensor is let go as
+// again, all of it when the first is asked for, and each tensor is released as
 // soon as its node has used it. So gradients are bit-identical, provided that
 // the piece computes the same again: it is told which pass it is in, must not
 // communicate or count in the second, and draws nothing at random.
@@ -14,7 +14,6 @@
 // for who comes behind: then neighbouring pieces become one.
 //
 // REQUIRES: install_saved_tensor_policies(); one backward per call.
-// Threads: as autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +34,8 @@ using Recomputable = std::function<std::vector<at::Tensor>(
 struct RecomputeOptions {
   // Inputs whose derivations cost at most this are made again too.
   DerivationCost inputs = DerivationCost::kElementwise;
-  // The derivation that the only output gets; none: who saves it keeps it.
+  // The derivation that the only output gets; without one, who saves it keeps
+  // it.
   std::optional<DerivationCost> output;
 };
 

@@ -8,8 +8,8 @@
 // LibTorch asks its autograd engine for such hooks; the engine is replaced by
 // one that asks the thread's policy (install_saved_tensor_policies).
 //
-// Threads: a policy is used by the thread whose guard is active; actions run in
-// the thread that runs backward.
+// A policy is used by the thread whose guard is active; actions run in the
+// thread that runs backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,10 +46,8 @@ class SavedTensorPolicyGuard {
 // Before the process first uses autograd. May be called again.
 void install_saved_tensor_policies();
 
-// DerivedPolicy: lean. What autograd saves is kept, unless it has an
-// element-wise derivation: then it is made again when backward needs it.
-//
-// Threads: as SavedTensorPolicy.
+// The policy lean: what autograd saves is kept, unless it has an element-wise
+// derivation: then it is made again when backward needs it.
 class DerivedPolicy final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {

@@ -4,11 +4,9 @@
 // file into place and brings the rename to disk. A crash at any point leaves
 // the old file, or none, and at most a .partial that the next write replaces.
 //
-// Ownership: owns the descriptor; the destructor removes what was not
-// committed.
-// Threads: one thread at a time; one writer per path.
-// Errors: Error with exit code 5 (a full disk, a folder that is gone or cannot
-// be written), naming the file.
+// One thread at a time, one writer per path. The destructor removes what was
+// not committed. Errors: Error with exit code 5 (a full disk, a folder that is
+// gone or cannot be written), naming the file.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +19,8 @@ struct XXH3_state_s;  // xxhash.h
 
 namespace headroom {
 
-// Brings what was made and renamed in a folder to disk. False: errno says why.
+// Brings what was made and renamed in a folder to disk. Where it returns false,
+// errno says why.
 bool sync_folder(const std::filesystem::path& folder);
 
 class AtomicFile {
@@ -47,16 +46,9 @@ class AtomicFile {
 void write_whole_file(const std::filesystem::path& path,
                       std::string_view bytes);
 
-// file_digest: XXH3-128 of a whole file, or of bytes on their way to one, as 32
-// lower-case hex digits.
-//
-// safetensors has no checksum of its own; manifests keep this one beside each
-// file, and a file whose digest differs is refused.
-//
-// Errors: Error naming the file when it cannot be read.
-// Threads: any, but for StreamDigest.
-
-// Of bytes that come one after the other. Threads: one at a time.
+// The XXH3-128 digest of bytes that come one after the other, as 32 lower-case
+// hex digits. safetensors has no checksum of its own; manifests keep this one
+// beside each file, and a file whose digest differs is refused.
 class StreamDigest {
  public:
   StreamDigest();
@@ -68,6 +60,7 @@ class StreamDigest {
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
 
+// Throws Error naming the file when it cannot be read.
 std::string file_digest(const std::filesystem::path& path);
 
 }  // namespace headroom

@@ -7,8 +7,6 @@
 // An Error is caught in one place per program and printed as one line:
 //   [tag] what: remedy
 // Its exit code is the program's (README, "Exit codes").
-//
-// Threads: values; safe to copy between threads.
 #pragma once
 
 #include <stdexcept>
@@ -33,7 +31,7 @@ class Error : public std::runtime_error {
         ExitCode exit_code = ExitCode::kRequest);
 
   const std::string& tag() const { return tag_; }
-  const std::string& text() const { return text_; }  // what happened, alone
+  const std::string& text() const { return text_; }  // `what_happened`
   const std::string& remedy() const { return remedy_; }
   ExitCode exit_code() const { return exit_code_; }
 

@@ -3,10 +3,8 @@
 // memory model to count on (parallel/predict/convolution.h).
 //
 // A library chooses its algorithm by the shape, and keeps it for the process's
-// life; so the next call with the same shape takes the same.
-//
-// Ownership: a value. Threads: one; each rank's is that of the thread that
-// trains.
+// life; so the next call with the same shape takes the same. Each thread that
+// trains has its own.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +16,10 @@
 namespace headroom {
 
 struct ConvolutionKey {
-  bool is_backward = false;  // both gradients
+  bool is_backward = false;  // of both gradients, else of the output
   int64_t in_channels = 0;
   int64_t out_channels = 0;
-  int64_t taps = 1;  // of a kernel: its rows by its columns
+  int64_t taps = 1;  // rows by columns of the kernel
   int64_t stride = 1;
   int64_t groups = 1;
   int64_t samples = 0;
@@ -36,7 +34,7 @@ class ConvolutionWorkspaces {
     int64_t& most = bytes_[key];
     most = std::max(most, bytes);
   }
-  // 0 of a convolution that was not seen.
+  // 0 for a convolution that was not observed.
   int64_t bytes_of(const ConvolutionKey& key) const {
     const auto known = bytes_.find(key);
     return known == bytes_.end() ? 0 : known->second;
@@ -52,7 +50,7 @@ class ConvolutionWorkspaces {
   std::map<ConvolutionKey, int64_t> bytes_;
 };
 
-// Of the calling thread, to the thread's end.
+// The calling thread's, which lives to the thread's end.
 inline ConvolutionWorkspaces& convolution_workspaces() {
   thread_local ConvolutionWorkspaces of_thread;
   return of_thread;

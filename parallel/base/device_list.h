@@ -7,8 +7,8 @@
 
 namespace headroom {
 
-// Empty for the CPU. Throws Error (exit 2) for other words and for a card
-// twice. Whether they are there is not asked.
+// The cards' numbers; empty for the CPU. Throws Error (exit 2) for other words
+// and for a card that is named twice. Does not ask whether the cards are there.
 std::vector<int> parse_device_list(const std::string& device);
 
 // The card of a process: cards are handed out in order, and from the first

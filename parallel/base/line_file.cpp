@@ -19,7 +19,7 @@ bool LineFile::write() {
     return true;
   }
   const int reason = errno;
-  // What of it is there is no line.
+  // What was written of it is no whole line.
   std::error_code ignored;
   std::filesystem::resize_file(path_, no_file ? 0 : size, ignored);
   errno = reason;

@@ -1,9 +1,6 @@
-// LineFile: a file that grows by whole lines.
-//
-// A full disk keeps lines waiting in memory; they follow once there is room, so
-// that the file has neither half a line nor a gap.
-//
-// Threads: one at a time.
+// LineFile: a file that grows by whole lines. A full disk keeps lines waiting
+// in memory; they follow once there is room, so that the file has neither half
+// a line nor a gap. One thread at a time.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +11,13 @@ namespace headroom {
 
 class LineFile {
  public:
-  // Opened, or made, by each write alone: it may be moved or removed between.
+  // Each write opens or makes the file, which may be moved or removed between.
   explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // `line`: without its line feed.
+  // `line` comes without its line feed.
   void add(const std::string& line) { waiting_ += line + '\n'; }
-  // Appends what waits. False: it cannot be written now, and errno says why.
+  // Appends what waits. Returns false where it cannot be written now; errno
+  // says why.
   bool write();
 
   const std::filesystem::path& path() const { return path_; }

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
 
@@ -11,17 +12,10 @@ namespace headroom::log {
 namespace {
 
 spdlog::level::level_enum to_spdlog(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarn:
-      return spdlog::level::warn;
-    case Level::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
+  static constexpr std::array kLevels = {
+      spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+      spdlog::level::err};
+  return kLevels.at(static_cast<size_t>(level));
 }
 
 struct State {

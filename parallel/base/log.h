@@ -2,9 +2,8 @@
 //
 //   12:03:44 warn [gen 2 rank 3/8] loader: 2 images were skipped
 //
-// Results (tables, JSON) are not log lines; programs print them to stdout.
-//
-// Threads: any thread may log; lines are never interleaved.
+// Results (tables, JSON) are not log lines; programs print them to stdout. Any
+// thread may log; lines are never interleaved.
 #pragma once
 
 #include <string>
@@ -14,11 +13,11 @@ namespace headroom::log {
 
 enum class Level { kDebug, kInfo, kWarn, kError };
 
-// Lines below `level` are dropped. Default kInfo.
+// Drops lines below `level`, which is kInfo until this is called.
 void set_level(Level level);
 
-// Shown in brackets before each message, for example "gen 2 rank 3/8";
-// empty (the default) shows nothing.
+// The text in brackets before each message, for example "gen 2 rank 3/8"; an
+// empty one (the default) is not shown.
 void set_prefix(std::string prefix);
 
 void write(Level level, std::string_view message);

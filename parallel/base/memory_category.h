@@ -5,7 +5,7 @@
 //
 //   const MemoryCategoryScope scope(MemoryCategory::kLoss);
 //
-// Threads: each has its own; a new thread starts with kOther.
+// Each thread has its own; a new one starts with kOther.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,12 @@ enum class MemoryCategory : uint8_t {
 };
 inline constexpr size_t kNumMemoryCategories = 9;
 
-// "activations".
-const char* name_of(MemoryCategory category);
+inline const char* name_of(MemoryCategory category) {
+  static constexpr std::array<const char*, kNumMemoryCategories> kNames = {
+      "other",       "parameters",    "gradients", "optimizer", "average",
+      "activations", "communication", "loss",      "workspace"};
+  return kNames.at(static_cast<size_t>(category));
+}
 
 class MemoryCategoryScope {
  public:
@@ -40,7 +44,7 @@ class MemoryCategoryScope {
   MemoryCategoryScope(const MemoryCategoryScope&) = delete;
   MemoryCategoryScope& operator=(const MemoryCategoryScope&) = delete;
 
-  // Of an allocation of `bytes` by the calling thread.
+  // The category of an allocation of `bytes` by the calling thread.
   static MemoryCategory of(int64_t bytes) {
     const State& state = here();
     return state.category == state.of_results ||
@@ -49,8 +53,8 @@ class MemoryCategoryScope {
                ? state.category
                : state.of_results;
   }
-  // The same of a device's memory; to be asked once for each, as
-  // WorkspaceScope::workspace_bytes() counts them.
+  // The same for an allocation of a device's memory. It is asked once for each,
+  // as WorkspaceScope::workspace_bytes() counts them.
   static MemoryCategory of_device(int64_t bytes) {
     const MemoryCategory category = of(bytes);
     State& state = here();
@@ -99,8 +103,7 @@ class WorkspaceScope final : public MemoryCategoryScope {
   explicit WorkspaceScope(int64_t result_bytes, int64_t other_result_bytes = 0)
       : MemoryCategoryScope(Results{result_bytes, other_result_bytes}) {}
 
-  // Of a device's workspace that was asked for so far, at most between two
-  // results.
+  // The most bytes of a device's workspace between two results so far.
   // REQUIRES: no scope inside this one is open.
   int64_t workspace_bytes() const { return most_scratch(); }
 };

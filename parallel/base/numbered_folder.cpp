@@ -27,14 +27,12 @@ fs::path make_free_folder(const fs::path& base) {
   fs::create_directories(base.parent_path());
   for (;;) {
     const fs::path name = free_folder_name(base);
-    // False: somebody else was faster.
+    // It returns false where somebody else was faster.
     if (fs::create_directory(name)) return name;
   }
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 fs::path without_slash(const fs::path& folder) {
   const fs::path normal = fs::absolute(folder).lexically_normal();

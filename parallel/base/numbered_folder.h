@@ -1,6 +1,5 @@
-// Where results go, named as in YOLOv5: exp, exp2, exp3, …
-//
-// Threads: functions of the file system, which others may change meanwhile.
+// The folders that results go to: named as in YOLOv5 (exp, exp2, exp3, …), or
+// whole or not there at all (NewFolder).
 #pragma once
 
 #include <filesystem>
@@ -12,20 +11,16 @@
 
 namespace headroom {
 
-// What a folder that cannot be made says about a request.
-//
-// Threads: any.
-
-// A full disk ends a run for want of a resource (5); any other reason is the
-// name's, a file in the way or a folder of somebody else: the request is wrong
-// (2).
+// The exit code where a folder cannot be made: a full disk is a lack of a
+// resource (5); any other reason, such as a file in the way or a folder of
+// somebody else, makes the request wrong (2).
 inline ExitCode exit_of_unmade_folder(const std::error_code& why) {
   return why == std::errc::no_space_on_device ? ExitCode::kResource
                                               : ExitCode::kRequest;
 }
 
-// Before anything is read: throws Error (exit 2) unless `file` can be made
-// where it is to lie. `flag`: what named it.
+// Throws Error (exit 2) unless the folder of `file`, which `flag` named, is
+// there. To be asked before any work is done for the file.
 inline void require_folder_of(const std::filesystem::path& file,
                               const std::string& tag, const std::string& flag) {
   std::filesystem::path folder = file.parent_path();
@@ -42,17 +37,14 @@ inline void require_folder_of(const std::filesystem::path& file,
 // counts as taken: nothing may be written through it.
 std::filesystem::path free_folder_name(const std::filesystem::path& base);
 
-// Makes it, so that it is nobody else's. Throws std::filesystem_error.
+// Makes that folder, so that it is nobody else's. Throws std::filesystem_error.
 std::filesystem::path make_free_folder(const std::filesystem::path& base);
 
-// NewFolder: a folder that appears when all of it is there, or not at all.
-//
-// Files go into a hidden folder beside it, which takes its name at the end and
-// is removed if that is never reached.
-//
-// Threads: write() from any number; the rest from one.
-// Errors: Error, exit 2 if the folder is there and not empty, exit 5 if it
-// cannot be written.
+// A folder that appears when all of it is there, or not at all. Files go into a
+// hidden folder beside it, which takes its name at the end and is removed if
+// that is never reached. write() may be called from any number of threads; the
+// rest from one. Errors: Error, exit 2 if the folder is there and not empty,
+// exit 5 if it cannot be written.
 
 class NewFolder {
  public:

@@ -1,11 +1,9 @@
 // OutsideMemory: memory of tensors that does not come from the tensors'
 // allocator, and counts all the same.
 //
-// Whoever counts tensors' bytes in this process says so once; whoever provides
-// such memory asks for a token and keeps it as long as the memory. Without a
-// counter a token is empty.
-//
-// Threads: set_counter() before there are any; count() from any.
+// Whoever counts tensors' bytes in this process installs a counter, before
+// there are other threads; whoever provides such memory asks for a token and
+// keeps it as long as the memory. Without a counter a token is empty.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// parallel_for: independent work items over a few threads of their own.
-//
-// For start-up work (reading headers); the loader has its own threads.
+// parallel_for: independent work items over a few threads of their own, for
+// start-up work (reading headers); the loader has its own threads.
 #pragma once
 
 #include <algorithm>

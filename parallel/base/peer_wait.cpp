@@ -1,6 +1,9 @@
 #include "parallel/base/peer_wait.h"
 
 #include <atomic>
+#include <mutex>
+#include <set>
+#include <utility>
 
 namespace headroom {
 namespace {
@@ -9,6 +12,13 @@ using Clock = std::chrono::steady_clock;
 
 std::atomic<int> waiting{0};
 std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
+
+std::mutex mutex;
+
+std::set<const AbortableWait*>& waits() {
+  static auto* const all = new std::set<const AbortableWait*>;
+  return *all;
+}
 
 }  // namespace
 
@@ -27,6 +37,22 @@ std::chrono::milliseconds PeerWait::quiet() {
   if (waiting > 0) return std::chrono::milliseconds(0);
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       Clock::now().time_since_epoch() - Clock::duration(last_sign));
+}
+
+AbortableWait::AbortableWait(std::function<void()> abort)
+    : abort_(std::move(abort)) {
+  const std::lock_guard lock(mutex);
+  waits().insert(this);
+}
+
+AbortableWait::~AbortableWait() {
+  const std::lock_guard lock(mutex);
+  waits().erase(this);
+}
+
+void AbortableWait::abort_all() {
+  const std::lock_guard lock(mutex);
+  for (const AbortableWait* wait : waits()) wait->abort_();
 }
 
 }  // namespace headroom

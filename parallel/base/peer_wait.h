@@ -1,19 +1,20 @@
-// PeerWait: says for whom a process stands still: for its peers, or for itself.
-//
-// Whoever waits for an operation over ranks, or for the coordinator, puts one
-// around it; whoever watches
-// over the process asks for how long it has shown no sign of life, which is
-// never while it waits for peers: it is then they who are late.
-//
-//   { const PeerWait waiting; work.wait(); }
-//
-// Threads: any; the state is the process's.
+// How this process waits for its peers: visibly (PeerWait), and so that it can
+// be freed when a peer is lost (AbortableWait). The state is the process's; any
+// thread may use it.
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 namespace headroom {
 
+// Whoever waits for an operation over ranks, or for the coordinator, puts one
+// around it:
+//
+//   { const PeerWait waiting; work.wait(); }
+//
+// Whoever watches over the process asks for how long it has shown no sign of
+// life. While it waits for peers the answer is 0: it is then they who are late.
 class PeerWait {
  public:
   PeerWait();
@@ -21,10 +22,31 @@ class PeerWait {
   PeerWait(const PeerWait&) = delete;
   PeerWait& operator=(const PeerWait&) = delete;
 
-  // Something went forward.
+  // The caller made progress.
   static void sign_of_life();
-  // Since the last sign of life or end of waiting; 0 while anybody waits.
+  // Time since the last sign of life or end of waiting; 0 while anybody waits.
   static std::chrono::milliseconds quiet();
+};
+
+// Whoever learns that a peer is lost frees those who wait for it. A connection
+// mostly says so itself, at once; but where the peer died in the middle of a
+// message, Gloo waits for the rest of it until the operation's time limit.
+//
+//   { const AbortableWait here([&] { work.abort(); }); work.wait(); }
+class AbortableWait {
+ public:
+  // `abort` is called from the thread that aborts, and never after the
+  // destructor has returned.
+  explicit AbortableWait(std::function<void()> abort);
+  ~AbortableWait();
+  AbortableWait(const AbortableWait&) = delete;
+  AbortableWait& operator=(const AbortableWait&) = delete;
+
+  // Aborts what waits now; what begins to wait later is not affected.
+  static void abort_all();
+
+ private:
+  const std::function<void()> abort_;
 };
 
 }  // namespace headroom

@@ -1,7 +1,5 @@
-// What this machine's processor can, where results, time or memory depend on
+// What this machine's processor can do, where results, time or memory depend on
 // it.
-//
-// Threads: asked once, then constant.
 #pragma once
 
 #include <string>
@@ -12,7 +10,8 @@ namespace headroom {
 // unless ONEDNN_MAX_CPU_ISA (its own variable) keeps it from them.
 bool convolves_bfloat16();
 
-// May oneDNN use AVX-512, by this value of ONEDNN_MAX_CPU_ISA? "": not set.
+// May oneDNN use AVX-512, by this value of ONEDNN_MAX_CPU_ISA? "" stands for a
+// variable that is not set.
 bool allows_avx512(const std::string& max_cpu_isa);
 
 }  // namespace headroom

@@ -1,9 +1,8 @@
 #include "parallel/base/step_phase.h"
 
-#include <string>
+#include <array>
+#include <cstddef>
 #include <utility>
-
-#include "parallel/base/check.h"
 
 namespace headroom {
 namespace {
@@ -13,20 +12,9 @@ thread_local StepPhaseObserver* the_observer = nullptr;
 }  // namespace
 
 const char* name_of(StepPhase phase) {
-  switch (phase) {
-    case StepPhase::kNone:
-      return "between steps";
-    case StepPhase::kForward:
-      return "forward";
-    case StepPhase::kBackward:
-      return "backward";
-    case StepPhase::kVote:
-      return "vote";
-    case StepPhase::kCommit:
-      return "commit";
-  }
-  HEADROOM_CHECK(false,
-                 "step phase " + std::to_string(static_cast<int>(phase)));
+  static constexpr std::array kNames = {"between steps", "forward", "backward",
+                                        "vote", "commit"};
+  return kNames.at(static_cast<size_t>(phase));
 }
 
 StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer) {

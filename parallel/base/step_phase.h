@@ -1,9 +1,6 @@
-// StepPhase: where in a training step a thread is, for whoever records it.
-//
-// The step says it where it passes by; without an observer that is one test of
-// a pointer.
-//
-// Threads: each has its own observer.
+// StepPhase: where in a training step a thread is, for whoever records it. The
+// step says so at each change; without an observer that costs one test of a
+// pointer. Each thread has its own observer.
 #pragma once
 
 namespace headroom {
@@ -12,7 +9,7 @@ namespace headroom {
 // steps.
 enum class StepPhase { kNone, kForward, kBackward, kVote, kCommit };
 
-// "forward".
+// "between steps" for kNone, else "forward" and so on.
 const char* name_of(StepPhase phase);
 
 class StepPhaseObserver {
@@ -22,7 +19,7 @@ class StepPhaseObserver {
   virtual void begin_phase(StepPhase phase) = 0;
 };
 
-// From now on on this thread; null: nobody. Returns the one before.
+// Sets this thread's observer, or none with null. Returns the one before.
 StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer);
 
 void begin_step_phase(StepPhase phase);

@@ -1,10 +1,12 @@
 #include "parallel/base/units.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace headroom {
 namespace {
@@ -52,18 +54,12 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   }
   if (unit.ends_with('b')) unit.pop_back();
   if (unit.ends_with('i')) unit.pop_back();
-  double factor = 1;
-  if (unit == "k")
-    factor = 1024;
-  else if (unit == "m")
-    factor = 1024.0 * 1024;
-  else if (unit == "g")
-    factor = 1024.0 * 1024 * 1024;
-  else if (unit == "t")
-    factor = 1024.0 * 1024 * 1024 * 1024;
-  else if (!unit.empty())
-    return std::nullopt;
-  const double bytes = value * factor;
+  static constexpr std::array<std::string_view, 5> kFactors = {"", "k", "m",
+                                                               "g", "t"};
+  const auto found = std::ranges::find(kFactors, unit);
+  if (found == kFactors.end()) return std::nullopt;
+  const auto power = static_cast<int>(found - kFactors.begin());
+  const double bytes = std::ldexp(value, 10 * power);
   if (!(bytes < 9.2e18)) return std::nullopt;
   return static_cast<int64_t>(bytes);
 }

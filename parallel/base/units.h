@@ -14,16 +14,15 @@ std::string format_bytes(int64_t bytes);
 // "1.5 KiB (1536 bytes)": for limits, which are compared to the byte.
 std::string exact_bytes(int64_t bytes);
 
-// "2GiB", "512 MiB", "1.5G", "800000000": binary units, case ignored.
-// Nothing if `text` is not a size.
+// Bytes of "2GiB", "512 MiB", "1.5G" or "800000000": binary units, case
+// ignored. Nothing if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 
-// counted: a number with its noun, as people write them.
-
-// 1 -> "1 image", 2 -> "2 images"; "boxes" of "box", "classes" of "class".
+// A number with its noun: 1 -> "1 image", 2 -> "2 images"; "boxes" of "box",
+// "classes" of "class".
 inline std::string counted(int64_t number, const std::string& noun) {
   const bool hisses = noun.ends_with('s') || noun.ends_with('x');
   return std::to_string(number) + " " + noun +

@@ -1,7 +1,6 @@
-// Text for messages and JSON, which must be UTF-8.
-//
-// The end of a process's stderr, a path, an exception's text are bytes; a
-// message with other bytes in a string field is dropped by its receiver.
+// Text for messages and JSON, which must be UTF-8, and for hints with commands.
+// The end of a process's stderr, a path or an exception's text are mere bytes,
+// and a receiver drops a message with other bytes in a string field.
 #pragma once
 
 #include <string>
@@ -12,10 +11,8 @@ namespace headroom {
 // `bytes` with every byte that is not part of a UTF-8 character as '?'.
 std::string valid_utf8(std::string_view bytes);
 
-// A text as one word of a shell command, for hints that people copy: paths hold
-// spaces and worse.
-
-// Unchanged where the shell would not change it, else in single quotes.
+// `text` as one word of a shell command, for hints that people copy: unchanged
+// where the shell would not change it, else in single quotes.
 std::string shell_word(const std::string& text);
 
 }  // namespace headroom

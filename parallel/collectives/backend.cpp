@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "parallel/collectives/mpi_communicator.h"
-#include "parallel/collectives/shared_memory_communicator.h"
-
 namespace headroom::collectives {
 
 std::unique_ptr<Communicator> make_communicator(

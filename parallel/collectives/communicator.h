@@ -1,16 +1,11 @@
-// Communicator: a fixed, ordered set of ranks that exchange tensors.
+// Communicator: a fixed, ordered set of ranks that exchange tensors; backend.h
+// makes them. A group of one returns its input.
 //
-// One interface, one file per backend: local_communicator (ranks are threads,
-// for unit tests), gloo_communicator (processes), mpi_communicator (on request,
-// fail-stop). A group of one returns its input.
-//
-// Ownership: tensors stay the caller's; an asynchronous operation needs its
-// tensor alive and untouched until wait().
-// Threads: one thread per rank issues operations, in the same order on every
-// rank; wait() belongs to that thread too.
-// Errors: CommunicationError when a peer is gone or an operation times out;
-// the communicator is unusable from then on and is dropped with its generation.
-// Invariants:
+// An asynchronous operation needs its tensor alive and untouched until wait().
+// One thread per rank issues operations and waits for them, in the same order
+// on every rank. Errors: CommunicationError when a peer is gone or an operation
+// times out; the communicator is unusable from then on and is dropped with its
+// generation. Invariants:
 //   1. every rank sees bit-identical results of all_reduce;
 //   2. the same ranks, sizes and values give the same bits again.
 #pragma once
@@ -41,11 +36,11 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // All: dense CPU tensors (any strides that cover their storage without
-  // holes), of one type and element count on all ranks: float, double, int64
-  // or uint8.
+  // All operations take dense CPU tensors (any strides that cover their storage
+  // without holes), of one element count and type on all ranks: float, double,
+  // int64 or uint8.
 
-  // In place. Several may be under way at once.
+  // Reduces in place. Several may be under way at once.
   virtual std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                                  ReduceOp op) = 0;
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
@@ -61,14 +56,14 @@ class Communicator {
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,
                           const at::Tensor& input) = 0;
-  // The same, done by the time of wait(): in the background where
+  // A gather that is done by the time of wait(): in the background where
   // gathers_in_background(), else in wait() itself.
   virtual std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                                  const at::Tensor& input);
   virtual bool gathers_in_background() const { return false; }
 
   // `input` has size() times the elements of `output`; rank i gets the sum of
-  // part i. What `input` holds after that is not said.
+  // part i. `input` holds anything after that.
   virtual void reduce_scatter(const at::Tensor& output,
                               const at::Tensor& input) = 0;
 
@@ -90,8 +85,8 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // Ranks with the same `color` together, ordered by `key` (equal keys by
-  // rank). Collective over all ranks.
+  // The communicator of the ranks with this rank's `color`, ordered by `key`
+  // (equal keys by rank). Collective over all ranks.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 };
 

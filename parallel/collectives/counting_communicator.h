@@ -2,9 +2,6 @@
 // rank hands over: what it sends, reduces, gathers (its own part), scatters or,
 // as root, broadcasts. Headers and what it receives do not count. Where it
 // waits, it says so (PeerWait).
-//
-// Ownership: owns the communicator it passes everything on to.
-// Threads: as Communicator.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +47,7 @@ class CountingCommunicator final : public Communicator {
     const PeerWait waiting;
     inner().barrier();
   }
-  // The parts count for themselves.
+  // The parts are not counted here.
   std::unique_ptr<Communicator> split(int color, int key) override {
     const PeerWait waiting;
     return inner().split(color, key);

@@ -1,4 +1,4 @@
-#include "parallel/collectives/device_host_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
@@ -25,7 +25,7 @@ class Done final : public Work {
   void wait() override {}
 };
 
-// Done on the host; then the result goes back to where it belongs.
+// An operation on the host, whose result is copied back once it is done.
 class Staged final : public Work {
  public:
   Staged(std::unique_ptr<Work> work, at::Tensor host, at::Tensor target)
@@ -127,7 +127,7 @@ class DeviceHostCommunicator final : public Communicator {
   }
 
  private:
-  // Null: through the host.
+  // The devices' communicator, or null where tensors go through the host.
   Communicator* direct_for(const at::Tensor& tensor) const {
     return tensor.is_cpu() ? host_.get() : devices_.get();
   }

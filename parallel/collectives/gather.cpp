@@ -1,9 +1,6 @@
 #include "parallel/collectives/gather.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
-#include <cstring>
 
 namespace headroom::collectives {
 namespace {
@@ -15,29 +12,28 @@ at::Tensor bytes_at(std::string& memory) {
                        at::kByte);
 }
 
-at::Tensor numbers_at(std::vector<int64_t>& memory) {
-  return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())},
-                       at::kLong);
-}
-
 }  // namespace
+
+bool all_agree(Communicator& ranks, bool here) {
+  int64_t refusals = here ? 0 : 1;
+  ranks.all_reduce(at::from_blob(&refusals, {1}, at::kLong));
+  return refusals == 0;
+}
 
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine) {
-  const auto size = static_cast<size_t>(communicator.size());
-  std::vector<int64_t> counts(size);
-  std::vector<int64_t> count = {static_cast<int64_t>(mine.size())};
-  communicator.all_gather(numbers_at(counts), numbers_at(count));
+  const std::vector<int64_t> counts =
+      tell_all(communicator, static_cast<int64_t>(mine.size()));
 
-  const auto longest = static_cast<size_t>(
-      std::max<int64_t>(1, *std::max_element(counts.begin(), counts.end())));
+  const auto longest =
+      static_cast<size_t>(std::max<int64_t>(1, std::ranges::max(counts)));
   std::string own = mine;
   own.resize(longest);
-  std::string all(size * longest, '\0');
+  std::string all(counts.size() * longest, '\0');
   communicator.all_gather(bytes_at(all), bytes_at(own));
 
   std::vector<std::string> parts;
-  for (size_t rank = 0; rank < size; ++rank) {
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
     parts.push_back(
         all.substr(rank * longest, static_cast<size_t>(counts[rank])));
   }
@@ -46,11 +42,11 @@ std::vector<std::string> gather_bytes(Communicator& communicator,
 
 std::string broadcast_bytes(Communicator& communicator,
                             const std::string& bytes, int root) {
-  std::vector<int64_t> count = {static_cast<int64_t>(bytes.size())};
-  communicator.broadcast(numbers_at(count), root);
+  auto count = static_cast<int64_t>(bytes.size());
+  communicator.broadcast(at::from_blob(&count, {1}, at::kLong), root);
   std::string all = communicator.rank() == root
                         ? bytes
-                        : std::string(static_cast<size_t>(count.front()), '\0');
+                        : std::string(static_cast<size_t>(count), '\0');
   if (!all.empty()) communicator.broadcast(bytes_at(all), root);
   return all;
 }

@@ -1,18 +1,35 @@
-// gather_bytes: every rank's bytes, of any length, on every rank.
-//
-// For results that differ in size by rank, such as the detections of a
-// validation shard. Collective; CommunicationError as its communicator.
+// What ranks tell each other: numbers, bytes of any length, and whether all of
+// them agree. Collective; CommunicationError as the communicator.
 #pragma once
+
+#include <ATen/ops/from_blob.h>
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "parallel/collectives/communicator.h"
 
 namespace headroom::collectives {
 
-// Element r of the result is what rank r gave.
+// Every rank's `mine`, by rank. REQUIRES: a T of int64_t numbers only.
+template <typename T>
+std::vector<T> tell_all(Communicator& ranks, T mine) {
+  static_assert(std::is_trivially_copyable_v<T> &&
+                sizeof(T) % sizeof(int64_t) == 0);
+  constexpr int64_t kNumbers = sizeof(T) / sizeof(int64_t);
+  std::vector<T> all(static_cast<size_t>(ranks.size()));
+  ranks.all_gather(
+      at::from_blob(all.data(), {ranks.size() * kNumbers}, at::kLong),
+      at::from_blob(&mine, {kNumbers}, at::kLong));
+  return all;
+}
+
+bool all_agree(Communicator& ranks, bool here);
+
+// Every rank's bytes, by rank: for results that differ in size, such as the
+// detections of a validation shard.
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine);
 

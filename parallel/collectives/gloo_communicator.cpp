@@ -1,4 +1,4 @@
-#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <signal.h>
 #include <torch/headeronly/version.h>
@@ -16,13 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/gloo_connection.h"
-#include "parallel/collectives/operands.h"
-#include "parallel/collectives/rendezvous_store.h"
-#include "parallel/collectives/split_members.h"
 
 namespace headroom::collectives {
 namespace {
@@ -31,6 +28,7 @@ using gloo_group::ClosableGroup;
 using gloo_group::Connection;
 using gloo_group::ParkedGroups;
 using gloo_group::reason_of;
+using gloo_group::RendezvousStore;
 using Device = std::shared_ptr<gloo::transport::Device>;
 
 // The stand-ins for Gloo's headers (gloo_stubs/) were written for this version.

@@ -1,5 +1,6 @@
-// The part of gloo_communicator.cpp that keeps failures in order; included
-// there only, because it needs the stand-ins for Gloo's headers.
+// How gloo_communicator.cpp connects a group and ends it in order after a
+// failure; included there only, because it needs the stand-ins for Gloo's
+// headers.
 #pragma once
 
 #ifndef USE_C10D_GLOO
@@ -7,18 +8,71 @@
 #endif
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/key_value_store.h"
 
 namespace headroom::gloo_group {
+
+// A KeyValueStore as the c10d::Store that Gloo connects through.
+class RendezvousStore final : public c10d::Store {
+ public:
+  // Keys are put below `prefix`; waiting for one takes at most `timeout`.
+  RendezvousStore(std::shared_ptr<KeyValueStore> store, std::string prefix,
+                  std::chrono::milliseconds timeout)
+      : c10d::Store(timeout),
+        store_(std::move(store)),
+        prefix_(std::move(prefix)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<RendezvousStore>(store_, prefix_, getTimeout());
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    store_->set(prefix_ + "/" + key, std::string(value.begin(), value.end()));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    const std::string value = store_->get(prefix_ + "/" + key, getTimeout());
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    wait(keys, getTimeout());
+  }
+  // Gloo's own time limits are five minutes; ours is the communicator's.
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override {
+    for (const std::string& key : keys) {
+      store_->get(prefix_ + "/" + key, std::min(timeout, getTimeout()));
+    }
+  }
+
+  // Gloo connects without these.
+  int64_t add(const std::string&, int64_t) override { refuse("add"); }
+  bool deleteKey(const std::string&) override { refuse("deleteKey"); }
+  bool check(const std::vector<std::string>&) override { refuse("check"); }
+  int64_t getNumKeys() override { refuse("getNumKeys"); }
+
+ private:
+  [[noreturn]] static void refuse(const char* operation) {
+    C10_THROW_ERROR(NotImplementedError,
+                    std::string("the rendezvous map offers no ") + operation);
+  }
+
+  std::shared_ptr<KeyValueStore> store_;
+  const std::string prefix_;
+};
 
 // c10d's flight recorder is one per process and registers new groups without a
 // lock, which matters where ranks are threads.
@@ -125,7 +179,7 @@ class Connection {
     (is_message ? messages_ : under_way_).push_back(work);
   }
 
-  // Of what is tracked: its tensor is let go of at once.
+  // Waits for a tracked operation and releases its tensor at once.
   void complete(const char* operation,
                 const c10::intrusive_ptr<c10d::Work>& work) {
     wait(operation, *work);

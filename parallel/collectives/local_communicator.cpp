@@ -1,4 +1,4 @@
-#include "parallel/collectives/local_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -16,15 +16,12 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/operands.h"
-#include "parallel/collectives/split_members.h"
+#include "parallel/collectives/backend_parts.h"
 
 namespace headroom::collectives {
 namespace {
 
-// The place where ranks that are threads meet: internal to local_communicator.
-//
-// Threads: all methods from any thread.
+// The place where ranks that are threads meet; any thread may call it.
 
 // What one rank brings to an operation; flat tensors.
 struct LocalPart {
@@ -56,11 +53,11 @@ class LocalGroup {
       std::set<int> expected, LocalPart part,
       std::function<void(std::vector<LocalPart>&)> perform);
 
-  // Until it is performed. Throws CommunicationError when a rank that it needs
-  // has left, or after the timeout; the group has then failed for all.
+  // Waits until it is performed. Throws CommunicationError when a rank that it
+  // needs has left, or after the timeout; the group has then failed for all.
   void wait(const std::shared_ptr<LocalOperation>& operation, int rank);
 
-  // The rank is gone: operations that wait for it fail.
+  // The rank is gone, so operations that wait for it fail.
   void leave(int rank);
 
   // The group of the ranks that gave `color` in split number `number`.

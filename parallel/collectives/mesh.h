@@ -13,8 +13,7 @@
 // Each counts the bytes that this rank handed to it, so that a test can tell a
 // split from everybody doing everything.
 //
-// Ownership: owns the communicators, borrows `world`.
-// Threads: as Communicator.
+// The mesh owns these communicators and borrows `world`.
 #pragma once
 
 #include <memory>
@@ -38,7 +37,8 @@ struct Mesh {
   std::unique_ptr<CountingCommunicator> replicas;
   std::unique_ptr<CountingCommunicator> statistics;
 
-  // Of all axes, `world` excluded: peers fail at once instead of waiting.
+  // Disconnects all axes, but not `world`: peers fail at once instead of
+  // waiting.
   void disconnect();
 
   bool is_first_stage() const { return here.pipeline_stage == 0; }

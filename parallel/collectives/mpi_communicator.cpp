@@ -1,4 +1,4 @@
-#include "parallel/collectives/mpi_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <mpi.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/operands.h"
+#include "parallel/collectives/backend_parts.h"
 
 namespace headroom::collectives {
 namespace {

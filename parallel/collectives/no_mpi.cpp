@@ -1,6 +1,6 @@
 // Stands in for mpi_communicator.cpp where the build found no MPI.
 #include "parallel/base/check.h"
-#include "parallel/collectives/mpi_communicator.h"
+#include "parallel/collectives/backend.h"
 
 namespace headroom::collectives {
 

@@ -17,13 +17,13 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/outside_memory.h"
-#include "parallel/collectives/agreement.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
 namespace {
 
-// Of buffers, in Place::number; no buffer is larger.
+// How far apart buffers are in Place::number; no buffer is larger.
 constexpr int kOffsetBits = 48;
 
 struct Offer {
@@ -69,8 +69,8 @@ enum Operation : int64_t {
 // Up to this size every rank forms the whole sum: one meeting instead of two.
 constexpr int64_t kSmallBytes = 16 << 10;
 
-// Of a sum in place: what is written to the peers is still in the first-level
-// cache. A multiple of the cache line.
+// The piece of a sum in place: what is written to the peers is still in the
+// first-level cache. A multiple of the cache line.
 constexpr int64_t kPieceBytes = 8 << 10;
 
 // Calls body(zero of the tensor's type).
@@ -127,7 +127,7 @@ at::Tensor SharedBuffers::create(Communicator& ranks, int64_t count,
                  "a buffer of " + std::to_string(buffer.bytes) + " bytes");
   const auto bytes = static_cast<size_t>(buffer.bytes);
   Offer mine;
-  // Not thrown before the peers know: they wait for this rank.
+  // The peers must know before this rank throws: they wait for it.
   std::exception_ptr refused;
   try {
     std::shared_ptr<void> counted = OutsideMemory::count(buffer.bytes);

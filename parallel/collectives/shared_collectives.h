@@ -1,13 +1,10 @@
-// SharedCollectives: sums, gathers, scatters and broadcasts as turns of one
-// SharedGroup, to their end.
+// Sums, gathers, scatters and broadcasts through the memory of a SharedGroup.
 //
 // A tensor is staged through the group's parts, piece by piece. Sums of what
 // lies in a shared buffer are formed where it lies: each rank adds up its share
-// of all ranks' tensors and writes the sum into every one of them.
-//
-// Sums are formed in rank order, so all ranks get the same bits, by either way.
-//
-// Ownership: borrows group and buffers. Threads, errors: as SharedGroup.
+// of all ranks' tensors and writes the sum into every one of them. Both ways
+// sum in rank order, so all ranks get the same bits. Threads, errors: as
+// SharedGroup.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,11 +22,9 @@
 
 namespace headroom::collectives {
 
-// SharedBuffers: tensors whose memory all ranks of a host have mapped, so that
-// a sum can be formed where they lie.
-//
-// A tensor keeps its own memory; the mappings of all ranks' memory live as long
-// as this object.
+// Tensors whose memory all ranks of a host have mapped, so that a sum can be
+// formed where they lie. A tensor keeps its own memory; the mappings of all
+// ranks' memory live as long as this object.
 class SharedBuffers {
  public:
   // The same stretch of a buffer, seen in the memory of every rank.
@@ -44,7 +39,7 @@ class SharedBuffers {
   // must be of one host.
   at::Tensor create(Communicator& ranks, int64_t count, at::ScalarType type);
 
-  // Where `bytes` from `data` on are, if in a buffer.
+  // The place of `bytes` from `data` on, if they lie in a buffer.
   std::optional<Place> find(const void* data, int64_t bytes) const;
 
  private:
@@ -62,7 +57,8 @@ class SharedBuffers {
   std::vector<Buffer> buffers_;
 };
 
-// All tensors flat and contiguous.
+// Carries out each operation to its end. Tensors are flat and contiguous.
+// Borrows group and buffers.
 class SharedCollectives {
  public:
   SharedCollectives(SharedGroup& group, const SharedBuffers& buffers)

@@ -16,14 +16,14 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/agreement.h"
+#include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
 namespace {
 
-// Equal in two processes exactly if they can share memory, but for a chance of
-// 2^-64: on one host, in one process-number namespace (a container), by one
-// user.
+// A number that is equal in two processes exactly if they can share memory (up
+// to a chance of 2^-64): on one host, in one process-number namespace (a
+// container), by one user.
 int64_t host_identity() {
   // The kernel draws it anew at every boot.
   std::string identity;
@@ -41,12 +41,12 @@ int64_t host_identity() {
 // At the start of every segment. Peers read it in their own mapping, so it
 // holds no pointers and only atomics that need no lock.
 struct SharedGroup::Shared {
-  // Of the segment's owner.
+  // These are the segment's owner's.
   alignas(64) std::atomic<uint64_t> meetings;  // that it has come to
   std::atomic<uint32_t> has_left;
   Signature signatures[2];
 
-  // Of the group; used in rank 0's segment only.
+  // These are the group's, used in rank 0's segment only.
   alignas(64) std::atomic<uint32_t> activity;  // counts changes; the futex
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> has_failed;
@@ -58,7 +58,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBookkeepingBytes = 4096;
 constexpr int kSpins = 1000;
-// Between two looks at whether the peers are still there.
+// Time between two checks whether the peers are still there.
 constexpr timespec kSleep{0, 5'000'000};
 
 constexpr size_t segment_bytes() {
@@ -71,7 +71,7 @@ void pause_briefly() {
 #endif
 }
 
-// Shared between processes, unlike std::atomic::wait.
+// Works between processes, unlike std::atomic::wait.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t seen) {
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &kSleep, nullptr, 0);
 }
@@ -79,7 +79,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// What each rank tells the others, as numbers for a collective.
+// What each rank tells the others.
 struct Invitation {
   int64_t host = 0;
   int64_t is_ready = 0;

@@ -9,11 +9,9 @@
 // at least one meeting: so who begins a turn knows that nobody reads any more
 // what lay there two turns ago.
 //
-// Waiting spins for some microseconds, then sleeps on a futex.
-//
-// Ownership: owns this rank's segment and the mappings of its peers'.
-// Destroying it is how a rank leaves: peers that wait for it fail. Threads: one
-// thread per rank. Errors: CommunicationError when a peer has left, died (any
+// Waiting spins for some microseconds, then sleeps on a futex. One thread per
+// rank. Destroying the group is how a rank leaves: peers that wait for it fail.
+// Errors: CommunicationError when a peer has left, died (any
 // signal: its process is watched through a pidfd), given up, or is not there
 // within the time limit; the group is unusable from then on, for all ranks.
 // CheckFailure when ranks begin turns of different signatures.
@@ -34,14 +32,14 @@ namespace headroom::collectives {
 
 class SharedGroup {
  public:
-  // Of each rank's part of a turn.
+  // The size of each rank's part of a turn.
   static constexpr int64_t kPartBytes = 512 << 10;
 
-  // What a turn does; the same on all ranks.
+  // What a turn does, which must be the same on all ranks.
   struct Signature {
     int64_t operation = 0;
     int64_t elements = 0;
-    int64_t place = 0;  // of what is worked on in place
+    int64_t place = 0;  // SharedBuffers::Place::number, for sums in place
   };
 
   // The group of the ranks of `ranks`, or none with the reason where they
@@ -59,7 +57,7 @@ class SharedGroup {
   // Returns when all ranks have come to this point of the turn.
   void meet(const char* operation);
 
-  // Peers that wait, or will, fail too.
+  // Makes peers that wait, or will wait, fail too.
   void give_up(const std::string& reason);
   void throw_if_failed(const char* operation) const;
 
@@ -75,7 +73,7 @@ class SharedGroup {
       : rank_(rank), timeout_(timeout) {}
 
   void announce();
-  // The rank that has not come yet, or -1.
+  // A rank that has not come yet, or -1.
   int missing() const;
   void sleep(uint32_t seen);
   void throw_if_gone(int member, const char* operation);

@@ -1,4 +1,4 @@
-#include "parallel/collectives/shared_memory_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <deque>
 #include <string>
@@ -6,14 +6,14 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/collectives/operands.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/shared_collectives.h"
 #include "parallel/collectives/shared_group.h"
 
 namespace headroom::collectives {
 namespace {
 
-// What the communicator shares with its operations under way.
+// What the communicator shares with its asynchronous operations.
 class Connection {
  public:
   Connection(std::unique_ptr<Communicator> network,
@@ -38,14 +38,14 @@ class Connection {
     }
   }
 
-  // Asks for a sum; its number.
+  // Asks for a sum. Returns its number.
   int64_t add_sum(at::Tensor flat, ReduceOp op) {
     throw_if_failed("all_reduce");
     waiting_.push_back({std::move(flat), op});
     return num_added_++;
   }
 
-  // Sums that were asked for, up to and including number `last`.
+  // Carries out the sums up to and including number `last`.
   void carry_out(int64_t last) {
     throw_if_failed("all_reduce");
     guard([&] {
@@ -57,7 +57,7 @@ class Connection {
     });
   }
 
-  // All of them, then body(group).
+  // Carries out all sums that were asked for, then body(group).
   template <typename Body>
   void run(const char* operation, const Body& body) {
     throw_if_failed(operation);
@@ -68,13 +68,13 @@ class Connection {
     });
   }
 
-  // Undefined where a rank has no memory to share.
+  // Returns an undefined tensor where a rank has no memory to share.
   at::Tensor make_buffer(int64_t count, at::ScalarType type) {
     throw_if_failed("zeros");
     return guard([&] { return buffers_.create(*network_, count, type); });
   }
 
-  // call(network)
+  // Returns call(network).
   template <typename Call>
   auto on_network(const char* operation, const Call& call) {
     throw_if_failed(operation);

@@ -6,9 +6,8 @@
 // open it through /proc and compare a random token, so that a process that took
 // over a dead one's number is not mistaken for it.
 //
-// Ownership: a mapping keeps the memory alive, also after its owner is gone.
-// Threads: the contents are the users' business.
-// Errors: Error (tag "shared_memory") when it cannot be made or opened.
+// A mapping keeps the memory alive, also after its owner is gone. Errors: Error
+// (tag "shared_memory") when it cannot be made or opened.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +28,8 @@ struct SegmentAddress {
 
 class SharedSegment {
  public:
-  // Zero-filled; its pages are there, so that touching them cannot fail.
+  // A zero-filled segment, whose pages are allocated, so that touching them
+  // cannot fail.
   static SharedSegment create(size_t bytes);
   // A segment of `bytes` that this or another process created.
   static SharedSegment open(const SegmentAddress& address, size_t bytes);
@@ -39,7 +39,7 @@ class SharedSegment {
   ~SharedSegment();
 
   const SegmentAddress& address() const { return address_; }
-  // `bytes` of it, aligned to a page.
+  // Its memory, aligned to a page.
   std::byte* data() const { return data_; }
 
  private:

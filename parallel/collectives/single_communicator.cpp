@@ -4,16 +4,11 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/communicator.h"
-#include "parallel/collectives/operands.h"
 
 namespace headroom::collectives {
 namespace {
-
-class DoneWork final : public Work {
- public:
-  void wait() override {}
-};
 
 class SingleCommunicator final : public Communicator {
  public:

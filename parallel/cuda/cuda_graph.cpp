@@ -1,4 +1,4 @@
-#include "parallel/cuda/cuda_graph.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -8,7 +8,7 @@
 namespace headroom::cuda {
 namespace {
 
-// What a graph itself takes is not the caching allocator's.
+// A graph takes memory of its own, outside the caching allocator.
 template <typename Call>
 void or_out_of_memory(const Call& call) {
   try {

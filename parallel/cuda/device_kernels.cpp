@@ -1,4 +1,4 @@
-#include "parallel/cuda/device_kernels.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -11,10 +11,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/cuda/device_optimizer.h"
+#include "parallel/cuda/kernel_arguments.h"
 #include "parallel/cuda/kernels/launch.h"
-#include "parallel/cuda/loss_arguments.h"
-#include "parallel/cuda/render_arguments.h"
 
 namespace headroom::cuda {
 namespace {
@@ -47,8 +45,8 @@ bool is_channels_last(const at::Tensor& map) {
   return map.dim() == 4 && map.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// A slice of the channels of a channels-last map, or a whole one: elements from
-// one pixel to the next.
+// Elements from one pixel to the next of a channels-last map, or of a slice of
+// its channels.
 int64_t pixel_stride(const at::Tensor& map) {
   const int64_t stride = map.size(3) > 1   ? map.stride(3)
                          : map.size(2) > 1 ? map.stride(2)
@@ -82,7 +80,7 @@ double* group_values(const at::Tensor& values, const at::Tensor& y,
   return values.mutable_data_ptr<double>();
 }
 
-// One call: the map, its groups by at most kMostGroups at a time.
+// One call: a map with its groups, at most kMostGroups of them at a time.
 class MapCall {
  public:
   MapCall(const at::Tensor& y, std::span<const int64_t> group_begins)

@@ -1,4 +1,4 @@
-#include "parallel/cuda/device_memory.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/cuda/discovery.h"
 #include "parallel/cuda/memory_account.h"
 
 namespace headroom::cuda {
@@ -43,8 +42,8 @@ std::optional<devices::DeviceMemory::HistoryEvent::Action> action_of(
   }
 }
 
-// The plugin's own scope, which is the inner one where there is one, else the
-// program's.
+// The category of the plugin's own scope, which is the inner one where there is
+// one, else of the program's.
 MemoryCategory category_of(int64_t bytes,
                            const devices::HostServices& services) {
   const MemoryCategory here = MemoryCategoryScope::of(bytes);
@@ -142,7 +141,7 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
     return events;
   }
 
-  // Under the allocator's lock.
+  // Called under the allocator's lock.
   void note(const TraceEntry& entry, const devices::HostServices& services) {
     if (entry.action_ == TraceEntry::ALLOC) {
       const auto bytes = static_cast<int64_t>(entry.size_);

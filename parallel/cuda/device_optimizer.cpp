@@ -1,4 +1,4 @@
-#include "parallel/cuda/device_optimizer.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
@@ -11,9 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/cuda/discovery.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
-#include "parallel/cuda/kernels/flat_buffer_step.h"
 
 namespace headroom::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/cuda/discovery.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>

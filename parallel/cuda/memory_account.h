@@ -5,8 +5,8 @@
 // category that its thread had named when it asked (HostServices), and keeps it
 // until it is free again.
 //
-// Threads: take and give_back under one lock of the caller (the allocator's);
-// the rest from any thread.
+// take() and give_back() are called under one lock (the allocator's), the rest
+// from any thread.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ namespace headroom::cuda {
 class MemoryAccount {
  public:
   void take(uint64_t address, int64_t bytes, MemoryCategory category);
-  // Blocks that were there before this account are not known, and ignored.
+  // Blocks that were there before this account are ignored.
   void give_back(uint64_t address);
 
-  // Bytes in which no block lies, in use all the same (DeviceMemory::hold).
+  // Bytes without a block that count as in use (DeviceMemory::hold).
   void hold(const void* owner, int64_t bytes);
   void let_go(const void* owner);
 

@@ -1,4 +1,4 @@
-#include "parallel/cuda/nccl_communicator.h"
+#include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/collectives/operands.h"
-#include "parallel/cuda/discovery.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/cuda/nccl_connection.h"
 #include "parallel/cuda/shared_devices.h"
 
 namespace headroom::cuda {
 namespace {
+
+using collectives::DoneWork;
 
 ncclDataType_t nccl_type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -96,11 +97,6 @@ class NcclWork final : public collectives::Work {
   OperationEnd end_;
   const Operand result_;
   const at::Tensor source_;
-};
-
-class DoneWork final : public collectives::Work {
- public:
-  void wait() override {}
 };
 
 class NcclCommunicator final : public collectives::Communicator {

@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kWatchEvery = std::chrono::milliseconds(20);
 constexpr auto kPollEvery = std::chrono::microseconds(50);
 
-// Operations of all communicators of a device in one order: NCCL's kernels on
-// several streams could wait for each other.
+// The one stream for the operations of all communicators of a device: NCCL's
+// kernels on several streams could wait for each other.
 c10::cuda::CUDAStream stream_of(int device) {
   static std::mutex mutex;
   static auto* const streams =
@@ -74,8 +74,9 @@ NcclConnection::~NcclConnection() {
   if (!finalize()) ncclCommAbort(communicator_);
 }
 
-// False: the caller aborts. After an exception peers must not wait for what
-// will not come, and an operation that does not end waits for a lost one.
+// Returns false where the caller must abort: after an exception, since peers
+// must not wait for what will not come, and where an operation does not end,
+// since it waits for a lost peer.
 bool NcclConnection::finalize() {
   if (std::uncaught_exceptions() > 0) return false;
   const Clock::time_point deadline = Clock::now() + place_.timeout;

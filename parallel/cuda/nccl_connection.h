@@ -8,10 +8,9 @@
 // aborts the communicator, which ends kernels that wait for a peer. It never
 // ends the process.
 //
-// Ownership: shared by a communicator and its operations under way.
-// Threads: one issues and waits; the watch is the second. NCCL is entered under
-// the lock only.
-// Errors: CommunicationError from the first failure on, for every call.
+// A communicator shares it with its operations under way. One thread issues and
+// waits; the watch is the second. NCCL is entered under the lock only. Errors:
+// CommunicationError from the first failure on, for every call.
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -57,12 +56,12 @@ class NcclConnection {
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   OperationEnd issue(const char* operation, const Call& call);
 
-  // The current stream goes on behind it.
+  // Makes the current stream wait for it.
   void order_behind(const OperationEnd& end);
-  // This thread goes on behind it.
+  // Makes this thread wait for it.
   void wait_on_host(const OperationEnd& end, const char* operation);
 
-  // Ranks of one color, by key; collective. Waits for all that was issued.
+  // As Communicator::split(). Waits for all that was issued.
   std::shared_ptr<NcclConnection> split(int color, int key);
 
  private:

@@ -1,10 +1,9 @@
 // OperationWatch: which operations of one stream are under way, and which takes
-// too long. Pure: whether one has begun or ended, and the time, are told.
+// too long. It is told the time, and whether one has begun or ended; callers
+// hold a lock.
 //
 // An operation's time starts when the device comes to it, not when it is
 // issued: it may wait behind minutes of computing.
-//
-// Threads: none of its own; callers hold a lock.
 #pragma once
 
 #include <chrono>
@@ -30,8 +29,8 @@ class OperationWatch {
   // In the order of the stream.
   void add(Operation operation);
 
-  // Forgets what has ended; the name of the operation that is under way for
-  // longer than the time limit, if there is one.
+  // Forgets what has ended. Returns the name of the operation that is under way
+  // for longer than the time limit, if there is one.
   std::optional<std::string> overdue(Time now);
 
   bool is_idle() const { return under_way_.empty(); }

@@ -16,11 +16,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/cuda/cuda_graph.h"
-#include "parallel/cuda/device_kernels.h"
-#include "parallel/cuda/device_memory.h"
-#include "parallel/cuda/discovery.h"
-#include "parallel/cuda/nccl_communicator.h"
+#include "parallel/cuda/plugin_parts.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/nvml/nvml.h"
 

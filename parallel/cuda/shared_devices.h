@@ -1,4 +1,4 @@
-// Two ranks on one device: refused before NCCL is asked, which would hang or
+// Refuses two ranks on one device before NCCL is asked, which would hang or
 // fail with an address.
 #pragma once
 

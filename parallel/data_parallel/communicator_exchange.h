@@ -1,13 +1,13 @@
-// CommunicatorExchange: a StatisticsExchange over the ranks of a communicator.
-//
-// Ownership: refers to the communicator, which must outlive it and should serve
-// nothing else while backward runs (see GradientReducer).
-// Threads: the thread that runs the step.
+// A StatisticsExchange over the ranks of a communicator, which must outlive it
+// and should serve nothing else while backward runs (see GradientReducer).
 #pragma once
 
+#include <ATen/ops/from_blob.h>
+
+#include <cstdint>
 #include <span>
 
-#include "parallel/base/statistics_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "parallel/collectives/communicator.h"
 
 namespace headroom::data_parallel {
@@ -17,7 +17,11 @@ class CommunicatorExchange final : public StatisticsExchange {
   explicit CommunicatorExchange(collectives::Communicator& communicator)
       : communicator_(communicator) {}
 
-  void sum(std::span<double> values) override;
+  void sum(std::span<double> values) override {
+    if (values.empty()) return;  // an empty micro-batch, on all of them
+    communicator_.all_reduce(at::from_blob(
+        values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
+  }
 
  private:
   collectives::Communicator& communicator_;

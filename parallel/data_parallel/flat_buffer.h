@@ -1,15 +1,12 @@
-// FlatBuffer: one flat buffer that holds many tensors, layer after layer of a
-// model.
+// FlatBuffer: one buffer that holds many tensors, layer after layer of a model.
 //
 // Gradient buckets, optimizer, EMA, snapshot and checkpoint are then ranges of
 // one tensor instead of hundreds of tensors. A layer is the unit that ZeRO
 // splits and gathers; it can have a storage of its own, whose memory can be
 // released while the tensors stay.
 //
-// Ownership: the flat buffer owns the buffers; the entries' tensors become
-// views and keep them alive. Threads: as tensors. Invariants:
-//   1. slots are in the order of the entries and do not overlap; layers
-//   likewise;
+// The entries' tensors become views, which keep the memory alive. Invariants:
+//   1. slots are in the order of the entries and do not overlap, as do layers;
 //   2. each begins at a multiple of 64 bytes;
 //   3. layers have whole multiples of `layer_parts` x 64 bytes;
 //   4. what lies between slots is zero, unless somebody writes it.
@@ -43,7 +40,8 @@ struct FlatBufferOptions {
   // Each layer in a storage of its own.
   bool values_apart = false;
   bool gradients_apart = false;
-  // Provides the gradients where they are not apart; none: at::zeros.
+  // Provides the gradients where they are not apart; at::zeros where it is
+  // null.
   MakeZeros make_gradients = {};
 };
 
@@ -67,7 +65,7 @@ class FlatBuffer {
   // Replaces each entry's tensor by a view with the same sizes, strides and
   // values. With gradients it is a leaf that requires them, and its .grad a
   // view of the gradients into which backward adds in place: freeze with
-  // requires_grad_(false) afterwards. No entry: a flat buffer of size 0.
+  // requires_grad_(false) afterwards. Without entries the size is 0.
   // REQUIRES: CPU tensors of the type in `options`, wherever the buffers are.
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);
@@ -75,7 +73,7 @@ class FlatBuffer {
   // Flat, [size()]; undefined if they are apart.
   at::Tensor& values() { return values_; }
   const at::Tensor& values() const { return values_; }
-  // Also undefined without gradients.
+  // The same for gradients; also undefined without them.
   at::Tensor& gradients() { return gradients_; }
   const at::Tensor& gradients() const { return gradients_; }
   // Flat, [layers()[layer].padded_size].
@@ -83,7 +81,7 @@ class FlatBuffer {
   const at::Tensor& layer_gradients(int64_t layer) const;
 
   int64_t size() const { return size_; }
-  // Of slots, in elements.
+  // The alignment of slots, in elements.
   int64_t alignment() const { return alignment_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<Layer>& layers() const { return layers_; }

@@ -16,7 +16,7 @@ namespace {
 // At yolov5s' width the first two convolutions: less than one Gloo latency.
 constexpr int64_t kStemBytes = 64 << 10;
 
-// How many of the first slots stay for the last bucket.
+// The number of first slots that stay for the last bucket.
 int64_t num_stem_slots(const std::vector<FlatBuffer::Slot>& slots,
                        int64_t max_elements) {
   int64_t count = 1;
@@ -57,7 +57,7 @@ std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
   return buckets;
 }
 
-// Outlives the reducer in the hooks, which then find it inactive.
+// The hooks keep it beyond the reducer's end, and then find it inactive.
 struct GradientReducer::State {
   State(FlatBuffer& flat_buffer_of_gradients,
         collectives::Communicator& of_ranks)

@@ -13,10 +13,10 @@
 // during backward (StatisticsExchange) therefore needs a communicator of its
 // own: see Communicator::split.
 //
-// Ownership: refers to the flat buffer and the communicator, which must outlive
-// it. Several may follow each other on one flat buffer; only the newest
-// reduces. Threads: all calls, and backward, in the thread that runs the step.
-// Errors: CommunicationError from any call, and out of backward.
+// The flat buffer and the communicator must outlive it. Several reducers may
+// follow each other on one flat buffer; only the newest reduces. All calls, and
+// backward, happen in the thread that runs the step. Errors: CommunicationError
+// from any call, and out of backward.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,7 @@ class GradientReducer {
   void complete_with_zeros(std::span<at::Tensor> extra = {});
 
   int64_t num_buckets() const;
-  // Buckets of the present step that were started so far.
+  // Buckets of this step that were started so far.
   int64_t num_started() const;
 
  private:

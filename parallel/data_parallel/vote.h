@@ -4,8 +4,6 @@
 // that had it, and whether anybody asked to stop or to end the generation. Out
 // of memory outranks non-finite: what such a rank contributed was zeros, so its
 // peers' finite gradients say nothing.
-//
-// Threads: pure, but for cast_vote.
 #pragma once
 
 #include <array>
@@ -15,9 +13,9 @@
 
 namespace headroom::data_parallel {
 
-// From best to worst. kOutOfMemory: the step is tried again, leaner on that
-// rank; kSmallerMicroBatch: leaner on all of them; kMemoryExhausted: the rank
-// has nothing leaner left.
+// From best to worst. After kOutOfMemory the step is tried again, leaner on
+// that rank; after kSmallerMicroBatch, leaner on all of them; after
+// kMemoryExhausted the rank has nothing leaner left.
 enum class Outcome {
   kOk = 0,
   kNonFinite = 1,
@@ -48,8 +46,8 @@ using EncodedBallot = std::array<int64_t, 3>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);
 
-// Collective; the same verdict on every rank. Allocates no tensor memory.
-// Throws CommunicationError.
+// Collective. Returns the same verdict on every rank. Allocates no tensor
+// memory. Throws CommunicationError.
 Verdict cast_vote(collectives::Communicator& communicator,
                   const Ballot& ballot);
 

@@ -1,9 +1,6 @@
-// ComputeDevice: where one rank computes.
-//
-// Chosen once, when the rank starts, and handed on from there. The CPU needs no
-// plugin: a default ComputeDevice is it.
-//
-// Ownership: a value; the plugin's objects live until the process ends.
+// ComputeDevice: where one rank computes, chosen once, when the rank starts,
+// and handed on from there. A default ComputeDevice is the CPU, which needs no
+// plugin.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,14 +25,14 @@ class ComputeDevice {
     return at::TensorOptions(device_).dtype(type);
   }
 
-  // Of what tensors there take. On the CPU the calling thread's account
+  // The meter of its tensors; on the CPU the calling thread's account
   // (counting_allocator.h).
   activations::MemoryMeter& memory() const;
   // Null on the CPU.
   DeviceKernels* kernels() const;
 
   // A CPU tensor's copy there, for which the host does not wait; a tensor that
-  // is there is itself.
+  // is there already is returned itself.
   at::Tensor upload(const at::Tensor& tensor) const;
 
  private:

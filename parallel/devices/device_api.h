@@ -6,10 +6,9 @@
 // are, because LibTorch is one library of the process and types are compared by
 // name.
 //
-// Ownership: the plugin owns the DeviceApi and its MemoryMeters, until the
-// process ends.
-// Threads: any, unless said otherwise.
-// Errors: Error for a device that does not exist; c10::Error from CUDA.
+// The plugin's objects live until the process ends, and any thread may use them
+// unless said otherwise. Errors: Error for a device that does not exist;
+// c10::Error from CUDA.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -38,33 +37,32 @@ struct DeviceCommunicatorOptions {
   bool may_share_devices = false;
 };
 
-// DeviceGraph: work of a device that is remembered once and then given to it
-// as a whole, over and over: a CUDA graph. What the host spends on each kernel
-// is spent once.
+// A CUDA graph: work of a device that is captured once and then replayed as a
+// whole, over and over, so that the host spends its time on each kernel once.
 //
-// Whatever is remembered has its addresses for ever: what it reads and writes
-// outside its own memory must stay where it is, and numbers that the host
-// handed in stay what they were.
+// Captured work keeps its addresses: what it reads and writes outside its own
+// memory must stay where it is, and numbers that the host handed in stay what
+// they were. A graph keeps the memory that was allocated while it was captured,
+// whether or not it was released since; tensors in it must end before the
+// graph.
 //
-// Ownership: keeps the memory that was taken while it was captured, whether or
-// not it was given back since; tensors that are left of it end before it does.
-// Threads: all calls from the thread that gives the device its work.
-// Errors: c10::Error where something was captured that cannot be: the host
-// waiting for the device, a copy from or to the host.
+// All calls come from the thread that gives the device its work. Errors:
+// c10::Error where something was captured that cannot be: the host waiting for
+// the device, a copy from or to the host.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
 
-  // From here to end_capture() what the thread gives its stream is remembered
-  // and not done. With `before`, which was captured earlier and lives as long
-  // as this, memory is shared: the two are replayed in that order, and nothing
-  // else of either is wanted in between than tensors that are still held.
+  // From here to end_capture() what the thread gives its stream is captured and
+  // not done. Memory is shared with `before`, unless null, which was captured
+  // earlier and lives as long as this: the two are replayed in that order, and
+  // only tensors that are still held keep their values in between.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   virtual void replay() = 0;
 };
 
-// Raised with every change of this file or of what it includes.
+// Must be raised with every change of this file or of what it includes.
 inline constexpr int kDeviceApiVersion = 5;
 
 // What must not exist twice in the process: the plugin has its own copy of
@@ -84,7 +82,7 @@ struct DeviceInfo {
   std::vector<int> peers;  // devices whose memory it reads and writes directly
 };
 
-// What is in use of a device's memory, as its driver tells.
+// How much of a device's memory is in use, as its driver tells.
 struct DeviceUse {
   int64_t used_bytes = 0;  // by everyone
   // By this process, its context included; nothing where the driver does not
@@ -92,8 +90,8 @@ struct DeviceUse {
   std::optional<int64_t> own_bytes;
 };
 
-// The caching allocator of one device. Bytes are those asked for, rounded by
-// nobody; a block counts until it can be used again.
+// The caching allocator of one device. Bytes are those that were asked for, not
+// rounded; a block counts until it can be used again.
 class DeviceMemory : public activations::MemoryMeter {
  public:
   // What the allocator holds of the device for this process: segments, their
@@ -103,8 +101,8 @@ class DeviceMemory : public activations::MemoryMeter {
   virtual int64_t peak_reserved_bytes() const = 0;
   // How often it had to give everything unused back to find room.
   virtual int64_t retries() const = 0;
-  // Memory that a graph keeps without a tensor in it: counts as in use until
-  // it is let go of, under the name `owner`.
+  // Counts memory that a graph keeps without a tensor in it as in use, under
+  // the name `owner`, until let_go(owner).
   virtual void hold(const void* owner, int64_t bytes) = 0;
   virtual void let_go(const void* owner) = 0;
   // One line of the allocator's history.
@@ -122,7 +120,7 @@ class DeviceMemory : public activations::MemoryMeter {
     uint64_t stream = 0;
     int64_t microseconds = 0;
   };
-  // From now on the last `most_events` are kept; 0 ends it.
+  // From now on keeps the last `most_events` events; 0 ends it.
   virtual void record_history(int64_t most_events) = 0;
   virtual std::vector<HistoryEvent> history() const = 0;
 
@@ -131,7 +129,8 @@ class DeviceMemory : public activations::MemoryMeter {
   // kept from adding segments takes every `n` for 1, and refuses what needs
   // one.
   virtual void fail_allocation(int64_t n) = 0;
-  // Allocations that are to pass before it, and it; 0: refused, or disarmed.
+  // Allocations up to the one that is refused, itself included; 0 after that,
+  // or where none is armed.
   virtual int64_t pending_failure() const = 0;
 
  protected:
@@ -144,7 +143,7 @@ class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
 
-  // Of LibTorch, for all of its devices.
+  // LibTorch's type of all of its devices.
   virtual c10::DeviceType device_type() const = 0;
   // 0 where there is no device or no driver.
   virtual int device_count() const = 0;

@@ -1,8 +1,7 @@
 // DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
 // passes of batch norm + SiLU (worker/kernels/map_kernels.h), the rows of the
 // loss (worker/kernels/loss_kernels.h), the optimizer, and augmentation.
-//
-// Ownership, threads, errors: as MapKernels.
+// Threads, errors: as MapKernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +17,8 @@
 
 namespace headroom::devices {
 
-// A range of the flat buffer whose elements one parameter group's coefficients
-// move.
+// A range of the flat buffer whose elements are updated with one parameter
+// group's coefficients.
 struct FlatBufferRange {
   int64_t offset = 0;  // in elements
   int64_t size = 0;
@@ -31,8 +30,8 @@ struct DeviceOptimizerStep {
   std::array<kernels::SgdCoefficients<double>, 3> sgd = {};
   std::array<kernels::AdamCoefficients<double>, 3> adam = {};
   double average_weight = 0;  // 1 - decay
-  // One element on the device, of the flat buffer's type, that takes the place
-  // of the coefficients' clip; undefined: theirs counts.
+  // One element on the device, of the flat buffer's type, that replaces the
+  // coefficients' clip; undefined where theirs counts.
   at::Tensor clip;
 };
 

@@ -1,13 +1,11 @@
 // PageLockedBuffers: host memory that a device copies from by itself, while
 // both sides compute.
 //
-// Locking pages takes the host milliseconds and waits for the device, so that
+// Locking pages takes the host milliseconds and waits for the device, so
 // buffers are kept and used again: there are never more of them than were held
-// at one time.
+// at one time. A buffer goes back when its last holder releases it, which may
+// be after this object is gone.
 //
-// Ownership: a buffer goes back when its last holder lets go, which may be
-// after this object.
-// Threads: any.
 // Errors: Error (exit 5) where the host has no more pages to lock.
 #pragma once
 
@@ -22,10 +20,10 @@ class PageLockedBuffers {
  public:
   explicit PageLockedBuffers(DeviceApi& api);
 
-  // At least so many bytes, aligned for any type.
+  // A buffer of at least `bytes`, aligned for any type.
   std::shared_ptr<void> take(int64_t bytes);
 
-  // Of all buffers, held and free.
+  // Bytes of all buffers, held and free.
   int64_t locked_bytes() const;
 
  private:

@@ -1,6 +1,4 @@
-// card_use: how much of a card others have, and what that leaves.
-//
-// Pure: what NVML said goes in, numbers and words come out.
+// How much of a card others use, from what NVML said.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +13,7 @@ namespace headroom::nvml {
 // Bytes of `card` that are not this run's: neither free, nor the driver's, nor
 // of the processes `own_pids`. In a container the driver's process numbers are
 // not ours, and none matches: then `own_bytes`, what these processes know to
-// hold, is taken off instead (0 before they start).
+// hold, is subtracted instead (0 before they start).
 int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
                         int64_t own_bytes);
 

@@ -7,7 +7,8 @@
 namespace headroom::nvml {
 namespace {
 
-// Declared after NVIDIA's documentation of NVML; its names, our types.
+// NVML's functions, declared after NVIDIA's documentation with its names and
+// our types.
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};
@@ -52,7 +53,8 @@ struct Nvml::Library {
     return function != nullptr;
   }
 
-  // Sizes, before cards had reserved bytes or since.
+  // The sizes in either version of the structure: cards got reserved bytes
+  // later.
   bool read_memory(Device device, Card& card) const {
     MemoryV2 v2 = {};
     v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2u << 24;

@@ -1,14 +1,11 @@
 // Nvml: what NVIDIA's driver tells about the cards, without CUDA and without
 // creating a context on any of them.
 //
-// libnvidia-ml.so.1 comes with the driver; it is loaded at run time and its
-// functions are declared here, so that the launcher and the coordinator, which
-// have no LibTorch, can ask too. Where it is missing there is no card.
-//
-// Ownership: a value that holds the library; copies share it.
-// Threads: any; the library is thread-safe.
-// Errors: what one card does not answer (some do not tell processes' memory) is
-// left out of its CardUse; nothing throws.
+// libnvidia-ml.so.1 comes with the driver and is loaded at run time, so that
+// the launcher and the coordinator, which have no LibTorch, can ask too. Where
+// it is missing there is no card. Copies share the library; any thread may ask.
+// Nothing throws: what one card does not answer (some do not tell processes'
+// memory) is left out of its Card.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +28,7 @@ struct Card {
   std::string uuid;  // "GPU-f2b1c3…"
   std::string name;
   int64_t total_bytes = 0;     // of the card
-  int64_t reserved_bytes = 0;  // of these the driver's own
+  int64_t reserved_bytes = 0;  // the driver's own part of these
   int64_t free_bytes = 0;
   std::vector<CardProcess> processes;
 
@@ -49,7 +46,7 @@ class Nvml {
   // own.
   explicit Nvml(const std::string& library = kLibrary);
 
-  // Empty, with a reason in words, where there is no driver or no card.
+  // Empty, with a reason, where there is no driver or no card.
   std::vector<Card> cards() const;
   const std::string& reason() const { return reason_; }
 

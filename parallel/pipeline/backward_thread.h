@@ -1,11 +1,7 @@
-// BackwardOnThisThread: where autograd runs a backward.
-//
-// LibTorch gives each device a thread of its own for it. Ours runs on the
-// caller's, as on the CPU: scopes of the thread (memory categories, policies,
-// the stream) hold there, and ranks that are threads do not wait for each
-// other.
-//
-// Threads: of the one that makes it, as long as it lives.
+// BackwardOnThisThread: while it lives, backwards of the thread that made it
+// run on that thread. LibTorch would give each device a thread of its own; but
+// scopes of the thread (memory categories, policies, the stream) hold only
+// here, and ranks that are threads must not wait for each other.
 #pragma once
 
 #include <c10/core/AutogradState.h>

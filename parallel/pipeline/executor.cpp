@@ -30,7 +30,7 @@ using torch::autograd::Edge;
 using torch::autograd::impl::gradient_edge;
 
 // What a micro-batch leaves for its backward, beside autograd's graph. Edges
-// instead of tensors: a map that nothing saved is let go once it is sent.
+// instead of tensors: a map that nothing saved is released once it is sent.
 struct Held {
   Edge loss;               // on the last stage
   std::vector<Edge> sent;  // invalid where no gradient is wanted
@@ -62,7 +62,7 @@ class Step {
     }
   }
 
-  // In place of the instruction that failed and of those after it.
+  // Replaces the instruction that failed and those after it.
   void complete() {
     held_.clear();
     mailbox_.start_completion();
@@ -163,7 +163,7 @@ class Step {
                     gradient_to_send(*held.received_gradients[i], i));
   }
 
-  // Of each sent map, summed over its readers in stage order.
+  // The gradient of each sent map, summed over its readers in stage order.
   void take_gradients(const Held& held) {
     size_t position = 0;
     for (size_t i = 0; i < routes_.sent.size(); ++i) {
@@ -174,8 +174,7 @@ class Step {
     }
   }
 
-  // The graph and what it saved end with this call: its roots were all there
-  // was left of it.
+  // The graph and what it saved end with this call, which has its only roots.
   void run_backward(Held& held) {
     std::vector<Edge> roots = std::move(held.sent);
     if (is_last_stage_) roots.push_back(std::move(held.loss));
@@ -214,7 +213,7 @@ class Step {
               "use smaller micro-batches or more stages", ExitCode::kResource);
 }
 
-// With all micro-batches let go this takes less than any step does.
+// With all micro-batches released this takes less than any step does.
 void complete(Step& step) {
   try {
     step.complete();

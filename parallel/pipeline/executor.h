@@ -14,8 +14,6 @@
 // Between its forward and its backward a micro-batch holds what autograd saved
 // and nothing else; after its backward nothing.
 //
-// Ownership: borrows the communicator; holds nothing between steps.
-// Threads: one.
 // Errors: CommunicationError at once. c10::OutOfMemoryError and std::bad_alloc
 // (of the host) after the step's remaining messages have been exchanged, zeros
 // for those sent, and StageWork::complete was called for the remaining
@@ -28,13 +26,41 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "parallel/collectives/communicator.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/skip_routes.h"
-#include "parallel/pipeline/stage_work.h"
 
 namespace headroom::pipeline {
+
+// What one stage computes, as the executor sees it: the executor knows
+// instructions, maps and ranks, but not what a map means, how a micro-batch is
+// computed or how gradients of parameters are collected.
+class StageWork {
+ public:
+  virtual ~StageWork() = default;
+
+  // The forward of one micro-batch. `received`: the maps of
+  // StageRoutes::received, in that order, part of autograd's graph; released
+  // as soon as they are read. Returns the maps of StageRoutes::sent, in
+  // that order; the last stage one scalar, the loss, or nothing where the
+  // schedule has no backward.
+  virtual std::vector<at::Tensor> forward(int64_t micro_batch,
+                                          std::vector<at::Tensor> received) = 0;
+
+  // Sizes of the map of `layer`, which this stage receives or sends. Follows
+  // from the batch alone: both ends of a message must agree without talking.
+  virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) = 0;
+
+  // Right before backward; `is_last`: no other backward follows in this step.
+  virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
+
+  // After this rank ran out of memory: in place of the instruction that failed
+  // and of each that follows, finishes what collectives of its own it has not
+  // issued yet. Must not allocate more than a step does at its start.
+  virtual void complete(const Instruction& instruction) = 0;
+};
 
 class PipelineExecutor {
  public:

@@ -91,7 +91,7 @@ at::Tensor Mailbox::take(size_t index, size_t position) {
   ++num_taken_[index];
   if (first.work != nullptr) {
     first.work->wait();
-    let_go_of_sends(list_[index].receives[position]);
+    release_sends(list_[index].receives[position]);
   }
   return std::move(first.map);
 }
@@ -155,7 +155,7 @@ int64_t Mailbox::elements(size_t index, const StageMessage& message) const {
   return count;
 }
 
-void Mailbox::let_go_of_sends(const StageMessage& arrived) {
+void Mailbox::release_sends(const StageMessage& arrived) {
   sending_.remove_if([&arrived](const Sending& sending) {
     const bool is_posted =
         sending.message.peer == arrived.peer &&

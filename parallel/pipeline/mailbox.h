@@ -1,19 +1,18 @@
 // Mailbox: the messages of one stage during one step, sent and received.
 //
-// Sends never block. A send is waited for, and its map let go, once a message
+// Sends never block. A send is waited for, and its map released, once a message
 // has come back that the peer sent after it had posted the receive: a stage
 // posts the receives of its next instruction before it computes one, so a
 // message of its instruction i vouches for those of instructions up to i + 1.
 // The rest is waited for at the end of the step. Where no backward answers
 // (forward only) sends are waited for one instruction later: the stage that is
-// furthest behind never waits for one. A message without elements is
-// not sent, and received as an empty tensor.
+// furthest behind never waits for one. A message without elements is not sent,
+// and received as an empty tensor.
 //
 // A stage that failed completes what is left: it sends zeros and throws away
 // what it receives.
 //
-// Ownership: borrows all it is given, for one step.
-// Threads: one.
+// It borrows all it is given, for one step.
 // Errors: CommunicationError; c10::OutOfMemoryError where a receive is posted.
 #pragma once
 
@@ -91,14 +90,14 @@ class Mailbox {
   void complete_receives(size_t index);
   void complete_sends(size_t index);
 
-  // Of all instructions before `index`.
+  // Waits for the sends of all instructions before `index`.
   void wait_for_sends(size_t index);
 
  private:
   struct Receiving {
     at::Tensor map;
-    std::unique_ptr<collectives::Work>
-        work;  // null where there is nothing to receive
+    // Null where there is nothing to receive.
+    std::unique_ptr<collectives::Work> work;
   };
   struct Sending {
     size_t index = 0;  // of the instruction
@@ -108,7 +107,7 @@ class Mailbox {
   };
 
   int64_t elements(size_t index, const StageMessage& message) const;
-  void let_go_of_sends(const StageMessage& arrived);
+  void release_sends(const StageMessage& arrived);
 
   collectives::Communicator& stages_;
   const std::vector<InstructionMessages> list_;

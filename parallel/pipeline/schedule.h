@@ -1,4 +1,4 @@
-// schedule: what each stage of a pipeline does, in which order. Pure.
+// What each stage of a pipeline does, in which order.
 //
 // A stage computes the forward of a micro-batch once the stages before it
 // have, and its backward once the stages after it have. Three stages, four
@@ -39,7 +39,7 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// "F3", "B0".
+// "F3" or "B0".
 std::string to_string(const Instruction& instruction);
 
 // The instructions of one stage; the last is about the last micro-batch.

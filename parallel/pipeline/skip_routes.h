@@ -1,4 +1,4 @@
-// skip_routes: which maps cross which cuts of a pipeline. Pure.
+// Which maps cross which cuts of a pipeline.
 //
 // Layers are numbered in order and read earlier layers or the images (-1).
 // Where a later stage reads a map, the map goes straight from the stage that
@@ -13,8 +13,7 @@
 //
 // Invariants:
 //   1. lists are in layer order, `to` in stage order, so that both ends of a
-//   pair
-//      of stages see the same maps in the same order;
+//      pair of stages see the same maps in the same order;
 //   2. every edge between stages is covered by exactly one (layer, from, to).
 #pragma once
 

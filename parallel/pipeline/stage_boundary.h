@@ -1,8 +1,7 @@
-// stage_boundary: where autograd's graph of one stage begins and ends.
+// Where autograd's graph of one stage begins and ends.
 //
-//   stage before ~~> map -> [received_map] -> layers -> [sent_map] -> map ~~>
-//   next stage before <~~ gradient <-+                        +<- gradient <~~
-//   next
+//   map ~~> [received_map] -> layers of the stage -> [sent_map] ~~> map
+//   gradient <~~ <-                                          <- <~~ gradient
 //
 // Nodes of their own, since autograd would keep more than it needs:
 //   - a leaf tensor lives until backward is done; the node keeps where its

@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 
-#include "parallel/base/check.h"
-
 namespace headroom::plan {
 namespace {
 
@@ -32,18 +30,8 @@ std::string layers_under(const std::vector<ActivationPolicy>& policies,
 }  // namespace
 
 std::string to_string(ActivationPolicy policy) {
-  switch (policy) {
-    case ActivationPolicy::kKeep:
-      return "keep";
-    case ActivationPolicy::kLean:
-      return "lean";
-    case ActivationPolicy::kRecompute:
-      return "recompute";
-    case ActivationPolicy::kOffload:
-      return "offload";
-  }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+  static constexpr std::array kNames = {"keep", "lean", "recompute", "offload"};
+  return kNames.at(static_cast<std::size_t>(policy));
 }
 
 std::optional<ActivationPolicy> parse_activation_policy(

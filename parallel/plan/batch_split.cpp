@@ -112,7 +112,8 @@ bool groups_span_ranks(const BatchCut& cut, int64_t count,
 
 namespace {
 
-// Of a full batch, whose images have more than one cell in the smallest map.
+// The groups of a full batch, whose images have more than one cell in the
+// smallest map.
 bool full_batch_groups_span_ranks(const BatchCut& cut) {
   return groups_span_ranks(cut, cut.global_batch_size,
                            /*smallest_map_elements=*/2);

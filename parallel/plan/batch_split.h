@@ -1,5 +1,5 @@
 // Which samples of a global batch go where: to which rank, into which
-// micro-batch, into which batch-norm group. Pure.
+// micro-batch, into which batch-norm group.
 //
 // The mathematics of a step is fixed before its layout: groups follow from the
 // size of the batch alone, ranks and micro-batches only say who computes what.
@@ -46,7 +46,8 @@ struct BatchCut {
 // The samples of a group must be in flight together. So either a rank's whole
 // share of a full batch is one micro-batch (then groups may span ranks, which
 // exchange statistics), or the micro-batch is a multiple of the group (then
-// ranks get whole groups). Nothing if one holds, else the equation that fails.
+// ranks get whole groups). Returns nothing if one of them holds, else the
+// equation that fails.
 std::optional<std::string> groups_error(const BatchCut& cut);
 
 // One rank's part of a batch, counted from the batch's first sample.
@@ -66,20 +67,20 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
 // a group is a micro-batch already, or where groups of a full batch span ranks.
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 
-// Why there are none; nothing if there are.
+// The reason why there are none; nothing if there are.
 std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut);
 
-// part_of() with its samples in micro-batches of at most `micro_batch_size`,
-// or a group where that has more: the samples of a rank are the same. Equally
-// many on every data rank. A batch with a group that spans ranks stays as it
-// is: its samples must be in flight together.
-// REQUIRES: micro_batch_size is one of smaller_micro_batches(cut).
+// part_of() with the same samples in micro-batches of at most
+// `micro_batch_size`, or a group where that has more; equally many on every
+// data rank. A batch with a group that spans ranks stays as it is: its samples
+// must be in flight together. REQUIRES: micro_batch_size is one of
+// smaller_micro_batches(cut).
 BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int64_t smallest_map_elements,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size);
 
-// Does a group of a batch of `count` samples sit on several data ranks?
+// Whether a group of a batch of `count` samples sits on several data ranks.
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);
 

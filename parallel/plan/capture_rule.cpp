@@ -19,7 +19,7 @@ std::optional<std::string> capture_error(const Plan& plan,
       plan.activation_policies.end()) {
     return "offloaded maps go through the host";
   }
-  // Of a full batch, with more than one cell in the smallest map.
+  // A full batch, with more than one cell in the smallest map.
   constexpr int64_t kCells = 2;
   if (groups_span_ranks(cut, cut.global_batch_size, kCells)) {
     return "groups of batch norm span ranks";

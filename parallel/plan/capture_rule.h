@@ -1,5 +1,5 @@
-// capture_rule: may a plan's layers be captured as graphs of a device, forward
-// and backward (worker/step/cuda_graph_runner.h)? Nothing in them may wait for
+// Whether a plan's layers can be captured as graphs of a device, forward and
+// backward (worker/step/cuda_graph_runner.h). Nothing in them may wait for
 // another rank or for the host, and the micro-batches of a step must have one
 // size.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace headroom::plan {
 
-// Why not, in words; nothing: they may.
+// The reason why they cannot be captured; nothing where they can.
 std::optional<std::string> capture_error(const Plan& plan, const BatchCut& cut);
 
 }  // namespace headroom::plan

@@ -24,8 +24,8 @@ enum class Backend { kAuto, kGloo, kNccl, kMpi };
 // device's memory. A policy changes no result, so every rank may have its own.
 enum class ActivationPolicy { kKeep, kLean, kRecompute, kOffload };
 
-// The most bytes that a rank is expected to need in each part of a run: of
-// tensors, but for `host`, which is the loader's and what goes to files.
+// The most bytes of tensors that a rank is expected to need in each part of a
+// run, and of host memory for the loader and for what goes to files.
 struct PhaseBytes {
   int64_t start_up = 0;
   int64_t training = 0;
@@ -33,7 +33,7 @@ struct PhaseBytes {
   int64_t checkpoint = 0;
   int64_t host = 0;
 
-  // Of tensors, at any time.
+  // The most bytes of tensors at any time.
   int64_t peak() const {
     return std::max({start_up, training, validation, checkpoint});
   }
@@ -54,17 +54,17 @@ struct Plan {
   int zero_stage = 0;
   // The first layer of each pipeline stage; the first is 0.
   std::vector<int64_t> stage_begins = {0};
-  // One per layer of the model; empty: every layer keeps.
+  // One per layer of the model; empty where every layer keeps.
   std::vector<ActivationPolicy> activation_policies;
   // Images of a validation batch that go through the network at once; 0: all
   // of them. The batches, and with them the results, are the same whatever it
   // is.
   int64_t validation_images = 0;
   // What each rank is expected to need at most, in bytes of tensors
-  // (phase_memory.h): the largest of its phases; empty: not known.
+  // (phase_memory.h): the largest of its phases. Empty where that is not known.
   std::vector<int64_t> predicted_peak_bytes;
   std::vector<PhaseBytes> predicted_phase_bytes;  // of the same ranks
-  std::string reason;                             // why this plan, in words
+  std::string reason;                             // why this plan was chosen
 
   bool operator==(const Plan&) const = default;
 };

@@ -85,8 +85,8 @@ void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
   }
 }
 
-// The members that plans have since they know more than a data axis; a plan
-// without them, of an earlier version, has the defaults.
+// The members that later versions added; an earlier plan without them has the
+// defaults.
 void read_later_members(const ordered_json& object, const std::string& file,
                         Plan& plan) {
   if (object.contains("zero_stage")) {

@@ -1,8 +1,6 @@
-// Plan <-> JSON: plan.json of a run directory, the plan in a checkpoint's
-// manifest, and events.
-//
-// Keys are the members' names; an axis is written in the layout object. No type
-// of the wire shows here, so files with tensors may include it.
+// Plans as JSON: plan.json of a run directory, the plan in a checkpoint's
+// manifest, and events. Keys are the members' names; an axis is written in the
+// layout object.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +12,12 @@
 
 namespace headroom::plan {
 
-// The first layers of a plan's pipeline stages, where they come from outside:
-// off the wire or out of a file. Pure.
-
 inline constexpr int kMaxZeroStage = 3;
 inline constexpr int64_t kMaxLayers = 100'000;  // of a model
 
-// Nothing, or what is wrong: there are as many as the pipeline axis has ranks,
-// the first is 0, and each is above the one before.
+// What is wrong with a plan's stage_begins from a message or a file; nothing
+// where there are as many as the pipeline axis has ranks, the first is 0, and
+// each is above the one before.
 std::optional<std::string> stage_begins_error(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size);
 

@@ -1,6 +1,7 @@
 #include "parallel/planner/activation_mixture.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,6 +10,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/stage_cut.h"
+#include "parallel/predict/simulated_stage.h"
 
 namespace headroom::planner {
 namespace {
@@ -29,12 +33,12 @@ struct State {
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
 
-// By rising kept bytes and falling seconds: who keeps no less than another and
-// is no faster is not among them.
+// States by rising kept bytes and falling seconds: none that keeps no less than
+// another and is no faster is among them.
 using Frontier = std::vector<State>;
 
-// What one choice for the next layer makes of the states before it: they stay
-// in order.
+// What one choice for the next layer makes of the states before it, in their
+// order.
 class Branch {
  public:
   Branch(const Frontier& before, const MixtureLayer& layer, size_t choice,
@@ -92,8 +96,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// At most kMostStates and the first: of more the fastest of each part of the
-// bound.
+// At most kMostStates and the first; of more states the fastest of each part of
+// the bound.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
@@ -131,7 +135,7 @@ class MixtureSearch {
         [policy](const Choice& choice) { return choice.policy == policy; });
   }
 
-  // Whether it fits.
+  // Returns whether it fits.
   bool try_mixture(const ActivationPolicies& policies) {
     const auto [known, is_new] = peaks_.try_emplace(policies, 0);
     if (is_new) known->second = request_.peak_bytes(policies);
@@ -176,7 +180,7 @@ class MixtureSearch {
     }
   }
 
-  // Too small a bound has no mixture: then a larger one is wanted as well.
+  // Too small a bound has no mixture, so a larger one is wanted then too.
   bool try_bound(int64_t bound) {
     const auto policies = fastest_within(request_.layers, bound);
     return !policies || try_mixture(*policies);
@@ -230,6 +234,69 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
     HEADROOM_CHECK(!layer.choices.empty(), "a layer without a choice");
   }
   return MixtureSearch(request).run();
+}
+
+namespace {
+
+// The other micro-batches in flight keep their bytes while one runs.
+MixtureLayer mixture_layer(const predict::LayerCosts& bytes,
+                           int64_t num_in_flight,
+                           const layers::LayerCost& layer) {
+  MixtureLayer result;
+  for (const plan::ActivationPolicy policy :
+       {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
+        plan::ActivationPolicy::kRecompute}) {
+    const predict::LayerCost& cost = bytes[static_cast<size_t>(policy)];
+    MixtureLayer::Choice choice;
+    choice.policy = policy;
+    choice.seconds = layer_work(layer, policy);
+    choice.kept_bytes = num_in_flight * cost.kept_bytes;
+    choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
+    result.choices.push_back(choice);
+  }
+  return result;
+}
+
+}  // namespace
+
+double mix_activations(const configs::RunConfig& config,
+                       const std::vector<layers::LayerCost>& layers,
+                       plan::Plan& plan) {
+  HEADROOM_CHECK(plan.activation_policies.size() == layers.size(),
+                 "a plan that does not say what layers keep");
+  predict::MemoryRequest whole = predict::memory_request(config, plan, layers);
+  const std::vector<StageShare> stages = stage_shares(plan, layers);
+  double time = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto begin = static_cast<size_t>(stages[stage].begin);
+    const auto end = static_cast<size_t>(stages[stage].end);
+    const auto set = [&](const ActivationPolicies& policies) {
+      std::ranges::copy(policies, whole.plan.activation_policies.begin() +
+                                      static_cast<std::ptrdiff_t>(begin));
+    };
+    plan::MeshCoordinates rank;
+    rank.pipeline_stage = static_cast<int>(stage);
+    const predict::RankMicroBatch part = predict::rank_micro_batch(whole, rank);
+    const std::vector<predict::LayerCosts> bytes =
+        predict::layer_costs(part.stage, part.extents, part.loss);
+    MixtureRequest request;
+    request.limit_bytes = config.memory_limit;
+    for (size_t layer = begin; layer < end; ++layer) {
+      request.layers.push_back(mixture_layer(
+          bytes[layer - begin], part.num_in_flight, layers[layer]));
+    }
+    request.peak_bytes = [&](const ActivationPolicies& policies) {
+      set(policies);
+      return predict::estimate_rank_memory(whole, rank).total();
+    };
+    const auto mixture = choose_mixture(request);
+    HEADROOM_CHECK(mixture.has_value(), "a plan that does not fit");
+    set(mixture->policies);
+    time += mixture->seconds;
+  }
+  plan.activation_policies = std::move(whole.plan.activation_policies);
+  predict_memory(config, layers, plan);
+  return time;
 }
 
 }  // namespace headroom::planner

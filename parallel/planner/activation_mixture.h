@@ -1,8 +1,8 @@
-// activation_mixture: a policy for each layer, so that the layers fit the
-// memory and take the least time that this allows.
+// A policy for each layer, so that the layers fit the memory and take the least
+// time that this allows.
 //
 // What layers keep adds up until the end of forward; backward takes it back,
-// layer by layer, from the last. While layer i is at work there are what the
+// layer by layer, from the last. While layer i runs, memory holds what the
 // layers before it keep and what it needs itself:
 //
 //   for each i:  kept(0) + … + kept(i - 1) + busy(i) <= bound
@@ -14,9 +14,7 @@
 // The bytes of a layer are not quite its own (maps are shared, gradients of
 // skips wait), so each mixture is judged by the whole memory model, and the
 // bound moved until the model agrees; then each layer is tried with a faster
-// policy.
-//
-// Threads: pure functions. The same request gives the same mixture.
+// policy. The same request gives the same mixture.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +22,8 @@
 #include <optional>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::planner {
@@ -33,8 +33,8 @@ struct MixtureLayer {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
     double seconds = 0;      // modelled; any unit
     int64_t kept_bytes = 0;  // from its forward to its backward
-    int64_t busy_bytes = 0;  // in its forward or backward, what it keeps
-                             // included
+    // In its forward or backward, what it keeps included.
+    int64_t busy_bytes = 0;
   };
   // At least one; of equally good ones an earlier one is preferred.
   std::vector<Choice> choices;
@@ -51,7 +51,7 @@ std::optional<ActivationPolicies> fastest_within(
 struct MixtureRequest {
   std::vector<MixtureLayer> layers;
   int64_t limit_bytes = 0;
-  // The whole model's.
+  // Bytes of the whole model at its peak.
   std::function<int64_t(const ActivationPolicies&)> peak_bytes;
 };
 
@@ -66,5 +66,14 @@ struct Mixture {
 // None if no mixture that was tried fits. Never slower than a policy that all
 // layers have a choice of and that fits.
 std::optional<Mixture> choose_mixture(const MixtureRequest& request);
+
+// Gives a plan that recomputes every layer the fastest mixture of keep, lean
+// and recompute that fits as well, each pipeline stage for itself. Sets the
+// plan's policies and predicted bytes, which stay within config.memory_limit.
+// Returns the modelled time of all layers.
+// REQUIRES: a plan that recomputes and fits.
+double mix_activations(const configs::RunConfig& config,
+                       const std::vector<layers::LayerCost>& layers,
+                       plan::Plan& plan);
 
 }  // namespace headroom::planner

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/mix_activations.h"
+#include "parallel/planner/activation_mixture.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/stage_cut.h"
 
@@ -31,7 +32,7 @@ enum class Effort {
   kProposal     // nor do groups shrink
 };
 
-// Borrows what it is given.
+// Searches the plans of one request. Borrows what it is given.
 class FitSearch {
  public:
   FitSearch(const configs::RunConfig& config, int world_size,
@@ -71,7 +72,7 @@ class FitSearch {
   }
 
   const std::optional<PlanDecision>& least() const { return least_; }
-  // Of the request itself, if it is wrong rather than too large.
+  // The refusal of a request that is wrong rather than too large.
   const std::optional<PlanDecision>& refusal() const { return refusal_; }
 
  private:
@@ -186,7 +187,7 @@ class FitSearch {
     decision.plan->reason = decision.reason;
   }
 
-  // Which bound of the labels the bytes are for.
+  // The bound of the labels that the bytes are for.
   std::string boxes_text(int64_t micro_batch) const {
     const predict::LabelBound labels = predict::label_bound(config_);
     if (!labels.statistics.is_known()) {
@@ -206,8 +207,8 @@ class FitSearch {
   std::optional<PlanDecision> least_, last_, refusal_;
 };
 
-// What to change, one thing at a time, with the bytes it comes to. The
-// mathematics stay: batch-norm groups do not shrink.
+// Proposes single changes, with the bytes that each comes to. The mathematics
+// stay: batch-norm groups do not shrink.
 class Proposals {
  public:
   Proposals(const configs::RunConfig& config, int world_size,
@@ -355,6 +356,94 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
     refused.remedy = Proposals(config, world_size, layers, planner).text();
   }
   return refused;
+}
+
+namespace {
+
+struct Candidate {
+  PlanDecision decision;
+  double seconds = 0;
+  bool keeps_groups = false;  // those of a run without a limit
+};
+
+std::string times_text(double factor) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f x the time", factor);
+  return text;
+}
+
+// Whether nothing can be faster, or simpler.
+bool is_plain(const Candidate& candidate) {
+  const plan::Plan& plan = *candidate.decision.plan;
+  return plan.layout.data_parallel_size == plan.layout.world_size() &&
+         plan.zero_stage == 0 && plan.activation_policies.empty() &&
+         candidate.keeps_groups;
+}
+
+// What became of the other layouts.
+std::string others_text(const std::vector<Candidate>& candidates,
+                        const Candidate& chosen, size_t num_layouts) {
+  constexpr size_t kMostNamed = 3;
+  std::string text;
+  size_t named = 0;
+  for (const Candidate& other : candidates) {
+    if (&other == &chosen || named == kMostNamed) continue;
+    ++named;
+    text += (text.empty() ? "; " : ", ") +
+            plan::to_string(other.decision.plan->layout) + " would take " +
+            times_text(other.seconds / chosen.seconds);
+  }
+  const size_t unnamed = candidates.size() - 1 - named;
+  if (unnamed > 0) text += ", " + std::to_string(unnamed) + " more fit";
+  const size_t unfit = num_layouts - candidates.size();
+  if (unfit > 0) {
+    text += (text.empty() ? "; " : ", ") + std::to_string(unfit) +
+            (unfit == 1 ? " other layout does" : " other layouts do") +
+            " not fit";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<PlanDecision> choose_layout(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const FitLayout& fit) {
+  const int64_t usual_group =
+      config.batch_norm_group_size > 0
+          ? config.batch_norm_group_size
+          : plan::default_batch_norm_group_size(config.global_batch_size);
+  const std::vector<plan::ParallelLayout> layouts =
+      plan::layouts_of(world_size);
+  std::vector<Candidate> candidates;
+  for (const plan::ParallelLayout& layout : layouts) {
+    configs::RunConfig trial = config;
+    trial.layout = layout;
+    Candidate candidate{fit(trial)};
+    if (!candidate.decision.plan) continue;
+    const plan::Plan& plan = *candidate.decision.plan;
+    candidate.seconds = plan_time(config, plan, layers).total();
+    candidate.keeps_groups =
+        config.sync_batch_norm || plan.batch_norm_group_size == usual_group;
+    if (is_plain(candidate)) return std::move(candidate.decision);
+    candidates.push_back(std::move(candidate));
+  }
+  if (std::ranges::any_of(candidates, &Candidate::keeps_groups)) {
+    std::erase_if(candidates,
+                  [](const Candidate& one) { return !one.keeps_groups; });
+  }
+  if (candidates.empty()) return std::nullopt;
+  const double least =
+      std::ranges::min_element(candidates, {}, &Candidate::seconds)->seconds;
+  // The simplest candidates come first.
+  const auto chosen =
+      std::ranges::find_if(candidates, [least](const Candidate& one) {
+        return one.seconds <= (1 + predict::kEqualWithin) * least;
+      });
+  PlanDecision decision = chosen->decision;
+  decision.reason += others_text(candidates, *chosen, layouts.size());
+  decision.plan->reason = decision.reason;
+  return decision;
 }
 
 }  // namespace headroom::planner

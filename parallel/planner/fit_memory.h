@@ -1,5 +1,6 @@
-// fit_memory: the first plan, in order of preference, whose predicted bytes
-// stay within --memory-limit on every rank.
+// Plans within --memory-limit: the first one, in order of preference, whose
+// predicted bytes stay within it on every rank (fit_memory), and the layout
+// where --layout leaves it open (choose_layout).
 //
 // What is given stays as given. Of what is not, the preferred is tried first:
 //
@@ -7,9 +8,9 @@
 //                       fits, for they change the mathematics, and it is said
 //   ZeRO                none, then 1, 2, 3, where there is a data axis; a later
 //                       one where it saves more than 5 % of the time by the
-//                       model of plan_time.h
+//                       model (plan_time)
 //   activations         keep, then recompute, of which as little as possible
-//                       (mix_activations.h)
+//                       (activation_mixture.h)
 //   micro-batch         a rank's whole share, then the largest multiple of the
 //                       group that fits; half of that, and so on, where layers
 //                       then give way so much less that it saves 2 % of time
@@ -36,5 +37,18 @@ using Planner =
 PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
                         const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer);
+
+// The plan of a request with a layout that fits, or its refusal.
+using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;
+
+// Every layout of all workers gets the plan that fits best. Of those that fit
+// the fastest is taken by the model (plan_time); of equally fast ones, which
+// differ by less than 5 %, the simplest: data before pipeline before spatial. A
+// layout that only fits with smaller batch-norm groups, which changes the
+// mathematics, is taken only where none fits without. None if no layout fits.
+// REQUIRES: config.layout is empty, layers.
+std::optional<PlanDecision> choose_layout(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const FitLayout& fit);
 
 }  // namespace headroom::planner

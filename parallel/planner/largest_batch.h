@@ -1,11 +1,11 @@
-// largest_batch: what --batch -1 means: the largest global batch whose shares
-// go through the network in one piece within --memory-limit.
+// What --batch -1 means: the largest global batch whose shares go through the
+// network in one piece within --memory-limit.
 //
 // Images that follow each other in micro-batches bound nothing, so a share is
 // one micro-batch, and layers keep what --activations says, or everything. Up
-// to 16 images a rank it is any number. A larger batch divides into batch-norm
-// groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of one),
-// unless --bn-group or --sync-bn says how they are. The batch has no more
+// to 16 images a rank the batch is any number. A larger batch divides into
+// batch-norm groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of
+// one), unless --bn-group or --sync-bn says how they are. The batch has no more
 // images than the data set, where that is known (config.label_counts).
 #pragma once
 
@@ -21,7 +21,7 @@ namespace headroom::planner {
 struct BatchChoice {
   int64_t global_batch_size = 0;
   int64_t bytes = 0;   // predicted, of the fullest rank
-  std::string remark;  // why it is no larger although there is room; or ""
+  std::string remark;  // why it is no larger despite room; or ""
 };
 
 // Throws Error (exit 3) with the bytes if the least share is too much, (exit

@@ -1,17 +1,15 @@
 #include "parallel/planner/model_layers.h"
 
-#include <xxhash.h>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "configs/data_config.h"
 #include "configs/layers/model_table.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/planner/planner.h"
 #include "worker/pytorch_file/pytorch_file.h"
@@ -105,30 +103,6 @@ std::vector<layers::LayerCost> layers_for_plan(
   }
 }
 
-namespace {
-
-// As parallel/base/atomic_file.h has it.
-std::string digest_of(const std::string& file) {
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(
-      XXH3_createState(), XXH3_freeState);
-  XXH3_128bits_reset(state.get());
-  std::ifstream in(file, std::ios::binary);
-  std::vector<char> part(1 << 20);
-  while (in.read(part.data(), static_cast<std::streamsize>(part.size())) ||
-         in.gcount() > 0) {
-    XXH3_128bits_update(state.get(), part.data(),
-                        static_cast<size_t>(in.gcount()));
-  }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx",
-                static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
-}
-
-}  // namespace
-
 void describe_teacher(configs::RunConfig& config) {
   if (config.teacher.empty()) return;
   if (!std::ifstream(config.teacher)) {
@@ -145,7 +119,7 @@ void describe_teacher(configs::RunConfig& config) {
                 "give a teacher of a shipped model, yolov5n to yolov5x6");
   }
   config.teacher_model = metadata.at("model");
-  config.teacher_digest = digest_of(config.teacher);
+  config.teacher_digest = file_digest(config.teacher);
 }
 
 }  // namespace headroom::planner

@@ -8,7 +8,6 @@
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/capture_rule.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/choose_layout.h"
 #include "parallel/planner/fit_memory.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/saved_plan.h"
@@ -21,14 +20,10 @@ struct Refusal {
   std::string reason;
   std::string remedy;
 };
-// Nothing, or why not; one check after the other.
+// The first check that fails; nothing where none does.
 using Check = std::optional<Refusal>;
 
 std::string number(int64_t value) { return std::to_string(value); }
-
-std::string counted(int64_t count, const std::string& what) {
-  return number(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string product_of(const plan::ParallelLayout& layout) {
   return "data " + number(layout.data_parallel_size) + " x pipeline " +
@@ -210,7 +205,7 @@ Check set_backend(const configs::RunConfig& config, plan::Plan& plan) {
   return std::nullopt;
 }
 
-// Keeping everything is the fastest.
+// Keeping everything is the fastest policy.
 plan::ActivationPolicy policy_of(const configs::RunConfig& config) {
   return plan::parse_activation_policy(config.activations)
       .value_or(plan::ActivationPolicy::kKeep);
@@ -267,7 +262,7 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
   return decision;
 }
 
-// The limit on memory aside.
+// Chooses the plan without regard to the limit on memory.
 PlanDecision plan_as_asked(const configs::RunConfig& config, int world_size,
                            const std::vector<layers::LayerCost>& layers) {
   PlanDecision decision = plan_without_bytes(config, world_size, layers);

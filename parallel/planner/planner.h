@@ -4,13 +4,13 @@
 // What is given is obeyed or refused with the equation that fails; what is not
 // given is chosen here:
 //   layout              all workers on the data axis; under --memory-limit the
-//                       fastest that fits (choose_layout.h)
+//                       fastest that fits (fit_memory.h)
 //   batch-norm groups   the largest divisor of the batch not above 16
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap
 //   pipeline stages     the least memory, then the fastest (stage_cut.h)
 //   activations         kept; where that does not fit the limit on memory, the
-//                       fastest mixture that does (mix_activations.h)
+//                       fastest mixture that does (activation_mixture.h)
 // Under --memory-limit what is not given is chosen so that the predicted bytes
 // of every rank fit (fit_memory.h).
 // It alone judges how a batch is split; whoever starts processes asks it first.
@@ -35,9 +35,9 @@ struct PlanDecision {
   ExitCode exit_code = ExitCode::kDone;  // kRequest or kNoPlan if refused
 };
 
-// Does the plan depend on the model's layers? So it does with a pipeline or
-// spatial axis, where layers do not keep everything, and with a memory limit.
-// Throws Error if --layout is none.
+// Whether the plan depends on the model's layers, as with a pipeline or spatial
+// axis, where layers do not keep everything, or with a memory limit. Throws
+// Error if --layout is not a layout.
 bool plan_needs_layers(const configs::RunConfig& config);
 
 // What an answer is wanted for. Predicting bytes takes milliseconds, finding
@@ -52,20 +52,20 @@ enum class PlanAnswer {
 // Without layers the plan has no predicted bytes.
 // REQUIRES: world_size >= 1; `layers` are the model's
 // (parallel/planner/model_layers.h) where plan_needs_layers(config). Throws
-// Error if --layout is none.
+// Error if --layout is not a layout.
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);
 
-// The same, a refusal as Error (tag "plan").
+// The same, but a refusal is thrown as Error (tag "plan").
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers);
 
-// What the ranks of a run exchange tensors with. auto: NCCL where they are on
-// devices, else Gloo. REQUIRES: a backend that choose_plan admits.
+// What the ranks of a run exchange tensors with. For auto that is NCCL where
+// they are on devices, else Gloo. REQUIRES: a backend that choose_plan admits.
 plan::Backend backend_of(const configs::RunConfig& config);
 
-// Why a plan is as it is, in words; the limit on memory aside.
+// Why a plan is as it is, apart from the limit on memory.
 std::string reason_of(const configs::RunConfig& config, const plan::Plan& plan);
 
 }  // namespace headroom::planner

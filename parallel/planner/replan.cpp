@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -21,7 +22,7 @@ int64_t bound_of(int64_t needed, const MemoryShortage& shortage) {
   return std::max<int64_t>(1, bound);
 }
 
-// "--layout data=2 and --zero 1": what the request leaves no choice in.
+// "--layout data=2 and --zero 1": the flags that leave no choice.
 std::string given_text(const configs::RunConfig& config, bool layout,
                        bool zero) {
   std::string text;
@@ -70,7 +71,7 @@ std::string processes_text(int count) {
   return std::to_string(count) + (count == 1 ? " process" : " processes");
 }
 
-// What of the request stands in the way of a plan, if anything does.
+// The part of the request that stands in the way of a plan, if any does.
 Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
               const std::string& numbers, const ReplanSearch& search) {
   Replan refusal;
@@ -164,6 +165,30 @@ Replan plan_after_shortage(const configs::RunConfig& config,
                     " on a rank at its leanest where " + format_bytes(bound) +
                     " may be had",
                 search);
+}
+
+ElasticPlan plan_for_workers(const configs::RunConfig& config,
+                             const plan::Plan& wanted, int workers,
+                             const std::vector<layers::LayerCost>& layers) {
+  HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
+  const int asked = wanted.layout.world_size();
+  const bool keeps =
+      workers == asked || (workers > asked && config.layout);
+  if (keeps) return {wanted, wanted.reason};
+  configs::RunConfig open = config;
+  open.layout.reset();
+  open.sync_batch_norm = false;
+  open.batch_norm_group_size = wanted.batch_norm_group_size;
+  ElasticPlan found;
+  for (int count = workers; count >= 1; --count) {
+    if (count == asked) return {wanted, wanted.reason};
+    const PlanDecision decision = choose_plan(open, count, layers);
+    found.reason = decision.reason;
+    if (!decision.plan) continue;
+    found.plan = decision.plan;
+    break;
+  }
+  return found;
 }
 
 }  // namespace headroom::planner

@@ -1,4 +1,6 @@
-// replan: which plan follows one that ran out of memory at its leanest. Pure.
+// Which plan a run goes on under when its workers are more or fewer
+// (plan_for_workers), or when one ran out of memory at its leanest
+// (plan_after_shortage):
 //
 //   needed   what the failed plan's fullest rank is predicted to need at its
 //            leanest: the last rungs of the memory ladder
@@ -34,8 +36,8 @@ struct MemoryShortage {
   int64_t asked_bytes = 0;
   int64_t free_bytes = 0;
   int64_t limit_bytes = 0;
-  // For the tensors of any rank, now that it has let go of all its own; 0: not
-  // known, as without a limit.
+  // Bytes for the tensors of any rank, once it has released all of its own; 0:
+  // not known, as without a limit.
   int64_t room_bytes = 0;
 };
 
@@ -52,7 +54,8 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
 struct Replan {
   std::optional<plan::Plan> plan;
   std::string reason;  // of the plan, or why there is none, with both numbers
-  // Of a refusal: flags that --resume needs to go on; "" where none would help.
+  // The flags that --resume needs to go on after a refusal; "" where none would
+  // help.
   std::string resume_flags;
 };
 
@@ -62,5 +65,24 @@ Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
                            const std::vector<layers::LayerCost>& layers);
+
+struct ElasticPlan {
+  std::optional<plan::Plan> plan;
+  std::string reason;  // of the plan, or of the last refusal
+};
+
+// The plan for the workers that there are. `wanted` is the run's plan where
+// everybody is there; a run that has as many workers again gets it back.
+//
+//   more     `wanted` where --layout asks for one; else one for all of them
+//   fewer    one for as many of them as have one, also where a layout was asked
+//            for
+//
+// The global batch and the batch-norm groups stay: they are the run's
+// mathematics. ZeRO, micro-batches and policies stay as far as they were asked
+// for. REQUIRES: workers >= 1.
+ElasticPlan plan_for_workers(const configs::RunConfig& config,
+                             const plan::Plan& wanted, int workers,
+                             const std::vector<layers::LayerCost>& layers);
 
 }  // namespace headroom::planner

@@ -1,7 +1,6 @@
-// saved_plan: the plan in a run directory, for a run that goes on as it was.
-//
-// The plan of a request is a pure function of it, but a run that ran out of
-// memory may have gone on under another (replan.h).
+// The plan in a run directory, for a run that goes on as it was. The plan of a
+// request is a pure function of it, but a run that ran out of memory may have
+// gone on under another (replan.h).
 //
 // Threads: any; reads one file.
 #pragma once
@@ -18,15 +17,13 @@
 
 namespace headroom::planner {
 
-// plan_match: is a plan that was written down one for this run? Who reads a
-// plan from a file asks before using it: the coordinator of a resumed run, and
-// the worker that runs alone.
-
 plan::BatchCut batch_cut(const configs::RunConfig& config,
                          const plan::Plan& plan);
 
-// With both numbers; "" if it is one. `num_layers` are the model's; 0: not
-// known.
+// Why a plan that was written down is not one for this run, with both numbers;
+// "" if it is. Whoever reads a plan from a file asks before using it: the
+// coordinator of a resumed run, and the worker that runs alone. `num_layers`
+// are the model's, 0 where they are not known.
 std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
                              size_t num_layers);

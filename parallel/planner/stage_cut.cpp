@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/planner/saved_plan.h"
 #include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
@@ -12,9 +16,166 @@
 namespace headroom::planner {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Layers [begin, end) as one stage.
+struct Part {
+  double cost = 0;
+  int64_t fixed_bytes = 0;
+  int64_t bytes_in_flight = 0;   // per micro-batch, received maps included
+  int64_t activation_bytes = 0;  // per micro-batch, without them
+  int64_t busy_bytes = 0;        // at the fullest layer, activations included
+  int64_t received_bytes = 0;    // per micro-batch
+  bool has_parameters = false;
+};
+
+class Partitioner {
+ public:
+  explicit Partitioner(const PartitionRequest& request)
+      : request_(request),
+        num_layers_(static_cast<int>(request.layers.size())),
+        num_stages_(static_cast<int>(request.in_flight.size())),
+        parts_(request.layers.size() * (request.layers.size() + 1)) {
+    HEADROOM_CHECK(num_stages_ > 0, "a pipeline without stages");
+    for (int begin = 0; begin < num_layers_; ++begin) add_parts_from(begin);
+  }
+
+  // The largest stage cost of the best partition; infinity if nothing fits.
+  double smallest_largest_cost() const {
+    const std::vector<std::vector<double>> best = solve(
+        [](double rest, const Part& part) { return std::max(rest, part.cost); },
+        kInfinity);
+    return best[0][0];
+  }
+
+  // The cuts with the fewest bytes received, no stage above `largest_cost`.
+  std::vector<int64_t> cuts(double largest_cost) const {
+    const auto join = [](double rest, const Part& part) {
+      return rest + static_cast<double>(part.received_bytes);
+    };
+    const std::vector<std::vector<double>> best = solve(join, largest_cost);
+    std::vector<int64_t> stage_begins;
+    int begin = 0;
+    for (int stage = 0; stage < num_stages_; ++stage) {
+      stage_begins.push_back(begin);
+      int end = begin + 1;
+      while (!(fits(stage, begin, end, largest_cost) &&
+               join(best[at(stage + 1)][at(end)], part(begin, end)) ==
+                   best[at(stage)][at(begin)]))
+        ++end;
+      begin = end;
+    }
+    return stage_begins;
+  }
+
+  const Part& part(int begin, int end) const {
+    return parts_[at(begin) * at(num_layers_ + 1) + at(end)];
+  }
+
+  int64_t bytes(int stage, int begin, int end) const {
+    const Part& layers = part(begin, end);
+    return layers.fixed_bytes +
+           request_.in_flight[at(stage)] * layers.bytes_in_flight +
+           (layers.busy_bytes - layers.activation_bytes);
+  }
+
+  // The least that the fullest stage of any partition needs.
+  std::optional<int64_t> smallest_limit() const {
+    std::vector<int64_t> next(at(num_layers_ + 1), kNever);
+    next.back() = 0;
+    for (int stage = num_stages_ - 1; stage >= 0; --stage) {
+      std::vector<int64_t> now(at(num_layers_ + 1), kNever);
+      for (int begin = 0; begin < num_layers_; ++begin)
+        for (int end = begin + 1; end <= num_layers_; ++end)
+          if (part(begin, end).has_parameters)
+            now[at(begin)] =
+                std::min(now[at(begin)],
+                         std::max(next[at(end)], bytes(stage, begin, end)));
+      next = std::move(now);
+    }
+    if (next.front() == kNever) return std::nullopt;
+    return next.front();
+  }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  static size_t at(int index) { return static_cast<size_t>(index); }
+
+  void add_parts_from(int begin) {
+    Part sum;
+    std::set<int> received;
+    for (int layer = begin; layer < num_layers_; ++layer) {
+      const PartitionLayer& added = request_.layers[at(layer)];
+      HEADROOM_CHECK(std::isfinite(added.cost) && added.cost >= 0 &&
+                         added.fixed_bytes >= 0 &&
+                         added.activation_bytes >= 0 && added.busy_bytes >= 0 &&
+                         added.map_bytes >= 0,
+                     "layer " + std::to_string(layer) + " has a negative cost");
+      sum.cost += added.cost;
+      sum.fixed_bytes += added.fixed_bytes;
+      sum.bytes_in_flight += added.activation_bytes;
+      sum.busy_bytes =
+          std::max(sum.busy_bytes, sum.activation_bytes + added.busy_bytes);
+      sum.activation_bytes += added.activation_bytes;
+      sum.busy_bytes = std::max(sum.busy_bytes, sum.activation_bytes);
+      sum.has_parameters |= added.has_parameters;
+      for (const int input : added.inputs) {
+        HEADROOM_CHECK(input >= -1 && input < layer,
+                       "layer " + std::to_string(layer) + " reads layer " +
+                           std::to_string(input));
+        if (input < 0 || input >= begin || !received.insert(input).second)
+          continue;
+        sum.bytes_in_flight += request_.layers[at(input)].map_bytes;
+        sum.received_bytes += request_.layers[at(input)].map_bytes;
+      }
+      parts_[at(begin) * at(num_layers_ + 1) + at(layer + 1)] = sum;
+    }
+  }
+
+  bool fits(int stage, int begin, int end, double largest_cost) const {
+    const Part& layers = part(begin, end);
+    return layers.has_parameters && layers.cost <= largest_cost &&
+           (!request_.memory_limit_bytes ||
+            bytes(stage, begin, end) <= *request_.memory_limit_bytes);
+  }
+
+  // best[stage][begin]: the least of `join` over all ways to give layers
+  // [begin, num_layers) to the stages from `stage` on.
+  template <typename Join>
+  std::vector<std::vector<double>> solve(const Join& join,
+                                         double largest_cost) const {
+    std::vector<std::vector<double>> best(
+        at(num_stages_ + 1),
+        std::vector<double>(at(num_layers_ + 1), kInfinity));
+    best[at(num_stages_)][at(num_layers_)] = 0;
+    for (int stage = num_stages_ - 1; stage >= 0; --stage)
+      for (int begin = 0; begin < num_layers_; ++begin)
+        for (int end = begin + 1; end <= num_layers_; ++end) {
+          const double rest = best[at(stage + 1)][at(end)];
+          if (rest == kInfinity || !fits(stage, begin, end, largest_cost))
+            continue;
+          double& least = best[at(stage)][at(begin)];
+          least = std::min(least, join(rest, part(begin, end)));
+        }
+    return best;
+  }
+
+  const PartitionRequest& request_;
+  const int num_layers_;
+  const int num_stages_;
+  std::vector<Part> parts_;  // [begin][end]
+};
+
+std::string layers_text(int64_t begin, int64_t end) {
+  return end - begin == 1 ? "layer " + std::to_string(begin)
+                          : "layers " + std::to_string(begin) + " to " +
+                                std::to_string(end - 1);
+}
+
 constexpr double kMemorySlack = 1.05;  // over the least that any cut needs
 
-// Parameters and all that has their size, of one layer on one rank.
+// Bytes of one layer's parameters, and of all that has their size, on one rank.
 int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
   request.plan.stage_begins = {0, layer, layer + 1};
   plan::MeshCoordinates alone;
@@ -25,7 +186,7 @@ int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
          state.moments + state.average;
 }
 
-// With stages 1F1B holds one micro-batch more per stage that follows.
+// A stage of 1F1B holds one micro-batch more per stage that follows it.
 PartitionRequest request_of(const configs::RunConfig& config,
                             const plan::Plan& plan,
                             const std::vector<layers::LayerCost>& layers) {
@@ -58,6 +219,61 @@ PartitionRequest request_of(const configs::RunConfig& config,
 }
 
 }  // namespace
+
+PartitionDecision partition_stages(const PartitionRequest& request) {
+  const int num_layers = static_cast<int>(request.layers.size());
+  const int num_stages = static_cast<int>(request.in_flight.size());
+  const Partitioner partitioner(request);
+  const auto with_parameters = std::count_if(
+      request.layers.begin(), request.layers.end(),
+      [](const PartitionLayer& layer) { return layer.has_parameters; });
+  if (with_parameters < num_stages)
+    return {std::nullopt, std::to_string(num_stages) + " stages, but only " +
+                              std::to_string(with_parameters) + " of " +
+                              std::to_string(num_layers) +
+                              " layers have parameters"};
+
+  const double largest_cost = partitioner.smallest_largest_cost();
+  if (largest_cost == kInfinity)
+    return {std::nullopt, "no cut into " + std::to_string(num_stages) +
+                              " stages keeps every stage within " +
+                              format_bytes(*request.memory_limit_bytes) +
+                              ": the fullest needs at least " +
+                              format_bytes(*partitioner.smallest_limit())};
+
+  StagePartition partition;
+  partition.stage_begins = partitioner.cuts(largest_cost);
+  std::vector<int64_t> ends(partition.stage_begins.begin() + 1,
+                            partition.stage_begins.end());
+  ends.push_back(num_layers);
+  double total = 0;
+  size_t slowest = 0;
+  for (size_t stage = 0; stage < ends.size(); ++stage) {
+    const int begin = static_cast<int>(partition.stage_begins[stage]);
+    const int end = static_cast<int>(ends[stage]);
+    partition.stage_costs.push_back(partitioner.part(begin, end).cost);
+    partition.stage_bytes.push_back(
+        partitioner.bytes(static_cast<int>(stage), begin, end));
+    total += partition.stage_costs.back();
+    if (partition.stage_costs.back() > partition.stage_costs[slowest])
+      slowest = stage;
+  }
+  const double percent =
+      total > 0 ? 100 * partition.stage_costs[slowest] / total : 0;
+  std::string reason =
+      "stage " + std::to_string(slowest) + " of " + std::to_string(num_stages) +
+      ", " + layers_text(partition.stage_begins[slowest], ends[slowest]) +
+      ", decides with " + std::to_string(std::lround(percent)) +
+      " % of the work";
+  if (request.memory_limit_bytes)
+    reason +=
+        ", every stage within " + format_bytes(*request.memory_limit_bytes);
+  return {std::move(partition), std::move(reason)};
+}
+
+std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request) {
+  return Partitioner(request).smallest_limit();
+}
 
 // A share's micro-batches do not depend on the image: a full batch leaves no
 // remainder that the smallest map could join.

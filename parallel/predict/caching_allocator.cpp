@@ -103,7 +103,8 @@ std::optional<CachingAllocator::Block> CachingAllocator::take_segment(
   return new_piece(piece);
 }
 
-// What is not needed of a block becomes one of its own, if it is worth it.
+// The part of a block that is not needed becomes a block of its own, if it is
+// large enough.
 void CachingAllocator::cut(Block block, int64_t bytes) {
   const Piece whole = pieces_[block];
   const int64_t rest = whole.bytes - bytes;

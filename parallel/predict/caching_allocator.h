@@ -14,8 +14,6 @@
 //
 // These are the rules of c10/cuda/CUDACachingAllocator with its default
 // settings, for one stream; a segment is taken to lie above those before it.
-//
-// Threads: one.
 #pragma once
 
 #include <array>
@@ -36,13 +34,14 @@ class CachingAllocator {
   // `limit` bytes of segments.
   explicit CachingAllocator(int64_t limit = kNoLimit) : limit_(limit) {}
 
-  // None where the limit does not allow it. REQUIRES: bytes > 0.
+  // Nothing where the limit does not allow it. REQUIRES: bytes > 0.
   std::optional<Block> allocate(int64_t bytes);
   void free(Block block);
   // Segments that are wholly free go back to the driver.
   void release_caches();
 
-  // Asked for; in blocks, as rounded and cut; in segments.
+  // Bytes that were asked for; that blocks have, rounded and cut; that segments
+  // have.
   int64_t requested_bytes() const { return requested_; }
   int64_t allocated_bytes() const { return allocated_; }
   int64_t reserved_bytes() const { return reserved_; }

@@ -1,6 +1,5 @@
-// cluster: what a GPU offers a plan, of machines that need not be there.
-//
-// Compute capability is that of the GPU's instruction set, 8.0 as 80.
+// What a GPU offers a plan, on machines that need not be there. A compute
+// capability of 8.0 is written 80.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +15,10 @@ bool wheel_has_code_for(int compute_capability);
 // "7.0".
 std::string capability_text(int compute_capability);
 
-// What is not the tensors' on a GPU, for plans that are made without one: the
-// context with what libraries load, the largest workspace of a convolution, the
-// communication's buffers; and what the caching allocator cannot use. A run
-// measures them (worker/memory/device_footprint.h).
+// The memory of a GPU that tensors cannot have, for plans that are made without
+// one: the context with what libraries load, the largest workspace of a
+// convolution, the communication's buffers; and what the caching allocator
+// cannot use. A run measures them (worker/memory/device_footprint.h).
 inline constexpr int64_t kGpuContextBytes = int64_t{3} << 28;
 inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
 inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
@@ -27,7 +26,7 @@ inline constexpr int64_t kGpuReserveBytes =
     kGpuContextBytes + kGpuWorkspaceBytes + kGpuCommunicationBytes;  // 1.5 GiB
 inline constexpr int64_t kGpuSlackPercent = 10;  // of the card
 
-// What is left for tensors of a card; at least 0.
+// The bytes of a card that are left for tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes);
 
 }  // namespace headroom::predict

@@ -15,8 +15,8 @@ constexpr int64_t kSmallMap = 20480;
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kBlockChannels = 16;
-// Of bfloat16: channels of a sample that a 1x1 weight gradient turns round at a
-// time; what a primitive takes beside that.
+// For bfloat16: how many channels of a sample a 1x1 weight gradient transposes
+// at a time, and what a primitive takes beside that.
 constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
@@ -59,7 +59,7 @@ int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
   return groups * rounded_up(channels / groups, kBlockChannels);
 }
 
-// Each group a matrix of whole blocks; one channel each: a block of groups.
+// Each group is a matrix of whole blocks; groups of one channel share a block.
 int64_t group_weight_bytes(const ConvolutionShape& shape,
                            const MicroBatchShape& extents) {
   return shape.kernel * shape.kernel *
@@ -113,8 +113,8 @@ int64_t columns_bytes(const ConvolutionShape& shape,
                            shape.out_stride);
 }
 
-// A bfloat16 weight gradient multiplies pairs of pixels: of one sample a
-// thread, input and gradient are turned round so that pixels of a channel are
+// A bfloat16 weight gradient multiplies pairs of pixels: for one sample per
+// thread, input and gradient are transposed so that pixels of a channel are
 // neighbours.
 int64_t turned_bytes(const ConvolutionShape& shape,
                      const MicroBatchShape& extents) {
@@ -149,12 +149,12 @@ int64_t output_bytes(const ConvolutionShape& shape,
   return extents.map_bytes(shape.out_channels, shape.out_stride);
 }
 
-// Groups that LibTorch convolves one after the other are joined afterwards.
+// LibTorch convolves groups one after the other and joins them afterwards.
 int64_t apart(const ConvolutionShape& shape, const MicroBatchShape& extents) {
   return shape.groups > 1 ? output_bytes(shape, extents) : 0;
 }
 
-// On a device.
+// The workspace of a device's library.
 int64_t observed_workspace(const ConvolutionShape& shape,
                            const MicroBatchShape& extents, bool is_backward) {
   if (extents.workspaces == nullptr) return 0;

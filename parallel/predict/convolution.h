@@ -36,19 +36,19 @@ struct ConvolutionShape {
   }
 };
 
-// Beside the output, while it is computed.
+// Bytes beside the output while it is computed.
 int64_t forward_scratch(const ConvolutionShape& shape,
                         const MicroBatchShape& extents);
-// Beside the input's gradient, while that is computed.
+// Bytes beside the input's gradient while that is computed.
 int64_t input_gradient_scratch(const ConvolutionShape& shape,
                                const MicroBatchShape& extents);
-// Beside both gradients, while the weight's is computed; its own included.
+// Bytes beside both gradients while the weight's is computed; its own included.
 int64_t weight_gradient_bytes(const ConvolutionShape& shape,
                               const MicroBatchShape& extents);
 
-// The weight in the maps' type, where it is made for the moment; else null.
+// The weight in the maps' type where it is made for the moment, else null.
 Memory cast_weight(const OpContext& context, const ConvolutionShape& shape);
-// As it is added to the parameters' gradients, once it is computed.
+// The computed gradient in the form in which it is added to the parameters'.
 Memory weight_gradient(MemoryTimeline& timeline, const ConvolutionShape& shape,
                        const MicroBatchShape& extents);
 

@@ -1,7 +1,5 @@
-// Derivation: of a map that is made again when backward needs it, as
-// parallel/activations/derivation.h keeps it: the same rules, on buffers.
-//
-// Threads: one.
+// Maps that are made again when backward needs them: the rules of
+// parallel/activations/derivation.h, on buffers.
 #pragma once
 
 #include <functional>

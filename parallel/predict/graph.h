@@ -5,8 +5,6 @@
 // them. A node's saved buffers go when it has run, after that its gradients go
 // to the nodes that made its inputs: the first as it is; a second one is added
 // in place if nobody else holds the first, else into a new buffer.
-//
-// Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +33,13 @@ struct Gradient {
 
 class Graph {
  public:
-  static constexpr int kNobody = -1;  // wants no gradient
+  static constexpr int kNobody = -1;  // the maker of a map without gradient
 
   struct Outcome {
     std::vector<Gradient> inputs;    // one per input of the node
     std::vector<Memory> parameters;  // gradients; gone once they are added
   };
-  // What is saved is there while it runs.
+  // The saved buffers are there while it runs.
   using Backward = std::function<Outcome(Gradient)>;
 
   struct Node {
@@ -56,7 +54,7 @@ class Graph {
   };
 
   explicit Graph(MemoryTimeline& timeline) : timeline_(timeline) {}
-  // Its number.
+  // Returns the node's number.
   int add(Node node);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
 

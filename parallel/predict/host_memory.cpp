@@ -11,7 +11,7 @@
 namespace headroom::predict {
 namespace {
 
-// The layer as it came, and its largest tensor in the file's order.
+// Bytes of the layer as it came, and of its largest tensor in the file's order.
 constexpr int64_t kCopiesOfALayer = 2;
 
 }  // namespace
@@ -63,7 +63,7 @@ int64_t picture_bytes(const configs::RunConfig& config) {
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
   HostShares shares;
-  // What a run can do without.
+  // These a run can do without.
   const auto takes = [&](int64_t bytes) {
     if (bytes > 0 && least.least_bytes() + bytes > limit) return false;
     limit -= bytes;

@@ -10,7 +10,7 @@ namespace {
 
 using Group = LabelStatistics::Group;
 
-// Images that a mosaic draws beside the sample's own, and mixup on top.
+// How many images a mosaic draws beside the sample's own, and mixup on top.
 double drawn_by_mosaic(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic - 1);
 }
@@ -20,14 +20,14 @@ double drawn_by_mixup(const LabelBound& labels) {
 constexpr int64_t kExactBelow = 64;
 constexpr std::string_view kOutlines = "outlines=";
 
-// Up to six binary digits.
+// Rounds up to six binary digits.
 int64_t rounded_up(int64_t boxes) {
   int64_t unit = 1;
   while (boxes / unit >= kExactBelow) unit *= 2;
   return (boxes + unit - 1) / unit * unit;
 }
 
-// Independent numbers of one distribution.
+// A sum of independent numbers of one distribution.
 struct Numbers {
   double count = 0;
   double mean = 0;
@@ -35,7 +35,7 @@ struct Numbers {
   double most = 0;
 };
 
-// The bound of their sum but for kMoreBoxesProbability.
+// The bound that the sum passes with kMoreBoxesProbability at most.
 double likely_sum(const Numbers& numbers) {
   const double log = -std::log(kMoreBoxesProbability);
   const double linear = log * (numbers.most - numbers.mean) / 3;
@@ -44,7 +44,7 @@ double likely_sum(const Numbers& numbers) {
   return numbers.count * numbers.mean + linear + root;
 }
 
-// Mean of the square of a sum of `count` drawn images.
+// The mean square of the sum of `count` drawn images.
 double square_of_sum(const LabelStatistics& images, double count) {
   const double mean = count * images.mean();
   return count * images.variance() + mean * mean;
@@ -172,7 +172,7 @@ std::optional<LabelStatistics> parse_label_statistics(std::string_view text) {
 
 namespace {
 
-// Pasted into samples that have that many boxes together.
+// The most boxes that are pasted into samples with that many boxes together.
 int64_t most_pasted(const LabelBound& labels, int64_t samples, int64_t boxes) {
   if (labels.copy_paste <= 0) return 0;
   const auto mosaics =

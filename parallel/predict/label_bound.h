@@ -1,5 +1,5 @@
-// label_bound: the most boxes that the samples of a micro-batch have, from how
-// many boxes the images of the data set have and from the augmentation.
+// The most boxes that the samples of a micro-batch have, from how many boxes
+// the images of the data set have and from the augmentation.
 //
 // A sample is an image of its own, in an epoch each image once. In a mosaic
 // three images that are drawn from the whole data set join it, with
@@ -39,7 +39,7 @@
 
 namespace headroom::predict {
 
-// That a micro-batch has more boxes than the likely bound.
+// The probability that a micro-batch has more boxes than the likely bound.
 inline constexpr double kMoreBoxesProbability = 1e-9;
 
 // How many boxes the images of a data set have.
@@ -58,7 +58,7 @@ struct LabelStatistics {
   int64_t most_boxes() const;  // of an image
   double mean() const;
   double variance() const;
-  // Of the fullest images, so many of them as there are.
+  // Boxes of the `num_images` fullest images, or of as many as there are.
   int64_t boxes_of_fullest(int64_t num_images) const;
 };
 
@@ -72,15 +72,14 @@ std::string to_text(const LabelStatistics& statistics);
 // Nothing if the text is not of that form, or not by rising boxes.
 std::optional<LabelStatistics> parse_label_statistics(std::string_view text);
 
-// What is known of a run's labels.
+// What a run knows of its labels, and its augmentation.
 struct LabelBound {
   LabelStatistics statistics;
   int64_t assumed_boxes_per_image = 100;  // where these are not known
   double mosaic = 0;                      // probability that a sample is one
   double mixup = 0;  // probability that a mosaic is blended with another
   int64_t images_of_mosaic = 4;  // at most
-  // Of a mosaic's n boxes with an outline round(copy_paste n) are there once
-  // more.
+  // A mosaic with n outlined boxes has round(copy_paste n) of them once more.
   double copy_paste = 0;
   bool repeats = false;  // samples are drawn, each of them any image
 };
@@ -92,7 +91,8 @@ struct BoxBound {
   bool operator==(const BoxBound&) const = default;
 };
 
-// Of `samples` samples of one step together. REQUIRES: samples >= 0.
+// The most boxes of `samples` samples of one step together. REQUIRES:
+// samples >= 0.
 BoxBound most_boxes(const LabelBound& labels, int64_t samples);
 
 // "at most 812 boxes in 16 images, from the labels of 205 images (more in one

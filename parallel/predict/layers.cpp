@@ -3,10 +3,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/predict/conv_block.h"
 #include "parallel/predict/convolution.h"
+#include "parallel/predict/operators.h"
 #include "parallel/predict/policies.h"
-#include "parallel/predict/resampling.h"
 
 namespace headroom::predict {
 namespace {
@@ -44,7 +43,7 @@ Graph::Outcome head_backward(const OpContext& context,
   return outcome;
 }
 
-// The same of maps of 16 bits, whose heads are float32
+// The same for maps of 16 bits, whose heads are float32
 // (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
                                    const ConvolutionShape& shape,

@@ -1,7 +1,5 @@
-// Layers: the forward of a layer of a model, operation by operation as
-// worker/model/layer_factory.h runs it, and of the head.
-//
-// Threads: one.
+// The forward of a layer of a model, the head included, operation by operation
+// as worker/model/layer_factory.h runs it.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +33,7 @@ struct ModelLayer {
   }
 };
 
-// All but the head have one output; its heads come level by level.
+// The layer's output; of the head, one map per level.
 std::vector<Map> run_layer(const OpContext& context, const ModelLayer& layer,
                            const std::vector<Map>& inputs);
 

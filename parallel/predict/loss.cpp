@@ -13,9 +13,9 @@ namespace {
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
 constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
-// On a device, of a match: the places of its cell, its class and its last row;
-// its box and anchor; in doubles the box's gradient, its overlap, and at most
-// eight values and derivatives.
+// Bytes of a match on a device: the places of its cell, its class and its last
+// row; its box and anchor; in doubles the box's gradient, its overlap, and at
+// most eight values and derivatives.
 constexpr int64_t kPlacesOfMatch = 4;
 constexpr int64_t kTargetFields = 6;
 constexpr int64_t kDoublesOfMatch = 13;
@@ -38,7 +38,7 @@ void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
       std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
 
-// `gradient`: of the head, where forward has made it.
+// `gradient` is the head's, where forward has made it.
 Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
                         Memory gradient) {
   Graph::Outcome outcome;

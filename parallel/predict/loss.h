@@ -1,11 +1,9 @@
-// Loss: of each level of the head (worker/loss/level_loss.h).
+// The loss of each level of the head (worker/loss/level_loss.h).
 //
 //   keeps      the objectness map; of each match the box's gradient, the
 //              objectness target and the class logits; with a teacher the
 //              head's gradient
 //   backward   the head's gradient, zeroed and filled
-//
-// Threads: one.
 #pragma once
 
 #include <cstdint>

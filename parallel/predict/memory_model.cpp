@@ -11,7 +11,7 @@ namespace headroom::predict {
 
 namespace {
 
-// Micro-batches that are gone through beyond those in flight.
+// How many micro-batches are simulated beyond those in flight.
 constexpr size_t kMoreMicroBatches = 2;
 
 class Estimator {
@@ -27,7 +27,7 @@ class Estimator {
     return estimate_;
   }
 
-  // Of many micro-batches those in flight and a few more.
+  // Those in flight and a few more stand for many micro-batches.
   StepRequest step() const {
     StepRequest step;
     step.stage = share_.stage();
@@ -99,7 +99,7 @@ class Estimator {
         result.matches = request_.step->matches[micro_batch];
       return result;
     }
-    // All on the level with the largest map.
+    // The bound puts all matches on the level with the largest map.
     result.matches.assign(levels, 0);
     result.matches.front() =
         share_.most_matches(share_.part().micro_batches[micro_batch].size());

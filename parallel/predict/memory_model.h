@@ -1,11 +1,11 @@
-// memory_model: the bytes of tensors that each rank of a plan needs, item by
-// item, without a tensor.
+// The bytes of tensors that each rank of a plan needs, item by item, without a
+// tensor.
 //
 //   between steps   parameters, gradients, accumulated gradients, moments,
 //                   averages, statistics: split as ZeRO splits them
 //   in a step       what micro-batches in flight keep, and what is needed
 //                   beyond that at the fullest point: the step is gone through
-//                   operator by operator (memory/step.h)
+//                   operator by operator (step.h)
 //   beside          targets of the labels, slices under ZeRO
 //
 // The sum is at least what the counting allocator measures, and little more:
@@ -26,7 +26,7 @@
 
 namespace headroom::predict {
 
-// What is known of a step once its labels are: else bounds are used.
+// What is known of a step once its labels are; before that, bounds are used.
 struct StepShape {
   int64_t global_size = 0;  // samples of the global batch
   int64_t image_height = 0;
@@ -34,11 +34,11 @@ struct StepShape {
   // Per micro-batch of the rank and level: matches of the image rows that are
   // here.
   std::vector<std::vector<int64_t>> matches;
-  // Of the rank's batch, of whole images.
+  // Matches of the rank's batch, of whole images.
   int64_t batch_matches = 0;
 };
 
-// The same of the images of a validation batch that go through at once.
+// What is known of the images of a validation batch that go through at once.
 struct ValidationShape {
   int64_t samples = 0;
   int64_t image_height = 0;
@@ -49,24 +49,26 @@ struct ValidationShape {
 
 struct MemoryRequest {
   std::vector<ModelLayer> layers;
-  // Of the network that the run learns from, which every rank has; empty: none.
+  // The network that the run learns from, which every rank has whole; empty
+  // where there is none.
   std::vector<ModelLayer> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
   int64_t image_height = 640;  // of the network's input, at most
   int64_t image_width = 640;
-  int64_t validation_image_height = 0;  // 0: the same in validation
+  int64_t validation_image_height = 0;  // 0: as in training
   int64_t validation_image_width = 0;
   int64_t image_channels = 3;
   int64_t element_bytes = 4;  // of what is kept between steps
   int64_t map_bytes = 4;      // of a step's maps
-  // As memory::MicroBatchShape has it.
+  // These three are MicroBatchShape's.
   bool convolves_in_float = false;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_layers = false;  // worker/step/cuda_graph_runner.h
-  bool renders_samples = false;  // on the device (parallel/base/packed_room.h)
-  int64_t num_moments = 1;       // of the optimizer, per parameter
+  bool renders_samples =
+      false;                // on the device (parallel/base/device_scratch.h)
+  int64_t num_moments = 1;  // of the optimizer, per parameter
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;
@@ -92,7 +94,7 @@ struct MemoryEstimate {
   int64_t images = 0;         // of micro-batches in flight, as the network's
                               // input; on a device also as they were loaded
   int64_t activations = 0;    // kept by micro-batches in flight, loss included
-  int64_t transient = 0;      // of the micro-batch at work, at the peak
+  int64_t transient = 0;      // of the running micro-batch, at the peak
   int64_t communication = 0;  // slices under ZeRO, what completes exchanges
   int64_t targets = 0;        // of the labels
   int64_t workspace = 0;      // votes, reports, single values
@@ -105,24 +107,24 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-// Of a step. REQUIRES: a plan whose batch split holds (groups_error),
+// What a step needs. REQUIRES: a plan whose batch split holds (groups_error),
 // image sizes in multiples of the largest stride.
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const plan::MeshCoordinates& rank);
 
-// Of the ranks of each stage; they differ by their share of the batch and of
-// the image, and the largest is meant. Without request.step.
+// What the fullest rank of each stage needs: ranks of a stage differ by their
+// share of the batch and of the image. Does not read request.step.
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
 
 // The fullest stage's total.
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);
 
-// The rank's step as the model goes through it (segment_estimate.h).
+// The rank's step as the model goes through it.
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank);
 
-// The micro-batch of a rank as the model goes through it, for who wants its
-// layers one by one (memory/layer_costs.h): the first of a full batch.
+// The first micro-batch of a rank's full batch as the model goes through it,
+// for whoever wants its layers one by one (layer_costs).
 struct RankMicroBatch {
   SimulatedStage stage;
   MicroBatchShape extents;
@@ -132,17 +134,15 @@ struct RankMicroBatch {
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank);
 
-// segment_estimate: what the caching allocator of a CUDA device reserves for a
-// rank's steps. Tensors are fewer bytes than their segments: requests are
-// rounded up, and a segment stays while anything of it is used.
+// What the caching allocator of a CUDA device reserves for a rank's steps.
+// Tensors are fewer bytes than their segments: requests are rounded up, and a
+// segment stays while anything of it is used. The context, the buffers of
+// communication and the libraries' workspaces are not in it (cluster.h has a
+// reserve for them).
 //
-// The state between steps is asked for first, each kind in one piece (an
-// flat buffer), then two steps, as the second one finds the pieces of the
-// first; so it holds for a worker that releases its caches when start-up is
-// done.
-//
-// Without: the context, the buffers of communication, the libraries' workspaces
-// (cluster.h has a reserve for them).
+// The state between steps is asked for first, each kind in one flat buffer,
+// then two steps, as the second one finds the pieces of the first; so it holds
+// for a worker that releases its caches when start-up is done.
 
 struct SegmentEstimate {
   int64_t tensor_bytes = 0;   // the most that is asked for at once

@@ -1,6 +1,6 @@
-// memory_request: what the memory model (parallel/predict/memory_model.h) is to
-// be asked for a run, from its configuration, its plan and the model's layers.
-// The coordinator asks it for the plan, every worker for each of its steps.
+// What the memory model (memory_model.h) is asked for a run, from its
+// configuration, its plan and the model's layers. The coordinator asks it for
+// the plan, every worker for each of its steps.
 //
 // Batches that are prefetched count as the loader's host memory, not here.
 #pragma once
@@ -31,7 +31,8 @@ int64_t validation_batch_size(const configs::RunConfig& config);
 // Error (exit 2) if config.label_counts is of no such form.
 LabelBound label_bound(const configs::RunConfig& config);
 
-// The same throws. REQUIRES: a plan that the planner accepted for `config`.
+// Throws as label_bound(). REQUIRES: a plan that the planner accepted for
+// `config`.
 MemoryRequest memory_request(const configs::RunConfig& config,
                              const plan::Plan& plan,
                              const std::vector<layers::LayerCost>& layers);

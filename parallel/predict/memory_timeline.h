@@ -9,9 +9,7 @@
 // Given a caching allocator, the timeline asks it for each buffer too, so that
 // what a device's segments come to is known (replay_step in step.h).
 //
-// Ownership: buffers are shared; the timeline must outlive them. Borrows the
-// allocator.
-// Threads: one.
+// The timeline must outlive its buffers, and borrows the allocator.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +35,7 @@ struct Buffer {
   const int64_t bytes;
   const int64_t layer;
   const std::optional<CachingAllocator::Block> block;
-  // How it can be made again (derivation.h); null: it cannot.
+  // How it can be made again (derivation.h); null where it cannot.
   std::shared_ptr<Derivation> derivation;
 };
 
@@ -49,13 +47,13 @@ class MemoryTimeline {
   explicit MemoryTimeline(CachingAllocator* device = nullptr)
       : device_(device) {}
 
-  // What follows is allocated for this layer.
+  // From now on buffers are allocated for this layer.
   void set_layer(int64_t layer) { layer_ = layer; }
 
   Memory allocate(int64_t bytes) {
     return std::make_shared<Buffer>(*this, bytes, layer_);
   }
-  // Allocated and let go at once.
+  // Allocates `bytes` and releases them at once.
   void touch(int64_t bytes) {
     peak_ = std::max(peak_, live_ + bytes);
     give_back(take(bytes));
@@ -68,7 +66,7 @@ class MemoryTimeline {
   }
   int64_t peak_bytes() const { return peak_; }
   void reset_peak() { peak_ = live_; }
-  // Has the device had room for all?
+  // Did the device have room for all so far?
   bool fits() const { return fits_; }
 
  private:
@@ -81,7 +79,7 @@ class MemoryTimeline {
     peak_ = std::max(peak_, live_);
   }
 
-  // Nothing of a tensor without elements, or beyond the device's limit.
+  // Nothing for a tensor without elements, or beyond the device's limit.
   std::optional<CachingAllocator::Block> take(int64_t bytes) {
     if (device_ == nullptr || bytes == 0) return std::nullopt;
     const auto block = device_->allocate(bytes);

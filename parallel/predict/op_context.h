@@ -1,8 +1,5 @@
-// OpContext: what the operators of a layer need to know while they are gone
-// through: the extents of maps, the timeline, the graph, and what the layer's
-// policy says.
-//
-// Threads: one.
+// What the operators of a layer need to know while they are simulated: the
+// sizes of maps, the timeline, the graph, and the layer's policy.
 #pragma once
 
 #include <algorithm>
@@ -39,12 +36,13 @@ struct MicroBatchShape {
   bool convolves_in_float = false;
   // On a card: none of oneDNN's scratch, and a loss of its own.
   bool on_device = false;
-  // What its library takes, as far as it was observed; null: nothing is known.
-  // Borrowed.
+  // Borrowed: what the card's library takes, as far as it was observed; null
+  // where nothing is known.
   const ConvolutionWorkspaces* workspaces = nullptr;
 
   bool is_mixed() const { return element_bytes == 2; }
-  // Of parameters, of heads and of all that the loss makes of them.
+  // Bytes of an element of parameters, of heads, and of all that the loss makes
+  // of them.
   int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
   // The same in the parameters' type.
   MicroBatchShape widened() const {
@@ -61,7 +59,7 @@ struct MicroBatchShape {
   int64_t map_bytes(int64_t channels, int64_t stride) const {
     return cells(stride) * channels * element_bytes;
   }
-  // Of so many rows of the map.
+  // Bytes of `rows` rows of the map.
   int64_t rows_bytes(int64_t rows, int64_t channels, int64_t stride) const {
     return samples * rows * (image_width / stride) * channels * element_bytes;
   }
@@ -100,7 +98,8 @@ class Replay {
   bool replaying_ = false;
 };
 
-// Are maps given derivations (noted), and pieces run as recomputed (lean)?
+// Whether maps are given derivations (noted), and pieces are run as recomputed
+// too (lean).
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {
@@ -137,8 +136,8 @@ struct OpContext {
     return (has_parameters && learns) ||
            std::ranges::any_of(inputs, &Map::wants_gradient);
   }
-  // The map that a node has made; its number, or nobody's where autograd
-  // records nothing.
+  // Adds the node that made a map. Returns its number, or kNobody where
+  // autograd records nothing.
   int add(const std::vector<Map>& inputs, const std::vector<Memory>& saved,
           int64_t output_bytes, bool has_parameters,
           Graph::Backward backward) const {

@@ -194,7 +194,7 @@ class StartUp {
     timeline_.touch(drawn + (is_float ? 0 : largest_tensor()));
     return model;
   }
-  // Of a whole model this rank's layers.
+  // This rank's layers of a whole model.
   Memory keep(Memory model) {
     model.reset();
     return timeline_.allocate(kept_bytes());
@@ -261,7 +261,7 @@ int64_t start_up_peak_bytes(const StartUpRequest& request) {
 
 namespace {
 
-// The rest of what is there in any phase after the first step.
+// What else is there in any phase after the first step.
 MemoryEstimate between_steps(const RankShare& share) {
   MemoryEstimate estimate = share.resident();
   const bool is_split = share.plan().layout.spatial_parallel_size > 1;
@@ -337,7 +337,7 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   const ValidationShape shape =
       request.validation ? *request.validation : largest_shape(share);
   if (shape.samples == 0) {
-    // Others' weights are gathered here too.
+    // Weights of other ranks' shards are gathered here too.
     if (share.stage().zero_stage > 0)
       estimate.communication += share.largest_gathered_layer();
     return estimate;

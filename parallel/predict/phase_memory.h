@@ -1,4 +1,4 @@
-// phase_memory: the bytes of tensors that a rank needs outside its steps.
+// The bytes of tensors that a rank needs outside its steps.
 //
 //   start-up    the model is built whole on every rank, then cut and split;
 //               then once more for its average, and for the lists of exchanges
@@ -17,9 +17,9 @@
 
 namespace headroom::predict {
 
-// Evaluation: images through a rank's layers without gradients, and what is
-// made of the heads where they come together: boxes, the loss, as
-// worker/step/stage_forward.h and worker/validation/validate.h run them.
+// Images go through a rank's layers without gradients; where the heads come
+// together, boxes and the loss are made of them, as worker/step/stage_forward.h
+// and worker/validation/validate.h do.
 //
 // Under ZeRO 1 to 3 a layer's averaged parameters are whole while it runs.
 // Parts of an image's heads are joined on the first of its ranks.
@@ -34,9 +34,8 @@ struct EvaluationRequest {
 
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 
-// Start-up: the most that is there at once while a rank's state is built, in
-// the order of worker/step/training_state.h, then
-// worker/step/collective_schedule.h.
+// What is allocated while a rank's state is built, in the order of
+// worker/step/training_state.h, then worker/step/collective_schedule.h:
 //
 //   the model, whole, whatever the rank keeps of it
 //   its layers again in flat buffers, with gradients; the rest goes
@@ -63,15 +62,15 @@ int64_t start_up_peak_bytes(const StartUpRequest& request);
 
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
-// Without request.validation the plan's bound: its images at once, of the
-// largest size that a validation batch has. What lies there between steps, if
-// nothing is validated.
+// What a validation needs. Without request.validation that is the plan's bound:
+// its images at once, of the largest size that a validation batch has. Where
+// nothing is validated, what lies there between steps.
 MemoryEstimate estimate_validation(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 
-// Totals of all phases.
+// The totals of all phases.
 plan::PhaseBytes estimate_phases(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
 

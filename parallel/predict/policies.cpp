@@ -11,7 +11,7 @@ namespace {
 // parallel/activations/offload_policy.cpp
 constexpr int64_t kTooSmallToMatter = 4096;
 
-// Takes what the second run saves.
+// Collects what the second run saves.
 class Capture final : public SavePolicy {
  public:
   Unpack pack(const Memory& memory) override {

@@ -1,12 +1,10 @@
-// Policies: what becomes of what a layer's operators save, by the policy of the
-// layer, as worker/step/activation_runner.h runs them.
+// What becomes of what a layer's operators save, by the policy of the layer, as
+// worker/step/activation_runner.h runs them.
 //
 //   keep       held
 //   lean       a use of its derivation where it has one, else held
 //   recompute  nothing; the layer's inputs, and the layer once more in backward
 //   offload    in a file, and read anew for each use
-//
-// Threads: one.
 #pragma once
 
 #include <functional>
@@ -37,7 +35,8 @@ using Piece = std::function<std::vector<Map>(const OpContext& context,
 struct RecomputeOptions {
   // Inputs whose derivations cost at most this are made again too.
   Cost inputs = Cost::kElementwise;
-  // The derivation that the only output gets; none: who saves it keeps it.
+  // The derivation that the only output gets; without one, who saves it keeps
+  // it.
   std::optional<Cost> output;
 };
 

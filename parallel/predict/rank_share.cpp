@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "parallel/base/device_commit.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
-#include "parallel/base/packed_room.h"
 #include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
@@ -13,10 +12,10 @@ namespace {
 // A box matches an anchor at its own cell and, when its centre lies on a
 // border, at all four neighbours.
 constexpr int64_t kCellsPerBoxAndAnchor = 5;
-// Index of 5, box of 4 and anchor of 2 elements, of a match.
+// A match has an index of 5, a box of 4 and an anchor of 2 elements.
 constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
-// Votes, reports, counters, anchors, single values.
+// Bytes of votes, reports, counters, anchors and single values.
 constexpr int64_t kSmallBytes = 64 << 10;
 
 SimulatedStage stage_of(const MemoryRequest& request,

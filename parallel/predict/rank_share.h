@@ -1,8 +1,6 @@
 // RankShare: what of a run is one rank's, as far as memory goes: its layers,
-// its part of the batch and of the image, and the bytes that lie there between
-// steps.
-//
-// Ownership: borrows the request, which must outlive it. Threads: one.
+// its part of the batch and of the image, and the bytes that it holds between
+// steps. Borrows the request, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +20,7 @@ class RankShare {
   const plan::MeshCoordinates& rank() const { return rank_; }
   const SimulatedStage& stage() const { return stage_; }
   const plan::BatchCut& cut() const { return cut_; }
-  // Of the step that the request asks for.
+  // The rank's part of the step that the request asks for.
   const plan::BatchPart& part() const { return part_; }
 
   int64_t samples() const;  // of the global batch
@@ -30,34 +28,34 @@ class RankShare {
   int64_t width() const;
   int64_t largest_stride() const { return largest_stride_; }
   int64_t smallest_map_elements() const;
-  // Of so many rows of whole images, those of this rank.
+  // How many of `height` rows of whole images this rank has.
   int64_t own_rows(int64_t height) const;
   MicroBatchShape extents(int64_t samples, int64_t groups, int64_t height,
                           int64_t width) const;
-  // Of the rank's micro-batch of that number.
   MicroBatchShape micro_batch(size_t index) const;
 
-  // Weights, gradients, moments, averages, statistics; slices that ZeRO
-  // exchanges; a place for loaded images; small things.
+  // What lies there between steps: weights, gradients, moments, averages,
+  // statistics; slices that ZeRO exchanges; a buffer for loaded images; small
+  // things.
   MemoryEstimate resident() const;
-  // What a rank that fails completes its exchanges with lies ready from its
-  // first pass on: rows of maps, or sums of a layer's groups.
+  // Bytes with which a rank that fails would complete its exchanges: rows of
+  // maps, or sums of a layer's groups. They lie ready from its first pass on.
   int64_t exchange_bytes(const MicroBatchShape& extents) const;
   bool groups_span_ranks() const;
-  // Its weights and statistics, tensor by tensor.
+  // The teacher's weights and statistics, tensor by tensor.
   int64_t teacher_bytes() const;
-  // Under ZeRO: of the parameters of a layer, whole.
+  // Bytes of the largest layer's parameters, whole, under ZeRO.
   int64_t largest_gathered_layer() const;
 
-  // Of so many samples, at the bound of their labels.
+  // Matches of `samples` samples, at the bound of their labels.
   int64_t most_matches(int64_t samples) const;
-  // Targets of so many matches.
+  // Bytes of the targets of so many matches.
   int64_t target_bytes(int64_t matches) const;
 
  private:
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
-  // On a device: of the largest micro-batch's bytes, and of those that it is
-  // rendered from (worker/step/device_prefetcher.h).
+  // Bytes on a device for the largest micro-batch as it was loaded, and for
+  // what it is rendered from (worker/step/device_prefetcher.h).
   int64_t place_bytes() const;
 
   const MemoryRequest& request_;

@@ -5,8 +5,7 @@
 // Under ZeRO 3 a layer's parameters are whole while it runs, forward and
 // backward; under ZeRO 2 and 3 its gradients from the first to the last one.
 //
-// Ownership: borrows the timeline and the stage, which must outlive it.
-// Threads: one.
+// It borrows the timeline and the stage, which must outlive it.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@
 
 namespace headroom::predict {
 
-// What of a model is run on a rank.
+// The part of a model that runs on a rank.
 struct SimulatedStage {
   std::vector<ModelLayer> layers;  // of the whole model
   int64_t begin = 0;               // the rank's layers [begin, end)
@@ -39,10 +38,10 @@ struct SimulatedStage {
   // Layers [0, num_frozen_layers) do not learn; all of them: the network is
   // only evaluated.
   int64_t num_frozen_layers = 0;
-  // Of a network that looks at the images first, its weights unsharded; empty:
-  // none. With all layers here.
+  // The layers of a network that looks at the images first, its weights
+  // unsharded; empty where there is none. REQUIRES: all layers are here.
   std::vector<ModelLayer> teacher;
-  // No copies of 16 bits of the weights lie ready.
+  // Weights are cast to 16 bits for each use: no copies lie ready.
   bool casts_weights = false;
 
   bool learns(int64_t layer) const { return layer >= num_frozen_layers; }
@@ -56,7 +55,7 @@ struct SimulatedStage {
   bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
 };
 
-// Of a layer's parameters in a flat buffer: whole, or a rank's slice.
+// Bytes of a layer's parameters in a flat buffer: whole, or a rank's slice.
 int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes);
 int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes, int shards);
 
@@ -72,14 +71,13 @@ class MicroBatch {
   // Forward and backward as graphs of a device are captured: images, heads and
   // the gradients of heads are there all the time. REQUIRES: the whole model.
   void capture();
-  // Without a loss: maps in the order of stage.sent(), or the heads. REQUIRES:
-  // no layer learns.
+  // A forward without a loss. Returns maps in the order of stage.sent(), or the
+  // heads. REQUIRES: no layer learns.
   std::vector<Map> evaluate(std::vector<Memory> received);
 
   int64_t image_bytes() const {
     return extents_.map_bytes(stage_.image_channels, 1);
   }
-  // Of a layer's map.
   int64_t map_bytes(int layer) const;
 
   // Called before a layer's forward and before its backward, unless null.
@@ -121,40 +119,34 @@ class MicroBatch {
   std::map<int64_t, int64_t> num_missing_;  // nodes with parameters
 };
 
-// layer_costs: what each layer of a stage takes under each activation policy,
-// for who chooses policies layer by layer.
-//
-//   kept   bytes that the layer leaves from the end of the forward to its
-//          backward
-//   peak   bytes beside what the layers before it keep, at the fullest moment
-//   of
-//          the layer's forward or backward, its own kept bytes included
-//
-// So a stage with policies p needs about
+// What a layer takes under an activation policy, for whoever chooses policies
+// layer by layer. A stage with policies p needs about
 //
 //   max over layers r of ( kept(0, p0) + … + kept(r-1, p(r-1)) + peak(r, pr) )
 //
-// and of several micro-batches in flight each adds its kept bytes. Each policy
-// is gone through with all layers under it: a map that two layers of different
+// and each further micro-batch in flight adds its kept bytes. Each policy is
+// simulated with all layers under it: a map that two layers of different
 // policies share counts for the layer that made it. What a search over these
 // numbers finds is to be confirmed by estimate_rank_memory(), which is exact
 // for any mixture.
-
 struct LayerCost {
+  // What the layer leaves from the end of the forward to its backward.
   int64_t kept_bytes = 0;
+  // The most that it needs in its forward or backward, its kept bytes included,
+  // beside what the layers before it keep.
   int64_t peak_bytes = 0;
 };
 
-// Of one layer, by static_cast<size_t>(ActivationPolicy).
+// One layer's costs, indexed by ActivationPolicy.
 using LayerCosts = std::array<LayerCost, 4>;
 
-// Of layers [stage.begin, stage.end), under the policies that the stage has.
+// The costs of layers [stage.begin, stage.end) under the stage's policies.
 std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
                                            const MicroBatchShape& extents,
                                            const LossShape& loss);
 
-// The same under each; stage.policies is not read. The head's layer
-// includes the loss, the first layer the images.
+// The same under each policy; does not read stage.policies. The head's costs
+// include the loss, the first layer's the images.
 std::vector<LayerCosts> layer_costs(SimulatedStage stage,
                                     const MicroBatchShape& extents,
                                     const LossShape& loss);

@@ -15,7 +15,7 @@ namespace headroom::predict {
 
 namespace {
 
-// Where a map of another stage, or the gradient of one, comes from or goes to.
+// Where a map, or the gradient of one, comes from or goes to.
 struct End {
   int peer = 0;
   size_t map = 0;  // index into received() or sent() of this stage
@@ -193,7 +193,7 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
 
 namespace {
 
-// Beside the heads.
+// Bytes of the loss, beside the heads.
 int64_t loss_bytes(const SimulatedStage& stage, const MicroBatchShape& extents,
                    const LossShape& loss) {
   const MicroBatchShape wide = extents.widened();
@@ -216,7 +216,7 @@ int64_t loss_bytes(const SimulatedStage& stage, const MicroBatchShape& extents,
   return timeline.peak_bytes() - of_heads;
 }
 
-// Also in float32, where that is not what the network takes.
+// Bytes of the images, also in float32 where the network takes another type.
 int64_t input_bytes(const SimulatedStage& stage,
                     const MicroBatchShape& extents) {
   const int64_t images = extents.map_bytes(stage.image_channels, 1);

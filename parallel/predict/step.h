@@ -1,5 +1,5 @@
-// Step: the micro-batches of one rank's step, in the order in which its stage
-// runs them, with the maps on their way between stages
+// The memory of one rank's step: its micro-batches in the order in which its
+// stage runs them, with the maps on their way between stages
 // (parallel/pipeline/executor.h, mailbox.h).
 //
 // A message's memory is there from one instruction before it is taken; what is
@@ -30,7 +30,8 @@ struct StepRequest {
   SimulatedStage stage;  // of this rank; begin and end are those of `index`
   std::vector<int64_t> stage_begins = {0};
   int index = 0;  // of the stage
-  // Of each micro-batch. Of many alike a few suffice: one more than stages.
+  // One shape and one loss per micro-batch. Where many are alike a few suffice:
+  // one more than there are stages.
   std::vector<MicroBatchShape> micro_batches;
   std::vector<LossShape> losses;
 };
@@ -46,14 +47,12 @@ StepMemory step_memory(const StepRequest& request);
 // others. Was there room for all?
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 
-// captured_step_bytes: what a step takes whose layers were captured as graphs
-// of the device (worker/step/cuda_graph_runner.h).
-//
-// Graphs keep what the layers take at their fullest, forward and backward, with
-// images of their own, heads and the gradients of heads. Beside that comes at
-// any time either the loss or what images become the network's input in.
-
-// Of a micro-batch. REQUIRES: the whole model.
+// Bytes of a micro-batch whose layers were captured as graphs of the device
+// (worker/step/cuda_graph_runner.h). Graphs keep what the layers take at their
+// fullest, forward and backward, with images of their own, heads and the
+// gradients of heads. Beside that comes at any time either the loss or the
+// memory in which images become the network's input.
+// REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& extents,
                             const LossShape& loss);

@@ -1,12 +1,11 @@
-// time_model: how long a step of a plan takes, roughly, so that plans can be
-// compared before anything runs.
+// How long a step of a plan takes, roughly, so that plans can be compared
+// before anything runs.
 //
 //   compute        the work of a rank's layers, forward and backward; the
-//   slowest
-//                  stage counts, for each micro-batch and, while the pipeline
-//                  fills and drains, once more per other stage (Narayanan et
-//                  al., "Efficient Large-Scale Language Model Training on GPU
-//                  Clusters", 2021)
+//                  slowest stage counts, for each micro-batch and, while the
+//                  pipeline fills and drains, once more per other stage
+//                  (Narayanan et al., "Efficient Large-Scale Language Model
+//                  Training on GPU Clusters", 2021)
 //   communication  gradients over the replicas (a ring moves 2 (n - 1) / n of
 //                  them; ZeRO 3 gathers its weights twice more), maps between
 //                  stages, halo rows and batch-norm sums between the ranks of
@@ -33,13 +32,14 @@ struct DeviceSpeed {
 };
 
 struct TimedLayer {
-  // Forward and backward under its policy, per pixel of one image; any unit.
+  // Work of forward and backward under its policy, per pixel of one image, in
+  // any unit.
   double work_per_pixel = 0;
   int64_t parameters = 0;
   int64_t channels = 0;  // of its output
   int64_t stride = 1;    // pixels per cell of its output
-  // Of its convolutions and poolings wider than a cell: the rows that they read
-  // of a neighbour's part, times their channels.
+  // Rows that its convolutions and poolings wider than a cell read of a
+  // neighbour's part, times their channels.
   int64_t halo_channel_rows = 0;
   int64_t halo_exchanges = 0;  // as many messages to each neighbour
   int64_t norm_layers = 0;

@@ -38,7 +38,7 @@ int64_t elements_of_a_row(const HaloTask& task) {
 // it has not begun the exchange.
 class Messages {
  public:
-  // Both: one piece of memory.
+  // Both lie in one piece of memory.
   void send(const at::Tensor& rows, int peer) {
     sends_.push_back({rows, peer});
   }

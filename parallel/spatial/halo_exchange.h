@@ -4,18 +4,16 @@
 // ranks reach it does not matter and nothing deadlocks. Rank i of the
 // communicator holds part i of the partition.
 //
-// Ownership: refers to the communicator, which must outlive it. During backward
-// buckets start at moments that differ from rank to rank: the communicator
-// serves nothing that is not issued in the same order on all ranks.
-// Threads: the thread that runs the step.
-// Errors: CommunicationError.
+// The communicator must outlive it, and serve nothing that is not issued in the
+// same order on all ranks, as gradient buckets are not. Errors:
+// CommunicationError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
-#include "parallel/base/halo_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/spatial/image_split.h"
 
@@ -45,9 +43,8 @@ class CommunicatorHaloExchange final : public HaloExchange {
                  int64_t top) override;
   void sum_over_images(const at::Tensor& values) override;
 
-  // Takes part in an exchange without a map: sends of `zeros`, throws away what
-  // comes into `discard`, both of completion_elements(task) or more. Allocates
-  // nothing.
+  // Takes part in an exchange without a map: sends from `zeros`, receives into
+  // `discard`, both of completion_elements(task) or more. Allocates nothing.
   void complete(const HaloTask& task, const at::Tensor& zeros,
                 const at::Tensor& discard);
   int64_t completion_elements(const HaloTask& task) const;

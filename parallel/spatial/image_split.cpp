@@ -8,8 +8,8 @@
 namespace headroom::spatial {
 namespace {
 
-// What a rank with rows `own` wants of a rank with rows `other`: these rows
-// lie all above or all below its own.
+// The rows of `other` that a rank with rows `own` wants: they lie all above or
+// all below its own.
 RowRange wanted(const RowRange& own, const RowRange& other, int64_t top,
                 int64_t bottom) {
   if (other.end <= own.begin)

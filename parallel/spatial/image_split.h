@@ -1,5 +1,5 @@
 // ImageSplit: which rows of an image, and of every map made from it, lie on
-// which rank. Pure.
+// which rank.
 //
 // Rows are dealt out in blocks of the network's largest stride, in nearly equal
 // consecutive runs, so that every map of the network is cut at whole rows and
@@ -42,7 +42,7 @@ class ImageSplit {
   // The rows that `rank` holds of a map with `rows_per_block` rows per block.
   RowRange rows_of(int rank, int64_t rows_per_block) const;
 
-  // Of a map of which `rank` holds `local_rows`.
+  // The rows per block of a map of which `rank` holds `local_rows`.
   // REQUIRES: local_rows is a multiple of the rank's blocks.
   int64_t rows_per_block(int rank, int64_t local_rows) const;
 
@@ -53,7 +53,7 @@ class ImageSplit {
 };
 
 // HaloPlan: which rows a rank sends and receives so that it sees `top` rows
-// above its own and `bottom` rows below. Pure.
+// above its own and `bottom` rows below.
 //
 // Every rank makes its plan alone; they fit together: what rank a's plan
 // receives from b is what b's plan sends to a. Between two ranks there is at

@@ -3,7 +3,7 @@
 //   forward   gather 0, gather 1, …            ZeRO 3 only
 //   backward  gather n, scatter n, gather n-1, scatter n-1, …
 //                                              ZeRO 3; ZeRO 2 scatters only
-//   the same, each layer fetched while the one before it is at work
+//   the same, each layer fetched while the one before it runs
 //             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
 // An entry's place is that of its end: a fetched layer's gather begins earlier.

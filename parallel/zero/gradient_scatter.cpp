@@ -11,11 +11,11 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/zero/layer_memory.h"
+#include "parallel/zero/layer_gather.h"
 
 namespace headroom::zero {
 
-// Outlives the scatter in the hooks, which then find it inactive.
+// The hooks keep it beyond the scatter's end, and then find it inactive.
 struct GradientScatter::State {
   State(const ShardMap& of_layers, collectives::Communicator& sharing,
         collectives::Communicator& copying,
@@ -38,7 +38,7 @@ struct GradientScatter::State {
   const at::Tensor& gradients(int64_t layer) const {
     return layers.at(static_cast<size_t>(layer)).gradients;
   }
-  // The buffer, with zeros where it is new.
+  // The layer's buffer, zeroed where it is new.
   void provide(int64_t layer) {
     if (has_memory(gradients(layer))) return;
     restore_memory(gradients(layer));
@@ -57,7 +57,7 @@ void GradientScatter::State::reduce(int64_t layer) {
   shard.narrow(0, map.shard_offset(layer), size).add_(slice);
 }
 
-// Before autograd adds to .grad, whose memory is not there between backwards.
+// Runs before autograd adds to .grad, which has no memory between backwards.
 class GradientScatter::FirstUse final
     : public torch::autograd::FunctionPreHook {
  public:

@@ -5,11 +5,9 @@
 // produces for the layer to the last; then it is reduced into the shard and
 // released. The shard adds up the micro-batches of a step.
 //
-// Ownership: owns the shard; keeps the layers' buffers and parameters; borrows
-// the ranks.
-// Threads: the thread that runs backward.
-// Errors: CommunicationError; c10::OutOfMemoryError where a buffer does not
-// fit. Both come out of backward.
+// It owns the shard, keeps the layers' buffers and parameters, and borrows the
+// ranks. Errors: CommunicationError; c10::OutOfMemoryError where a buffer does
+// not fit. Both come out of backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +29,7 @@ class GradientScatter {
     std::vector<at::Tensor> parameters;  // that learn; .grad views gradients
   };
 
-  // `on_final(layer)`: called within backward when the last of the layer's
+  // `on_final(layer)` is called within backward when the last of the layer's
   // gradients is there; it calls reduce(layer) once it is the layer's turn.
   // `ranks` share the layers; `copies` hold the same slice and other parts of
   // the images.
@@ -52,7 +50,7 @@ class GradientScatter {
   // Collective: the layer's buffer, summed over all ranks, is added to the
   // shard and released.
   void reduce(int64_t layer);
-  // In its place on a rank that failed: with zeros. Allocates the layer's
+  // Replaces reduce() on a rank that failed, with zeros. Allocates the layer's
   // buffer where it is not there.
   void reduce_zeros(int64_t layer);
   // Frees what a failed backward left.

@@ -1,11 +1,5 @@
-// LayerGather: values that rest as shards and are whole, layer by layer, only
-// while they are needed (ZeRO 3's parameters; the averaged weights of ZeRO 1 to
-// 3).
-//
-// Ownership: owns the shard; keeps the layers' buffers, borrows the ranks.
-// Threads: the thread that runs the step.
-// Errors: CommunicationError; c10::OutOfMemoryError before a rank has taken
-// part in a gather, so that it can still do so.
+// Values that rest as shards and are whole, layer by layer, only while they are
+// needed: ZeRO 3's parameters; the averaged weights of ZeRO 1 to 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +13,9 @@
 
 namespace headroom::zero {
 
+// Owns the shard; keeps the layers' buffers, borrows the ranks. Used by the
+// thread that runs the step. Errors: CommunicationError; c10::OutOfMemoryError
+// before a rank has taken part in a gather, so that it can still do so.
 class LayerGather {
  public:
   // Takes its slices from `layers` and releases their memory. layers[i] is
@@ -44,5 +41,22 @@ class LayerGather {
   collectives::Communicator& ranks_;
   at::Tensor shard_;
 };
+
+// The memory of a layer comes and goes under tensors that stay. Its flat buffer
+// has a storage of its own; parameters are windows into it, which autograd
+// keeps, so freeing tensors would not free the memory. The storage object stays
+// and only what it points to is released and allocated again (as PyTorch's FSDP
+// does).
+//
+// Nobody may touch a value of the layer until restore_memory().
+// REQUIRES: a tensor that covers its storage.
+void release_memory(const at::Tensor& flat);
+
+// Allocates it again, uninitialised. Throws c10::OutOfMemoryError; nothing has
+// changed then.
+// REQUIRES: released.
+void restore_memory(const at::Tensor& flat);
+
+bool has_memory(const at::Tensor& flat);
 
 }  // namespace headroom::zero

@@ -9,7 +9,6 @@
 //   whole    | layer 0: rank 0 | rank 1 | pad | layer 1: rank 0 | rank 1 | pad
 //   | shard 0  | layer 0 | layer 1 | shard 1  | layer 0 | layer 1 |
 //
-// Ownership: a value; holds no tensor. Threads: immutable once built.
 // Invariants (offsets and sizes in elements):
 //   1. the slices of a layer tile it in rank order: no gap, no overlap;
 //   2. they have one size, a multiple of `alignment`;
@@ -32,9 +31,9 @@ class ShardMap {
   int64_t num_layers() const {
     return static_cast<int64_t>(layer_sizes_.size());
   }
-  // Of all layers with their padding.
+  // Elements of all layers with their padding.
   int64_t whole_size() const { return shard_size() * num_ranks_; }
-  // Of what one rank owns.
+  // Elements that one rank owns.
   int64_t shard_size() const { return shard_offsets_.back(); }
 
   // REQUIRES: 0 <= layer < num_layers(), for all that follow.
@@ -49,7 +48,7 @@ class ShardMap {
   int64_t slice_size(int64_t layer) const {
     return shard_offsets_.at(layer + 1) - shard_offsets_.at(layer);
   }
-  // Of the layer's slice within a shard, the same on every rank.
+  // Where the layer's slice begins in a shard, the same on every rank.
   int64_t shard_offset(int64_t layer) const { return shard_offsets_.at(layer); }
   int64_t largest_slice() const;
 

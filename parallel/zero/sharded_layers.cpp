@@ -53,7 +53,7 @@ void ShardedLayers::use(int64_t layer) {
   if (!values_->is_whole(layer)) {
     HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
     values_->gather(
-        layer);  // may run out of memory: then it is still to be done
+        layer);  // may run out of memory, and is then still to be done
     cursor_.pass(gather);
   }
   fetch_next();

@@ -4,21 +4,19 @@
 //
 //   begin_step()
 //   begin_forward()    use(layer) … done_with(layer) …        ZeRO 3
-//   begin_backward()   use(layer), then gradients; the layer's gradient is
-//   scattered
-//                      and its values released when the last of them is there
+//   begin_backward()   use(layer), then gradients; when the last one of a layer
+//                      is there they are scattered, and its values released
 //   complete_pass()    in place of what a failed rank did not do of a pass
 //
 // Where gathers run in the background (Communicator), the next layer of the
-// pass is fetched while one is at work: one layer more is whole then.
+// pass is fetched while one runs: one layer more is whole then.
 //
 // The passes of a step may come in any order that is the same on all ranks;
 // within one the collectives are a fixed list (collective_list.h).
 //
-// Ownership: owns shards; keeps layers; borrows the ranks.
-// Threads: the thread that runs the step.
-// Errors: CommunicationError; c10::OutOfMemoryError, after which
-// complete_pass() still works.
+// It owns the shards, keeps the layers, and borrows the ranks; the thread that
+// runs the step uses it. Errors: CommunicationError; c10::OutOfMemoryError,
+// after which complete_pass() still works.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -55,7 +53,8 @@ class ShardedLayers {
   void begin_step();
   void begin_forward();
   void begin_backward();
-  // Before the first use of the layer's values in a pass; again is no harm.
+  // Before the first use of the layer's values in a pass; more calls do no
+  // harm.
   void use(int64_t layer);
   // In forward, when the layer has run.
   void done_with(int64_t layer);
@@ -70,7 +69,7 @@ class ShardedLayers {
  private:
   void on_final(int64_t layer);
   void fetch_next();
-  // Until the layer that is being fetched is there.
+  // Waits until the layer that is being fetched is there.
   void finish_fetch();
 
   std::unique_ptr<LayerGather> values_;  // ZeRO 3
@@ -79,8 +78,8 @@ class ShardedLayers {
   std::vector<LayerCollective> backward_;
   CollectiveCursor cursor_;
   const bool fetches_ahead_;
-  std::unique_ptr<collectives::Work>
-      fetch_;  // under way, of the cursor's next layer
+  // The gather of the cursor's next layer, where it is under way.
+  std::unique_ptr<collectives::Work> fetch_;
 };
 
 }  // namespace headroom::zero

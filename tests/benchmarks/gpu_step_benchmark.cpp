@@ -28,7 +28,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
-#include "parallel/collectives/device_host_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/rank_training.h"

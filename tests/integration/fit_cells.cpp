@@ -9,7 +9,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/convolution_workspaces.h"
-#include "parallel/collectives/device_host_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"

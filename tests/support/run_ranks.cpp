@@ -14,9 +14,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
-#include "parallel/collectives/gloo_communicator.h"
-#include "parallel/collectives/local_communicator.h"
-#include "parallel/collectives/shared_memory_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "tests/support/in_memory_store.h"
 
 namespace headroom {

@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"

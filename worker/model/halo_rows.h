@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "parallel/base/halo_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "parallel/base/halo_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "parallel/base/halo_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "worker/kernels/cpu/cell_sums.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/replay_log.h"

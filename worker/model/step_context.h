@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/base/statistics_exchange.h"
+#include "parallel/base/layer_exchange.h"
 
 namespace headroom {
-class HaloExchange;  // parallel/base/halo_exchange.h
+class HaloExchange;  // parallel/base/layer_exchange.h
 }
 
 namespace headroom::model {

@@ -17,7 +17,6 @@
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
-#include "parallel/collectives/device_host_communicator.h"
 #include "parallel/predict/cluster.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/choose_device.h"

@@ -1,5 +1,5 @@
 // CollectiveSchedule: what a forward and a backward of one rank's layers
-// exchange with other ranks (parallel/spatial/exchange_list.h).
+// exchange with other ranks (parallel/spatial/completable_exchange.h).
 //
 // Recorded at the start of a run from two images of one block, with a copy of
 // the layers, so that no rank and no split is involved.
@@ -15,7 +15,6 @@
 #include "configs/layers/model_table.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/spatial/completable_exchange.h"
-#include "parallel/spatial/exchange_list.h"
 #include "parallel/zero/collective_list.h"
 #include "worker/model/layer_graph.h"
 

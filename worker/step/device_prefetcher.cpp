@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/base/packed_room.h"
 #include "parallel/devices/page_locked.h"
 
 namespace headroom::step {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/device_commit.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/ema.h"

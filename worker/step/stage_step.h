@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
+#include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/skip_routes.h"
-#include "parallel/pipeline/stage_work.h"
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"

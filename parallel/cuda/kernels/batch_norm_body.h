@@ -1,4 +1,4 @@
-// batch_norm_body: the passes of batch norm and activation as CUDA's threads
+// The passes of batch norm and activation as CUDA's threads
 // run them, in plain C++.
 //
 // The kernels (batch_norm_passes.cu) are these functions with barriers between
@@ -34,7 +34,7 @@ struct PixelGroups {
   int count;
 };
 
-// Of one launch: y [pixels, channels]; further arguments as a pass needs them.
+// The arguments of one launch: y [pixels, channels], and what a pass needs.
 template <typename T>
 struct BatchNormMap {
   using A = Accumulator<T>;

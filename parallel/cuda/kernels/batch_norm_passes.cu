@@ -1,8 +1,8 @@
 // Batch norm and activation on a device: batch_norm_body.h with barriers
 // between.
 //
-// The bound is the memory: forward reads y twice
-// and writes once, backward reads y and the gradient twice and writes once.
+// Memory bounds their speed: forward reads y twice and writes once, backward
+// reads y and the gradient twice and writes once.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

@@ -1,6 +1,5 @@
-// flat_buffer_body: optimizer, clipping and EMA over a flat flat buffer in one
-// pass, as CUDA's threads run it, in plain C++; a test runs the same text on
-// the CPU.
+// Optimizer, clipping and EMA over a flat buffer in one pass, as CUDA's threads
+// run it, in plain C++; a test runs the same text on the CPU.
 //
 // The flat buffer is cut into pieces that lie in one parameter group each; a
 // block of threads works on one piece. What belongs to no group (frozen layers,
@@ -9,7 +8,7 @@
 
 #include <cstdint>
 
-#include "parallel/base/device_commit.h"
+#include "parallel/base/device_scratch.h"
 #include "worker/kernels/element_math.h"
 
 namespace headroom::cuda {
@@ -40,8 +39,8 @@ struct FlatBufferCoefficients {
   kernels::SgdCoefficients<T> sgd[kFlatBufferGroups] = {};
   kernels::AdamCoefficients<T> adam[kFlatBufferGroups] = {};
   T average_weight = 0;
-  // What the gradient is multiplied by, where only the device knows it: it
-  // takes the place of `clip` above. Null: `clip` counts.
+  // What the gradient is multiplied by, where only the device knows it, in
+  // place of `clip` above; null where that counts.
   const T* clip = nullptr;
 };
 
@@ -83,3 +82,20 @@ HEADROOM_HD void update_piece(const FlatBufferArrays<T>& arrays,
 }
 
 }  // namespace headroom::cuda
+
+// The launchers; launch.h has what they promise.
+extern "C" {
+// `pieces` lies on the device.
+int headroom_flat_buffer_step_float(
+    headroom::cuda::FlatBufferRule rule,
+    const headroom::cuda::FlatBufferArrays<float>* arrays,
+    const headroom::cuda::FlatBufferCoefficients<float>* coefficients,
+    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
+    void* stream);
+int headroom_flat_buffer_step_double(
+    headroom::cuda::FlatBufferRule rule,
+    const headroom::cuda::FlatBufferArrays<double>* arrays,
+    const headroom::cuda::FlatBufferCoefficients<double>* coefficients,
+    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
+    void* stream);
+}

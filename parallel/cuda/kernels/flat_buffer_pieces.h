@@ -1,4 +1,4 @@
-// How a flat buffer is cut for its kernel: pure.
+// How a flat buffer is cut for its kernel.
 #pragma once
 
 #include <cstdint>

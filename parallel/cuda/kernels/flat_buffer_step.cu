@@ -1,4 +1,4 @@
-#include "parallel/cuda/kernels/flat_buffer_step.h"
+#include "parallel/cuda/kernels/flat_buffer_body.h"
 
 #include <cuda_runtime.h>
 
@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 int launch(FlatBufferRule rule, const FlatBufferArrays<T>& arrays,
-           const FlatBufferCoefficients<T>& coefficients, const FlatBufferPiece* pieces,
-           int64_t num_pieces, void* stream) {
+           const FlatBufferCoefficients<T>& coefficients,
+           const FlatBufferPiece* pieces, int64_t num_pieces, void* stream) {
   if (num_pieces == 0) return cudaSuccess;
   const auto on = static_cast<cudaStream_t>(stream);
   const auto blocks = static_cast<unsigned>(num_pieces);
@@ -39,18 +39,22 @@ int launch(FlatBufferRule rule, const FlatBufferArrays<T>& arrays,
 extern "C" {
 
 int headroom_flat_buffer_step_float(
-    headroom::cuda::FlatBufferRule rule, const headroom::cuda::FlatBufferArrays<float>* arrays,
+    headroom::cuda::FlatBufferRule rule,
+    const headroom::cuda::FlatBufferArrays<float>* arrays,
     const headroom::cuda::FlatBufferCoefficients<float>* coefficients,
-    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces, void* stream) {
-  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces, num_pieces,
-                          stream);
+    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
+    void* stream) {
+  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces,
+                                num_pieces, stream);
 }
 
 int headroom_flat_buffer_step_double(
-    headroom::cuda::FlatBufferRule rule, const headroom::cuda::FlatBufferArrays<double>* arrays,
+    headroom::cuda::FlatBufferRule rule,
+    const headroom::cuda::FlatBufferArrays<double>* arrays,
     const headroom::cuda::FlatBufferCoefficients<double>* coefficients,
-    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces, void* stream) {
-  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces, num_pieces,
-                          stream);
+    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
+    void* stream) {
+  return headroom::cuda::launch(rule, *arrays, *coefficients, pieces,
+                                num_pieces, stream);
 }
 }

@@ -1,5 +1,3 @@
-#include "parallel/cuda/kernels/loss_rows.h"
-
 #include <cuda_runtime.h>
 
 #include "parallel/cuda/kernels/loss_body.h"
@@ -33,7 +31,8 @@ unsigned blocks_of(int64_t rows) {
 
 extern "C" {
 
-int headroom_fit_rows(const headroom::cuda::FitArguments* arguments, void* stream) {
+int headroom_fit_rows(const headroom::cuda::FitArguments* arguments,
+                      void* stream) {
   using namespace headroom::cuda;
   if (arguments->rows == 0) return cudaSuccess;
   const auto on = static_cast<cudaStream_t>(stream);

@@ -1,4 +1,4 @@
-// render_body: a packed sample's pixels as CUDA's threads render them, in plain
+// A packed sample's pixels as CUDA's threads render them, in plain
 // C++; a test runs the same text on the CPU. One thread a pixel.
 //
 // The arithmetic is that of the CPU's loops (pixel_math.h), so the bytes are

@@ -1,5 +1,5 @@
 // Ranks that exchange a device's tensors through the host.
-#include "parallel/collectives/device_host_communicator.h"
+#include "parallel/collectives/backend.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

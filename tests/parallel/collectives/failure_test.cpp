@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/base/abortable_wait.h"
 #include "parallel/base/check.h"
-#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/base/peer_wait.h"
+#include "parallel/collectives/backend.h"
 #include "tests/support/in_memory_store.h"
 #include "tests/support/run_ranks.h"
 

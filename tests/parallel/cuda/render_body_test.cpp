@@ -7,7 +7,7 @@
 #include <opencv2/core.hpp>
 
 #include "parallel/base/check.h"
-#include "parallel/cuda/render_arguments.h"
+#include "parallel/cuda/kernel_arguments.h"
 #include "tests/parallel/cuda/packed_samples.h"
 #include "tests/support/test_device/emulated_kernels.h"
 #include "tests/worker/data/colours.h"

@@ -1,4 +1,4 @@
-#include "parallel/planner/choose_layout.h"
+#include "parallel/planner/fit_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

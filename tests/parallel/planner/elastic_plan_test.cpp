@@ -1,4 +1,4 @@
-#include "parallel/planner/elastic_plan.h"
+#include "parallel/planner/replan.h"
 
 #include <gtest/gtest.h>
 

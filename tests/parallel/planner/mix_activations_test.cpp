@@ -1,4 +1,4 @@
-#include "parallel/planner/mix_activations.h"
+#include "parallel/planner/activation_mixture.h"
 
 #include <gtest/gtest.h>
 

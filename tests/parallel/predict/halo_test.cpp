@@ -1,4 +1,4 @@
-#include "parallel/predict/halo.h"
+#include "parallel/predict/operators.h"
 
 #include <gtest/gtest.h>
 

@@ -6,10 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/predict/conv_block.h"
 #include "parallel/predict/loss.h"
+#include "parallel/predict/operators.h"
 #include "parallel/predict/policies.h"
-#include "parallel/predict/resampling.h"
 #include "tests/parallel/predict/op_context_fixture.h"
 
 namespace headroom::predict {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/zero/layer_memory.h"
 #include "tests/support/run_ranks.h"
 
 namespace headroom::zero {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "parallel/zero/layer_memory.h"
+#include "parallel/zero/layer_gather.h"
 #include "tests/parallel/zero/layered_network.h"
 #include "tests/support/run_ranks.h"
 

@@ -7,12 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/cuda/kernel_arguments.h"
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_body.h"
-#include "parallel/cuda/loss_arguments.h"
-#include "parallel/cuda/render_arguments.h"
 #include "tests/parallel/cuda/emulated_launch.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/streams.h"

@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include "parallel/collectives/device_host_communicator.h"
-#include "parallel/collectives/gloo_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/base/statistics_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "tests/worker/model/conv_block_fixture.h"
 #include "worker/model/conv_block.h"
 

@@ -9,8 +9,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/base/halo_exchange.h"
-#include "parallel/base/statistics_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "parallel/spatial/image_split.h"
 #include "worker/model/layer_graph.h"
 

@@ -21,7 +21,7 @@
 #include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
-#include "parallel/collectives/device_host_communicator.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/packed_room.h"
+#include "parallel/base/device_scratch.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/sample_packing.h"
 #include "worker/data/augment/sample_recipe.h"

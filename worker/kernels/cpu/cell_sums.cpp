@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "parallel/base/cell_sum_copies.h"
+#include "parallel/base/device_scratch.h"
 
 namespace headroom::kernels {
 namespace {

@@ -4,7 +4,7 @@
 // Shapes: a, b [N, C, H, W], channels neighbouring in memory or it is made so;
 // returns [N, C] of float64, of a's cells or of a times b.
 // On a device by LibTorch's sum, over copies in float64 of some samples at a
-// time (parallel/base/cell_sum_copies.h).
+// time (parallel/base/device_scratch.h).
 // Threads: LibTorch's, one per sample.
 #pragma once
 

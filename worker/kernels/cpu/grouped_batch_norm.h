@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "configs/layers/layer_program.h"
-#include "parallel/base/statistics_exchange.h"
+#include "parallel/base/layer_exchange.h"
 
 namespace headroom::kernels {
 

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
-#include "parallel/base/packed_room.h"
+#include "parallel/base/device_scratch.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/worker/data/loader/loader_fixture.h"
 #include "worker/step/device_prefetcher.h"

@@ -1,4 +1,4 @@
-#include "parallel/planner/stage_partition.h"
+#include "parallel/planner/stage_cut.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,13 @@
-#include "parallel/collectives/operands.h"
+#include "parallel/collectives/backend_parts.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
 
@@ -41,6 +46,25 @@ void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size) {
                  std::to_string(whole.numel()) + " elements are not " +
                      std::to_string(size) + " times " +
                      std::to_string(part.numel()));
+}
+
+SplitMembers split_members(Communicator& communicator, int color, int key) {
+  const auto all = tell_all(communicator, std::array<int64_t, 2>{color, key});
+
+  std::vector<std::pair<int64_t, int>> keyed;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (all[rank][0] == color) keyed.emplace_back(all[rank][1], rank);
+  }
+  std::sort(keyed.begin(), keyed.end());
+
+  SplitMembers members;
+  for (const auto& [member_key, rank] : keyed) {
+    if (rank == communicator.rank()) {
+      members.rank = static_cast<int>(members.ranks.size());
+    }
+    members.ranks.push_back(rank);
+  }
+  return members;
 }
 
 }  // namespace headroom::collectives

@@ -1,10 +1,20 @@
-// What all backends check of their operands, and the form in which they send
-// them.
+// What backends share: the checks of their operands, the form in which they
+// send them, and who belongs to a part of split().
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+
 namespace headroom::collectives {
+
+// An operation that is done when it begins.
+class DoneWork final : public Work {
+ public:
+  void wait() override {}
+};
 
 // `tensor` as [numel] in storage order, sharing its memory: collectives are
 // element-wise, so the order of axes does not matter as long as all ranks have
@@ -21,5 +31,13 @@ void check_rank(int rank, int size);
 
 // Checks that `whole` has `size` times the elements of `part`.
 void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size);
+
+struct SplitMembers {
+  std::vector<int> ranks;  // in the old communicator, in their new order
+  int rank = 0;            // this rank's position in it
+};
+
+// The ranks of this rank's color, ordered by key, then by rank. Collective.
+SplitMembers split_members(Communicator& communicator, int color, int key);
 
 }  // namespace headroom::collectives

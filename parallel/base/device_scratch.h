@@ -1,0 +1,45 @@
+// How much memory a device's code takes beside its tensors: the code that
+// allocates it and the memory model that counts it read the same numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace headroom {
+
+// Samples of one launch that renders them, which lie on the device together.
+inline constexpr int64_t kStagedSamples = 4;
+
+// Bytes for one packed sample (packed_sample.h), of which `image_bytes` are
+// rendered. A sample whose tiles take more than twice its pixels is rendered by
+// the loader instead, so this bounds whatever is drawn.
+constexpr int64_t packed_room(int64_t image_bytes) {
+  constexpr int64_t kRecipe = 1024;  // with two times nine tiles
+  constexpr int64_t kAligned = 64;
+  return (2 * image_bytes + kRecipe + kAligned - 1) / kAligned * kAligned;
+}
+
+// Bytes on the device for the packed samples of one launch.
+constexpr int64_t staged_bytes(int64_t image_bytes) {
+  return kStagedSamples * packed_room(image_bytes);
+}
+
+// A commit sums gradients over so many elements of the flat buffer at a time,
+// in the state's type (worker/step/device_state.h).
+inline constexpr int64_t kCommitScratchElements = int64_t{1} << 20;
+// The flat buffer is cut into pieces of at most so many elements; the kernel
+// reads a description of kPieceBytes for each
+// (parallel/cuda/kernels/flat_buffer_body.h).
+inline constexpr int kMostPieceElements = 4096;
+inline constexpr int kPieceBytes = 16;
+
+// How many samples a device sums the cells of at once
+// (worker/kernels/cpu/cell_sums.h). It adds in float64 only what is float64,
+// and a copy of so many samples is small beside the map.
+inline int64_t samples_summed_at_once(int64_t elements_of_a_sample) {
+  constexpr int64_t kMostElements = int64_t{1} << 20;  // 8 MiB of float64
+  return std::max<int64_t>(
+      1, kMostElements / std::max<int64_t>(1, elements_of_a_sample));
+}
+
+}  // namespace headroom

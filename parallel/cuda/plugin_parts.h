@@ -1,0 +1,66 @@
+// What plugin.cpp puts together: each part of DeviceApi over CUDA and NCCL.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/devices/device_api.h"
+#include "parallel/devices/device_kernels.h"
+
+namespace headroom::cuda {
+
+// How many devices there are; 0 without a driver. Like the two below, it
+// creates no context.
+int cuda_device_count();
+
+// Throws Error that says what there is, unless the device exists.
+void check_cuda_device(int device);
+
+// Checks the device first.
+devices::DeviceInfo describe_cuda_device(int device);
+
+// "GPU-00112233-4455-6677-8899-aabbccddeeff" of its 16 bytes.
+std::string uuid_text(const char (&bytes)[16]);
+
+// LibTorch's caching allocator as one DeviceMemory for each device, in order,
+// which counts from now on. They live until the process ends: the allocator
+// calls back as long as there are tensors. Called once. Initialises CUDA, but
+// creates no context.
+std::vector<devices::DeviceMemory*> make_cuda_memories(
+    const devices::HostServices& services);
+
+// The kernels of parallel/cuda/kernels; they live until the process ends.
+devices::DeviceKernels& cuda_kernels();
+
+// The flat buffer's kernel, which holds the buffer's pieces on the device.
+std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
+    int device, std::span<const devices::FlatBufferRange> ranges, int64_t size);
+
+// LibTorch's CUDAGraph.
+// REQUIRES: the thread's stream of the device is not the default one.
+std::unique_ptr<devices::DeviceGraph> make_cuda_graph(int device);
+
+// Ranks are processes with a CUDA device each. Collective over all ranks. Keys
+// are written below `prefix`, which no earlier group of the same store may have
+// used: rank 0 makes a new id in each generation.
+//
+// Tensors on the device are reduced where they lie: an operation follows what
+// the current stream has to do, and after wait() the current stream follows it;
+// the host does not wait. A failure found later is thrown by the next call, at
+// the latest by the step's vote, which is read on the host. Tensors on the CPU
+// (counts, votes) go through the device, and wait() waits for them. Beside what
+// Communicator admits it takes bfloat16 and float16.
+//
+// Messages between two ranks are refused: NCCL carries out a communicator's
+// operations one after the other, so sends and receives in the orders that a
+// pipeline needs want a communicator for each direction of each pair.
+//
+// Throws CommunicationError; Error where two ranks are on one device.
+// REQUIRES: 0 <= rank < size.
+std::unique_ptr<collectives::Communicator> make_nccl_communicator(
+    KeyValueStore& store, const std::string& prefix, int rank, int size,
+    const devices::DeviceCommunicatorOptions& options);
+
+}  // namespace headroom::cuda
