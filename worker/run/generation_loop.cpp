@@ -20,8 +20,7 @@
 #include "parallel/collectives/device_host_communicator.h"
 #include "parallel/predict/cluster.h"
 #include "worker/kernels/cpu/heap.h"
-#include "worker/run/choose_device.h"
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
 #include "worker/step/collective_schedule.h"
@@ -228,8 +227,13 @@ int run_generations(control::CoordinatorClient& client,
           step::release_failed_graph();
           kernels::release_freed_memory();
         }
-        training = std::make_unique<TrainingRun>(assignment, client, *faults,
-                                                 *device, footprint, carried);
+        training = std::make_unique<TrainingRun>(
+            TrainingRun::Inputs{.assignment = assignment,
+                                .client = client,
+                                .faults = *faults,
+                                .device = *device,
+                                .footprint = footprint,
+                                .carried = carried});
       }
       const RunOutcome end = run_connected(assignment, config, client, options,
                                            *device, footprint, training.get());

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "worker/memory/memory_comparison.h"
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 #include "worker/run/tensorboard.h"
 #include "worker/validation/validate.h"
 

@@ -33,16 +33,17 @@ namespace headroom::run {
 
 class TrainingRun {
  public:
+  struct Inputs {
+    const control::Assignment& assignment;
+    control::CoordinatorClient& client;
+    step::FaultInjection& faults;  // outlives generations: each fires once
+    const devices::ComputeDevice& device;
+    memory::DeviceFootprint& footprint;  // of the process on the device
+    CrossGenerationState& carried;       // what the last generation left
+  };
   // Reads the data set's index: before ranks are connected, since nodes may
-  // differ in how long that takes. `faults` outlives generations: each fires
-  // once.
-  // `footprint`: of the process on the device, the communicator's once it is
-  // there. `carried` too: what the last one left, and what this one leaves.
-  TrainingRun(const control::Assignment& assignment,
-              control::CoordinatorClient& client, step::FaultInjection& faults,
-              const devices::ComputeDevice& device,
-              memory::DeviceFootprint& footprint,
-              CrossGenerationState& carried);
+  // differ in how long that takes.
+  explicit TrainingRun(const Inputs& inputs);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
