@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,14 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       const std::string& plan_json,
                                       int64_t keep,
                                       const memory::MemoryRetry& retry = {});
+
+// Writes the averaged weights as a file under YOLOv5's names, wherever their
+// parts lie. Throws Error (exit 5) at the rank that writes, once all ranks have
+// done their part. Collective as above.
+void save_average_weights(const std::filesystem::path& path,
+                          step::TrainingState& state, collectives::Mesh* mesh,
+                          const std::map<std::string, std::string>& metadata,
+                          const memory::MemoryRetry& retry = {});
 
 struct LoadedCheckpoint {
   std::filesystem::path folder;

@@ -13,7 +13,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
-#include "worker/checkpoint/average_weights.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run/starting_state.h"
 

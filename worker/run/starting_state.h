@@ -3,6 +3,7 @@
 // whichever is newest. All functions run on the thread that trains.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,11 +15,28 @@
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
-#include "worker/run/generation_loop.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
+
+// What outlives a generation on a worker, for the next one. The generation loop
+// holds it and lends it to one training run at a time.
+struct CrossGenerationState {
+  // The same in every generation: reading a data set's labels takes its time.
+  std::shared_ptr<step::RunInputs> inputs;
+  // Committed states, or parts of them: of the last generation until the next
+  // one has a state of its own.
+  std::vector<checkpoint::HostStateSnapshot> held;
+
+  int64_t newest_step() const {
+    int64_t newest = 0;
+    for (const checkpoint::HostStateSnapshot& state : held) {
+      newest = std::max(newest, state.counters.committed_steps);
+    }
+    return newest;
+  }
+};
 
 // Whether the run goes on: from a checkpoint of an earlier start, or from what
 // an earlier generation of this one left.

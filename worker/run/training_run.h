@@ -21,8 +21,8 @@
 #include "parallel/devices/compute_device.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/device_footprint.h"
-#include "worker/run/generation_loop.h"
 #include "worker/run/run_end.h"
+#include "worker/run/starting_state.h"
 #include "worker/step/fault_injection.h"
 
 namespace headroom::collectives {

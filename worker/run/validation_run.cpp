@@ -16,9 +16,9 @@
 #include "worker/run/run_pictures.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/stage_forward.h"
+#include "worker/validation/detection_scores.h"
 #include "worker/validation/tiled_validation.h"
 #include "worker/validation/validate.h"
-#include "worker/validation/validation_files.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
 

@@ -11,10 +11,12 @@
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/validation/validation_figures.h"
-#include "worker/validation/validation_findings.h"
 
 namespace headroom::validation {
 
+namespace {
+
+// Of the whole batch, whose loss terms are means over it.
 loss::GlobalCounts counts_of(const loader::Batch& batch) {
   loss::GlobalCounts counts{batch.images.size(0), {}};
   counts.matches.resize(batch.targets.front().size());
@@ -26,6 +28,8 @@ loss::GlobalCounts counts_of(const loader::Batch& batch) {
   return counts;
 }
 
+// What goes through the network at once: one part per micro-batch. The parts
+// share the batch's pixels, and leave its faults behind.
 std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   std::vector<loader::Batch> parts;
   for (size_t i = 0; i < batch.micro_batches.size(); ++i) {
@@ -46,8 +50,6 @@ std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   }
   return parts;
 }
-
-namespace {
 
 std::vector<metrics::LabelledBox> labels_of_image(
     const loader::Batch& batch, int64_t image,

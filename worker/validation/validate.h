@@ -25,46 +25,9 @@
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 #include "worker/step/stage_forward.h"
-#include "worker/validation/validation_findings.h"
+#include "worker/validation/validation_figures.h"
 
 namespace headroom::validation {
-
-// validation_parts: a validation batch, cut into what goes through the network
-// at once. Its images, and so what the network sees of them, stay the same; its
-// losses are means over the whole batch.
-
-// Of the whole batch.
-loss::GlobalCounts counts_of(const loader::Batch& batch);
-
-// One per micro-batch; pixels are shared with the batch. Faults stay behind.
-std::vector<loader::Batch> parts_of(const loader::Batch& batch);
-
-struct ClassResult {
-  std::string name;
-  int64_t labels = 0;
-  double precision = 0, recall = 0, map50 = 0, map = 0;
-  int64_t class_index = 0;
-};
-
-struct ValidationResult {
-  int64_t images = 0, labels = 0;
-  // YOLOv5's definition, means over the classes that have labels.
-  double precision = 0, recall = 0, map50 = 0, map = 0;
-  // pycocotools' definition, at most 100 detections per image and class.
-  double coco_map50 = 0, coco_map = 0;
-  // Means over batches of the loss terms, with their gains.
-  double box = 0, obj = 0, cls = 0;
-  std::vector<ClassResult> classes;  // that have labels
-  std::vector<std::string> faults;   // images that could not be read
-  double seconds = 0;
-  // To be drawn or written, where they are asked for.
-  metrics::AveragePrecision curves;
-  std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // in the order of the batches
-
-  // What best.safetensors is chosen by.
-  double fitness() const { return 0.1 * map50 + 0.9 * map; }
-};
 
 struct ValidationOptions {
   double confidence_threshold = 0.001;
@@ -105,13 +68,11 @@ ValidationResult validate(step::StageForward& network,
                           collectives::Communicator& world,
                           const ValidationOptions& options);
 
-// validate_heads: the validation of validate.h by one process alone, of
-// whatever makes the heads.
-
 // The heads of a batch's images.
 using HeadsOf = std::function<std::vector<at::Tensor>(const loader::Batch&)>;
 
-// `model` decodes them; `source` yields the whole split.
+// The same by one process alone, of whatever makes the heads. `model` decodes
+// them; `source` yields the whole split.
 ValidationResult validate_heads(const model::LayerGraph& model,
                                 const HeadsOf& heads_of,
                                 loader::BatchSource& source,

@@ -1,16 +1,115 @@
 #include "worker/validation/validation_figures.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "parallel/collectives/gather.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/confusion_matrix.h"
+#include "worker/validation/validate.h"
 
 namespace headroom::validation {
 namespace {
 
-// Of an image that was asked for; its detections are in descending confidence.
+// Plain values one after another; the reader asks in the writer's order.
+class ByteWriter {
+ public:
+  template <typename T>
+  void value(const T& v) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  template <typename T>
+  void array(const T& values) {
+    value(static_cast<int64_t>(values.size()));
+    for (const auto& v : values) value(v);
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}
+  template <typename T>
+  T value() {
+    T v;
+    std::memcpy(&v, bytes_.data() + position_, sizeof v);
+    position_ += sizeof v;
+    return v;
+  }
+  template <typename T>
+  T array() {
+    T values(value<int64_t>(), typename T::value_type{});
+    for (auto& v : values) v = value<typename T::value_type>();
+    return values;
+  }
+
+ private:
+  const std::string& bytes_;
+  size_t position_ = 0;
+};
+
+std::string pack(const std::vector<BatchFindings>& batches) {
+  ByteWriter writer;
+  writer.value(static_cast<int64_t>(batches.size()));
+  for (const BatchFindings& batch : batches) {
+    writer.value(batch.images);
+    writer.value(batch.box);
+    writer.value(batch.obj);
+    writer.value(batch.cls);
+    writer.array(batch.labels_per_class);
+    writer.array(batch.records);
+    writer.array(batch.coco_records);
+    writer.array(batch.confusions);
+    writer.value(static_cast<int64_t>(batch.found.size()));
+    for (const ImageFindings& image : batch.found) {
+      writer.value(image.sample);
+      writer.array(image.detections);
+      writer.array(image.labels);
+    }
+    writer.value(static_cast<int64_t>(batch.faults.size()));
+    for (const std::string& fault : batch.faults) writer.array(fault);
+  }
+  return writer.bytes();
+}
+
+std::vector<BatchFindings> unpack(const std::string& bytes) {
+  ByteReader reader(bytes);
+  std::vector<BatchFindings> batches(reader.value<int64_t>());
+  for (BatchFindings& batch : batches) {
+    batch.images = reader.value<int64_t>();
+    batch.box = reader.value<double>();
+    batch.obj = reader.value<double>();
+    batch.cls = reader.value<double>();
+    batch.labels_per_class = reader.array<std::vector<int64_t>>();
+    batch.records = reader.array<std::vector<metrics::DetectionRecord>>();
+    batch.coco_records = reader.array<std::vector<metrics::DetectionRecord>>();
+    batch.confusions = reader.array<std::vector<metrics::ConfusionCount>>();
+    batch.found.resize(reader.value<int64_t>());
+    for (ImageFindings& image : batch.found) {
+      image.sample = reader.value<int64_t>();
+      image.detections = reader.array<std::vector<metrics::Detection>>();
+      image.labels = reader.array<std::vector<metrics::LabelledBox>>();
+    }
+    batch.faults.resize(reader.value<int64_t>());
+    for (std::string& fault : batch.faults) fault = reader.array<std::string>();
+  }
+  return batches;
+}
+
+template <typename T>
+void append(std::vector<T>& all, const std::vector<T>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// Keeps an image that was asked for, whose detections are in descending
+// confidence.
 void keep(ImageFindings image, const ValidationOptions& options,
           BatchFindings& findings) {
   if (!options.keeps_all && !options.pictured.contains(image.sample)) return;
@@ -60,11 +159,44 @@ ValidationResult figures_of(BatchFindings all, int64_t num_batches,
 
 }  // namespace
 
+void BatchFindings::add(const BatchFindings& other) {
+  images += other.images;
+  box += other.box;
+  obj += other.obj;
+  cls += other.cls;
+  labels_per_class.resize(
+      std::max(labels_per_class.size(), other.labels_per_class.size()));
+  for (size_t c = 0; c < other.labels_per_class.size(); ++c) {
+    labels_per_class[c] += other.labels_per_class[c];
+  }
+  append(records, other.records);
+  append(coco_records, other.coco_records);
+  append(confusions, other.confusions);
+  append(found, other.found);
+  append(faults, other.faults);
+}
+
+std::vector<BatchFindings> gather_findings(
+    collectives::Communicator& communicator,
+    const std::vector<BatchFindings>& mine) {
+  std::vector<std::vector<BatchFindings>> ranks;
+  size_t longest = 0;
+  for (const std::string& bytes :
+       collectives::gather_bytes(communicator, pack(mine))) {
+    ranks.push_back(unpack(bytes));
+    longest = std::max(longest, ranks.back().size());
+  }
+  std::vector<BatchFindings> all;
+  for (size_t turn = 0; turn < longest; ++turn) {
+    for (std::vector<BatchFindings>& rank : ranks) {
+      if (turn < rank.size()) all.push_back(std::move(rank[turn]));
+    }
+  }
+  return all;
+}
+
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings) {
-  const auto append = [](auto& all, const auto& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  };
   const std::vector<metrics::Detection>& detections = image.detections;
   const std::vector<metrics::LabelledBox>& labels = image.labels;
   ++findings.images;
