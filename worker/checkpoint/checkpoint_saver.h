@@ -98,12 +98,12 @@ class CheckpointJob final : public BackgroundWriter::Job {
   at::Tensor layer_, dense_;  // memory for the largest
 };
 
-// What became of a checkpoint.
+// What became of a checkpoint beside training.
 struct CheckpointOutcome {
   int64_t step = 0;
   std::filesystem::path folder;
   int64_t bytes = 0;    // of its files
-  std::string failure;  // "": it is on disk
+  std::string failure;  // "" where it is on disk
 };
 
 class CheckpointSaver {
@@ -128,11 +128,12 @@ class CheckpointSaver {
     kSkipped,  // the one before is still being written
     kNoRoom    // for a copy: nothing was done
   };
-  // Collective, the same answer on all ranks. `own_copy`: the newest of this
-  // rank's part (PeerReplicas::newest); undefined: it has the whole state.
+  // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest),
+  // undefined where it has the whole state. Collective, with the same answer on
+  // all ranks.
   Answer begin(const at::Tensor& own_copy,
                const memory::MemoryRetry& retry = {});
-  // Collective. What is on its way to rank 0 has come.
+  // Returns once what is on its way to rank 0 has come. Collective.
   void settle();
   // Returns when nothing is being written any more. Collective as settle().
   void finish();
@@ -140,7 +141,7 @@ class CheckpointSaver {
   // whole is given up.
   void disconnect();
 
-  // Of rank 0, each once, once it is known.
+  // Rank 0 returns each outcome once, as soon as it is known.
   std::vector<CheckpointOutcome> take_outcomes();
 
  private:

@@ -159,8 +159,8 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
   }
 }
 
-// Everything of the generation is let go of, but for the state where no
-// checkpoint has it, so that the room for the next can be measured.
+// Releases everything of the generation, but for the state where no checkpoint
+// has it, so that the room for the next can be measured.
 void leave_generation(control::CoordinatorClient& client,
                       control::LeftGeneration left,
                       activations::MemoryMeter& memory,

@@ -47,8 +47,8 @@ struct StepRecord {
   int64_t image_height = 0, image_width = 0;
 };
 
-// As steps.jsonl has it, without the line's end. Every line says how many
-// samples an epoch has, so that the file alone can be audited
+// A record as steps.jsonl has it, without the line's end. Every line says how
+// many samples an epoch has, so that the file alone can be audited
 // (deploy/cli/show/ledger.h).
 std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
 
@@ -64,9 +64,9 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Whether it and all before it are in the file; else they wait.
+  // Returns whether it and all before it are in the file; else they wait.
   bool write(const std::string& line);
-  // Those that wait. True: none is left.
+  // Writes the lines that wait; true if none is left.
   bool write_waiting() { return file_.write(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
@@ -96,14 +96,14 @@ class RunRecorder {
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
   // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
-  // What became of one that was written beside training.
+  // The outcome of one that was written beside training.
   void record_checkpoint(const checkpoint::CheckpointOutcome& outcome);
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
-  // Of a phase beside the steps.
+  // Records what a phase beside the steps needed.
   void record_memory(const memory::PhaseMemory& memory);
-  // The newest counts.
+  // The newest one replaces those before.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
-  // The last word on the run; returns summary.json's content.
+  // Ends the record of the run; returns summary.json's content.
   std::string record_end(const std::string& reason);
 
   // Peers are lost, rank 0 maybe among them, which may not have written the

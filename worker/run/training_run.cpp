@@ -237,10 +237,7 @@ void TrainingRun::Implementation::prepare(
   if (teacher) teacher->check(fresh->model());
   const loader::LoaderOptions sizes =
       step::loader_options(config, fresh->model());
-  gains = loss::scale_gains(
-      config.hyp, static_cast<int64_t>(fresh->model().levels().size()),
-      inputs.num_classes(), std::max(sizes.image_height, sizes.image_width),
-      config.label_smoothing);
+  gains = validation::loss_gains(config, fresh->model(), sizes);
   recorder = std::make_unique<RunRecorder>(
       RunRecorder::Subject{.config = config,
                            .assignment = assignment,

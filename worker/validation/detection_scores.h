@@ -33,21 +33,21 @@ struct DetectionScores {
 DetectionScores score_detections(const std::filesystem::path& detections,
                                  const std::filesystem::path& ground_truth);
 
-// Tables for people; one JSON document for programs.
+// Tables for people, and one JSON document for programs.
 std::string scores_text(const DetectionScores& scores);
 std::string scores_json(const DetectionScores& scores);
 
-// labels/NAME.txt (--save-txt) and predictions.json (--save-json), in `folder`.
-// Where the split is one COCO JSON, ids are its own.
+// Writes labels/NAME.txt (--save-txt) and predictions.json (--save-json) into
+// `folder`. Where the split is one COCO JSON, ids are its own.
 void write_found(const configs::RunConfig& config,
                  const std::filesystem::path& folder,
                  const labels::Dataset& dataset,
                  const configs::DataConfig& data, labels::Split split,
                  std::vector<ImageFindings> found);
 
-// The figures of a file of detections, of the boxes that were found. Labels
-// have no outlines and no crowds: an object's size is its box's.
-// REQUIRES: the result keeps all that was found, and the curves.
+// The figures of a file of detections for the boxes that were found. Labels
+// have no outlines and no crowds: an object's size is its box's. REQUIRES: the
+// result keeps all that was found, and the curves.
 DetectionScores scores_of(const ValidationResult& result,
                           const std::vector<std::string>& class_names);
 

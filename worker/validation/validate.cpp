@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/data/loader/loader_options.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/validation/validation_figures.h"
@@ -112,6 +111,27 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 }  // namespace
+
+loss::LossGains loss_gains(const configs::RunConfig& config,
+                           const model::LayerGraph& model,
+                           const loader::LoaderOptions& input) {
+  return loss::scale_gains(
+      config.hyp, static_cast<int64_t>(model.levels().size()),
+      model.num_classes(), std::max(input.image_height, input.image_width),
+      config.label_smoothing);
+}
+
+ValidationOptions options_of(const configs::RunConfig& config,
+                             const loss::LossGains& gains,
+                             const std::vector<std::string>& class_names) {
+  ValidationOptions options;
+  options.confidence_threshold = config.confidence_threshold;
+  options.nms_iou_threshold = config.nms_iou_threshold;
+  options.max_detections = config.max_detections;
+  options.gains = gains;
+  options.class_names = class_names;
+  return options;
+}
 
 BatchDetections detect(const model::LayerGraph& model,
                        std::vector<at::Tensor> heads,

@@ -20,6 +20,7 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader/batch.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/metrics/detection.h"
@@ -36,19 +37,30 @@ struct ValidationOptions {
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // of what follows the network
+  memory::MemoryRetry retry = {};  // for what follows the network
   // Curves and the counts of the confusion matrix.
   bool keeps_curves = false;
-  // Whose detections and labels are kept: these samples', or all; of these
-  // samples only the detections above kConfusionConfidence.
+  // The samples whose detections and labels are kept, of the detections only
+  // those above kConfusionConfidence; keeps_all keeps all of all samples.
   std::set<int64_t> pictured = {};
   bool keeps_all = false;
   // How often the network runs for a full batch, a micro-batch at a time: the
   // same on all ranks.
   int64_t passes_per_batch = 1;
-  // Is told what goes through next; may be none.
+  // Is told what goes through next; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
 };
+
+// The gains of the loss of `model` on images as `input` has them.
+loss::LossGains loss_gains(const configs::RunConfig& config,
+                           const model::LayerGraph& model,
+                           const loader::LoaderOptions& input);
+
+// What a configuration says of a validation: thresholds, beside the gains and
+// the names of the classes.
+ValidationOptions options_of(const configs::RunConfig& config,
+                             const loss::LossGains& gains,
+                             const std::vector<std::string>& class_names);
 
 // What the network sees in the images of a batch: boxes in the source images'
 // pixels, in descending confidence.
