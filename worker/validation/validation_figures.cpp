@@ -14,7 +14,8 @@
 namespace headroom::validation {
 namespace {
 
-// Plain values one after another; the reader asks in the writer's order.
+// Plain values one after another, written and read in the same order
+// (exchange).
 class ByteWriter {
  public:
   template <typename T>
@@ -23,9 +24,8 @@ class ByteWriter {
     bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
   template <typename T>
-  void array(const T& values) {
+  void size(const T& values) {
     value(static_cast<int64_t>(values.size()));
-    for (const auto& v : values) value(v);
   }
   const std::string& bytes() const { return bytes_; }
 
@@ -37,17 +37,15 @@ class ByteReader {
  public:
   explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}
   template <typename T>
-  T value() {
-    T v;
+  void value(T& v) {
     std::memcpy(&v, bytes_.data() + position_, sizeof v);
     position_ += sizeof v;
-    return v;
   }
   template <typename T>
-  T array() {
-    T values(value<int64_t>(), typename T::value_type{});
-    for (auto& v : values) v = value<typename T::value_type>();
-    return values;
+  void size(T& values) {
+    int64_t size = 0;
+    value(size);
+    values.resize(size);
   }
 
  private:
@@ -55,52 +53,33 @@ class ByteReader {
   size_t position_ = 0;
 };
 
-std::string pack(const std::vector<BatchFindings>& batches) {
-  ByteWriter writer;
-  writer.value(static_cast<int64_t>(batches.size()));
-  for (const BatchFindings& batch : batches) {
-    writer.value(batch.images);
-    writer.value(batch.box);
-    writer.value(batch.obj);
-    writer.value(batch.cls);
-    writer.array(batch.labels_per_class);
-    writer.array(batch.records);
-    writer.array(batch.coco_records);
-    writer.array(batch.confusions);
-    writer.value(static_cast<int64_t>(batch.found.size()));
-    for (const ImageFindings& image : batch.found) {
-      writer.value(image.sample);
-      writer.array(image.detections);
-      writer.array(image.labels);
-    }
-    writer.value(static_cast<int64_t>(batch.faults.size()));
-    for (const std::string& fault : batch.faults) writer.array(fault);
-  }
-  return writer.bytes();
+template <typename Archive, typename Values>
+void exchange_all(Archive& archive, Values& values) {
+  archive.size(values);
+  for (auto& v : values) archive.value(v);
 }
 
-std::vector<BatchFindings> unpack(const std::string& bytes) {
-  ByteReader reader(bytes);
-  std::vector<BatchFindings> batches(reader.value<int64_t>());
-  for (BatchFindings& batch : batches) {
-    batch.images = reader.value<int64_t>();
-    batch.box = reader.value<double>();
-    batch.obj = reader.value<double>();
-    batch.cls = reader.value<double>();
-    batch.labels_per_class = reader.array<std::vector<int64_t>>();
-    batch.records = reader.array<std::vector<metrics::DetectionRecord>>();
-    batch.coco_records = reader.array<std::vector<metrics::DetectionRecord>>();
-    batch.confusions = reader.array<std::vector<metrics::ConfusionCount>>();
-    batch.found.resize(reader.value<int64_t>());
-    for (ImageFindings& image : batch.found) {
-      image.sample = reader.value<int64_t>();
-      image.detections = reader.array<std::vector<metrics::Detection>>();
-      image.labels = reader.array<std::vector<metrics::LabelledBox>>();
+template <typename Archive, typename Batches>
+void exchange(Archive& archive, Batches& batches) {
+  archive.size(batches);
+  for (auto& batch : batches) {
+    for (auto* count : {&batch.box, &batch.obj, &batch.cls}) {
+      archive.value(*count);
     }
-    batch.faults.resize(reader.value<int64_t>());
-    for (std::string& fault : batch.faults) fault = reader.array<std::string>();
+    archive.value(batch.images);
+    exchange_all(archive, batch.labels_per_class);
+    exchange_all(archive, batch.records);
+    exchange_all(archive, batch.coco_records);
+    exchange_all(archive, batch.confusions);
+    archive.size(batch.found);
+    for (auto& image : batch.found) {
+      archive.value(image.sample);
+      exchange_all(archive, image.detections);
+      exchange_all(archive, image.labels);
+    }
+    archive.size(batch.faults);
+    for (auto& fault : batch.faults) exchange_all(archive, fault);
   }
-  return batches;
 }
 
 template <typename T>
@@ -181,9 +160,12 @@ std::vector<BatchFindings> gather_findings(
     const std::vector<BatchFindings>& mine) {
   std::vector<std::vector<BatchFindings>> ranks;
   size_t longest = 0;
+  ByteWriter writer;
+  exchange(writer, mine);
   for (const std::string& bytes :
-       collectives::gather_bytes(communicator, pack(mine))) {
-    ranks.push_back(unpack(bytes));
+       collectives::gather_bytes(communicator, writer.bytes())) {
+    ByteReader reader(bytes);
+    exchange(reader, ranks.emplace_back());
     longest = std::max(longest, ranks.back().size());
   }
   std::vector<BatchFindings> all;
