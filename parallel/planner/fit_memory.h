@@ -46,7 +46,7 @@ using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;
 // differ by less than 5 %, the simplest: data before pipeline before spatial. A
 // layout that only fits with smaller batch-norm groups, which changes the
 // mathematics, is taken only where none fits without. None if no layout fits.
-// REQUIRES: config.layout is empty, layers.
+// REQUIRES: no config.layout, layers.
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const FitLayout& fit);

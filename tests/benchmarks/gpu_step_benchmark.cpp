@@ -33,7 +33,7 @@
 #include "parallel/predict/memory_request.h"
 #include "tests/support/rank_training.h"
 #include "worker/kernels/cpu/heap.h"
-#include "worker/run/choose_device.h"
+#include "worker/run/run_device.h"
 
 namespace headroom {
 namespace {

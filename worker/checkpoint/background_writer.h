@@ -1,11 +1,6 @@
-// BackgroundWriter: one job at a time beside training, on a thread that gets
-// what the others leave.
-//
-// Whoever has to wait for it does the rest of the job itself: a thread of
-// lowest priority may not come to run at all on a busy machine.
-//
-// Ownership: shares the job; joins its thread.
-// Threads: methods from one thread.
+// BackgroundWriter: one job at a time beside training, on a thread of lowest
+// priority. Such a thread may not run at all on a busy machine, so whoever has
+// to wait for the job does the rest of it. Threads: methods from one thread.
 #pragma once
 
 #include <atomic>
@@ -21,7 +16,7 @@ class BackgroundWriter {
   class Job {
    public:
     virtual ~Job() = default;
-    // Does a piece; false: it was the last one. What it throws is its end.
+    // Does a piece; false after the last one. An exception ends the job.
     virtual bool advance() = 0;
   };
 
@@ -35,7 +30,7 @@ class BackgroundWriter {
   bool is_busy() const { return job_ != nullptr && !is_done_; }
   // Returns once the job is done.
   void finish();
-  // What ended the newest job; null: it is done, or not yet.
+  // The exception that ended the newest job; null if it is done or still runs.
   std::exception_ptr error() const { return is_busy() ? nullptr : error_; }
 
  private:
@@ -47,7 +42,7 @@ class BackgroundWriter {
   std::thread thread_;
   std::atomic<bool> is_done_ = true;
   std::atomic<bool> is_waited_for_ = false;
-  std::exception_ptr error_;  // by whoever does the last piece
+  std::exception_ptr error_;  // set by whoever does the last piece
 };
 
 }  // namespace headroom::checkpoint

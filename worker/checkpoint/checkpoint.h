@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,17 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       int64_t keep,
                                       const memory::MemoryRetry& retry = {});
 
+// Writes the averaged weights as a file under YOLOv5's names, wherever their
+// parts lie. Throws Error (exit 5) at the rank that writes, once all ranks have
+// done their part. Collective as above.
+void save_average_weights(const std::filesystem::path& path,
+                          step::TrainingState& state, collectives::Mesh* mesh,
+                          const std::map<std::string, std::string>& metadata,
+                          const memory::MemoryRetry& retry = {});
+
 struct LoadedCheckpoint {
   std::filesystem::path folder;
-  // Of rank 0: one line for each newer one refused.
+  // One line for each newer one that is refused; empty but at rank 0.
   std::vector<std::string> damaged;
 };
 
@@ -54,10 +63,10 @@ LoadedCheckpoint load_newest_checkpoint(
     const std::filesystem::path& checkpoints, step::TrainingState& state,
     collectives::Mesh* mesh);
 
-// Steps of the newest folder that has its manifest; 0: there is none.
+// Steps of the newest folder that has its manifest; 0 if there is none.
 int64_t newest_checkpoint(const std::filesystem::path& checkpoints);
 
-// Everything of the state, as the file has it. Collective as above.
+// A stream of the whole state in the order of the file. Collective as above.
 StateStream checkpoint_stream(step::TrainingState& state,
                               collectives::Mesh* mesh);
 

@@ -1,11 +1,11 @@
-// checkpoint_files: the folders checkpoints/step-N, apart from any training.
+// The folders checkpoints/step-N, apart from any training.
 //
 //   state.safetensors   tensors, as they come
 //   MANIFEST.json       counters, plan, sizes and XXH3-128 digests of the files
 //                       and of itself; renamed into place last
 //
-// A folder without its manifest does not count. One byte that differs, in
-// either file, is found.
+// A folder without its manifest does not count. A single byte that differs in
+// either file is found.
 //
 // Threads: any; one writer per folder of checkpoints.
 // Errors: reading throws Error naming the file and what is wrong; writing
@@ -36,25 +36,25 @@ struct StepFolder {
 // step-N folders, newest first, finished or not.
 std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
 
-// The text of the manifest, once it and every file that it names have been
-// found whole.
+// Returns the text of the manifest, once it and every file that it names have
+// been found whole.
 std::string read_manifest(const std::filesystem::path& folder);
 
 Error damaged_checkpoint(const std::filesystem::path& file,
                          const std::string& why);
 
-// What a checkpoint says beside its tensors.
+// What a checkpoint has beside its tensors.
 struct CheckpointRecord {
-  int64_t step = 0;      // committed ones
+  int64_t step = 0;      // committed steps
   std::string counters;  // JSON
   std::string plan;      // JSON
 };
 
-// One checkpoint on its way to disk.
+// One checkpoint that is being written.
 class CheckpointFile {
  public:
-  // Refused at once where the disk has too little room. What an earlier attempt
-  // left is removed.
+  // Throws Error at once where the disk has too little room. Removes what an
+  // earlier attempt left.
   CheckpointFile(const std::filesystem::path& checkpoints, int64_t step,
                  std::vector<weights::TensorDescription> tensors);
   // Removes what was not committed.
@@ -72,7 +72,7 @@ class CheckpointFile {
   int64_t num_bytes() const { return num_bytes_; }  // once committed
 
  private:
-  // Before the files, and behind them at its end.
+  // Made before the files, destroyed after them.
   struct Folder {
     std::filesystem::path path;
     bool is_kept = false;
@@ -85,8 +85,8 @@ class CheckpointFile {
   int64_t num_bytes_ = 0;
 };
 
-// Work on a file while peers take part: what follows the first failure is left
-// out, so that nobody waits for this rank, and rethrow() is the end.
+// Work on a file in which peers take part. After the first failure the rest of
+// it is left out, so that nobody waits for this rank, until rethrow().
 class FirstFailure {
  public:
   // REQUIRES: no communication in `work`.

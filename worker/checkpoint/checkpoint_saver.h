@@ -5,18 +5,20 @@
 //            hold parts of it, their newest copies for their buddies
 //            (peer_replicas.h) go there while the next step begins
 //   settle   before the next step's exchanges: those have come
-//   then     a thread of lowest priority writes the files (checkpoint_job.h)
+//   then     a thread of lowest priority writes the files
 //
 // One at a time: one that is due meanwhile is skipped. Training goes on
 // whatever becomes of the files; the outcome says it.
 //
-// Ownership: borrows state and mesh, and is asked by the state before it
-// changes; owns the copy, which stays for the next
-// one, and a communicator of its own where ranks hold parts.
+// The state asks it before it changes. Its copy stays for the next checkpoint.
 // Threads: the one that trains.
 // Errors: CommunicationError.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -24,18 +26,84 @@
 #include <vector>
 
 #include "worker/checkpoint/background_writer.h"
-#include "worker/checkpoint/checkpoint_job.h"
+#include "worker/checkpoint/checkpoint_files.h"
+#include "worker/checkpoint/host_state_snapshot.h"
+#include "worker/checkpoint/state_stream.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {
 
-// What became of a checkpoint.
+// The state between two steps, copied while the next one runs.
+//
+// A state changes at its commit alone, so until then a thread that gets what
+// the others leave can copy it, piece by piece. Whoever is about to change the
+// state does the rest (TrainingState::before_change). Any
+// number of threads may copy at a time.
+class StateCopy {
+ public:
+  // REQUIRES: `to` has the parts of `from`, in memory of their sizes.
+  StateCopy(const HostStateSnapshot& from, const HostStateSnapshot& to);
+
+  // Copies a piece; false: none was left.
+  bool advance();
+  // Returns once all is copied, by whomever.
+  void finish();
+
+ private:
+  struct Piece {
+    at::Tensor from, to;
+  };
+
+  std::vector<Piece> pieces_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<size_t> num_copied_ = 0;
+};
+
+// A checkpoint from a copy of the state in host memory, layer by layer: the
+// bytes that checkpoint.h writes of the state itself. Shares the copies, which
+// must stay as they are meanwhile. Errors: Error with exit code 5;
+// std::bad_alloc, c10::OutOfMemoryError. Whatever was written is removed then.
+class CheckpointJob final : public BackgroundWriter::Job {
+ public:
+  using Blocks = std::shared_ptr<const std::vector<StateStream::Block>>;
+
+  // `states` together have every layer of `blocks`; `copying`: once it is
+  // finished. Null: they have them already.
+  CheckpointJob(std::filesystem::path checkpoints, CheckpointRecord record,
+                int64_t keep, Blocks blocks,
+                std::vector<HostStateSnapshot> states,
+                std::shared_ptr<StateCopy> copying = nullptr);
+
+  // A piece of the copy, then a layer; at last the manifest.
+  bool advance() override;
+
+  const CheckpointRecord& record() const { return record_; }
+  // Once all is done.
+  const CheckpointFile& file() const { return *file_; }
+
+ private:
+  bool advance_or_throw();
+  void begin();
+  at::Tensor layer_of(const StateStream::Block& block);
+
+  const std::filesystem::path checkpoints_;
+  const CheckpointRecord record_;
+  const int64_t keep_;
+  const Blocks blocks_;
+  std::vector<HostStateSnapshot> states_;
+  std::shared_ptr<StateCopy> copying_;
+  size_t next_ = 0;  // of blocks_
+  std::unique_ptr<CheckpointFile> file_;
+  at::Tensor layer_, dense_;  // memory for the largest
+};
+
+// What became of a checkpoint beside training.
 struct CheckpointOutcome {
   int64_t step = 0;
   std::filesystem::path folder;
   int64_t bytes = 0;    // of its files
-  std::string failure;  // "": it is on disk
+  std::string failure;  // "" where it is on disk
 };
 
 class CheckpointSaver {
@@ -60,11 +128,12 @@ class CheckpointSaver {
     kSkipped,  // the one before is still being written
     kNoRoom    // for a copy: nothing was done
   };
-  // Collective, the same answer on all ranks. `own_copy`: the newest of this
-  // rank's part (PeerReplicas::newest); undefined: it has the whole state.
+  // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest),
+  // undefined where it has the whole state. Collective, with the same answer on
+  // all ranks.
   Answer begin(const at::Tensor& own_copy,
                const memory::MemoryRetry& retry = {});
-  // Collective. What is on its way to rank 0 has come.
+  // Returns once what is on its way to rank 0 has come. Collective.
   void settle();
   // Returns when nothing is being written any more. Collective as settle().
   void finish();
@@ -72,7 +141,7 @@ class CheckpointSaver {
   // whole is given up.
   void disconnect();
 
-  // Of rank 0, each once, once it is known.
+  // Rank 0 returns each outcome once, as soon as it is known.
   std::vector<CheckpointOutcome> take_outcomes();
 
  private:

@@ -5,8 +5,9 @@
 // layer of the model's table: what every layout cuts its own pieces from
 // (state_restore.h). Packed, a state is one message for another rank.
 //
-// Ownership: parts_of() borrows the state's memory, the others own copies, or
-// share them with their message; host memory, which no limit on tensors counts.
+// Ownership: parts_of() borrows the state's memory, the others own copies in
+// host memory or share them with their message. No limit on tensors counts
+// them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,7 @@ struct HostStateSnapshot {
   std::vector<HeldPart> parts;
 };
 
-// What this rank has of the state, in place. Padding is left out.
+// What this rank has of the state, in place and without padding.
 HostStateSnapshot parts_of(step::TrainingState& state,
                            const std::string& newest_line);
 
@@ -40,7 +41,7 @@ HostStateSnapshot parts_of(step::TrainingState& state,
 HostStateSnapshot hold_state(step::TrainingState& state,
                              const std::string& newest_line);
 
-// One flat uint8 tensor, and back: the parts are views of it.
+// One flat uint8 tensor, and back; the unpacked parts are views of it.
 at::Tensor pack(const HostStateSnapshot& held);
 HostStateSnapshot unpack(const at::Tensor& message);
 

@@ -9,7 +9,7 @@
 // The buddy is `shift` ranks on, round the world: with the ranks of a machine
 // together, another machine where there is one (buddy_shift).
 //
-// Ownership: owns a communicator of its own and host memory for four copies.
+// It has a communicator of its own and host memory for four copies.
 // Threads: the one that trains.
 // Errors: CommunicationError.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace headroom::checkpoint {
 
-// Beyond the largest machine's ranks; 1 where there is only one machine.
+// As many ranks as the largest machine has; 1 where there is only one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
 class PeerReplicas {
@@ -37,14 +37,15 @@ class PeerReplicas {
   PeerReplicas(const PeerReplicas&) = delete;
   PeerReplicas& operator=(const PeerReplicas&) = delete;
 
-  // Collective. REQUIRES: the state is a committed one.
+  // Sends this rank's part on its way. Collective. REQUIRES: the state is a
+  // committed one.
   void after_commit(step::TrainingState& state, const std::string& newest_line);
 
   // This rank's own part after the newest commit, packed
   // (host_state_snapshot.h). REQUIRES: there was one.
   const at::Tensor& newest() const { return own_.front(); }
 
-  // Waits for what is on its way: a step that fails then has whole copies.
+  // Waits for what is on its way, so that a step that fails has whole copies.
   void settle();
 
   // Lets peers that wait for this rank fail at once. What is on its way is

@@ -1,9 +1,9 @@
-// state_restore: the state that the ranks of a new generation hold together,
-// under its layout.
+// Restores the state that the ranks of a new generation hold together, under
+// its layout.
 //
 //   offers   every rank says which ranges of which layers it holds, after which
 //            step
-//   choice   the newest step of which there is everything, a pure function
+//   choice   a pure function finds the newest step that is complete
 //   fetch    rank 0 gets what it does not hold itself, each range once
 //   share    layer by layer to whoever needs it (state_stream.h)
 //
@@ -35,7 +35,7 @@ struct HeldRange {
 struct StateOffer {
   int rank = 0;
   int64_t index = 0;  // among the states that the rank holds
-  int64_t step = 0;   // committed ones
+  int64_t step = 0;   // committed steps
   std::vector<HeldRange> ranges;
 };
 
@@ -48,10 +48,11 @@ struct StatePiece {
 
 struct RestoreChoice {
   int64_t step = 0;
-  std::vector<StatePiece> pieces;  // that cover everything needed
+  std::vector<StatePiece> pieces;  // together everything that is needed
 };
 
-// None if no step is complete. Of equal ranges the lowest rank's is taken.
+// Returns nothing if no step is complete. Of equal ranges it takes the lowest
+// rank's.
 std::optional<RestoreChoice> choose_state(
     const std::vector<HeldRange>& needed,
     const std::vector<StateOffer>& offers);
@@ -61,8 +62,8 @@ struct RestoredState {
   std::string newest_line;
 };
 
-// Fills `state`, counters included. Nothing where the ranks do not hold a
-// whole state that is of at least `at_least` steps: then it is unchanged.
+// Fills `state`, counters included. Returns nothing, and leaves it unchanged,
+// where the ranks do not hold a whole state of at least `at_least` steps.
 std::optional<RestoredState> restore_state(
     const std::vector<HostStateSnapshot>& held, step::TrainingState& state,
     int64_t at_least);

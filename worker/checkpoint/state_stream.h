@@ -9,7 +9,6 @@
 //
 //   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
 //
-// Ownership: borrows the state and the mesh. Threads: one.
 // Errors: CommunicationError.
 #pragma once
 
@@ -47,10 +46,11 @@ class StateStream {
     std::vector<Entry> entries;
   };
 
-  // `mesh` null: this rank has everything and acts alone.
+  // A rank that has everything gives no mesh and acts alone.
   explicit StateStream(collectives::Mesh* mesh) : mesh_(mesh) {}
 
-  // The same on all ranks, in the order of the file. Names get `prefix`.
+  // Called for the same things on all ranks, in the order of the file. Names
+  // get `prefix`.
   void add(const step::TrainingState::Buffer& buffer,
            const std::string& prefix);
   void add(const model::NamedTensor& constant);
@@ -58,16 +58,16 @@ class StateStream {
   void connect();
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
-  // In the order of the file. At the root: of all stages.
+  // In the order of the file; at the root those of all stages.
   const std::vector<Block>& blocks() const { return all_; }
   std::vector<weights::TensorDescription> tensors() const;
 
-  // Collective. At the root, `take` gets each of tensors() in order, row-major.
-  // The root's copies are host memory; where there is none it waits before it
-  // meets its peers.
+  // At the root, `take` gets each of tensors() in order, row-major. The root's
+  // copies are host memory; where that is short it retries before it meets its
+  // peers. Collective.
   void collect(const std::function<void(const at::Tensor&)>& take,
                const memory::MemoryRetry& retry = {});
-  // Collective. At the root, `give` fills each of tensors() in order.
+  // At the root, `give` fills each of tensors() in order. Collective.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
   // As distribute(), whole layers: at the root `give` has each of blocks() in
@@ -96,7 +96,7 @@ class StateStream {
 std::vector<weights::TensorDescription> tensors_of(
     const std::vector<StateStream::Block>& blocks);
 
-// Of the largest one.
+// Bytes of the largest block.
 int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
 
 // `take` gets each tensor of a block's whole layer, [block.size], row-major, in

@@ -2,10 +2,8 @@
 // are meant for.
 //
 // The plan counts on a bound (parallel/predict/label_bound.h) that drawn images
-// may exceed once in a billion, other labels than those that were counted at
-// any time. Such a step may not fit; then it is tried again, leaner.
-//
-// Threads: one.
+// may exceed once in a billion, and labels that were not counted at any time.
+// Such a step may not fit; then it is tried again, leaner.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +19,8 @@ class BoxBoundMonitor {
  public:
   explicit BoxBoundMonitor(predict::LabelBound labels);
 
-  // An event where a micro-batch exceeds the bound by more than any before.
+  // Returns an event where a micro-batch exceeds the bound by more than any
+  // before it.
   std::optional<StepEvent> look_at(const loader::Batch& batch);
 
  private:

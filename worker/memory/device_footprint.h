@@ -1,16 +1,13 @@
 // DeviceFootprint: what a process has on its device beside the segments that
 // its tensors are cut from, and whether both fit there.
 //
-//   context         from the first call on: the driver's, and code
-//   communication   the ranks' communicator, of this generation
-//   libraries       what came by the end of the first step: kernels that are
-//                   loaded when they are first called, connections that are
-//                   made then
+//   context         the driver's bytes and code, from the first call on
+//   communication   the communicator of this generation's ranks
+//   libraries       kernels that are loaded and connections that are made
+//                   during the first step
 //
-// Each is the difference of two looks at the device (bytes_taken). The card, or
-// --memory-limit, must hold the three and the segments of a step.
-//
-// Threads: pure functions; values.
+// Each is the difference of two samples of the device (bytes_taken). The card,
+// or --memory-limit, must hold the three and the segments of a step.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +30,14 @@ struct DeviceFootprint {
   bool operator==(const DeviceFootprint&) const = default;
 };
 
-// What this process took between two looks, beside `more_segments`. By its own
-// bytes where the driver tells them, whatever others do meanwhile; else by
-// everyone's. At least 0; nothing where the driver does not tell.
+// The bytes, at least 0, that this process took between two samples beside
+// `more_segments`. They are counted from its own bytes where the driver tells
+// these, else from everyone's; nothing where it tells neither.
 std::optional<int64_t> bytes_taken(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after, int64_t more_segments);
 
-// Of a device whose context was created between the two looks.
+// The footprint on a device whose context was created between two samples.
 DeviceFootprint footprint_of_context(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after);
@@ -48,17 +45,17 @@ DeviceFootprint footprint_of_context(
 // Where a rank's bytes have to fit.
 struct DeviceRoom {
   int64_t bytes = 0;
-  bool is_limit = false;  // of --memory-limit; else what others leave
+  bool is_limit = false;  // --memory-limit's; else what others leave
   int64_t card_bytes = 0;
 };
 
-// `memory_limit` 0: none. `held`: this process's bytes, for where the driver
-// does not tell.
+// `memory_limit` is 0 where there is none. `held` is what this process has
+// taken, for where the driver does not tell.
 DeviceRoom device_room(int64_t memory_limit, int64_t card_bytes,
                        const std::optional<devices::DeviceUse>& use,
                        int64_t held);
 
-// Of the segments of a step: as planned, and under the leanest of the memory
+// The segments of a step as planned, and on the leanest rung of the memory
 // ladder (memory_ladder.h).
 struct StepSegments {
   predict::SegmentEstimate planned;
@@ -67,8 +64,8 @@ struct StepSegments {
 StepSegments step_segments(predict::MemoryRequest request,
                            const plan::MeshCoordinates& rank);
 
-// "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of context, 20 MiB of
-// communication".
+// For people: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of context,
+// 20 MiB of communication".
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);
 

@@ -1,10 +1,7 @@
-// memory_comparison: bytes that a part of a run needed, beside those that the
-// memory model predicted for it; and, where it needed more, the item to blame:
-// the one that grew most over its own prediction, since the allocator knows
-// what its bytes were for.
-//
-// Threads: pure functions, but for PhaseWatch, which asks the allocator, on the
-// thread that trains.
+// The bytes that a part of a run needed, beside those that the memory model
+// predicted for it. Where it needed more, the item to blame is the one that
+// grew most over its own prediction: the allocator knows what its bytes were
+// for.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +16,14 @@
 
 namespace headroom::memory {
 
-// One kind of bytes, both ways.
+// One kind of bytes.
 struct MemoryItem {
   std::string name;
   int64_t predicted = 0;
-  int64_t measured = 0;  // at most, at a moment of its own
+  int64_t measured = 0;  // its largest, at a moment of its own
 };
 
-// The one that exceeds its prediction by most.
+// The item that exceeds its prediction by most.
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
                          const activations::CategoryBytes& peaks);
 
@@ -43,7 +40,7 @@ struct MemoryComparison {
 // A warning. REQUIRES: is_more().
 StepEvent memory_prediction_event(const MemoryComparison& comparison);
 
-// Measures from its making on.
+// Measures from its construction on, on the thread that trains.
 class PhaseWatch {
  public:
   PhaseWatch(std::string phase, activations::MemoryMeter& memory);

@@ -44,8 +44,8 @@ struct LadderRungs {
   std::string micro_batch_error;
 };
 
-// Where one rank stands. `num_cuts` and what belongs to it are the same on all
-// ranks: they follow from votes alone.
+// The rung of one rank. `num_cuts` and `cut_went_back` are the same on all
+// ranks, as they follow from votes alone.
 struct LadderState {
   int64_t policy = 0;    // index into policies
   int64_t num_cuts = 0;  // how many of micro_batches were taken
@@ -69,7 +69,7 @@ enum class LadderMove {
 struct LadderDecision {
   LadderState state;
   LadderMove move = LadderMove::kStay;
-  std::string reason;  // what happens now, in words; "" for kStay
+  std::string reason;  // what happens now; "" for kStay
 };
 
 // This rank's attempt at a step ran out of memory.
@@ -86,14 +86,11 @@ LadderState after_failed_vote(const LadderState& state);
 // A step was committed.
 LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);
 
-// memory_event: one line of events.jsonl for an attempt that ran out of memory.
-//
-// Threads: pure, but for asking the system how much memory is free.
-
+// What is told of a step: one line of events.jsonl.
 struct StepEvent {
   std::string kind;              // "out_of_memory", "activations", "fault",
                                  // "label_bound" or "memory_prediction"
-  std::string reason;            // in words
+  std::string reason;            // for people
   std::string detail_json = "";  // further fields, an object; "" for none
 };
 
@@ -104,13 +101,14 @@ struct MemoryShortfall {
   int64_t limit_bytes = 0;  // 0: none
 };
 
-// `refusal`: of the allocator; none where the C++ heap refused.
+// `refusal` is the allocator's; none where the C++ heap refused.
 MemoryShortfall memory_shortfall(
     const std::optional<activations::CountingAllocator::Refusal>& refusal);
 
-// `phase`: "forward", "backward", "validation", "loader", "checkpoint".
-// `change`: what is done about it. Fields: phase, asked_bytes, free_bytes,
-// limit_bytes, change; null: not known, or none.
+// `phase` is "forward", "backward", "validation", "loader" or "checkpoint";
+// `change` says what is done about it. The detail has the fields phase,
+// asked_bytes, free_bytes, limit_bytes and change, null where not known or
+// none.
 StepEvent out_of_memory_event(const std::string& phase,
                               const std::string& failure,
                               const MemoryShortfall& shortfall,
@@ -122,15 +120,10 @@ inline StepEvent out_of_memory_event(
   return out_of_memory_event(phase, failure, memory_shortfall(refusal), change);
 }
 
-// MemoryRetry: work between steps that may run out of memory, on this rank
-// alone, and is tried again.
-//
-// For validation and files: what is in the way may be gone, and freed memory
-// goes back to the system first. Work that exchanges with other ranks cannot be
-// tried again by one of them.
-//
-// Ownership: a value. Threads: the thread that trains.
-
+// Work between steps that may run out of memory on this rank alone, as
+// validation and files do, and is tried again once freed memory has gone back
+// to the system. Work that exchanges with other ranks cannot be tried again by
+// one of them.
 class MemoryRetry {
  public:
   static constexpr int kAttempts = 3;
@@ -141,8 +134,8 @@ class MemoryRetry {
               const devices::ComputeDevice& device = {})
       : phase_(std::move(phase)), report_(std::move(report)), device_(device) {}
 
-  // The result of `work`, which leaves nothing behind when it throws. What its
-  // last attempt throws comes out. REQUIRES: no communication in it.
+  // Returns the result of `work`, which leaves nothing behind when it throws.
+  // Rethrows what its last attempt throws. REQUIRES: no communication in it.
   template <typename Work>
   auto run(const Work& work) const {
     for (int attempt = 1;; ++attempt) {
@@ -166,8 +159,7 @@ class MemoryRetry {
  private:
   std::string phase_;
   std::function<void(const StepEvent&)> report_;
-  devices::ComputeDevice
-      device_;  // that may be short of memory, beside the host
+  devices::ComputeDevice device_;  // its caches are released, and the host's
 };
 
 }  // namespace headroom::memory

@@ -1,9 +1,9 @@
-// memory_trace: what the memory of each rank held during some steps, as a file
-// for Perfetto (ui.perfetto.dev) or chrome://tracing, and as a picture.
+// What the memory of each rank held during some steps, as a file for Perfetto
+// (ui.perfetto.dev) or chrome://tracing, and as a picture.
 //
-// A process per rank; in it the phases of the steps as slices, and as counters
-// each category's live bytes, all of them together, and what the process has
-// beyond the most that was counted: code, libraries, threads.
+// The trace shows a process per rank: the phases of the steps as slices, and as
+// counters the live bytes of each category, their sum, and what the process has
+// beyond the most that was counted (code, libraries, threads).
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,22 @@ namespace headroom::memory {
 
 struct MemoryRecord {
   std::vector<activations::MemoryTimeline::Event> events;  // of one rank
-  bool is_full = false;  // and so lacks the end
+  bool is_full = false;                                    // the end is missing
 };
 
-// One per rank, in order of rank. Times count from the first event of any.
+// The records are in the order of ranks. Times count from the first event of
+// any.
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks);
 chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks);
 
-// The largest of kUncounted; 0 if there is none.
+// The largest value of kUncounted; 0 if there is none.
 int64_t most_uncounted_bytes(const MemoryRecord& record);
 
-// MemoryTracer: --memory-trace. Records what this rank's tensors are during the
-// first steps of a run, and writes all ranks' records after each of them: a
-// trace FILE and a picture beside it, FILE with .png.
-//
-// Ownership: borrows the meter; it and the thread refer to it until it is
-// destroyed. Threads: the thread that runs the steps. Errors: Error (exit 2)
+// --memory-trace: records this rank's tensors during the first steps of a run,
+// and writes all ranks' records after each of them into a trace FILE and a
+// picture beside it, FILE with .png. The meter and the thread refer to it until
+// it is destroyed. Threads: the one that runs the steps. Errors: Error (exit 2)
 // when rank 0 cannot write; CommunicationError.
-
 class MemoryTracer {
  public:
   // On rank 0 makes both files, so that a wrong path is refused before the
@@ -53,7 +51,7 @@ class MemoryTracer {
   void begin_step();
   bool end_step(collectives::Communicator& world);
 
-  // What was written, in words, for people.
+  // What was written, for people.
   std::string summary() const { return summary_; }
 
  private:

@@ -19,8 +19,7 @@
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/predict/cluster.h"
 #include "worker/kernels/cpu/heap.h"
-#include "worker/run/choose_device.h"
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
 #include "worker/step/collective_schedule.h"
@@ -159,8 +158,8 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
   }
 }
 
-// Everything of the generation is let go of, but for the state where no
-// checkpoint has it, so that the room for the next can be measured.
+// Releases everything of the generation, but for the state where no checkpoint
+// has it, so that the room for the next can be measured.
 void leave_generation(control::CoordinatorClient& client,
                       control::LeftGeneration left,
                       activations::MemoryMeter& memory,
@@ -227,8 +226,13 @@ int run_generations(control::CoordinatorClient& client,
           step::release_failed_graph();
           kernels::release_freed_memory();
         }
-        training = std::make_unique<TrainingRun>(assignment, client, *faults,
-                                                 *device, footprint, carried);
+        training = std::make_unique<TrainingRun>(
+            TrainingRun::Inputs{.assignment = assignment,
+                                .client = client,
+                                .faults = *faults,
+                                .device = *device,
+                                .footprint = footprint,
+                                .carried = carried});
       }
       const RunOutcome end = run_connected(assignment, config, client, options,
                                            *device, footprint, training.get());

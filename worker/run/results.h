@@ -1,7 +1,6 @@
-// Results: what people look at while and after a run: results.csv (YOLOv5's
-// columns), TensorBoard curves, summary.json.
-//
-// Written by rank 0 after each epoch. Threads: one. Errors: Error (exit 5).
+// What people look at during and after a run: results.csv (YOLOv5's columns),
+// TensorBoard curves, summary.json. Rank 0 writes them after each epoch.
+// Errors: Error (exit 5).
 #pragma once
 
 #include <array>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "worker/memory/memory_comparison.h"
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 #include "worker/run/tensorboard.h"
 #include "worker/validation/validate.h"
 
@@ -45,7 +44,7 @@ class Results {
   TensorboardWriter tensorboard_;
 };
 
-// Of a session; `skipped` were due while one was still being written.
+// Counts of a session; `skipped` were due while one was still being written.
 struct CheckpointCounts {
   int64_t written = 0, skipped = 0, failed = 0;
   int64_t bytes = 0;  // of those written
@@ -58,13 +57,12 @@ struct RunSummary {
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;
   int64_t retries = 0;
-  double wall_seconds = 0;          // over all sessions of the run
-  std::vector<int64_t> peak_bytes;  // per rank, in steps
-  std::vector<memory::PhaseMemory>
-      memory;  // outside of steps; the most of each rank
+  double wall_seconds = 0;                      // over all sessions of the run
+  std::vector<int64_t> peak_bytes;              // per rank, in steps
+  std::vector<memory::PhaseMemory> memory;      // the most outside of steps
   std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
   CheckpointCounts checkpoints;
-  std::string ended;  // why, in words
+  std::string ended;  // the reason, for people
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const validation::ValidationResult& result);

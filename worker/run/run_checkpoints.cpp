@@ -1,67 +1,73 @@
 #include "worker/run/run_checkpoints.h"
 
 #include "parallel/base/check.h"
-#include "parallel/predict/memory_request.h"
+#include "parallel/predict/phase_memory.h"
 #include "worker/memory/memory_comparison.h"
 
 namespace headroom::run {
 
 std::filesystem::path RunCheckpoints::write() {
   finish();
-  reports_.show_phase("checkpoint");
-  reports_.begin_phase(configs::Fault::Phase::kCheckpoint, run_.committed());
-  const memory::PhaseWatch watch("checkpoint", run_.device.memory());
-  const std::filesystem::path folder = run_.recorder->save_checkpoint();
-  reports_.end_phase(run_.committed());
-  run_.checkpoint_steps = run_.committed();
-  reports_.note_memory(watch.compare(
-      predict::estimate_checkpoint(run_.memory, run_.mesh->here)));
+  const memory::PhaseWatch watch = begin_phase();
+  const std::filesystem::path folder = in_.recorder.save_checkpoint();
+  in_.reports.end_phase(in_.counters.committed_steps);
+  newest_steps_ = in_.counters.committed_steps;
+  note_memory(watch);
   return folder;
 }
 
 void RunCheckpoints::begin() {
-  reports_.show_phase("checkpoint");
-  reports_.begin_phase(configs::Fault::Phase::kCheckpoint, run_.committed());
-  const memory::PhaseWatch watch("checkpoint", run_.device.memory());
-  const checkpoint::CheckpointSaver::Answer answer =
-      run_.saver->begin(run_.buddies ? run_.buddies->newest() : at::Tensor(),
-                        reports_.retry("checkpoint"));
-  reports_.end_phase(run_.committed());
+  const int64_t committed = in_.counters.committed_steps;
+  const memory::PhaseWatch watch = begin_phase();
+  const checkpoint::CheckpointSaver::Answer answer = in_.saver.begin(
+      in_.buddies != nullptr ? in_.buddies->newest() : at::Tensor(),
+      in_.reports.retry("checkpoint"));
+  in_.reports.end_phase(committed);
   note_outcomes();
   if (answer == checkpoint::CheckpointSaver::Answer::kSkipped) {
-    run_.recorder->record_skipped_checkpoint();
+    in_.recorder.record_skipped_checkpoint();
     return;
   }
   if (answer == checkpoint::CheckpointSaver::Answer::kNoRoom) {
     try {
-      run_.recorder->save_checkpoint();
-      run_.checkpoint_steps = run_.committed();
+      in_.recorder.save_checkpoint();
+      newest_steps_ = committed;
     } catch (const Error& error) {  // of rank 0; all have done their part
       if (error.exit_code() != ExitCode::kResource) throw;
-      run_.recorder->record_checkpoint({run_.committed(), {}, 0, error.what()});
+      in_.recorder.record_checkpoint({committed, {}, 0, error.what()});
     }
   }
-  reports_.note_memory(watch.compare(
-      predict::estimate_checkpoint(run_.memory, run_.mesh->here)));
+  note_memory(watch);
 }
 
 void RunCheckpoints::settle() {
-  if (run_.buddies) run_.buddies->settle();
-  run_.saver->settle();
+  if (in_.buddies != nullptr) in_.buddies->settle();
+  in_.saver.settle();
   note_outcomes();
 }
 
 void RunCheckpoints::finish() {
-  if (!run_.saver) return;  // a peer was lost before there was any
-  run_.saver->finish();
+  in_.saver.finish();
   note_outcomes();
+}
+
+memory::PhaseWatch RunCheckpoints::begin_phase() {
+  in_.reports.show_phase("checkpoint");
+  in_.reports.begin_phase(configs::Fault::Phase::kCheckpoint,
+                          in_.counters.committed_steps);
+  return {"checkpoint", in_.meter};
+}
+
+void RunCheckpoints::note_memory(const memory::PhaseWatch& watch) {
+  in_.reports.note_memory(
+      watch.compare(predict::estimate_checkpoint(in_.memory, in_.rank)));
 }
 
 void RunCheckpoints::note_outcomes() {
   for (const checkpoint::CheckpointOutcome& outcome :
-       run_.saver->take_outcomes()) {
-    run_.recorder->record_checkpoint(outcome);
-    if (outcome.failure.empty()) run_.checkpoint_steps = outcome.step;
+       in_.saver.take_outcomes()) {
+    in_.recorder.record_checkpoint(outcome);
+    if (outcome.failure.empty()) newest_steps_ = outcome.step;
   }
 }
 

@@ -1,21 +1,38 @@
 // RunCheckpoints: when a run's checkpoints are written, and what is noted of
 // them: one that is waited for, or one beside training (checkpoint_saver.h).
 //
-// Ownership: borrows all it is given. Threads: the one that trains.
+// Threads: the one that trains.
 // Errors: as RunRecorder::save_checkpoint() and CheckpointSaver.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
-#include "worker/run/run_context.h"
+#include "parallel/activations/memory_meter.h"
+#include "parallel/plan/layout.h"
+#include "parallel/predict/memory_model.h"
+#include "worker/checkpoint/checkpoint_saver.h"
+#include "worker/checkpoint/peer_replicas.h"
+#include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
 
 namespace headroom::run {
 
 class RunCheckpoints {
  public:
-  RunCheckpoints(RunContext& run, RunReports& reports)
-      : run_(run), reports_(reports) {}
+  struct Inputs {
+    const step::TrainingCounters& counters;
+    const predict::MemoryRequest& memory;  // the run's
+    const plan::MeshCoordinates& rank;
+    activations::MemoryMeter& meter;  // of this rank's device
+    checkpoint::CheckpointSaver& saver;
+    checkpoint::PeerReplicas* buddies = nullptr;  // null: the state is whole
+    RunRecorder& recorder;
+    RunReports& reports;
+  };
+  // `newest_steps`: of the newest checkpoint; 0: there is none.
+  RunCheckpoints(const Inputs& inputs, int64_t newest_steps)
+      : in_(inputs), newest_steps_(newest_steps) {}
 
   // Written before the run goes on, or ends. Collective.
   std::filesystem::path write();
@@ -26,11 +43,15 @@ class RunCheckpoints {
   // Returns when nothing is being written any more.
   void finish();
 
+  int64_t newest_steps() const { return newest_steps_; }
+
  private:
+  memory::PhaseWatch begin_phase();
+  void note_memory(const memory::PhaseWatch& watch);
   void note_outcomes();
 
-  RunContext& run_;
-  RunReports& reports_;
+  const Inputs in_;
+  int64_t newest_steps_;
 };
 
 }  // namespace headroom::run

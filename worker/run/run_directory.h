@@ -1,10 +1,7 @@
-// RunDirectory: the files of a run that everybody can rely on
-// (README, "What a run leaves behind").
-//
-// Only rank 0 writes. The folder is made after everything that can refuse a
-// run has been checked, so a refusal leaves nothing behind.
-//
-// Errors: Error (exit 2) when the folder cannot be made or written.
+// RunDirectory: the folder of a run. Only rank 0 writes. The folder is made
+// after everything that can refuse a run has been checked, so that a refusal
+// leaves nothing behind. Errors: Error (exit 2) when the folder cannot be made
+// or written.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +17,8 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Makes the folder and its sub-folders. `may_exist`: --exist-ok or --resume.
+  // Makes the folder and its sub-folders. --exist-ok and --resume say that it
+  // `may_exist`.
   // Holds a lock until destroyed or killed: two runs never write one folder.
   // Refuses when another holds it, and when less than `needed_bytes` are free
   // there, naming both.

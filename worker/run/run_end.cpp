@@ -1,26 +1,67 @@
 #include "worker/run/run_end.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/base/utf8.h"
-#include "worker/run/run_milestones.h"
 
 namespace headroom::run {
 
+bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch) {
+  return committed_steps % steps_in_epoch == 0;
+}
+
+int64_t num_steps(const configs::RunConfig& config, int64_t steps_in_epoch) {
+  const int64_t all = config.epochs * steps_in_epoch;
+  return config.max_steps > 0 ? std::min(all, config.max_steps) : all;
+}
+
+std::optional<std::string> reason_to_end(
+    const configs::RunConfig& config, int64_t steps_in_epoch,
+    const step::TrainingCounters& counters) {
+  const int64_t committed = counters.committed_steps;
+  const int64_t all = num_steps(config, steps_in_epoch);
+  const bool is_epoch_end = is_between_epochs(committed, steps_in_epoch);
+  if (committed >= all) {
+    return is_epoch_end ? "all " + std::to_string(all) + " steps done"
+                        : "reached --max-steps " + std::to_string(all);
+  }
+  const int64_t epoch = counters.recorded_epochs - 1;
+  if (is_epoch_end && config.patience > 0 && counters.best_epoch >= 0 &&
+      epoch - counters.best_epoch >= config.patience) {
+    return "no progress in " + std::to_string(config.patience) +
+           " epochs (--patience); the best was epoch " +
+           std::to_string(counters.best_epoch + 1);
+  }
+  return std::nullopt;
+}
+
+int64_t newest_due_checkpoint(const configs::RunConfig& config,
+                              int64_t steps_in_epoch, int64_t committed_steps) {
+  const auto newest = [&](int64_t every) {
+    return committed_steps - committed_steps % every;
+  };
+  int64_t due = config.nosave ? 0 : newest(steps_in_epoch);
+  if (config.checkpoint_every_steps > 0) {
+    due = std::max(due, newest(config.checkpoint_every_steps));
+  }
+  return due;
+}
+
 std::optional<std::string> RunEnd::reason() const {
   auto reason =
-      reason_to_end(run_.config, run_.steps_in_epoch, run_.state->counters);
-  if (reason && !run_.is_between_epochs()) *reason += "; " + resume_hint();
+      reason_to_end(in_.config, in_.steps_in_epoch, in_.state.counters);
+  if (reason && !is_between_epochs()) *reason += "; " + resume_hint();
   return reason;
 }
 
 RunOutcome RunEnd::complete(const std::string& reason) {
-  checkpoints_.write();
+  in_.checkpoints.write();
   return end_run(ExitCode::kDone, reason);
 }
 
 RunOutcome RunEnd::interrupt(const std::string& after) {
-  checkpoints_.write();
+  in_.checkpoints.write();
   return end_run(ExitCode::kInterrupted,
                  "interrupted after " + after + "; " + resume_hint());
 }
@@ -36,11 +77,11 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
   const std::string reason = where +
                              "the loss or the gradient is not finite; lower "
                              "hyp.lr0, or --set skip_non_finite=true";
-  if (run_.assignment.rank == 0) {
-    run_.client.report_event(
+  if (in_.assignment.rank == 0) {
+    in_.client.report_event(
         {"non_finite", batch.step, verdict.rank, reason, "", true});
   }
-  checkpoints_.write();
+  in_.checkpoints.write();
   return end_run(ExitCode::kResource, reason + "; " + resume_hint());
 }
 
@@ -48,8 +89,8 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
 RunOutcome RunEnd::leave_for_memory(const step::StepResult& result,
                                     const std::string& where) {
   control::LeftGeneration left;
-  left.checkpoint = checkpoints_.write();
-  left.committed_steps = run_.committed();
+  left.checkpoint = in_.checkpoints.write();
+  left.committed_steps = committed();
   left.failed_rank = result.verdict.rank;
   left.asked_bytes = result.shortfall.asked_bytes;
   left.free_bytes = result.shortfall.free_bytes;
@@ -64,12 +105,12 @@ RunOutcome RunEnd::leave_for_memory(const step::StepResult& result,
 
 // Others come, or some of these go.
 RunOutcome RunEnd::leave_as_asked() {
-  checkpoints_.finish();
+  in_.checkpoints.finish();
   control::LeftGeneration left;
   left.was_asked = true;
-  left.committed_steps = run_.committed();
-  left.holds_a_part = !run_.state->is_whole();
-  left.checkpoint_steps = run_.checkpoint_steps;
+  left.committed_steps = committed();
+  left.holds_a_part = !in_.state.is_whole();
+  left.checkpoint_steps = in_.checkpoints.newest_steps();
   RunOutcome outcome =
       end_generation(ExitCode::kDone, "other workers take part");
   left.result_json = outcome.result_json;
@@ -78,44 +119,42 @@ RunOutcome RunEnd::leave_as_asked() {
 }
 
 RunOutcome RunEnd::catch_up(const std::string& reason) {
-  if (run_.checkpoint_steps < run_.committed()) checkpoints_.write();
-  if (run_.pictures && run_.inputs.validation && run_.is_between_epochs()) {
-    run_.pictures->say_what_is_lost();
+  if (in_.checkpoints.newest_steps() < committed()) in_.checkpoints.write();
+  if (in_.pictures != nullptr && in_.validates && is_between_epochs()) {
+    in_.pictures->say_what_is_lost();
   }
   return end_run(ExitCode::kDone, reason);
 }
 
 RunOutcome RunEnd::save_alone() {
-  checkpoints_.write();
-  return end_generation(ExitCode::kResource,
-                        "stopped after step " +
-                            std::to_string(run_.committed()) + "; " +
-                            resume_hint());
+  in_.checkpoints.write();
+  return end_generation(ExitCode::kResource, "stopped after step " +
+                                                 std::to_string(committed()) +
+                                                 "; " + resume_hint());
 }
 
 RunOutcome RunEnd::end_generation(ExitCode exit_code,
                                   const std::string& reason) {
-  checkpoints_.finish();
-  return {static_cast<int>(exit_code), reason,
-          run_.recorder->record_end(reason)};
+  in_.checkpoints.finish();
+  return {static_cast<int>(exit_code), reason, in_.recorder.record_end(reason)};
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
   // Nobody needs the copies, but MPI takes a message that is never waited for
   // as a failure of its process.
-  if (run_.buddies) run_.buddies->settle();
+  if (in_.buddies != nullptr) in_.buddies->settle();
   RunOutcome outcome = end_generation(exit_code, reason);
-  faults_.strike(configs::Fault::Phase::kEnd, run_.committed());
-  if (run_.pictures) {
-    reports_.show_phase("pictures");
-    run_.pictures->finish();
+  in_.faults.strike(configs::Fault::Phase::kEnd, committed());
+  if (in_.pictures != nullptr) {
+    in_.reports.show_phase("pictures");
+    in_.pictures->finish();
   }
   return outcome;
 }
 
 std::string RunEnd::resume_hint() const {
   return "continue with: headroom train --resume " +
-         shell_word(run_.assignment.run_directory);
+         shell_word(in_.assignment.run_directory);
 }
 
 }  // namespace headroom::run

@@ -1,3 +1,4 @@
+// After which steps an epoch or a run is over and a checkpoint is due, and
 // RunEnd: the ways in which a run ends, or a generation of it alone; always at
 // a committed step.
 //
@@ -7,26 +8,49 @@
 //                   under this plan, and the coordinator chooses another
 //   leave_as_asked  other workers take part from here
 //
-// Ownership: borrows all it is given. Threads: the one that trains.
+// A generation asks for the milestones too: the one before it may have been cut
+// off between a milestone and what was to follow.
+//
+// Threads: the one that trains.
 // Errors: as RunCheckpoints and RunRecorder.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/data/loader/batch.h"
 #include "worker/run/run_checkpoints.h"
-#include "worker/run/run_context.h"
+#include "worker/run/run_pictures.h"
+#include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/trainer.h"
+#include "worker/step/training_state.h"
 
 namespace headroom::run {
 
-// RunOutcome: how a run ended that ended as it should.
+// Whether an epoch's last step is the newest, or there is none yet.
+bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch);
 
+// Steps of the whole run.
+int64_t num_steps(const configs::RunConfig& config, int64_t steps_in_epoch);
+
+// Why the run is over; nothing while it goes on. At an epoch's end, once its
+// results are recorded.
+std::optional<std::string> reason_to_end(
+    const configs::RunConfig& config, int64_t steps_in_epoch,
+    const step::TrainingCounters& counters);
+
+// The last committed step after which a checkpoint was due; 0: none.
+int64_t newest_due_checkpoint(const configs::RunConfig& config,
+                              int64_t steps_in_epoch, int64_t committed_steps);
+
+// How a run ended that ended as it should.
 struct RunOutcome {
   int exit_code = 0;
   std::string reason;
@@ -38,14 +62,23 @@ struct RunOutcome {
 
 class RunEnd {
  public:
-  RunEnd(RunContext& run, RunReports& reports, RunCheckpoints& checkpoints,
-         step::FaultInjection& faults)
-      : run_(run),
-        reports_(reports),
-        checkpoints_(checkpoints),
-        faults_(faults) {}
+  struct Inputs {
+    const configs::RunConfig& config;
+    const control::Assignment& assignment;
+    step::TrainingState& state;
+    int64_t steps_in_epoch = 0;
+    bool validates = false;                       // there is a val split
+    checkpoint::PeerReplicas* buddies = nullptr;  // null: the state is whole
+    RunPictures* pictures = nullptr;              // null: this rank draws none
+    control::CoordinatorClient& client;
+    RunRecorder& recorder;
+    RunReports& reports;
+    RunCheckpoints& checkpoints;
+    step::FaultInjection& faults;
+  };
+  explicit RunEnd(const Inputs& inputs) : in_(inputs) {}
 
-  // Why the run is over; none: it goes on (run_milestones.h).
+  // As reason_to_end(), with how to go on.
   std::optional<std::string> reason() const;
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
@@ -63,14 +96,16 @@ class RunEnd {
   RunOutcome leave_for_memory(const step::StepResult& result,
                               const std::string& where);
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);
-  // Not that of a generation alone: pictures are drawn.
+  // Of the run, not of a generation alone: pictures are drawn.
   RunOutcome end_run(ExitCode exit_code, const std::string& reason);
   std::string resume_hint() const;
 
-  RunContext& run_;
-  RunReports& reports_;
-  RunCheckpoints& checkpoints_;
-  step::FaultInjection& faults_;
+  int64_t committed() const { return in_.state.counters.committed_steps; }
+  bool is_between_epochs() const {
+    return run::is_between_epochs(committed(), in_.steps_in_epoch);
+  }
+
+  const Inputs in_;
 };
 
 }  // namespace headroom::run

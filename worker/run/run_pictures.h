@@ -11,8 +11,8 @@
 // No batch, no number and no draw of the run is touched. A picture that cannot
 // be drawn or written costs a line.
 //
-// Ownership: borrows the data sets. Threads: methods from one thread; `say`
-// from another too.
+// Borrows the data sets. Threads: methods from one thread; `say` is called from
+// another too.
 #pragma once
 
 #include <filesystem>
@@ -32,7 +32,7 @@ class RunPictures {
  public:
   struct Subject {
     std::filesystem::path folder;
-    // Of loaders; without a data set there are no pictures of it.
+    // Options of loaders; without a data set there are no pictures of it.
     loader::LoaderOptions training, validation;
     // A line for people about a picture that is missing.
     std::function<void(const std::string&)> say;
@@ -42,14 +42,14 @@ class RunPictures {
   RunPictures(const RunPictures&) = delete;
   RunPictures& operator=(const RunPictures&) = delete;
 
-  // What the run begins with; pictures that are there already stay.
+  // Draws what the run begins with; pictures that are there already stay.
   void begin();
-  // `title`: what the pictures say it is, "epoch 12".
+  // The pictures get the title `title`, for example "epoch 12".
   void note(const validation::ValidationResult& result,
             const std::string& title, bool is_best);
-  // All that is left.
+  // Draws all that is left.
   void finish();
-  // Where a generation ends a run whose validation an earlier one had.
+  // For a generation that ends a run whose validation an earlier one had.
   void say_what_is_lost() const;
 
  private:

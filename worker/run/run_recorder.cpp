@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
@@ -11,8 +13,8 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
-#include "worker/checkpoint/average_weights.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/run/starting_state.h"
 
 namespace headroom::run {
 namespace {
@@ -26,11 +28,83 @@ double steady_seconds() {
       .count();
 }
 
+// Bytes of the leading lines whose step is below `first_step`. A torn last line
+// of a killed run is not a line.
+uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  uintmax_t keep = 0;
+  while (std::getline(file, line) && !file.eof()) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_discarded() || !record.contains("step") ||
+        record["step"].get<int64_t>() >= first_step) {
+      break;
+    }
+    keep += line.size() + 1;
+  }
+  return keep;
+}
+
 }  // namespace
 
-bool continues_run(const configs::RunConfig& config,
-                   const control::Assignment& assignment) {
-  return !config.resume.empty() || assignment.generation > 1;
+StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
+                 const std::string& newest_line)
+    : file_(file) {
+  std::error_code error;
+  // What is kept ends with the step before the newest.
+  const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
+  if (std::filesystem::exists(file, error)) {
+    std::filesystem::resize_file(file, bytes_to_keep(file, first_cut), error);
+  }
+  if (error || !std::ofstream(file, std::ios::app)) {
+    throw Error("run", "cannot write " + file.string(),
+                "choose a writable folder with --project DIR");
+  }
+  if (!newest_line.empty()) write(newest_line);
+}
+
+std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
+  const step::StepResult& result = record.result;
+  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
+    const bool is_predicted = result.predicted_peak_bytes[rank] > 0;
+    memory.push_back({{"rank", rank},
+                      {"predicted_peak_bytes",
+                       is_predicted ? nlohmann::ordered_json(
+                                          result.predicted_peak_bytes[rank])
+                                    : nlohmann::ordered_json()},
+                      {"measured_peak_bytes", result.measured_peak_bytes[rank]},
+                      {"live_bytes", result.live_bytes[rank]}});
+  }
+  // Doubles are written with as many digits as it takes to read the same bits.
+  nlohmann::ordered_json line = {
+      {"step", record.step},
+      {"epoch", record.epoch},
+      {"generation", record.generation},
+      {"attempt", record.attempt},
+      {"optimizer_step", result.optimizer_stepped},
+      {"loss", result.loss},
+      {"box", result.box},
+      {"obj", result.obj},
+      {"cls", result.cls},
+      {"grad_norm", result.gradient_norm},
+      {"lr", result.settings.lr},
+      {"samples", record.samples},
+      {"epoch_samples", epoch_samples},
+      {"images_per_second", record.images_per_second},
+      {"seconds", record.seconds},
+      {"memory", memory}};
+  if (record.image_height > 0) {
+    line["image_size"] = {record.image_height, record.image_width};
+  }
+  if (result.loss_scale) line["loss_scale"] = *result.loss_scale;
+  if (result.lowered_scale) line["update_skipped"] = true;
+  return line.dump();
+}
+
+bool StepLog::write(const std::string& line) {
+  file_.add(line);
+  return file_.write();
 }
 
 RunRecorder::RunRecorder(const Subject& subject,
@@ -38,6 +112,7 @@ RunRecorder::RunRecorder(const Subject& subject,
     : subject_(subject),
       client_(client),
       directory_(subject.assignment.run_directory),
+      mesh_(&subject.mesh),
       records_(subject.assignment.rank == 0),
       retry_("checkpoint",
              [this](const memory::StepEvent& event) {
@@ -48,10 +123,10 @@ RunRecorder::RunRecorder(const Subject& subject,
              }),
       started_(steady_seconds()) {}
 
-void RunRecorder::open() {
+void RunRecorder::open(const std::string& newest_line) {
   if (!records_) return;
   try {
-    open_files();
+    open_files(newest_line);
   } catch (const Error& error) {
     // Before the first step there is nothing to resume: the request is wrong.
     const bool is_begun = subject_.assignment.generation > 1;
@@ -61,7 +136,7 @@ void RunRecorder::open() {
   }
 }
 
-void RunRecorder::open_files() {
+void RunRecorder::open_files(const std::string& newest_line) {
   const configs::RunConfig& config = subject_.config;
   const bool resumed = continues_run(config, subject_.assignment);
   // A resumed run replaces checkpoints that are there already.
@@ -89,7 +164,7 @@ void RunRecorder::open_files() {
   }
   const int64_t first_step = subject_.state.counters.committed_steps;
   step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
-                                        first_step, subject_.newest_line);
+                                        first_step, newest_line);
   results_ = std::make_unique<Results>(directory_.root(),
                                        subject_.state.counters.recorded_epochs);
 }
@@ -299,6 +374,7 @@ void RunRecorder::write_summary(const std::string& ended) {
 }
 
 void RunRecorder::take_over(const StepRecord& newest) {
+  mesh_ = nullptr;
   if (records_) return;
   records_ = true;
   summary_ = read_summary(directory_.root() / "summary.json");

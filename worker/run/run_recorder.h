@@ -8,7 +8,7 @@
 // A full disk does not end a run before its end: what cannot be written is
 // named, each time, and training goes on.
 //
-// Ownership: borrows all it is given. Threads: one.
+// Threads: one.
 // Errors: Error when a file cannot be written: exit 2 in open(), exit 5 in
 // save_checkpoint(), and where the run ends.
 #pragma once
@@ -21,21 +21,58 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "parallel/base/line_file.h"
+#include "parallel/collectives/mesh.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/run/results.h"
 #include "worker/run/run_directory.h"
-#include "worker/run/step_log.h"
 #include "worker/step/run_inputs.h"
+#include "worker/step/trainer.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
 
-// Whether the run goes on: from a checkpoint of an earlier start, or from what
-// an earlier generation of this one left.
-bool continues_run(const configs::RunConfig& config,
-                   const control::Assignment& assignment);
+struct StepRecord {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  uint64_t generation = 0;
+  int64_t attempt = 1;
+  double seconds = 0;
+  double images_per_second = 0;  // over all ranks
+  std::vector<int64_t> samples;  // of the global batch, in its order
+  step::StepResult result;
+  // Of the network's input, in pixels, where steps differ in it; else 0.
+  int64_t image_height = 0, image_width = 0;
+};
+
+// A record as steps.jsonl has it, without the line's end. Every line says how
+// many samples an epoch has, so that the file alone can be audited
+// (deploy/cli/show/ledger.h).
+std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
+
+// steps.jsonl: one line per committed step, each step exactly once. Rank 0
+// writes it right after the commit. A resume first cuts what lies beyond the
+// checkpoint it uses, then appends. Errors: Error (exit 2) when the file cannot
+// be opened.
+class StepLog {
+ public:
+  // Keeps the lines of steps below `first_step`, cuts the rest. `newest_line`
+  // is that of the step before: a lost rank 0 may have committed it without
+  // writing it.
+  StepLog(const std::filesystem::path& file, int64_t first_step,
+          const std::string& newest_line = "");
+
+  // Returns whether it and all before it are in the file; else they wait.
+  bool write(const std::string& line);
+  // Writes the lines that wait; true if none is left.
+  bool write_waiting() { return file_.write(); }
+  const std::filesystem::path& path() const { return file_.path(); }
+
+ private:
+  LineFile file_;
+};
 
 class RunRecorder {
  public:
@@ -44,39 +81,38 @@ class RunRecorder {
     const control::Assignment& assignment;
     const step::RunInputs& inputs;
     step::TrainingState& state;
+    collectives::Mesh& mesh;  // whose ranks hold the state
     int64_t steps_in_epoch = 0;
     int64_t images_in_epoch = 0;
-    // Of the state that an earlier generation left (state_restore.h).
-    const std::string& newest_line;
   };
   RunRecorder(const Subject& subject, control::CoordinatorClient& client);
 
-  // Whose ranks hold the state; null: this rank has it all. The mesh must
-  // outlive its use here.
-  void set_mesh(collectives::Mesh* mesh) { mesh_ = mesh; }
-
   // Makes or reopens the run directory: the last of the checks before a run.
-  void open();
+  // `newest_line`: of the state that an earlier generation left
+  // (state_restore.h).
+  void open(const std::string& newest_line);
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
   // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
-  // What became of one that was written beside training.
+  // The outcome of one that was written beside training.
   void record_checkpoint(const checkpoint::CheckpointOutcome& outcome);
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
-  // Of a phase beside the steps.
+  // Records what a phase beside the steps needed.
   void record_memory(const memory::PhaseMemory& memory);
-  // The newest counts.
+  // The newest one replaces those before.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
-  // The last word on the run; returns summary.json's content.
+  // Ends the record of the run; returns summary.json's content.
   std::string record_end(const std::string& reason);
 
-  // Rank 0 is lost and may not have written the newest committed step.
+  // Peers are lost, rank 0 maybe among them, which may not have written the
+  // newest committed step. From here this rank records, and has the whole
+  // state.
   void take_over(const StepRecord& newest);
 
  private:
-  void open_files();
+  void open_files(const std::string& newest_line);
   void report_data() const;
   void save_average(const std::string& name, int64_t epoch) const;
   void write_or_say(const std::string& name, bool is_end,
@@ -87,7 +123,7 @@ class RunRecorder {
   Subject subject_;
   control::CoordinatorClient& client_;
   RunDirectory directory_;
-  collectives::Mesh* mesh_ = nullptr;
+  collectives::Mesh* mesh_;  // null: this rank has the whole state
   bool records_;
   const memory::MemoryRetry retry_;  // of files
   std::unique_ptr<StepLog> step_log_;

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "parallel/base/convolution_workspaces.h"
-#include "worker/run/run_milestones.h"
-
 namespace headroom::run {
 
 namespace {
@@ -30,36 +27,30 @@ bool is_warning(const memory::StepEvent& event,
 
 }  // namespace
 
-RunReports::RunReports(RunContext& run, step::FaultInjection& faults)
-    : run_(run), faults_(faults) {}
-
-void RunReports::begin() {
-  const loader::LoaderOptions sizes =
-      step::loader_options(run_.config, run_.state->model());
+RunReports::RunReports(const Inputs& inputs) : in_(inputs) {
   progress_.phase = "start";
-  progress_.num_steps = num_steps(run_.config, run_.steps_in_epoch);
-  progress_.num_epochs = run_.config.epochs;
-  progress_.steps_per_epoch = run_.steps_in_epoch;
-  progress_.image_height = sizes.image_height;
-  progress_.image_width = sizes.image_width;
-  if (!run_.device.is_cpu()) note_device();
+  progress_.num_steps = in_.num_steps;
+  progress_.num_epochs = in_.config.epochs;
+  progress_.steps_per_epoch = in_.steps_in_epoch;
+  progress_.image_height = in_.image_height;
+  progress_.image_width = in_.image_width;
 }
 
 void RunReports::show_phase(const std::string& phase) {
   progress_.phase = phase;
-  run_.client.set_progress(progress_);
+  in_.client.set_progress(progress_);
 }
 
 void RunReports::commit(const StepRecord& newest) {
-  const step::EpochMeter& meter = run_.state->counters.meter;
-  const int rank = run_.assignment.rank;
-  if (run_.config.multi_scale) {
+  const step::EpochMeter& meter = in_.counters.meter;
+  const int rank = in_.rank;
+  if (in_.config.multi_scale) {
     progress_.image_height = newest.image_height;
     progress_.image_width = newest.image_width;
   }
-  progress_.step = run_.committed();
+  progress_.step = committed();
   progress_.epoch = newest.epoch;
-  progress_.step_in_epoch = newest.step % run_.steps_in_epoch + 1;
+  progress_.step_in_epoch = newest.step % in_.steps_in_epoch + 1;
   progress_.box = meter.box;
   progress_.obj = meter.obj;
   progress_.cls = meter.cls;
@@ -69,37 +60,34 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.predicted_peak_bytes = newest.result.predicted_peak_bytes[rank];
   show_phase("train");
   if (rank != 0) return;
-  run_.client.commit(run_.committed(), newest.result.loss, progress_);
+  in_.client.commit(committed(), newest.result.loss, progress_);
 }
 
 void RunReports::say_once(const std::vector<std::string>& faults) {
   for (const std::string& fault : faults) {
     if (!faults_said_.insert(fault).second) continue;
-    run_.client.report_event(
-        {"data", run_.committed(), run_.assignment.rank, fault, "", true});
+    in_.client.report_event({"data", committed(), in_.rank, fault, "", true});
   }
 }
 
 void RunReports::report(int64_t step, const memory::StepEvent& event) {
-  run_.client.report_event({event.kind, step, run_.assignment.rank,
-                            event.reason, event.detail_json,
-                            is_warning(event, run_.config)});
+  in_.client.report_event({event.kind, step, in_.rank, event.reason,
+                           event.detail_json, is_warning(event, in_.config)});
 }
 
 memory::MemoryRetry RunReports::retry(const std::string& phase) {
-  return {phase,
-          [this](const memory::StepEvent& event) {
-            report(run_.committed(), event);
-          },
-          run_.device};
+  return {
+      phase,
+      [this](const memory::StepEvent& event) { report(committed(), event); },
+      in_.device.device()};
 }
 
 void RunReports::begin_phase(configs::Fault::Phase phase, int64_t step) {
-  faults_.begin(phase, step);
+  in_.faults.begin(phase, step);
 }
 
 void RunReports::end_phase(int64_t step) {
-  if (const auto fault = faults_.end()) {
+  if (const auto fault = in_.faults.end()) {
     report(step, {"fault", step::describe(*fault)});
   }
 }
@@ -107,44 +95,28 @@ void RunReports::end_phase(int64_t step) {
 memory::PhaseMemory RunReports::note_memory(
     const memory::MemoryComparison& comparison) {
   if (comparison.is_more() && exceeded_.insert(comparison.phase).second) {
-    report(run_.committed(), memory::memory_prediction_event(comparison));
+    report(committed(), memory::memory_prediction_event(comparison));
   }
   if (!has_peers_) return {};
-  const memory::PhaseMemory all =
-      memory::gather_memory(run_.mesh->world, comparison);
-  run_.recorder->record_memory(all);
+  const memory::PhaseMemory all = memory::gather_memory(in_.world, comparison);
+  in_.recorder.record_memory(all);
   return all;
 }
 
 void RunReports::note_device() {
-  DeviceMemoryLine line;
-  line.footprint = run_.footprint;
-  line.workspace = convolution_workspaces().largest_bytes();
-  line.tensors = run_.segments.planned.tensor_bytes;
-  line.segments = run_.segments.planned.segment_bytes;
-  line.room =
-      room_now(run_.device, run_.config.memory_limit, run_.footprint).bytes;
+  if (in_.device.device().is_cpu()) return;
   const std::vector<DeviceMemoryLine> ranks =
-      gather_device_memory(run_.mesh->world, line);
-  run_.recorder->record_device_memory(ranks);
-  if (run_.assignment.rank != 0) return;
+      gather_device_memory(in_.world, in_.device.line());
+  in_.recorder.record_device_memory(ranks);
+  if (in_.rank != 0) return;
   const memory::StepEvent event = device_memory_event(ranks);
-  run_.client.report_event({event.kind, run_.committed(), fullest_rank(ranks),
-                            event.reason, event.detail_json,
-                            any_lacks_room(ranks)});
+  in_.client.report_event({event.kind, committed(), fullest_rank(ranks),
+                           event.reason, event.detail_json,
+                           any_lacks_room(ranks)});
 }
 
-// Libraries load their kernels, and connections are made, in a first step.
 void RunReports::note_first_step() {
-  if (!run_.before_steps) return;
-  run_.footprint.libraries += run_.before_steps->taken_since().value_or(0);
-  run_.before_steps.reset();
-  run_.segments = memory::step_segments(run_.memory, run_.mesh->here);
-  if (run_.config.memory_limit > 0) {
-    run_.device.memory().set_limit(std::max<int64_t>(
-        1, run_.config.memory_limit - run_.footprint.total()));
-  }
-  note_device();
+  if (in_.device.count_first_step()) note_device();
 }
 
 }  // namespace headroom::run

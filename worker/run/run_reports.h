@@ -2,8 +2,9 @@
 // coordinator, events for people, and what each phase needed in memory over
 // what was predicted.
 //
-// Ownership: borrows all it is given. Threads: the one that trains.
-// Errors: CommunicationError of note_memory().
+// Threads: the one that trains; begin_phase(), end_phase() and report() also
+// from a loader's.
+// Errors: CommunicationError of note_memory() and note_device().
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,34 @@
 #include <vector>
 
 #include "configs/fault.h"
-#include "parallel/predict/phase_memory.h"
+#include "configs/run_config.h"
+#include "parallel/collectives/communicator.h"
+#include "worker/control/coordinator_client.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/memory/memory_ladder.h"
-#include "worker/run/run_context.h"
-#include "worker/run/step_log.h"
+#include "worker/run/run_device.h"
+#include "worker/run/run_recorder.h"
 #include "worker/step/fault_injection.h"
+#include "worker/step/training_state.h"
 
 namespace headroom::run {
 
 class RunReports {
  public:
-  RunReports(RunContext& run, step::FaultInjection& faults);
+  struct Inputs {
+    const configs::RunConfig& config;
+    int rank = 0;
+    const step::TrainingCounters& counters;
+    int64_t steps_in_epoch = 0, num_steps = 0;  // of the run
+    int64_t image_height = 0, image_width = 0;  // of the network's input
+    collectives::Communicator& world;
+    control::CoordinatorClient& client;
+    RunRecorder& recorder;
+    DeviceBudget& device;
+    step::FaultInjection& faults;
+  };
+  explicit RunReports(const Inputs& inputs);
 
-  // Once the parts are prepared.
-  void begin();
   void show_phase(const std::string& phase);
   // The newest committed step, also to the coordinator's ledger.
   void commit(const StepRecord& newest);
@@ -38,19 +52,20 @@ class RunReports {
   // Around something that --inject may let run out of memory.
   void begin_phase(configs::Fault::Phase phase, int64_t step);
   void end_phase(int64_t step);
-  // Of all ranks, where there are any; each phase that needed too much is named
-  // once. Collective.
+  // Gathers what all ranks needed, unless a peer is lost; names each phase that
+  // needed more than predicted once. Collective.
   memory::PhaseMemory note_memory(const memory::MemoryComparison& comparison);
-  // What the process has on its device: at the start, and again once a first
-  // step has run. Collective; nothing on the CPU.
+  // What the processes have on their devices: at the start, and again once a
+  // first step has run. Collective; nothing on the CPU.
   void note_device();
   void note_first_step();
-  // One is lost: nothing is collective any more.
+  // A peer is lost: nothing is collective any more.
   void leave_peers() { has_peers_ = false; }
 
  private:
-  RunContext& run_;
-  step::FaultInjection& faults_;
+  int64_t committed() const { return in_.counters.committed_steps; }
+
+  const Inputs in_;
   wire::RunProgress progress_;
   std::vector<double> durations_;      // of the newest steps, in seconds
   std::set<std::string> faults_said_;  // each is named once

@@ -1,5 +1,4 @@
-// standalone: a run by one worker process, with no coordinator, agent or
-// network.
+// A run by one worker process, with no coordinator, agent or network.
 //
 //   run.yaml    what is asked for: every knob of a run (configs/run_config.h)
 //   plan.json   how, for one process; headroom plan --write DIR writes both,
@@ -33,7 +32,7 @@ struct StandaloneRequest {
 
 struct StandaloneRun {
   control::Assignment assignment;  // the only one
-  int threads = 1;                 // that compute
+  int threads = 1;                 // for computing
 };
 
 // Reads and checks the request's files; makes none.

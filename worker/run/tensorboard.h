@@ -3,8 +3,6 @@
 // The file is a sequence of TFRecords, each an Event message:
 //   length u64, masked CRC-32C of it, payload, masked CRC-32C of the payload
 // Every add() is written through, so a killed run keeps its curves.
-//
-// Threads: one at a time.
 #pragma once
 
 #include <cstdint>

@@ -6,23 +6,35 @@
 #include <utility>
 
 #include "configs/fault.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/collectives/mesh.h"
+#include "parallel/plan/plan_json.h"
 #include "parallel/predict/memory_request.h"
+#include "parallel/predict/phase_memory.h"
+#include "worker/checkpoint/checkpoint_saver.h"
+#include "worker/checkpoint/peer_replicas.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/loader.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/data/sampling/sampler.h"
 #include "worker/memory/box_bound_monitor.h"
+#include "worker/memory/memory_trace.h"
 #include "worker/run/run_checkpoints.h"
-#include "worker/run/run_context.h"
+#include "worker/run/run_device.h"
+#include "worker/run/run_directory.h"
 #include "worker/run/run_end.h"
-#include "worker/run/run_milestones.h"
+#include "worker/run/run_pictures.h"
+#include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
+#include "worker/run/starting_state.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/device_prefetcher.h"
+#include "worker/step/teacher.h"
 #include "worker/step/trainer.h"
 #include "worker/validation/average_validation.h"
 #include "worker/validation/run_loaders.h"
@@ -40,53 +52,142 @@ std::string lowered_scale_text(const step::StepResult& result) {
          yaml::exact_text(*result.loss_scale / 2);
 }
 
+std::vector<layers::LayerCost> layers_of(const step::RunInputs& inputs) {
+  layers::ModelTable table = inputs.table;
+  table.num_classes = static_cast<int>(inputs.num_classes());
+  return layers::layer_costs(table);
+}
+
+optim::ScheduleOptions schedule_of(const configs::RunConfig& config,
+                                   int64_t steps_in_epoch) {
+  optim::ScheduleOptions schedule = {config.hyp, config.epochs, steps_in_epoch,
+                                     config.global_batch_size, config.cos_lr};
+  schedule.warms_momentum =
+      optim::parse_optimizer(config.optimizer) == optim::OptimizerKind::kSgd;
+  return schedule;
+}
+
+RunPictures::Subject pictures_of(const configs::RunConfig& config,
+                                 const control::Assignment& assignment,
+                                 const step::RunInputs& inputs,
+                                 const model::LayerGraph& model,
+                                 const collectives::Mesh& mesh) {
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.training = validation::training_options(config, assignment.plan,
+                                                  inputs, model, mesh);
+  if (inputs.validation) {
+    subject.validation = validation::validation_options(
+        config, assignment.plan, *inputs.validation, model, mesh);
+  }
+  return subject;
+}
+
 }  // namespace
 
-struct TrainingRun::Implementation : RunContext {
-  Implementation(const control::Assignment& given,
-                 control::CoordinatorClient& coordinator,
-                 step::FaultInjection& injected,
-                 const devices::ComputeDevice& where,
-                 memory::DeviceFootprint& taken,
-                 CrossGenerationState& from_before)
-      : RunContext(given, coordinator, where, taken, from_before),
-        faults(injected) {}
+struct TrainingRun::Implementation {
+  explicit Implementation(const Inputs& given);
 
   // An end where it ends here.
   RunOutcome run(collectives::Communicator& communicator);
+  // Everything that may refuse the run; the run directory comes last of that.
+  void prepare(collectives::Communicator& communicator);
   std::optional<RunOutcome> step(loader::BatchSource& source,
                                  step::Trainer& trainer);
   std::optional<RunOutcome> end_epoch();
   std::optional<RunOutcome> catch_up();
 
+  void share_host_memory(const model::LayerGraph& model);
+  void require_steps_left() const;
+  step::CollectiveSchedule record_exchanges() const;
   std::unique_ptr<loader::BatchSource> make_source();
   void begin_draws(loader::BatchSource& source);
   void note_step(const loader::Batch& batch, const step::StepResult& result,
                  double seconds);
   validation::ValidationResult validate_average(EpochRecord& record);
   void end_trace();
+
+  int64_t committed() const { return state->counters.committed_steps; }
+  int64_t images_in_epoch() const {
+    return inputs.training ? inputs.training->size()
+                           : steps_in_epoch * config.global_batch_size;
+  }
+  bool is_between_epochs() const {
+    return run::is_between_epochs(committed(), steps_in_epoch);
+  }
+  bool epoch_is_unrecorded() const {
+    return is_between_epochs() &&
+           committed() / steps_in_epoch > state->counters.recorded_epochs;
+  }
   // Of the newest committed step.
   std::string newest_line() const {
     return newest.result.committed ? to_json_line(newest, images_in_epoch())
-                                   : restored_line;
+                                   : start.newest_line;
   }
 
+  const control::Assignment assignment;
+  const devices::ComputeDevice device;
+  memory::DeviceFootprint& footprint;  // of this process on it
+  control::CoordinatorClient& client;
   step::FaultInjection& faults;
-  RunReports reports{*this, faults};
-  RunCheckpoints checkpoints{*this, reports};
-  RunEnd ending{*this, reports, checkpoints, faults};
+  const configs::RunConfig config;
+  CrossGenerationState& carried;
+  const step::RunInputs& inputs;  // carried
+  const std::vector<layers::LayerCost> layers;
+  predict::MemoryRequest memory;  // the run's question to the memory model
+  const int64_t steps_in_epoch;
+  const optim::ScheduleOptions schedule;
+  StartingPoint start;
+
+  // What prepare() makes, in this order: a peer may be lost on the way.
+  std::optional<DeviceBudget> budget;
+  std::unique_ptr<collectives::Mesh> mesh;
+  std::unique_ptr<step::Teacher> teacher;      // null: none
+  std::unique_ptr<step::TrainingState> state;  // once it is a committed one
+  loss::LossGains gains;
+  std::unique_ptr<RunRecorder> recorder;
+  std::unique_ptr<memory::MemoryTracer> tracer;  // while steps are recorded
+  predict::HostShares host;  // of the loaders, and room for a copy of the state
+  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
+  std::unique_ptr<checkpoint::CheckpointSaver> saver;
+  step::CollectiveSchedule collective_schedule;
+  std::unique_ptr<RunPictures> pictures;  // null: this rank draws none
+  std::unique_ptr<RunReports> reports;
+  std::unique_ptr<RunCheckpoints> checkpoints;
+  std::unique_ptr<RunEnd> ending;  // the last: all is there
+
   StepRecord newest;          // on every rank: rank 0 may be lost
   bool stop_agreed = false;   // by the vote of the newest step
   bool leave_agreed = false;  // likewise
   memory::BoxBoundMonitor labels{predict::label_bound(config)};
 };
 
+TrainingRun::Implementation::Implementation(const Inputs& given)
+    : assignment(given.assignment),
+      device(given.device),
+      footprint(given.footprint),
+      client(given.client),
+      faults(given.faults),
+      config(configs::parse_run_config(assignment.run_config_yaml, "run.yaml")),
+      carried(given.carried),
+      inputs(read_once(carried, config, assignment)),
+      layers(layers_of(inputs)),
+      memory(predict::memory_request(config, assignment.plan, layers)),
+      steps_in_epoch(inputs.training
+                         ? sampling::steps_per_epoch(inputs.training->size(),
+                                                     config.global_batch_size)
+                         : loader::kSyntheticStepsPerEpoch),
+      schedule(schedule_of(config, steps_in_epoch)),
+      start(announced_point(assignment)) {
+  if (!device.is_cpu()) memory.workspaces = &convolution_workspaces();
+}
+
 RunOutcome TrainingRun::Implementation::run(
     collectives::Communicator& communicator) {
   const memory::PhaseWatch start_up("start-up", device.memory());
   prepare(communicator);
   if (!buddies) carried.held.clear();  // else with the first copies
-  reports.begin();
+  reports->note_device();
   std::unique_ptr<loader::BatchSource> source;
   step::Trainer trainer(
       {gains, schedule, assignment.plan, config.skip_non_finite,
@@ -95,10 +196,10 @@ RunOutcome TrainingRun::Implementation::run(
        teacher.get(), [&source] { return source->made_ahead(); },
        config.cuda_graphs},
       *state, *mesh);
-  reports.note_memory(
+  reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));
   source = make_source();
-  begin_pictures();
+  if (pictures) pictures->begin();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   } else if (assignment.generation > 1) {
@@ -115,43 +216,186 @@ RunOutcome TrainingRun::Implementation::run(
   }
 }
 
+void TrainingRun::Implementation::prepare(
+    collectives::Communicator& communicator) {
+  budget.emplace(DeviceBudget::Inputs{.device = device,
+                                      .footprint = footprint,
+                                      .request = memory,
+                                      .memory_limit = config.memory_limit,
+                                      .rank = assignment.rank,
+                                      .world_size = assignment.world_size});
+  if (inputs.training) {
+    step::require_same_on_all_ranks(communicator, inputs.training->digest(),
+                                    "the training images and labels");
+  }
+  mesh =
+      std::make_unique<collectives::Mesh>(communicator, assignment.plan.layout);
+  if (!config.teacher.empty()) teacher = step::Teacher::open(config, device);
+  const StateRequest request{config, assignment, inputs, device, *mesh, client};
+  std::unique_ptr<step::TrainingState> fresh = fresh_state(request);
+  if (teacher) teacher->check(fresh->model());
+  const loader::LoaderOptions sizes =
+      step::loader_options(config, fresh->model());
+  gains = validation::loss_gains(config, fresh->model(), sizes);
+  recorder = std::make_unique<RunRecorder>(
+      RunRecorder::Subject{.config = config,
+                           .assignment = assignment,
+                           .inputs = inputs,
+                           .state = *fresh,
+                           .mesh = *mesh,
+                           .steps_in_epoch = steps_in_epoch,
+                           .images_in_epoch = images_in_epoch()},
+      client);
+  start = restore(request, carried.held, *fresh);
+  memory.resumes = start.is_from_checkpoint;
+  state = std::move(fresh);
+  if (inputs.training) note_data(request, steps_in_epoch, state->counters);
+  // Of a run's first steps: a later generation would write over them.
+  if (!config.memory_trace.empty() && assignment.generation == 1) {
+    tracer = std::make_unique<memory::MemoryTracer>(
+        config.memory_trace, config.memory_trace_steps, assignment.rank,
+        device.memory());
+  }
+  share_host_memory(state->model());
+  if (assignment.rank == 0) {
+    require_steps_left();
+    recorder->open(start.newest_line);
+  }
+  buddies = begin_copies(assignment, *mesh, start.newest_line, *state);
+  saver = std::make_unique<checkpoint::CheckpointSaver>(
+      checkpoint::CheckpointSaver::Options{
+          RunDirectory(assignment.run_directory).checkpoints(),
+          plan::plan_to_json(assignment.plan), config.keep_checkpoints,
+          host.copies_state},
+      *state, *mesh);
+  memory.fetches_ahead = mesh->data->gathers_in_background();
+  collective_schedule = record_exchanges();
+  if (assignment.rank == 0 && !config.noplots && host.draws_pictures) {
+    RunPictures::Subject subject =
+        pictures_of(config, assignment, inputs, state->model(), *mesh);
+    subject.say = [this](const std::string& line) {
+      client.report_event({"picture", 0, 0, line, "", true});
+    };
+    pictures = std::make_unique<RunPictures>(std::move(subject));
+  }
+  reports = std::make_unique<RunReports>(
+      RunReports::Inputs{.config = config,
+                         .rank = assignment.rank,
+                         .counters = state->counters,
+                         .steps_in_epoch = steps_in_epoch,
+                         .num_steps = num_steps(config, steps_in_epoch),
+                         .image_height = sizes.image_height,
+                         .image_width = sizes.image_width,
+                         .world = mesh->world,
+                         .client = client,
+                         .recorder = *recorder,
+                         .device = *budget,
+                         .faults = faults});
+  checkpoints = std::make_unique<RunCheckpoints>(
+      RunCheckpoints::Inputs{.counters = state->counters,
+                             .memory = memory,
+                             .rank = mesh->here,
+                             .meter = device.memory(),
+                             .saver = *saver,
+                             .buddies = buddies.get(),
+                             .recorder = *recorder,
+                             .reports = *reports},
+      start.checkpoint_steps);
+  ending = std::make_unique<RunEnd>(
+      RunEnd::Inputs{.config = config,
+                     .assignment = assignment,
+                     .state = *state,
+                     .steps_in_epoch = steps_in_epoch,
+                     .validates = inputs.validation.has_value(),
+                     .buddies = buddies.get(),
+                     .pictures = pictures.get(),
+                     .client = client,
+                     .recorder = *recorder,
+                     .reports = *reports,
+                     .checkpoints = *checkpoints,
+                     .faults = faults});
+}
+
+void TrainingRun::Implementation::share_host_memory(
+    const model::LayerGraph& model) {
+  if (!inputs.training) return;
+  predict::HostMemory needed = validation::host_memory_of(
+      config, assignment.plan, inputs, model, *mesh, layers);
+  host = predict::host_shares(config.host_memory_limit, needed);
+  if (!host.copies_state) needed.state_copy = 0;
+  if (!host.draws_pictures) needed.pictures = 0;
+  if (assignment.rank != 0) return;
+  client.report_event(
+      {"host_memory", committed(), 0, validation::describe(needed), "", false});
+  if (device.is_cpu()) return;
+  const configs::AugmentPlace place = configs::augment_place(config);
+  client.report_event(
+      {"augment_on", committed(), 0,
+       std::string("samples are rendered ") +
+           (place.on_device ? "on the device" : "by the loader's threads") +
+           ": " + place.reason,
+       "", false});
+}
+
+// Of a run that is started, not of a later generation of it.
+void TrainingRun::Implementation::require_steps_left() const {
+  const int64_t asked = num_steps(config, steps_in_epoch);
+  if (assignment.generation > 1 || committed() < asked ||
+      epoch_is_unrecorded()) {
+    return;
+  }
+  throw Error("resume",
+              "this run has committed " + std::to_string(committed()) +
+                  " steps and was asked for " + std::to_string(asked),
+              config.max_steps > 0 ? "give a larger --max-steps"
+                                   : "give a larger --epochs");
+}
+
+// Needed where passes exchange with other ranks.
+step::CollectiveSchedule TrainingRun::Implementation::record_exchanges() const {
+  if (mesh->replicas->size() == 1) return {};
+  return step::record_pass_lists(
+      inputs.table, inputs.num_classes(), state->scalar_type(),
+      state->model().kept_layers(), config.freeze, mesh->spatial->size() > 1);
+}
+
 std::optional<RunOutcome> TrainingRun::Implementation::step(
     loader::BatchSource& source, step::Trainer& trainer) {
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
   const loader::Batch batch = source.next();
-  checkpoints.settle();
+  checkpoints->settle();
   if (const auto event = labels.look_at(batch)) {
-    reports.report(batch.step, *event);
+    reports->report(batch.step, *event);
   }
   const step::StepResult result = trainer.train_step(
       batch,
       {client.stop_requested(), client.leave_requested(assignment.generation)});
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const memory::StepEvent& event : result.events) {
-    reports.report(batch.step, event);
+    reports->report(batch.step, event);
   }
-  if (!result.committed) return ending.refuse_step(result, batch);
+  if (!result.committed) return ending->refuse_step(result, batch);
   if (result.lowered_scale && assignment.rank == 0) {
-    reports.report(batch.step, {"loss_scale", lowered_scale_text(result)});
+    reports->report(batch.step, {"loss_scale", lowered_scale_text(result)});
   }
-  reports.note_first_step();
+  reports->note_first_step();
   note_step(
       batch, result,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count());
 
   if (is_between_epochs()) return std::nullopt;  // end_epoch
-  if (const auto reason = ending.reason()) return ending.complete(*reason);
+  if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (stop_agreed) {
-    return ending.interrupt("step " + std::to_string(committed()));
+    return ending->interrupt("step " + std::to_string(committed()));
   }
   if (config.checkpoint_every_steps > 0 &&
       committed() % config.checkpoint_every_steps == 0) {
     trainer.release_graphs();
-    checkpoints.begin();
+    checkpoints->begin();
   }
-  if (leave_agreed) return ending.leave_as_asked();
+  if (leave_agreed) return ending->leave_as_asked();
   return std::nullopt;
 }
 
@@ -176,8 +420,8 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   recorder->record_step(newest);
   stop_agreed = result.verdict.stop_requested;
   leave_agreed = result.verdict.leave_requested;
-  reports.say_once(batch.faults);
-  reports.commit(newest);
+  reports->say_once(batch.faults);
+  reports->commit(newest);
   if (!buddies) return;
   buddies->after_commit(*state, newest_line());
   carried.held.clear();
@@ -196,10 +440,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   record.lr = optim::settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
-    reports.show_phase("validate");
-    reports.begin_phase(configs::Fault::Phase::kValidation, committed());
+    reports->show_phase("validate");
+    reports->begin_phase(configs::Fault::Phase::kValidation, committed());
     record.validation = validate_average(record);
-    reports.end_phase(committed());
+    reports->end_phase(committed());
     const double fitness = record.validation->fitness();
     // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
     is_best = fitness >= counters.best_fitness;
@@ -211,7 +455,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     }
   }
   if (assignment.rank == 0 && record.validation) {
-    reports.say_once(record.validation->faults);
+    reports->say_once(record.validation->faults);
   }
   recorder->record_epoch(record, is_best, last);
   const std::string epoch = "epoch " + std::to_string(record.epoch + 1);
@@ -220,23 +464,23 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   }
   counters.recorded_epochs = record.epoch + 1;
 
-  if (const auto reason = ending.reason()) return ending.complete(*reason);
-  if (stop_agreed) return ending.interrupt(epoch);
+  if (const auto reason = ending->reason()) return ending->complete(*reason);
+  if (stop_agreed) return ending->interrupt(epoch);
   if (!config.nosave) {
-    checkpoints.finish();  // an epoch's own is not skipped
-    checkpoints.begin();
+    checkpoints->finish();  // an epoch's own is not skipped
+    checkpoints->begin();
   }
-  if (leave_agreed) return ending.leave_as_asked();
+  if (leave_agreed) return ending->leave_as_asked();
   return std::nullopt;
 }
 
 // What was to follow the newest step, and was cut off with the generation
 // before this one: the run's end, a checkpoint.
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
-  if (const auto reason = ending.reason()) return ending.catch_up(*reason);
-  if (checkpoint_steps <
+  if (const auto reason = ending->reason()) return ending->catch_up(*reason);
+  if (checkpoints->newest_steps() <
       newest_due_checkpoint(config, steps_in_epoch, committed())) {
-    checkpoints.begin();
+    checkpoints->begin();
   }
   return std::nullopt;
 }
@@ -252,11 +496,13 @@ TrainingRun::Implementation::make_source() {
   options.host_memory_limit_bytes = host.training;
   options.weighted_epochs = 0;  // begin_draws() opens them
   options.hooks.targets_begin = [this](int64_t step) {
-    reports.begin_phase(configs::Fault::Phase::kLoader, step);
+    reports->begin_phase(configs::Fault::Phase::kLoader, step);
   };
-  options.hooks.targets_end = [this](int64_t step) { reports.end_phase(step); };
+  options.hooks.targets_end = [this](int64_t step) {
+    reports->end_phase(step);
+  };
   options.hooks.out_of_memory = [this](int64_t step, const std::string& why) {
-    reports.report(
+    reports->report(
         step, memory::out_of_memory_event(
                   "loader", why, activations::CountingAllocator::take_refusal(),
                   "the loader waits and tries again"));
@@ -280,9 +526,9 @@ validation::ValidationResult TrainingRun::Implementation::validate_average(
   const validation::ValidatedAverage validated =
       headroom::validation::validate_average(
           {config, memory, *inputs.validation, inputs.class_names, gains,
-           collective_schedule, *state, *mesh, reports.retry("validation"),
+           collective_schedule, *state, *mesh, reports->retry("validation"),
            host.validation});
-  record.validation_memory = reports.note_memory(validated.memory).ranks;
+  record.validation_memory = reports->note_memory(validated.memory).ranks;
   return validated.result;
 }
 
@@ -294,14 +540,8 @@ void TrainingRun::Implementation::end_trace() {
   tracer.reset();
 }
 
-TrainingRun::TrainingRun(const control::Assignment& assignment,
-                         control::CoordinatorClient& client,
-                         step::FaultInjection& faults,
-                         const devices::ComputeDevice& device,
-                         memory::DeviceFootprint& footprint,
-                         CrossGenerationState& carried)
-    : implementation_(std::make_unique<Implementation>(
-          assignment, client, faults, device, footprint, carried)) {}
+TrainingRun::TrainingRun(const Inputs& inputs)
+    : implementation_(std::make_unique<Implementation>(inputs)) {}
 
 TrainingRun::~TrainingRun() = default;
 
@@ -312,24 +552,24 @@ RunOutcome TrainingRun::run(collectives::Communicator& communicator) {
 RunOutcome TrainingRun::save_committed() {
   Implementation& run = *implementation_;
   HEADROOM_CHECK(holds_whole_state(), "a part of a state is no state");
-  run.recorder->set_mesh(nullptr);
-  run.reports.leave_peers();
+  run.reports->leave_peers();
   run.recorder->take_over(run.newest);
-  return run.ending.save_alone();
+  return run.ending->save_alone();
 }
 
 int64_t TrainingRun::checkpoint_steps() const {
-  return implementation_->checkpoint_steps;
+  const Implementation& run = *implementation_;
+  return run.checkpoints ? run.checkpoints->newest_steps()
+                         : run.start.checkpoint_steps;
 }
 
 bool TrainingRun::holds_whole_state() const {
-  const auto& state = implementation_->state;
-  return state && implementation_->has_state && state->is_whole();
+  return implementation_->ending && implementation_->state->is_whole();
 }
 
 void TrainingRun::hold_committed() {
   Implementation& run = *implementation_;
-  if (!run.has_state) return;
+  if (!run.state) return;
   // Copies of before a generation's first step are still the only ones.
   if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
   if (!run.state->is_torn()) {
@@ -350,7 +590,7 @@ void TrainingRun::leave_peers() {
 
 int64_t TrainingRun::committed_steps() const {
   const Implementation& run = *implementation_;
-  return run.has_state ? run.committed() : run.carried.newest_step();
+  return run.state ? run.committed() : run.carried.newest_step();
 }
 
 }  // namespace headroom::run

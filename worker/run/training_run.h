@@ -4,13 +4,12 @@
 //   prepare   data set, model, weights or checkpoint, run directory
 //   epochs    steps, validation, results, weights, checkpoint
 //   end       at a committed step (run_end.h). Where memory is short the run
-//   may
-//             go on under another plan, from its checkpoint.
+//             may go on under another plan, from its checkpoint.
 //
 // Rank 0 writes; every rank takes the same decisions from the same numbers.
 //
-// Ownership: owns the training state, which outlives a lost peer so that it can
-// still be saved (save_committed).
+// The training state outlives a lost peer, so that it can still be saved
+// (save_committed).
 // Threads: one, besides the loader's.
 // Errors: CommunicationError when a peer is lost; Error otherwise.
 #pragma once
@@ -21,8 +20,8 @@
 #include "parallel/devices/compute_device.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/device_footprint.h"
-#include "worker/run/generation_loop.h"
 #include "worker/run/run_end.h"
+#include "worker/run/starting_state.h"
 #include "worker/step/fault_injection.h"
 
 namespace headroom::collectives {
@@ -33,16 +32,17 @@ namespace headroom::run {
 
 class TrainingRun {
  public:
+  struct Inputs {
+    const control::Assignment& assignment;
+    control::CoordinatorClient& client;
+    step::FaultInjection& faults;  // outlives generations: each fires once
+    const devices::ComputeDevice& device;
+    memory::DeviceFootprint& footprint;  // of the process on the device
+    CrossGenerationState& carried;       // what the last generation left
+  };
   // Reads the data set's index: before ranks are connected, since nodes may
-  // differ in how long that takes. `faults` outlives generations: each fires
-  // once.
-  // `footprint`: of the process on the device, the communicator's once it is
-  // there. `carried` too: what the last one left, and what this one leaves.
-  TrainingRun(const control::Assignment& assignment,
-              control::CoordinatorClient& client, step::FaultInjection& faults,
-              const devices::ComputeDevice& device,
-              memory::DeviceFootprint& footprint,
-              CrossGenerationState& carried);
+  // differ in how long that takes.
+  explicit TrainingRun(const Inputs& inputs);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -53,17 +53,16 @@ class TrainingRun {
   // After a peer was lost: writes the state of the last committed step.
   RunOutcome save_committed();
   int64_t committed_steps() const;
-  // Of the newest checkpoint; 0: there is none.
+  // Steps of the newest checkpoint; 0 if there is none.
   int64_t checkpoint_steps() const;
   // Whether save_committed() can succeed.
   bool holds_whole_state() const;
 
-  // Puts what this rank has of the committed state into what is carried: the
-  // next generation goes on from it. Nothing where it has none yet.
+  // Carries what this rank has of the committed state to the next generation,
+  // which goes on from it.
   void hold_committed();
 
-  // Lets peers that wait for this rank fail at once: to be called once one is
-  // lost.
+  // Lets peers that wait for this rank fail at once, after one was lost.
   void leave_peers();
 
  private:

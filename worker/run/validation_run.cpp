@@ -16,9 +16,9 @@
 #include "worker/run/run_pictures.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/stage_forward.h"
+#include "worker/validation/detection_scores.h"
 #include "worker/validation/tiled_validation.h"
 #include "worker/validation/validate.h"
-#include "worker/validation/validation_files.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
 
@@ -26,8 +26,8 @@ namespace headroom::run {
 
 namespace {
 
-// What the layers compute with; the anchors stay, which Detect copies as it
-// needs them.
+// Moves what the layers compute with; the anchors stay, which Detect copies as
+// it needs them.
 void move_state(model::LayerGraph& model,
                 const devices::ComputeDevice& device) {
   if (device.is_cpu()) return;
@@ -37,8 +37,8 @@ void move_state(model::LayerGraph& model,
   }
 }
 
-// What the metrics of a validation within training do not say is added: COCO's
-// twelve figures, by size and by class.
+// The metrics of a validation within training, and COCO's twelve figures by
+// size and by class.
 std::string results_json(const validation::ValidationResult& result,
                          const validation::DetectionScores& scores) {
   using Json = nlohmann::ordered_json;
@@ -90,8 +90,8 @@ void draw_pictures(const control::Assignment& assignment,
   pictures.finish();
 }
 
-// Throws Error (exit 2) where they are of other classes than the data, and says
-// where these have other names.
+// Throws Error (exit 2) where the weights are of other classes than the data,
+// and says where their names differ.
 void load_judged_weights(const configs::RunConfig& config,
                          const step::RunInputs& inputs,
                          const std::function<void(const std::string&)>& say,
@@ -152,16 +152,10 @@ RunOutcome run_validation(const control::Assignment& assignment,
   options.micro_batch_size = config.global_batch_size;
   options.data_parallel_size = communicator.size();
   options.data_parallel_rank = communicator.rank();
-  validation::ValidationOptions validation;
-  validation.confidence_threshold = config.confidence_threshold;
-  validation.nms_iou_threshold = config.nms_iou_threshold;
-  validation.max_detections = config.max_detections;
-  validation.class_names = inputs.class_names;
+  validation::ValidationOptions validation = validation::options_of(
+      config, validation::loss_gains(config, model, options),
+      inputs.class_names);
   validation.scalar_type = step::scalar_type_of(config.precision);
-  validation.gains = loss::scale_gains(
-      config.hyp, static_cast<int64_t>(model.levels().size()),
-      inputs.num_classes(), std::max(options.image_height, options.image_width),
-      config.label_smoothing);
   validation.keeps_all = true;
   validation.keeps_curves = true;
   wire::RunProgress progress;

@@ -16,7 +16,7 @@
 namespace headroom::validation {
 namespace {
 
-// The largest of what is asked for.
+// The largest estimate of the shapes that went through the network.
 class Prediction {
  public:
   Prediction(predict::MemoryRequest request, const plan::MeshCoordinates& rank)
@@ -28,7 +28,7 @@ class Prediction {
     if (std::ranges::find(shapes_, shape) == shapes_.end())
       shapes_.push_back(shape);
   }
-  // Of a device with what its library took for these very shapes.
+  // On a device with the workspaces that its library took for these shapes.
   predict::MemoryEstimate most() {
     request_.workspaces = &convolution_workspaces();
     predict::MemoryEstimate most;
@@ -80,12 +80,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   network->set_retry(of.retry);
 
   Prediction prediction(of.memory, of.mesh.here);
-  ValidationOptions options;
-  options.confidence_threshold = of.config.confidence_threshold;
-  options.nms_iou_threshold = of.config.nms_iou_threshold;
-  options.max_detections = of.config.max_detections;
-  options.gains = of.gains;
-  options.class_names = of.class_names;
+  ValidationOptions options = options_of(of.config, of.gains, of.class_names);
   options.scalar_type = of.state.scalar_type();
   options.retry = of.retry;
   options.passes_per_batch =

@@ -1,7 +1,5 @@
-// AverageValidation: the averaged weights of a run that is under way, validated
-// over all its ranks, as its plan says; and the bytes that it took.
-//
-// Ownership: borrows everything. Threads: the one that trains. Collective.
+// Validates the averaged weights of a run over all its ranks, as its plan says,
+// and measures the bytes that it took. Collective, on the thread that trains.
 // Errors: as validate().
 #pragma once
 
@@ -31,7 +29,7 @@ struct AverageValidation {
   step::TrainingState& state;
   collectives::Mesh& mesh;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // of its loader; 0: the default
+  int64_t host_memory_limit = 0;  // of its loader; 0 for the default
 };
 
 struct ValidatedAverage {
@@ -41,7 +39,7 @@ struct ValidatedAverage {
 
 ValidatedAverage validate_average(const AverageValidation& of);
 
-// What the memory model wants to know of images that go through at once.
+// The shape by which the memory model predicts what these images need at once.
 predict::ValidationShape validation_shape(const loader::Batch& part);
 
 }  // namespace headroom::validation

@@ -1,9 +1,11 @@
-// A file of detections held against a file of objects, by both definitions of
-// average precision: `headroom val --detections FILE --ground-truth FILE`.
+// Detections in files. `headroom val --detections FILE --ground-truth FILE`
+// holds a file of detections against a file of objects, by both definitions of
+// average precision; `headroom val` writes what it found as text per image and
+// as COCO's result file.
 //
 // Errors: Error (exit 4) for what the files say: a detection of an image or a
-// category that the ground truth has not.
-// Threads: pure functions, but for reading the files.
+// category that the ground truth has not; Error (exit 5) for files that cannot
+// be written.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "configs/data_config.h"
+#include "configs/run_config.h"
+#include "worker/data/labels/dataset.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_evaluation.h"
+#include "worker/validation/validate.h"
 
 namespace headroom::validation {
 
@@ -27,8 +33,22 @@ struct DetectionScores {
 DetectionScores score_detections(const std::filesystem::path& detections,
                                  const std::filesystem::path& ground_truth);
 
-// Tables for people; one JSON document for programs.
+// Tables for people, and one JSON document for programs.
 std::string scores_text(const DetectionScores& scores);
 std::string scores_json(const DetectionScores& scores);
+
+// Writes labels/NAME.txt (--save-txt) and predictions.json (--save-json) into
+// `folder`. Where the split is one COCO JSON, ids are its own.
+void write_found(const configs::RunConfig& config,
+                 const std::filesystem::path& folder,
+                 const labels::Dataset& dataset,
+                 const configs::DataConfig& data, labels::Split split,
+                 std::vector<ImageFindings> found);
+
+// The figures of a file of detections for the boxes that were found. Labels
+// have no outlines and no crowds: an object's size is its box's. REQUIRES: the
+// result keeps all that was found, and the curves.
+DetectionScores scores_of(const ValidationResult& result,
+                          const std::vector<std::string>& class_names);
 
 }  // namespace headroom::validation

@@ -1,6 +1,5 @@
 #include "worker/validation/network_score.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -41,22 +40,15 @@ ValidationResult score_network(model::LayerGraph& model,
   options.global_batch_size = options.micro_batch_size =
       config.global_batch_size;
   loader::Loader loader(options);
-  ValidationOptions validation;
-  validation.confidence_threshold = config.confidence_threshold;
-  validation.nms_iou_threshold = config.nms_iou_threshold;
-  validation.max_detections = config.max_detections;
-  validation.class_names = inputs.class_names;
-  validation.gains = loss::scale_gains(
-      config.hyp, static_cast<int64_t>(model.levels().size()),
-      inputs.num_classes(), std::max(options.image_height, options.image_width),
-      config.label_smoothing);
   if (!heads_of) {
     heads_of = [&model](const loader::Batch& batch) {
       return model.forward(step::network_input(batch.images, at::kFloat),
                            model::StepContext());
     };
   }
-  return validate_heads(model, heads_of, loader, validation);
+  return validate_heads(model, heads_of, loader,
+                        options_of(config, loss_gains(config, model, options),
+                                   inputs.class_names));
 }
 
 std::string describe(const ValidationResult& scores) {

@@ -1,8 +1,7 @@
-// network_score: mean average precision of a network on a data set's val
-// split, by one process: what the commands that make smaller models print. The
-// numbers are those of `headroom val` with the same images, size and batch.
-//
-// Threads: the calling one, and the loader's. Errors: Error (exit 2, 4).
+// Mean average precision of a network on a data set's val split, by one
+// process: what the commands that make smaller models print. The numbers are
+// those of `headroom val` with the same images, size and batch. Errors: Error
+// (exit 2, 4).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ struct ImagesToScore {
 // The configuration of `headroom val` on them.
 configs::RunConfig val_config(const ImagesToScore& images);
 
-// `heads_of`: none: the model's own.
+// Without `heads_of` the heads are the model's own.
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images,
                                HeadsOf heads_of = nullptr);

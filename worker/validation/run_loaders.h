@@ -1,8 +1,6 @@
-// run_loaders: what a training run asks of its loaders on this rank, and how
-// they share the host's memory.
-//
-// Threads: pure functions. Errors: Error (exit 3) where --host-memory-limit is
-// less than one batch of each needs.
+// What a training run asks of its loaders on this rank, and how they share the
+// host's memory. Errors: Error (exit 3) where --host-memory-limit is less than
+// one batch of each needs.
 #pragma once
 
 #include "configs/run_config.h"
@@ -15,8 +13,8 @@
 
 namespace headroom::validation {
 
-// Without first step, hooks and a bound on memory. Drawn by weight as before
-// the first validation.
+// First step, hooks and a bound on memory are the caller's to add. With
+// --image-weights images are drawn as before the first validation.
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
                                        const step::RunInputs& inputs,
@@ -28,7 +26,7 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
                                          const model::LayerGraph& model,
                                          const collectives::Mesh& mesh);
 
-// With the data set's own image sizes. `layers`: of the model.
+// Takes the data set's own image sizes. `layers` are the model's.
 // REQUIRES: inputs with both data sets.
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,

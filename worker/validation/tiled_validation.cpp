@@ -11,7 +11,6 @@
 #include "worker/data/codecs/image_bands.h"
 #include "worker/metrics/detection.h"
 #include "worker/validation/validation_figures.h"
-#include "worker/validation/validation_findings.h"
 
 namespace headroom::validation {
 namespace {

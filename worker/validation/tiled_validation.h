@@ -3,7 +3,7 @@
 // (detect/detector.h), and these are held against all of the image's labels by
 // the figures of validate.h.
 //
-// Image i is looked at by rank i % ranks. Of the heads no loss is computed: no
+// Rank i % ranks examines image i. No loss is computed of the heads, as no
 // label belongs to a tile alone.
 //
 // Memory: a rank holds one decoded image, and one tile in the network.

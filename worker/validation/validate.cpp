@@ -7,14 +7,15 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/data/loader/loader_options.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/validation/validation_figures.h"
-#include "worker/validation/validation_findings.h"
 
 namespace headroom::validation {
 
+namespace {
+
+// Of the whole batch, whose loss terms are means over it.
 loss::GlobalCounts counts_of(const loader::Batch& batch) {
   loss::GlobalCounts counts{batch.images.size(0), {}};
   counts.matches.resize(batch.targets.front().size());
@@ -26,6 +27,8 @@ loss::GlobalCounts counts_of(const loader::Batch& batch) {
   return counts;
 }
 
+// What goes through the network at once: one part per micro-batch. The parts
+// share the batch's pixels, and leave its faults behind.
 std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   std::vector<loader::Batch> parts;
   for (size_t i = 0; i < batch.micro_batches.size(); ++i) {
@@ -46,8 +49,6 @@ std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   }
   return parts;
 }
-
-namespace {
 
 std::vector<metrics::LabelledBox> labels_of_image(
     const loader::Batch& batch, int64_t image,
@@ -110,6 +111,27 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 }  // namespace
+
+loss::LossGains loss_gains(const configs::RunConfig& config,
+                           const model::LayerGraph& model,
+                           const loader::LoaderOptions& input) {
+  return loss::scale_gains(
+      config.hyp, static_cast<int64_t>(model.levels().size()),
+      model.num_classes(), std::max(input.image_height, input.image_width),
+      config.label_smoothing);
+}
+
+ValidationOptions options_of(const configs::RunConfig& config,
+                             const loss::LossGains& gains,
+                             const std::vector<std::string>& class_names) {
+  ValidationOptions options;
+  options.confidence_threshold = config.confidence_threshold;
+  options.nms_iou_threshold = config.nms_iou_threshold;
+  options.max_detections = config.max_detections;
+  options.gains = gains;
+  options.class_names = class_names;
+  return options;
+}
 
 BatchDetections detect(const model::LayerGraph& model,
                        std::vector<at::Tensor> heads,

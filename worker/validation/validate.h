@@ -20,51 +20,15 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/loader/batch.h"
+#include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/metrics/detection.h"
 #include "worker/model/layer_graph.h"
 #include "worker/step/stage_forward.h"
-#include "worker/validation/validation_findings.h"
+#include "worker/validation/validation_figures.h"
 
 namespace headroom::validation {
-
-// validation_parts: a validation batch, cut into what goes through the network
-// at once. Its images, and so what the network sees of them, stay the same; its
-// losses are means over the whole batch.
-
-// Of the whole batch.
-loss::GlobalCounts counts_of(const loader::Batch& batch);
-
-// One per micro-batch; pixels are shared with the batch. Faults stay behind.
-std::vector<loader::Batch> parts_of(const loader::Batch& batch);
-
-struct ClassResult {
-  std::string name;
-  int64_t labels = 0;
-  double precision = 0, recall = 0, map50 = 0, map = 0;
-  int64_t class_index = 0;
-};
-
-struct ValidationResult {
-  int64_t images = 0, labels = 0;
-  // YOLOv5's definition, means over the classes that have labels.
-  double precision = 0, recall = 0, map50 = 0, map = 0;
-  // pycocotools' definition, at most 100 detections per image and class.
-  double coco_map50 = 0, coco_map = 0;
-  // Means over batches of the loss terms, with their gains.
-  double box = 0, obj = 0, cls = 0;
-  std::vector<ClassResult> classes;  // that have labels
-  std::vector<std::string> faults;   // images that could not be read
-  double seconds = 0;
-  // To be drawn or written, where they are asked for.
-  metrics::AveragePrecision curves;
-  std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // in the order of the batches
-
-  // What best.safetensors is chosen by.
-  double fitness() const { return 0.1 * map50 + 0.9 * map; }
-};
 
 struct ValidationOptions {
   double confidence_threshold = 0.001;
@@ -73,19 +37,30 @@ struct ValidationOptions {
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // of what follows the network
+  memory::MemoryRetry retry = {};  // for what follows the network
   // Curves and the counts of the confusion matrix.
   bool keeps_curves = false;
-  // Whose detections and labels are kept: these samples', or all; of these
-  // samples only the detections above kConfusionConfidence.
+  // The samples whose detections and labels are kept, of the detections only
+  // those above kConfusionConfidence; keeps_all keeps all of all samples.
   std::set<int64_t> pictured = {};
   bool keeps_all = false;
   // How often the network runs for a full batch, a micro-batch at a time: the
   // same on all ranks.
   int64_t passes_per_batch = 1;
-  // Is told what goes through next; may be none.
+  // Is told what goes through next; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
 };
+
+// The gains of the loss of `model` on images as `input` has them.
+loss::LossGains loss_gains(const configs::RunConfig& config,
+                           const model::LayerGraph& model,
+                           const loader::LoaderOptions& input);
+
+// What a configuration says of a validation: thresholds, beside the gains and
+// the names of the classes.
+ValidationOptions options_of(const configs::RunConfig& config,
+                             const loss::LossGains& gains,
+                             const std::vector<std::string>& class_names);
 
 // What the network sees in the images of a batch: boxes in the source images'
 // pixels, in descending confidence.
@@ -105,13 +80,11 @@ ValidationResult validate(step::StageForward& network,
                           collectives::Communicator& world,
                           const ValidationOptions& options);
 
-// validate_heads: the validation of validate.h by one process alone, of
-// whatever makes the heads.
-
 // The heads of a batch's images.
 using HeadsOf = std::function<std::vector<at::Tensor>(const loader::Batch&)>;
 
-// `model` decodes them; `source` yields the whole split.
+// The same by one process alone, of whatever makes the heads. `model` decodes
+// them; `source` yields the whole split.
 ValidationResult validate_heads(const model::LayerGraph& model,
                                 const HeadsOf& heads_of,
                                 loader::BatchSource& source,

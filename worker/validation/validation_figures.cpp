@@ -1,16 +1,94 @@
 #include "worker/validation/validation_figures.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "parallel/collectives/gather.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_ap.h"
 #include "worker/metrics/confusion_matrix.h"
+#include "worker/validation/validate.h"
 
 namespace headroom::validation {
 namespace {
 
-// Of an image that was asked for; its detections are in descending confidence.
+// Plain values one after another, written and read in the same order
+// (exchange).
+class ByteWriter {
+ public:
+  template <typename T>
+  void value(const T& v) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  template <typename T>
+  void size(const T& values) {
+    value(static_cast<int64_t>(values.size()));
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}
+  template <typename T>
+  void value(T& v) {
+    std::memcpy(&v, bytes_.data() + position_, sizeof v);
+    position_ += sizeof v;
+  }
+  template <typename T>
+  void size(T& values) {
+    int64_t size = 0;
+    value(size);
+    values.resize(size);
+  }
+
+ private:
+  const std::string& bytes_;
+  size_t position_ = 0;
+};
+
+template <typename Archive, typename Values>
+void exchange_all(Archive& archive, Values& values) {
+  archive.size(values);
+  for (auto& v : values) archive.value(v);
+}
+
+template <typename Archive, typename Batches>
+void exchange(Archive& archive, Batches& batches) {
+  archive.size(batches);
+  for (auto& batch : batches) {
+    for (auto* count : {&batch.box, &batch.obj, &batch.cls}) {
+      archive.value(*count);
+    }
+    archive.value(batch.images);
+    exchange_all(archive, batch.labels_per_class);
+    exchange_all(archive, batch.records);
+    exchange_all(archive, batch.coco_records);
+    exchange_all(archive, batch.confusions);
+    archive.size(batch.found);
+    for (auto& image : batch.found) {
+      archive.value(image.sample);
+      exchange_all(archive, image.detections);
+      exchange_all(archive, image.labels);
+    }
+    archive.size(batch.faults);
+    for (auto& fault : batch.faults) exchange_all(archive, fault);
+  }
+}
+
+template <typename T>
+void append(std::vector<T>& all, const std::vector<T>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// Keeps an image that was asked for, whose detections are in descending
+// confidence.
 void keep(ImageFindings image, const ValidationOptions& options,
           BatchFindings& findings) {
   if (!options.keeps_all && !options.pictured.contains(image.sample)) return;
@@ -60,11 +138,47 @@ ValidationResult figures_of(BatchFindings all, int64_t num_batches,
 
 }  // namespace
 
+void BatchFindings::add(const BatchFindings& other) {
+  images += other.images;
+  box += other.box;
+  obj += other.obj;
+  cls += other.cls;
+  labels_per_class.resize(
+      std::max(labels_per_class.size(), other.labels_per_class.size()));
+  for (size_t c = 0; c < other.labels_per_class.size(); ++c) {
+    labels_per_class[c] += other.labels_per_class[c];
+  }
+  append(records, other.records);
+  append(coco_records, other.coco_records);
+  append(confusions, other.confusions);
+  append(found, other.found);
+  append(faults, other.faults);
+}
+
+std::vector<BatchFindings> gather_findings(
+    collectives::Communicator& communicator,
+    const std::vector<BatchFindings>& mine) {
+  std::vector<std::vector<BatchFindings>> ranks;
+  size_t longest = 0;
+  ByteWriter writer;
+  exchange(writer, mine);
+  for (const std::string& bytes :
+       collectives::gather_bytes(communicator, writer.bytes())) {
+    ByteReader reader(bytes);
+    exchange(reader, ranks.emplace_back());
+    longest = std::max(longest, ranks.back().size());
+  }
+  std::vector<BatchFindings> all;
+  for (size_t turn = 0; turn < longest; ++turn) {
+    for (std::vector<BatchFindings>& rank : ranks) {
+      if (turn < rank.size()) all.push_back(std::move(rank[turn]));
+    }
+  }
+  return all;
+}
+
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings) {
-  const auto append = [](auto& all, const auto& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  };
   const std::vector<metrics::Detection>& detections = image.detections;
   const std::vector<metrics::LabelledBox>& labels = image.labels;
   ++findings.images;

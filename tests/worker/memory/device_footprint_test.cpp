@@ -8,7 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/predict/cluster.h"
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 
 namespace headroom::memory {
 namespace {

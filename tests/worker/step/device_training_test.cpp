@@ -30,7 +30,7 @@
 #include "tests/support/test_device/test_graph.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/kernels/cpu/cell_sums.h"
-#include "worker/run/choose_device.h"
+#include "worker/run/run_device.h"
 
 namespace headroom::step {
 namespace {

@@ -7,7 +7,6 @@
 #include "parallel/base/atomic_file.h"
 #include "tests/support/run_ranks.h"
 #include "tests/worker/step/zero_run.h"
-#include "worker/checkpoint/average_weights.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/step/activation_runner.h"
 #include "worker/weights/weights.h"

@@ -1,4 +1,4 @@
-#include "worker/run/run_milestones.h"
+#include "worker/run/run_end.h"
 
 #include <gtest/gtest.h>
 

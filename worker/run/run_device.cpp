@@ -1,15 +1,39 @@
-#include "worker/run/device_memory_report.h"
+#include "worker/run/run_device.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "parallel/base/check.h"
+#include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
+#include "parallel/devices/device_plugin.h"
+#include "parallel/plan/layout.h"
+#include "worker/kernels/cpu/device_batch_norm.h"
+#include "worker/loss/device_level_loss.h"
 
 namespace headroom::run {
 namespace {
+
+void set_arithmetic(const configs::RunConfig& config) {
+  at::Context& context = at::globalContext();
+  // LibTorch's defaults differ: cuDNN's products are TF32, cuBLAS's are not.
+  context.setAllowTF32CuDNN(config.tf32);
+  context.setAllowTF32CuBLAS(config.tf32);
+  // Each shape's algorithm is what cuDNN's heuristics say, not what was fastest
+  // when it was tried: the same in every process, and no trial's workspaces.
+  context.setBenchmarkCuDNN(false);
+  if (!config.deterministic) return;
+  context.setDeterministicCuDNN(true);
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // Memory that is written before it is read need not be filled first.
+  context.setDeterministicFillUninitializedMemory(false);
+}
 
 constexpr size_t kNumbers = 8;  // of a line
 
@@ -31,6 +55,38 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 
 }  // namespace
 
+ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
+                           int local_ranks) {
+  const std::vector<int> cards = parse_device_list(config.device);
+  if (cards.empty()) return {};
+  const int index =
+      card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+  const devices::DevicePlugin plugin =
+      devices::load_device_plugin(devices::device_plugin_path());
+  const auto refuse = [&](const std::string& why) {
+    return Error("device", "--device " + config.device + ": " + why,
+                 "use --device cpu");
+  };
+  if (plugin.api == nullptr) throw refuse(plugin.reason);
+  const int count = plugin.api->device_count();
+  if (count == 0) throw refuse("there is no device, or no driver for one");
+  if (index >= count) {
+    throw refuse("there is no device " + std::to_string(index) +
+                 "; there are " + std::to_string(count) + ", counted from 0");
+  }
+  kernels::set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  loss::set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  set_arithmetic(config);
+  const devices::ComputeDevice chosen(*plugin.api, index);
+  const std::optional<devices::DeviceUse> before = plugin.api->use_of(index);
+  // Else a process would also take its share of the first card.
+  c10::impl::getDeviceGuardImpl(chosen.device().type())
+      ->setDevice(chosen.device());
+  plugin.api->free_bytes(index);  // creates the context
+  return {chosen,
+          memory::footprint_of_context(before, plugin.api->use_of(index))};
+}
+
 DeviceMemorySample::DeviceMemorySample(const devices::ComputeDevice& device)
     : device_(device),
       use_(api_of(device).use_of(index_of(device))),
@@ -39,16 +95,6 @@ DeviceMemorySample::DeviceMemorySample(const devices::ComputeDevice& device)
 std::optional<int64_t> DeviceMemorySample::taken_since() const {
   const DeviceMemorySample now(device_);
   return memory::bytes_taken(use_, now.use_, now.segments_ - segments_);
-}
-
-memory::DeviceRoom room_now(const devices::ComputeDevice& device,
-                            int64_t memory_limit,
-                            const memory::DeviceFootprint& footprint) {
-  devices::DeviceApi& api = api_of(device);
-  const int index = index_of(device);
-  return memory::device_room(
-      memory_limit, api.describe(index).total_bytes, api.use_of(index),
-      footprint.total() + api.memory(index).reserved_bytes());
 }
 
 std::vector<DeviceMemoryLine> gather_device_memory(
@@ -121,6 +167,52 @@ std::string to_json(const std::vector<DeviceMemoryLine>& ranks) {
                      {"room_bytes", line.room}});
   }
   return array.dump();
+}
+
+DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {
+  if (!device().is_cpu()) {
+    before_steps_.emplace(device());
+    find_segments();
+    if (inputs_.world_size == 1) {
+      memory::require_room(inputs_.rank, segments_, inputs_.footprint, room());
+    }
+  }
+  set_limit();
+}
+
+bool DeviceBudget::count_first_step() {
+  if (!before_steps_) return false;
+  inputs_.footprint.libraries += before_steps_->taken_since().value_or(0);
+  before_steps_.reset();
+  find_segments();
+  set_limit();
+  return true;
+}
+
+DeviceMemoryLine DeviceBudget::line() const {
+  return {inputs_.footprint, convolution_workspaces().largest_bytes(),
+          segments_.planned.tensor_bytes, segments_.planned.segment_bytes,
+          room().bytes};
+}
+
+memory::DeviceRoom DeviceBudget::room() const {
+  devices::DeviceApi& api = api_of(device());
+  const int index = index_of(device());
+  return memory::device_room(
+      inputs_.memory_limit, api.describe(index).total_bytes, api.use_of(index),
+      inputs_.footprint.total() + api.memory(index).reserved_bytes());
+}
+
+void DeviceBudget::find_segments() {
+  const predict::MemoryRequest& request = inputs_.request;
+  segments_ = memory::step_segments(
+      request, plan::coordinates_of(request.plan.layout, inputs_.rank));
+}
+
+void DeviceBudget::set_limit() {
+  if (inputs_.memory_limit <= 0) return;
+  device().memory().set_limit(
+      std::max<int64_t>(1, inputs_.memory_limit - inputs_.footprint.total()));
 }
 
 }  // namespace headroom::run
