@@ -64,12 +64,23 @@ struct Batch {
   std::vector<std::string> faults;  // images that failed while loading
 };
 
-// BatchSource: where a rank's batches come from, whatever they are made of.
-//
-// Ownership: batches are the caller's; the source keeps no part of them.
-// Threads: next() is called by one thread; sources may have threads of their
-// own.
+// Label-dependent work of one micro-batch; `image` of a row counts from its
+// first sample. Called on loader threads, several at once.
+using AssignTargets = std::function<std::vector<loss::LevelTargets>(
+    const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
+// The labels of samples `part` of the batch, `image` counting from its first.
+std::vector<loss::LabelRow> labels_of(const Batch& batch,
+                                      const plan::SampleRange& part);
+
+// Fills batch.targets: one entry per micro-batch. Does nothing without
+// `assign`.
+// REQUIRES: everything else of the batch is set, its labels in order of
+// `image`.
+void assign_micro_batches(Batch& batch, const AssignTargets& assign);
+
+// Where a rank's batches come from, whatever they are made of. Batches are the
+// caller's: the source keeps no part of them. One thread calls it.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;

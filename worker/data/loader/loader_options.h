@@ -13,7 +13,6 @@
 #include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"
 #include "worker/data/loader/batch.h"
-#include "worker/loss/target_assignment.h"
 
 namespace headroom::labels {
 class Dataset;
@@ -30,11 +29,6 @@ enum class LoaderMode {
   kTrainRect,    // batches of similar aspect, no mosaic, no shuffle
   kValidation    // batches of similar aspect, padded by half a stride; one pass
 };
-
-// Label-dependent work of one micro-batch; `image` of a row counts from its
-// first sample. Called on loader threads, several at once.
-using AssignTargets = std::function<std::vector<loss::LevelTargets>(
-    const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
 // What a loader's user is told, on the loader's threads; each may be empty.
 struct LoaderHooks {
@@ -107,15 +101,5 @@ inline LoaderMode mode_in(const LoaderOptions& options, int64_t epoch) {
                          epoch >= options.mosaic_epochs;
   return is_closed ? LoaderMode::kTrainRect : options.mode;
 }
-
-// The labels of samples `part` of the batch, `image` counting from its first.
-std::vector<loss::LabelRow> labels_of(const Batch& batch,
-                                      const plan::SampleRange& part);
-
-// Fills batch.targets: one entry per micro-batch. Does nothing without
-// `assign`.
-// REQUIRES: everything else of the batch is set, its labels in order of
-// `image`.
-void assign_micro_batches(Batch& batch, const AssignTargets& assign);
 
 }  // namespace headroom::loader
