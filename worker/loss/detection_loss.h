@@ -51,7 +51,7 @@ struct GlobalCounts {
   std::vector<int64_t> global_rows = {};
 };
 
-struct Loss {
+struct DetectionLoss {
   at::Tensor total;  // 0-dim, differentiable: this part's share of L
   // This part's share of the logged items box, obj, cls (with their gains,
   // without the factor B); detached, double [3].
@@ -63,9 +63,9 @@ struct Loss {
 // what it asks (distillation.h) is added to the three terms with their gains
 // times `distill`, divided by the same counts; where a level has no match,
 // by 1.
-Loss detection_loss(const std::vector<at::Tensor>& heads,
-                    const std::vector<LevelTargets>& targets,
-                    const GlobalCounts& counts, const LossGains& gains,
-                    const std::vector<at::Tensor>& teacher = {});
+DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
+                             const std::vector<LevelTargets>& targets,
+                             const GlobalCounts& counts, const LossGains& gains,
+                             const std::vector<at::Tensor>& teacher = {});
 
 }  // namespace headroom::loss
