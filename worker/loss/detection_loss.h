@@ -31,7 +31,7 @@ struct LossGains {
   double cls_pos_weight = 1, obj_pos_weight = 1;
   double focal_gamma = 0;
   int64_t num_classes = 1;
-  double distill = 1;  // of a teacher's terms, beside the gains above
+  double distill = 1;  // multiplies a teacher's terms, beside the gains above
 };
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *

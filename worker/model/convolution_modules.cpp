@@ -38,7 +38,7 @@ at::Tensor spread(const at::Tensor& cells, int64_t k) {
       .permute({0, 3, 1, 2});
 }
 
-// The way back.
+// The inverse of spread.
 at::Tensor gathered(const at::Tensor& map, int64_t k) {
   const int64_t n = map.size(0), height = map.size(2) / k,
                 width = map.size(3) / k, channels = map.size(1);
@@ -95,7 +95,7 @@ void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
 
 // --- Squeeze and excitation
 
-// Of a hard sigmoid, between its ends.
+// The slope of a hard sigmoid between its ends.
 constexpr double kSlope = 1.0 / 6;
 
 at::Tensor as_matrix(const at::Tensor& weight) {

@@ -29,8 +29,8 @@ enum class Split : uint8_t { kTrain, kVal, kTest };
 // "train".
 std::string split_name(Split split);
 
-// Its folders and lists. Throws Error (exit 4) if the data.yaml names
-// none.
+// The folders and lists of a split. Throws Error (exit 4) if the data.yaml
+// names none.
 const std::vector<std::filesystem::path>& split_sources(
     const configs::DataConfig& config, Split split);
 
@@ -39,7 +39,7 @@ const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::filesystem::path file;      // that has them, or would have
+  std::filesystem::path file;      // where they are, or would be
   LabelFile labels;                // empty where `fault` is set
   std::optional<DataFault> fault;  // of the file as a whole
 };
@@ -74,9 +74,9 @@ struct SplitImages {
   std::vector<SplitImage> images;  // by rising path, each once
 };
 
-// What is wrong with the lists themselves goes to `report`. Throws Error (exit
-// 4): a source that cannot be read, a split that is not named.
-// Outlines of large files are read where they are wanted.
+// Faults of the lists themselves go to `report`. Throws Error (exit 4): a
+// source that cannot be read, a split that is not named. A COCO file's outlines
+// are read only with `keep_outlines`.
 SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);

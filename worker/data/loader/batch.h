@@ -98,9 +98,9 @@ class BatchSource {
   // an epoch, the same on every rank; in validation this rank's batches.
   virtual int64_t batches_per_epoch() const = 0;
 
-  // Of a source whose samples are drawn by weight (LoaderOptions::weights):
-  // what is opened from now on is drawn from this. Batches of epoch `epochs`
-  // and later ones are not opened before the next call.
+  // For a source whose samples are drawn by weight (LoaderOptions::weights):
+  // batches opened from now on are drawn from these, and those of epoch
+  // `epochs` and later are not opened before the next call.
   virtual void draw_from(
       std::shared_ptr<const sampling::WeightedSampler> /*weights*/,
       int64_t /*epochs*/) {

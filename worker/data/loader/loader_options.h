@@ -74,7 +74,7 @@ struct LoaderOptions {
   plan::SampleRange rows_of(int64_t height) const {
     return own_rows ? own_rows(height) : plan::SampleRange{0, height};
   }
-  // Of an image of that size at the largest stride.
+  // Cells of an image of that size at the largest stride.
   int64_t smallest_map_elements(int64_t height, int64_t width) const {
     return (height / stride) * (width / stride);
   }
@@ -89,7 +89,7 @@ struct LoaderOptions {
 
   int64_t num_threads = 1;             // 0 counts as 1
   std::function<void()> begin_thread;  // on each of them, first; may be none
-  // Bounds prefetched batches, tiles at work and cached images together;
+  // Bounds prefetched batches, tiles in use and cached images together;
   // one batch and one thread are always there. 0: 1 GiB over the ranks that
   // share an image.
   int64_t host_memory_limit_bytes = 0;

@@ -5,7 +5,7 @@
 // returns [N, C] of float64, of a's cells or of a times b.
 // On a device by LibTorch's sum, over copies in float64 of some samples at a
 // time (parallel/base/cell_sum_copies.h).
-// Threads: LibTorch's, one per sample.
+// Samples are summed in parallel, on LibTorch's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
