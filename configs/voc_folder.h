@@ -1,6 +1,6 @@
 // A Pascal VOC folder as far as its configuration goes: is it one, which splits
 // and which classes has it. Its boxes are read by
-// worker/data/labels/voc_labels.h.
+// worker/data/labels/voc_labels.cpp.
 //
 //   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
 //   line

@@ -59,7 +59,7 @@ double PlainTraining::step() {
                         head.size(2), head.size(3)})
                  .permute({0, 1, 3, 4, 2});
     }
-    const loss::Loss result =
+    const loss::DetectionLoss result =
         loss::detection_loss(heads, targets, counts, gains_);
     heads.clear();
     loss = result.total.item<double>();

@@ -1,11 +1,11 @@
-// choose_anchors: the anchors a run trains with, and why, in words.
+// choose_anchors decides which anchors a run trains with, and says why.
 //
-// The model's stay while they answer for more than 0.98 of the boxes; else new
-// ones are found from the boxes, and taken if they answer for more. A run that
-// asks for found ones (hyp.anchors) gets them however well the model's fit.
+// The model's anchors stay while they answer for more than 0.98 of the boxes;
+// else new ones are found from the boxes, and taken if they answer for more. A
+// run that asks for found anchors (hyp.anchors) gets them however well the
+// model's fit. The number of threads changes no bit.
 //
-// Threads: a function; it starts some of its own, and their number changes no
-// bit. Errors: Error (exit 4) where found ones are asked for and the boxes are
+// Errors: Error (exit 4) where found anchors are asked for and the boxes are
 // too few.
 #pragma once
 

@@ -1,13 +1,11 @@
-// find_anchors: shapes that answer for a data set's boxes.
+// find_anchors finds shapes that answer for a data set's boxes.
 //
 // YOLOv5's AutoAnchor: k-means over the boxes of which a side has 2 pixels or
 // more (30 rounds), then 1,000 mutations, each kept when it raises the fitness
 // (box_fit.h): every side is multiplied by 1 + N(0, 0.1), within 0.3 to 3, with
 // probability 0.9. No side is below 2 pixels. Every draw is a function of the
 // seed.
-//
-// Threads: a function; it starts some of its own, and their number changes no
-// bit.
+// The number of threads changes no bit.
 #pragma once
 
 #include <cstdint>

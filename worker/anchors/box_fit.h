@@ -9,9 +9,7 @@
 //   fitness                  mean over boxes of the best x, 0 where it is not
 //                            above 1 / threshold
 // (YOLOv5's AutoAnchor.) Ratios are float32, sums float64.
-//
-// Threads: functions; they start some of their own, and their number changes
-// no bit.
+// The number of threads changes no bit.
 #pragma once
 
 #include <algorithm>

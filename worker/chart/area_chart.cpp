@@ -16,7 +16,7 @@ double whole(const AreaPanel::Sample& sample) {
   return std::accumulate(sample.parts.begin(), sample.parts.end(), 0.0);
 }
 
-// Of each column of pixels the sample with the largest whole that holds there;
+// For each column of pixels the sample with the largest whole that holds there;
 // null before the first.
 std::vector<const AreaPanel::Sample*> columns_of(const AreaPanel& panel,
                                                  double end, int width) {

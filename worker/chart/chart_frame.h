@@ -1,7 +1,5 @@
 // ChartFrame: a rectangle of a picture with two axes from 0, their ticks and
-// titles.
-//
-// Ownership: draws into the caller's picture. Threads: one.
+// titles, drawn into the caller's picture.
 #pragma once
 
 #include <functional>

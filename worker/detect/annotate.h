@@ -1,6 +1,4 @@
 // Boxes with their names and confidences, drawn into a picture for people.
-//
-// Threads: any.
 #pragma once
 
 #include <opencv2/core/mat.hpp>

@@ -12,7 +12,7 @@
 // Memory does not grow with their number. The folder is made with the first
 // file, under a name that nobody else has (numbered_folder.h).
 //
-// Threads: one. Errors: Error (exit 5) of a full disk and the like.
+// Errors: Error (exit 5) where a file cannot be written, as on a full disk.
 #pragma once
 
 #include <cstdint>
@@ -48,12 +48,13 @@ std::string csv_header();
 std::string csv_lines(const ImageDetections& found,
                       const std::vector<std::string>& class_names);
 
-// Of annotations that the images come from.
+// The ids of the annotations that the images come from.
 struct CocoIds {
   std::map<std::string, int64_t> images;  // by path
   std::vector<int64_t> categories;        // by class
 };
-// Of one image, as coco_json has them between its brackets: "\n{...},\n{...}".
+// One image's records as coco_json has them between its brackets:
+// "\n{...},\n{...}".
 std::string coco_records(const ImageDetections& found, const CocoIds& ids = {});
 std::string coco_json(const std::vector<ImageDetections>& all,
                       const CocoIds& ids = {});

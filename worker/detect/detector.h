@@ -2,11 +2,8 @@
 //
 // Whole: the picture is letterboxed to the network's size as in validation
 // (shape kept, padded to the next multiple of the stride). In tiles: each tile
-// is letterboxed so, and the tiles' boxes are merged; of the
-// picture one tile at a time is in the network, so memory does not grow with
-// it.
-//
-// Ownership: refers to the model. Threads: one; the network uses LibTorch's.
+// is letterboxed so, and the tiles' boxes are merged. The network sees one tile
+// at a time, so its memory does not grow with the picture.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -86,9 +83,8 @@ class Detector {
   // REQUIRES: height and width are multiples of the model's largest stride.
   Detector(model::LayerGraph& model, DetectorOptions options);
 
-  // pixels: uint8, not empty, with what the model looks at
-  // (data/image_bands.h). Boxes in its pixels, in descending
-  // confidence.
+  // pixels: uint8, not empty, with the bands that the model reads
+  // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
  private:

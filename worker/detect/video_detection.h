@@ -1,11 +1,11 @@
 // detect_in_video: a video's pictures, one after another, to boxes and files.
 //
 // Pictures are numbered from 1, as YOLOv5 numbers them; with a stride of n, the
-// 1st, the (n+1)th and so on are looked at and keep their numbers. Of the video
-// one picture is held.
+// 1st, the (n+1)th and so on are looked at and keep their numbers. One picture
+// is in memory at a time.
 //
-// Threads: one. Errors: Error (exit 5): the annotated video cannot be written;
-// (exit 2): its pictures are too large for one.
+// Errors: Error (exit 5): the annotated video cannot be written; (exit 2): its
+// pictures are too large for one.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,7 @@ class Walk {
         shape.activation);
   }
 
-  // With a bias of its own.
+  // A convolution with a bias of its own.
   Value plain_convolution(const Value& x, const std::string& name,
                           const layers::LayerProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),

@@ -6,7 +6,7 @@
 // An emitter knows how a single operation is written. Values are texts: names,
 // or whatever stands for a value in that language.
 //
-// Threads: one per model. Errors: Error (exit 2) naming the layer for a module
+// Errors: Error (exit 2) naming the layer for a module
 // that has no counterpart here.
 #pragma once
 

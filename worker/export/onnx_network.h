@@ -5,7 +5,7 @@
 // and Mul, upsampling is Resize. The input is "images": [N, C, H, W], RGB or
 // gray as the table's `ch` says, 0..1.
 //
-// Threads: one per model. Errors: Error (exit 2) naming the layer for a module
+// Errors: Error (exit 2) naming the layer for a module
 // that has no counterpart here, or a size that the strides do not divide.
 #pragma once
 
@@ -26,13 +26,14 @@ struct OnnxBody {
   std::vector<OnnxLevel> levels;
 };
 
-// `model` was built from `table`. Of `options` it is the input that counts.
+// `model` was built from `table`. Only the input's size and type are read from
+// `options`.
 OnnxBody make_onnx_body(const layers::ModelTable& table,
                         model::LayerGraph& model,
                         const OnnxHeadOptions& options,
                         const std::map<std::string, std::string>& metadata);
 
-// With its head. Of `options`, num_classes is taken from the model.
+// Adds the head; `options.num_classes` is replaced by the model's.
 OnnxGraph with_head(OnnxBody body, const model::LayerGraph& model,
                     OnnxHeadOptions options);
 

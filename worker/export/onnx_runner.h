@@ -5,10 +5,8 @@
 // Knows the operators of a network's body (onnx_network.h) and of
 // quantisation; numbers of 8 bits are kept as whole numbers in the runner's
 // type, so that nothing is rounded but by QuantizeLinear, halves to even.
-// A value is let go after its last reader.
-//
-// Ownership: borrows the graph, and owns its tensors as LibTorch's.
-// Threads: one at a time. Errors: Error for another operator.
+// A value is released after its last reader. Errors: Error for another
+// operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -35,7 +35,7 @@ class Source final : public NetworkEmitter {
          at::ScalarType type)
       : module_(module), model_(model), type_(type) {}
 
-  // Of "forward", once the network has been walked.
+  // The source of "forward", once the network has been walked.
   std::string text() {
     const Value boxes = concat(boxes_);
     return "def forward(self, images: Tensor) -> Tensor:\n" + text_ +

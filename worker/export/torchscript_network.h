@@ -9,7 +9,7 @@
 // are buffers, so that .to(device) moves them. As in YOLOv5's export the
 // archive has an extra file config.txt: {"shape", "stride", "names"}.
 //
-// Threads: one per model. Errors: Error (exit 2) naming the layer for a module
+// Errors: Error (exit 2) naming the layer for a module
 // that has no counterpart here.
 #pragma once
 

@@ -25,7 +25,7 @@ class ValueRanges {
   void see_extremes(const std::string& name, const at::Tensor& values);
   // REQUIRES: see_extremes has seen the same.
   void count(const std::string& name, const at::Tensor& values);
-  // Of every value seen.
+  // The range of every value seen.
   std::map<std::string, ValueRange> ranges() const;
 
  private:
@@ -36,7 +36,7 @@ class ValueRanges {
   std::map<std::string, Seen> seen_;
 };
 
-// Of a histogram of equal bins from `low` to `high`.
+// The range for a histogram of equal bins from `low` to `high`.
 ValueRange least_error_range(double low, double high,
                              const std::vector<double>& bins);
 

@@ -10,7 +10,7 @@
 // or a height: two boxes without height have no CIoU (NaN).
 //
 // One template serves numbers and Dual numbers (below), so gradients
-// follow. nvcc compiles all of it for the device too. Threads: pure.
+// follow. nvcc compiles all of it for the device too.
 #pragma once
 
 #include <cmath>

@@ -78,7 +78,7 @@ struct NormCoefficients {
   A mean, scale, bias;
 };
 
-// Of one channel, from statistics in double. What rounding the mean to A loses
+// One channel, from statistics in double. What rounding the mean to A loses
 // goes into the bias, so that channels whose mean is large against their
 // deviation keep their precision.
 template <typename A>

@@ -4,8 +4,6 @@
 // As MapKernels: the loss knows no CUDA and is handed these. M rows; work is
 // put on the device's current stream, and nothing waits for it.
 //
-// Ownership: tensors stay the caller's.
-// Threads: any; of one tensor as with LibTorch's own operators.
 // Errors: HEADROOM_CHECK for shapes and types; c10::Error from the device.
 #pragma once
 
@@ -23,7 +21,7 @@ namespace headroom::kernels {
 class LossKernels {
  public:
   // A copy of a contiguous CPU tensor on a device; the host does not wait and
-  // may let go of its own.
+  // may release its own.
   virtual at::Tensor upload(const at::Tensor& host,
                             const c10::Device& device) = 0;
 

@@ -1,9 +1,8 @@
 // MapKernels: the passes of batch norm and activation over a map, where it does
 // not lie on the CPU.
 //
-// The model knows no CUDA; it is handed these (worker/model/kernels/
-// device_batch_norm.h), and the CUDA plugin has them
-// (parallel/devices/device_kernels.h).
+// The model knows no CUDA; it is handed these (cpu/device_batch_norm.h), and
+// the CUDA plugin has them (parallel/devices/device_kernels.h).
 //
 // Maps [N, C, H, W] channels-last of float32, float64, bfloat16 or float16;
 // groups are runs of samples, group_begins [groups + 1] from 0 to N. Weight,
@@ -13,8 +12,6 @@
 //
 // Work is put on the device's current stream; nothing waits for it.
 //
-// Ownership: tensors stay the caller's.
-// Threads: any; of one tensor as with LibTorch's own operators.
 // Errors: HEADROOM_CHECK for shapes, types and devices; c10::Error from the
 // device.
 #pragma once

@@ -12,8 +12,6 @@
 //
 // worker/data/augment/sample_packing.h writes them,
 // parallel/cuda/kernels/render_body.h reads them.
-//
-// Ownership: values, without pointers.
 #pragma once
 
 #include <cstdint>

@@ -103,7 +103,7 @@ HEADROOM_PIXEL int block_columns(int width) {
   return width < kPerspectiveBlock ? width : kPerspectiveBlock;
 }
 
-// Of pixel (x, y) of a warped picture of that width.
+// Where pixel (x, y) of a warped picture of that width is fetched.
 HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
                                       int x, int64_t y) {
   const auto row = static_cast<double>(y);

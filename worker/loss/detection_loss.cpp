@@ -54,10 +54,10 @@ Distillation distillation(const at::Tensor& teacher, const LevelScales& scales,
 
 }  // namespace
 
-Loss detection_loss(const std::vector<at::Tensor>& heads,
-                    const std::vector<LevelTargets>& targets,
-                    const GlobalCounts& counts, const LossGains& gains,
-                    const std::vector<at::Tensor>& teacher) {
+DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
+                             const std::vector<LevelTargets>& targets,
+                             const GlobalCounts& counts, const LossGains& gains,
+                             const std::vector<at::Tensor>& teacher) {
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   const size_t num_levels = heads.size();
   HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
@@ -72,7 +72,7 @@ Loss detection_loss(const std::vector<at::Tensor>& heads,
                      std::to_string(gains.balance.size()) + " balances");
   HEADROOM_CHECK(counts.images > 0,
                  std::to_string(counts.images) + " images in the global batch");
-  Loss loss;
+  DetectionLoss loss;
   for (size_t i = 0; i < num_levels; ++i) {
     HEADROOM_CHECK(heads[i].size(-1) == 5 + gains.num_classes,
                    "head of " + std::to_string(heads[i].size(-1)) +

@@ -31,7 +31,7 @@ struct LossGains {
   double cls_pos_weight = 1, obj_pos_weight = 1;
   double focal_gamma = 0;
   int64_t num_classes = 1;
-  double distill = 1;  // of a teacher's terms, beside the gains above
+  double distill = 1;  // multiplies a teacher's terms, beside the gains above
 };
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
@@ -51,7 +51,7 @@ struct GlobalCounts {
   std::vector<int64_t> global_rows = {};
 };
 
-struct Loss {
+struct DetectionLoss {
   at::Tensor total;  // 0-dim, differentiable: this part's share of L
   // This part's share of the logged items box, obj, cls (with their gains,
   // without the factor B); detached, double [3].
@@ -63,9 +63,9 @@ struct Loss {
 // what it asks (distillation.h) is added to the three terms with their gains
 // times `distill`, divided by the same counts; where a level has no match,
 // by 1.
-Loss detection_loss(const std::vector<at::Tensor>& heads,
-                    const std::vector<LevelTargets>& targets,
-                    const GlobalCounts& counts, const LossGains& gains,
-                    const std::vector<at::Tensor>& teacher = {});
+DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
+                             const std::vector<LevelTargets>& targets,
+                             const GlobalCounts& counts, const LossGains& gains,
+                             const std::vector<at::Tensor>& teacher = {});
 
 }  // namespace headroom::loss

@@ -14,9 +14,7 @@
 // alone. Labels play no part, so sums over ranks and micro-batches add up; what
 // they are divided by are the counts of the global batch that the loss of the
 // labels is divided by.
-//
-// Threads: called by one thread; works on several, with the same result for any
-// number of them.
+// The number of threads changes no bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +31,8 @@ struct Distillation {
 
 struct DistilledLevel {
   std::array<double, 3> items = {};  // box, obj, cls
-  // Of their sum, by the student's head; dense, in its order of strides.
+  // The gradient of their sum by the student's head; dense, in its order of
+  // strides.
   at::Tensor gradient;
 };
 

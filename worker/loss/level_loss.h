@@ -10,7 +10,6 @@
 // without gradient, whatever the number of threads.
 //
 // A head on a device goes through device_level_loss.h.
-// Threads: called by one thread; works on several.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,7 +19,7 @@ double confidence_at(size_t i) {
   return static_cast<double>(i) / (kNumConfidences - 1);
 }
 
-// Of the envelope, at even recalls.
+// The precision of the envelope at even recalls.
 std::vector<double> by_recall(const PrecisionCurve& curve) {
   const PrecisionCurve envelope = envelope_of(curve);
   std::vector<double> values;

@@ -121,8 +121,7 @@ double interpolate(const std::vector<double>& x, const std::vector<double>& y,
 // from there on.
 PrecisionCurve envelope_of(const PrecisionCurve& curve);
 
-// YOLOv5's area: the envelope with (0, 1) before and (1, 0) behind the curve,
-// linear at 101 recalls, trapezoids.
+// The area under envelope_of(curve), linear at 101 recalls, by trapezoids.
 double area_under(const PrecisionCurve& curve);
 
 // Replaces each value by the largest from there on.

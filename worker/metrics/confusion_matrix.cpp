@@ -16,7 +16,8 @@ struct Taken {
   float iou = 0;  // 0: nothing
 };
 
-// Of the detections that count. Of equal overlaps the first wins.
+// For each label the counted detection that overlaps it most; the first of
+// equal ones wins.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());

@@ -51,7 +51,7 @@ struct SourceMapping {
 };
 
 // A label, centre and size as fractions of a picture, in that picture's pixels.
-// (Tiles are cut in float64: data/pixel_box.h.)
+// (Tiles are cut in float64: data/labels/pixel_box.h.)
 Corners label_corners(double cx, double cy, double w, double h, int64_t height,
                       int64_t width);
 

@@ -10,8 +10,7 @@
 // 7680 px rounds the coordinates of high classes and mixes classes in larger
 // images), and there is no time limit that drops images. Equal scores keep the
 // order of the rows.
-//
-// Threads: pure; images are handled in parallel.
+// Images are handled in parallel.
 #pragma once
 
 #include <ATen/core/Tensor.h>

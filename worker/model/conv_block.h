@@ -51,7 +51,7 @@ inline constexpr double kBatchNormMomentum = 0.03;
 struct ConvBlockArguments {
   at::Tensor x;
   at::Tensor weight;
-  // It in x's type where that is another (worker/model/conv_block.h).
+  // The weight in x's type where that is another (compute_weight above).
   at::Tensor compute_weight;
   at::Tensor norm_weight;   // gamma [C_out]
   at::Tensor norm_bias;     // beta [C_out]

@@ -4,14 +4,13 @@
 //   TransposedConv   transposed convolution with a bias, kernel and stride
 //          equal: every cell becomes kernel x kernel cells of its own, so that
 //          ranks which hold some rows of an image need nothing from each other
-//   SqueezeExcite   squeeze and excitation (squeeze_excite.h); its products are
-//          1x1 convolutions of means in the state, "fc1." and "fc2."
+//   SqueezeExcite   squeeze and excitation; its products are 1x1 convolutions
+//          of means in the state, "fc1." and "fc2."
 //
 // `prefix` is the module's name in the state, "model.4.m.0.cv1.".
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0.
-// Ownership: own their tensors, which stay at their addresses.
-// Threads: one at a time.
+// Modules own their tensors, which stay at their addresses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +20,6 @@
 
 #include "configs/layers/layer_program.h"
 #include "worker/model/model_state.h"
-#include "worker/model/squeeze_excite.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::model {
@@ -35,6 +33,31 @@ namespace headroom::model {
 // Saved for backward: x and the weight.
 at::Tensor transposed_conv(const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& bias, const at::Tensor& ready);
+
+struct SqueezeExciteParameters {
+  at::Tensor weight1, bias1, weight2, bias2;
+};
+
+// Squeeze and excitation (Hu et al., 2018), as MobileNetV3 has
+// it, as one autograd function:
+//
+//   m = mean of x over an image's cells          [N, C]
+//   h = relu(W1 m + b1)                          [N, S]
+//   g = hardsigmoid(W2 h + b2)                   [N, C]
+//   returns x times g of its sample and channel
+//
+// Means are summed in double. Where ranks hold some rows of the images each
+// (StepContext::halo) the sums of all of them are added up, and in backward the
+// gradients of the means; each rank's parameter gradients are then its rows'
+// share, as those of a convolution.
+//
+// Shapes: x [N, C, H, W] channels-last, N may be 0; weights [S, C, 1, 1] and
+// [C, S, 1, 1]; returns x's shape and type. Maps of 16 bits: what is per sample
+// is of the parameters' type.
+// Saved for backward: x, the weights, m, h, g.
+at::Tensor squeeze_excite(const at::Tensor& x,
+                          const SqueezeExciteParameters& parameters,
+                          const StepContext& context);
 
 class ConvolutionModule {
  public:

@@ -1,10 +1,8 @@
 // DerivedMaps: where a layer says what can be made again instead of being kept.
 //
-// A layer knows no memory policies. It says of what a map was made and how;
-// whether the map is then kept until backward is the business of whoever set
-// StepContext::derived.
-//
-// Threads: the thread that runs the step.
+// A layer knows no memory policies. It says what a map was made from and how;
+// whoever set StepContext::derived decides whether the map is kept until
+// backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -38,8 +38,7 @@ class Detect final : public Layer {
     return layers::LayerInside::kNothing;
   }
 
-  // [N, rows, 5 + num_classes] in pixels; no gradient. first_rows[level]: the
-  // place of the head's first row in the whole level; empty: heads are whole.
+  // As LayerGraph::decode.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows = {}) const;
 

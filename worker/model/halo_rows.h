@@ -5,8 +5,8 @@
 // the way back of their gradients. The halo stays apart from the map, so that
 // the map, which its producer keeps anyway, is not kept twice.
 //
-// REQUIRES everywhere: StepContext::halo is set.
-// Threads: the thread that runs the step; backward too.
+// REQUIRES everywhere: StepContext::halo is set; the thread that runs the step
+// calls, in backward too.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -4,8 +4,6 @@
 // the run's seed and the tensor's name, so that its values depend neither on
 // the order of construction, nor on which rank builds which layers, nor on the
 // precision: numbers are float32 values in every precision.
-//
-// Threads: any; pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>

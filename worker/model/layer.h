@@ -2,10 +2,8 @@
 //
 // A layer is handed its inputs and a context and returns its outputs; it never
 // looks at other layers, ranks or files. All but the detection head take maps
-// [N, C, H, W] in channels-last memory and return one; N may be 0.
-//
-// Ownership: owns its tensors, which stay at their addresses.
-// Threads: one thread at a time.
+// [N, C, H, W] in channels-last memory and return one; N may be 0. A layer's
+// tensors stay at their addresses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,7 +47,7 @@ struct NamedTensor {
   std::string name;
   TensorRole role = TensorRole::kConstant;
   at::Tensor* tensor = nullptr;
-  // Of a convolution's weight: where its copy of 16 bits goes, for maps of that
+  // Where the 16-bit copy of a convolution's weight goes, for maps of that
   // type; null: none is used. Whoever changes the weight renews the copy.
   at::Tensor* compute = nullptr;
   int64_t layer = 0;  // of the model table

@@ -12,8 +12,7 @@
 // W/stride, 5 + num_classes] with fields x, y, w, h, objectness, classes,
 // before the sigmoid. Types: the state is float32 or float64. Maps are of the
 // images' type: the state's, or bfloat16 or float16 beside a float32 state;
-// then heads are float32. Ownership: owns its tensors. Threads: one thread at a
-// time.
+// then heads are float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -66,8 +65,8 @@ class LayerGraph {
   // Runs the kept layers. `received` holds the map of every other layer that
   // they read; `images` may be undefined unless a kept layer reads them.
   // Returns the maps of layers `wanted`, in that order, or the heads if the
-  // last layer is kept; nothing can be wanted beside the heads. A map is let go
-  // as soon as the last kept layer has read it, unless it is wanted.
+  // last layer is kept; nothing can be wanted beside the heads. A map is
+  // released once the last kept layer has read it, unless it is wanted.
   std::vector<at::Tensor> forward_layers(LayerMaps received,
                                          const at::Tensor& images,
                                          const StepContext& context,
@@ -81,7 +80,7 @@ class LayerGraph {
                     const std::vector<int64_t>& first_rows = {}) const;
 
   // All state in state-dict order. Pointers stay valid until keep_layers()
-  // drops their layer, or for the graph's life.
+  // drops their layer or the graph is destroyed.
   NamedTensors state();
 
   // A batch-norm layer's slice of StepContext::batch_norm_sums, and what the

@@ -3,9 +3,8 @@
 // Modules own their tensors; each registers them here under YOLOv5's names,
 // with fresh values. Order of registration is the order of the state.
 //
-// Ownership: keeps pointers; what is registered must stay at its address until
-// its layer is dropped, so modules are neither copied nor moved.
-// Threads: one thread.
+// Registered tensors must stay at their addresses until their layer is dropped,
+// so modules are neither copied nor moved.
 #pragma once
 
 #include <ATen/core/Tensor.h>

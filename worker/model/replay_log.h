@@ -3,11 +3,7 @@
 //
 // A recomputation must communicate nothing and count nothing twice. So whatever
 // a layer gets from elsewhere (batch-norm statistics, halo rows) goes through
-// the tape: the first pass records, a replay returns what was recorded, in
-// order.
-//
-// Ownership: owns the recorded tensors.
-// Threads: one at a time.
+// this log: the first pass records, a replay returns the records in order.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -96,8 +96,8 @@ at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context) {
   });
 }
 
-// Of no samples, or one row, a reshape alone would be a view: what is derived
-// needs memory of its own.
+// With no samples, or one row, a reshape alone would be a view, but a derived
+// map needs memory of its own.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context) {
   return derived_map({x}, context, [](const std::vector<at::Tensor>& maps) {
     const at::Tensor& map = maps.front();

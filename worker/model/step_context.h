@@ -3,9 +3,8 @@
 // A layer never asks for its rank: whatever spans ranks is handed in here. The
 // single-process version has local groups only and no exchange.
 //
-// Ownership: non-owning; whoever runs the step keeps everything alive until
-// backward is done.
-// Threads: used by the thread that runs the step.
+// Whoever runs the step keeps everything it points to alive until backward is
+// done.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,8 +5,6 @@
 // t counts optimizer steps from 1. The average covers every floating-point
 // state tensor, batch-norm statistics included, and starts as a copy;
 // num_batches_tracked is no average and stays.
-//
-// Threads: called by one thread; works on several.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -4,8 +4,7 @@
 // this step's added, before either is changed: hence the sum of two tensors.
 // Squares are summed in double over chunks that depend on the size alone, so
 // the result is the same for any number of threads.
-//
-// Threads: called by one thread; works on several. Nothing is allocated.
+// Nothing is allocated.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,9 +2,7 @@
 //
 // An optimizer has no state of its own: its moments are flat buffers like the
 // parameters, so that they are sharded, saved and loaded in the same way.
-//
-// Threads: called by one thread; works on at::get_num_threads() of them. The
-// result does not depend on their number.
+// It works on at::get_num_threads() threads, and their number changes no bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -108,7 +106,7 @@ OptimizerKind parse_optimizer(const std::string& name);
 // One name per moment buffer, as checkpoints have them.
 std::vector<std::string> moment_names(OptimizerKind kind);
 
-// The same for every range of the parameters.
+// Settings that are the same for every range of the parameters.
 struct OptimizerStep {
   AllGroupSettings groups;
   double momentum = 0;  // SGD's momentum, Adam's beta1

@@ -1,11 +1,8 @@
 // Pictures of batches: what the network sees in training, and in validation
 // with its labels or with what was found.
 //
-// Samples are made once more for a picture, small: of a data set, a seed and a
-// step, so that no batch of a run is touched, and whichever rank asks sees the
-// same.
-//
-// Ownership: borrows the data set. Threads: one.
+// Samples are made once more, small, from the data set, a seed and a step: no
+// batch of the run is touched, and every rank makes the same picture.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +19,17 @@
 
 namespace headroom::pictures {
 
-// PictureGrid: up to 16 images side by side, each with its boxes and a line of
-// text.
-//
-// Ownership: owns its pixels, at most 1920 x 1920. Threads: one.
 inline constexpr int64_t kMostPictured = 16;
 
+// Up to kMostPictured images side by side, each with its boxes and a line of
+// text, in at most 1920 x 1920 pixels.
 class PictureGrid {
  public:
   // For `count` images of the network's size, larger where letters would not
   // fit and smaller where there are many. REQUIRES: 0 < count <= kMostPictured.
   PictureGrid(int64_t count, int64_t image_height, int64_t image_width);
 
-  // Of one image in the grid.
+  // The size of one image in the grid.
   int64_t cell_height() const { return cell_.height; }
   int64_t cell_width() const { return cell_.width; }
 
@@ -42,7 +37,8 @@ class PictureGrid {
     std::vector<metrics::Detection> boxes;  // in pixels of the cell
     bool confidences = false;               // are written beside the names
   };
-  // The next one. REQUIRES: of the cell's size; fewer than `count` so far.
+  // Adds the next image. REQUIRES: `pixels` of the cell's size; fewer than
+  // `count` so far.
   void add(const cv::Mat& pixels, const std::string& text, const Boxes& boxes,
            const std::vector<std::string>& class_names);
 
@@ -72,7 +68,7 @@ class BatchPicture {
 
   // Adds the next sample; false: it was the last, or there is none.
   bool advance();
-  // The same with boxes in the source's pixels. REQUIRES: validation.
+  // Adds it with these boxes, in the source's pixels. REQUIRES: validation.
   bool advance(const std::vector<metrics::Detection>& found);
 
   // REQUIRES: samples() is not empty.

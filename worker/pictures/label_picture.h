@@ -1,7 +1,5 @@
 // labels.jpg: what the labels of a data set are like: boxes per class, their
 // shapes, where they lie and how large they are.
-//
-// Threads: any.
 #pragma once
 
 #include <opencv2/core/mat.hpp>

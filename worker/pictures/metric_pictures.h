@@ -34,9 +34,10 @@ struct NamedPicture {
 std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
                                       const std::string& subject);
 
+inline constexpr size_t kMostMatrixClasses = 1000;
+
 // Columns (what objects are) add up to 1.
 // REQUIRES: at most kMostMatrixClasses classes.
-inline constexpr size_t kMostMatrixClasses = 1000;
 cv::Mat draw_confusion_matrix(const MetricFigures& figures,
                               const std::string& subject);
 

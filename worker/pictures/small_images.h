@@ -4,8 +4,6 @@
 // A large file is read from top to bottom and made smaller on the way, so that
 // a scene costs a band of its rows (worker/data/codecs/scanline_reader.h says
 // which formats cannot).
-//
-// Ownership: borrows the data set. Threads: load() from any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +17,8 @@ namespace headroom::pictures {
 
 class SmallImages : public augment::ImageSource {
  public:
-  // They fit into height x width. Of files with `bands` other than colours the
-  // first three are shown, or the first as gray (data/image_bands.h).
+  // Samples fit into height x width. Files with other `bands` than colours show
+  // the first three, or the first as gray (codecs/image_bands.h).
   SmallImages(const labels::Dataset& dataset, int64_t height, int64_t width,
               int bands = codecs::kColours)
       : dataset_(dataset), height_(height), width_(width), bands_(bands) {}
@@ -38,9 +36,6 @@ class SmallImages : public augment::ImageSource {
 
 // SmallCrops: random crops (worker/data/tiles/random_crop.h) as small as a
 // picture of many samples needs them: the windows that training sees, shrunk.
-//
-// Ownership: borrows the data set and the small images.
-// Threads: load() from any number of threads.
 class SmallCrops : public augment::ImageSource {
  public:
   // A sample of the network's size becomes height x width; `whole` fits images

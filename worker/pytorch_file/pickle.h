@@ -10,7 +10,7 @@
 // Values may be shared and may contain themselves, as in Python: who walks them
 // has to bound the walk.
 //
-// Ownership: Pickle owns its values; pointers are valid as long as it lives.
+// Pointers to values are valid as long as their Pickle lives.
 // Memory: at most kMostValues values, and what the bytes themselves hold.
 // Errors: Error naming the source and the byte.
 #pragma once

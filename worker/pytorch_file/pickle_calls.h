@@ -18,7 +18,8 @@ namespace headroom::pytorch_file {
 std::string make_call(const std::string& function, const PickleValue& arguments,
                       PickleValue& result);
 
-// The same for a persistent id, which is how PyTorch names a storage.
+// Turns a persistent id, by which PyTorch names a storage, into that storage.
+// Returns "" or why it is refused.
 std::string make_storage(const PickleValue& id, PickleValue& result);
 
 }  // namespace headroom::pytorch_file

@@ -7,9 +7,7 @@
 //
 // No LibTorch here: worker/weights/weights_file makes tensors of it.
 //
-// Ownership: holds the open file. Memory: the pickle and its values; storages
-// as they are asked for.
-// Threads: one at a time.
+// Memory: the pickle and its values; storages as they are asked for.
 // Errors: Error naming the file and what is wrong with it.
 #pragma once
 

@@ -7,9 +7,6 @@
 //
 // The format: PKWARE's APPNOTE, with its 64-bit fields.
 //
-// Ownership: holds the open file. Reading allocates what it returns and the
-// directory, which is part of the file.
-// Threads: one at a time.
 // Errors: Error naming the file, the entry and what is wrong with it.
 #pragma once
 

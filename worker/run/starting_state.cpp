@@ -11,7 +11,6 @@
 #include "worker/checkpoint/state_restore.h"
 #include "worker/run/run_directory.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/apply_plan.h"
 #include "worker/weights/weights.h"
 
 namespace headroom::run {

@@ -73,7 +73,7 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
       counts.global_rows.push_back(window.global_rows);
     }
   }
-  const loss::Loss loss =
+  const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets, counts, parts_.gains, teacher);
   parts_.items.add_(loss.items);
   return parts_.loss_scale == 1 ? loss.total

@@ -76,7 +76,7 @@ BatchFindings examine(const model::LayerGraph& model,
   BatchDetections detections = detect(model, std::move(heads), batch, options);
   const int64_t num_images = batch.images.size(0);
   BatchFindings findings;
-  const loss::Loss loss = loss::detection_loss(
+  const loss::DetectionLoss loss = loss::detection_loss(
       detections.heads, batch.targets.at(0), counts, options.gains);
   const at::Tensor sums = loss.items.to(at::kCPU);
   const double* items = sums.const_data_ptr<double>();

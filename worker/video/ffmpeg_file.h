@@ -1,8 +1,6 @@
 // A regular file on this machine as FFmpeg reads and writes it: through these
 // functions alone, so no name is ever taken for a protocol, a list or an
 // address, and nothing that a file names is opened.
-//
-// Ownership: owns the descriptor and FFmpeg's buffer. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +34,10 @@ class FfmpegFile {
   FfmpegFile(const FfmpegFile&) = delete;
   FfmpegFile& operator=(const FfmpegFile&) = delete;
 
-  // Returns why not; "": it is open.
+  // Returns why it could not be opened, or "".
   std::string open(const std::string& path, Use use);
   AVIOContext* io() { return io_.get(); }
-  // Of a written file: brings it to disk. Returns why not.
+  // Brings a written file to disk. Returns why it could not, or "".
   std::string sync();
 
  private:
@@ -82,7 +80,7 @@ void copy_rows(const uint8_t* rows, AVFrame& frame);
 // Changes pictures from one kind of pixel to another.
 class Scaler {
  public:
-  // Of the same size. False: there is no way from one kind to the other.
+  // Both pictures have one size. False: FFmpeg cannot convert these kinds.
   bool convert(const AVFrame& from, AVFrame& to);
 
  private:

@@ -148,7 +148,7 @@ std::string Reader::open_decoder(int64_t max_pixels) {
   if (!decoder_ || avcodec_parameters_to_context(decoder_.get(), &coded) < 0) {
     return "no memory";
   }
-  // Of a header within the data that says otherwise; decoders ask for borders.
+  // A header within the data may say otherwise, and decoders ask for borders.
   constexpr int64_t kBorder = 512;
   decoder_->max_pixels =
       max_pixels + kBorder * (coded.width + coded.height + kBorder);

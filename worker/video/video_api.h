@@ -4,9 +4,7 @@
 //
 // Pictures are RGB, 8 bits, row after row without gaps.
 //
-// Ownership: readers and writers own their files; they must not outlive the
-// plugin, which stays. Threads: one at a time each.
-// Errors: nothing is thrown through this interface; reasons are words.
+// Errors: nothing is thrown through this interface; a reason is a message.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// load_video_plugin: libheadroom_video.so into this process.
-//
-// Threads: the main thread.
+// load_video_plugin loads libheadroom_video.so into this process, from the main
+// thread.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@ namespace headroom::video {
 
 struct VideoPlugin {
   VideoApi* api = nullptr;  // lives until the process ends
-  std::string reason;       // why there is none, and what to do, in words
+  std::string reason;       // why there is none, and what to do
 };
 
 // Beside the running program, where the build puts it, or what the

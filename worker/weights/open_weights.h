@@ -1,8 +1,8 @@
 // open_weights: a file of weights as the network it belongs to, for what looks
 // at images and does not train.
 //
-// Threads: one. Errors: Error (exit 2): no such file, damaged, of a model that
-// it does not name or that does not fit.
+// Errors: Error (exit 2): no such file, damaged, of a model that it does not
+// name or that does not fit.
 #pragma once
 
 #include <c10/core/ScalarType.h>

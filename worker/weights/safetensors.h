@@ -1,8 +1,7 @@
 // Safetensors files tensor by tensor, for states that never lie in one place.
 //
-// Ownership: each owns its open file; tensors read own their memory (CPU).
-// Threads: one at a time; one writer per path.
-// Errors: reading throws Error naming the file and what is wrong with it;
+// Tensors that are read own their memory (CPU). A path has one writer at a
+// time. Errors: reading throws Error naming the file and what is wrong with it;
 // writing throws Error with exit code 5 and leaves the old file as it was.
 #pragma once
 
@@ -82,16 +81,13 @@ class SafetensorsReader {
 
 // safetensors: named tensors in a file, read and written.
 //
-// The format of the field for weights: no code is executed, sizes are checked
+// The usual format for weights: no code is executed, sizes are checked
 // before anything is allocated, any program can read it (safetensors_header.h).
 // Tensors are row-major on disk and in memory after reading, whatever the
 // memory layout of what was written.
 //
-// Ownership: tensors read own their memory (CPU). Reading allocates the header
-// and the tensors, never more than the file's size.
-// Threads: any; one writer per path.
-// Errors: reading throws Error naming the file and what is wrong with it;
-// writing throws Error with exit code 5 and leaves the old file as it was.
+// Reading allocates the header and the tensors, never more than the file's
+// size.
 struct Safetensors {
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, std::string> metadata;

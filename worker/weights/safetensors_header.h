@@ -8,9 +8,7 @@
 // Files come from strangers, so parsing checks everything before anybody
 // allocates by it: known dtypes, shape products without overflow, sizes that
 // agree with the offsets, and data that is covered without hole or overlap.
-// Pure: text in, value out. Memory: a small multiple of the text.
-//
-// Threads: any.
+// Memory: a small multiple of the text.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,6 @@
 //
 // Errors: Error naming the file, the tensor and both shapes; nothing is changed
 // then.
-// Threads: one thread per model.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,7 @@ std::string to_string(const LoadReport& report,
 // kStrict: every entry is in the file with its shape, and nothing else is.
 LoadReport load_weights(const std::filesystem::path& path,
                         model::LayerGraph& graph, const LoadOptions& options);
-// The same of a file that was read already; `path` is what errors name.
+// The same for a file that was read already; `path` is what errors name.
 LoadReport load_weights(const std::filesystem::path& path,
                         const Safetensors& file, model::LayerGraph& graph,
                         const LoadOptions& options);

@@ -2,11 +2,10 @@
 //
 // The content decides, not the suffix: safetensors, or a checkpoint of
 // torch.save (YOLOv5's and ultralytics' .pt), which is read without executing
-// anything (worker/pytorch_file). Of a checkpoint the metadata say the model,
-// its class names and epoch, where it knows them, under the keys that a
-// Headroom file has.
+// anything (worker/pytorch_file). A checkpoint's metadata say the model, its
+// class names and epoch, where it knows them, under the keys that a Headroom
+// file has.
 //
-// Ownership: the tensors own their memory (CPU). Threads: any.
 // Errors: Error naming the file and what is wrong with it.
 #pragma once
 

@@ -82,12 +82,13 @@ GlobalCounts example_counts() { return {2, {14, 33, 21}}; }
 
 LossGains example_gains() { return scale_gains({}, 3, 2, 128, 0); }
 
-Loss loss_of(const Part& part, const LossGains& gains = example_gains()) {
+DetectionLoss loss_of(const Part& part,
+                      const LossGains& gains = example_gains()) {
   return detection_loss(part.heads, part.targets, example_counts(), gains);
 }
 
 TEST(DetectionLossTest, PublishedExample) {
-  const Loss loss = loss_of(part_of_example(0, 2));
+  const DetectionLoss loss = loss_of(part_of_example(0, 2));
   EXPECT_NEAR(loss.items[0].item<double>(), .1202265, 1e-7);
   EXPECT_NEAR(loss.items[1].item<double>(), .1626678, 1e-7);
   EXPECT_NEAR(loss.items[2].item<double>(), .0284748, 1e-7);
@@ -96,7 +97,7 @@ TEST(DetectionLossTest, PublishedExample) {
 
   Part zeros = part_of_example(0, 2);
   for (at::Tensor& head : zeros.heads) head = at::zeros_like(head);
-  const Loss flat = loss_of(zeros);
+  const DetectionLoss flat = loss_of(zeros);
   EXPECT_NEAR(flat.items[0].item<double>(), .1035457, 1e-7);
   EXPECT_NEAR(flat.items[1].item<double>(), .1497198, 1e-7);
   EXPECT_NEAR(flat.items[2].item<double>(), .0259930, 1e-7);
@@ -105,7 +106,7 @@ TEST(DetectionLossTest, PublishedExample) {
 
 TEST(DetectionLossTest, PartsAddUpToTheWhole) {
   const Part whole = part_of_example(0, 2);
-  const Loss expected = loss_of(whole);
+  const DetectionLoss expected = loss_of(whole);
   expected.total.backward();
 
   double total = 0;
@@ -114,7 +115,7 @@ TEST(DetectionLossTest, PartsAddUpToTheWhole) {
   for (const auto& [begin, end] :
        std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {1, 2}}) {
     const Part part = part_of_example(begin, end);
-    const Loss loss = loss_of(part);
+    const DetectionLoss loss = loss_of(part);
     loss.total.backward();
     total += loss.total.item<double>();
     items.add_(loss.items);
@@ -132,7 +133,7 @@ TEST(DetectionLossTest, GradientFollowsTheIncomingOne) {
   const Part once = part_of_example(0, 2);
   loss_of(once).total.backward();
   const Part thrice = part_of_example(0, 2);
-  const Loss loss = loss_of(thrice);
+  const DetectionLoss loss = loss_of(thrice);
   loss.total.backward(at::full({}, 3.0, at::kDouble));
   for (size_t i = 0; i < 3; ++i)
     EXPECT_TRUE(at::allclose(thrice.heads[i].grad(),
@@ -172,7 +173,7 @@ TEST(DetectionLossTest, GradientMatchesDifferences) {
 
 TEST(DetectionLossTest, MemoryLayoutChangesNothing) {
   const Part plain = part_of_example(0, 2);
-  const Loss expected = loss_of(plain);
+  const DetectionLoss expected = loss_of(plain);
   expected.total.backward();
 
   // As a channels-last convolution leaves it: fields next to each other, then
@@ -184,7 +185,7 @@ TEST(DetectionLossTest, MemoryLayoutChangesNothing) {
                .contiguous()
                .permute({0, 3, 1, 2, 4})
                .requires_grad_(true);
-  const Loss loss = loss_of(strided);
+  const DetectionLoss loss = loss_of(strided);
   loss.total.backward();
   EXPECT_TRUE(at::equal(loss.total, expected.total));
   for (size_t i = 0; i < 3; ++i) {
@@ -197,10 +198,10 @@ TEST(DetectionLossTest, ThreadsChangeNothing) {
   const int threads = at::get_num_threads();
   const Part one = part_of_example(0, 2), two = part_of_example(0, 2);
   at::set_num_threads(1);
-  const Loss first = loss_of(one);
+  const DetectionLoss first = loss_of(one);
   first.total.backward();
   at::set_num_threads(2);
-  const Loss second = loss_of(two);
+  const DetectionLoss second = loss_of(two);
   second.total.backward();
   at::set_num_threads(threads);
   EXPECT_TRUE(at::equal(first.total, second.total));
@@ -210,7 +211,7 @@ TEST(DetectionLossTest, ThreadsChangeNothing) {
 
 TEST(DetectionLossTest, NoImagesHere) {
   const Part part = part_of_example(1, 1);
-  const Loss loss = loss_of(part);
+  const DetectionLoss loss = loss_of(part);
   EXPECT_EQ(loss.total.item<double>(), 0);
   loss.total.backward();
   for (const at::Tensor& head : part.heads)
@@ -220,7 +221,7 @@ TEST(DetectionLossTest, NoImagesHere) {
 TEST(DetectionLossTest, NoMatchesAnywhere) {
   Part part = part_of_example(0, 2);
   part.targets = assign_targets({}, example_grids(), 4, at::kDouble);
-  const Loss loss =
+  const DetectionLoss loss =
       detection_loss(part.heads, part.targets, {2, {0, 0, 0}}, example_gains());
   loss.total.backward();
   EXPECT_EQ(loss.items[0].item<double>(), 0);

@@ -85,8 +85,9 @@ TEST(Distillation, PartsOfABatchAddUp) {
   const auto run = [&](int64_t begin, int64_t size, at::Tensor* gradient) {
     at::Tensor student =
         head(4, 3, 2).narrow(0, begin, size).detach().requires_grad_(true);
-    const Loss loss = detection_loss({student}, {no_targets()}, counts, gains,
-                                     {teacher.narrow(0, begin, size)});
+    const DetectionLoss loss =
+        detection_loss({student}, {no_targets()}, counts, gains,
+                       {teacher.narrow(0, begin, size)});
     loss.total.backward();
     *gradient = student.grad();
     return loss.total.item<double>();

@@ -19,7 +19,7 @@ void expect_relative(double actual, double expected, double tolerance,
 void expect_figures(const std::string& name, at::ScalarType scalar_type,
                     const nlohmann::json& figures, double tolerance) {
   const HeadCase head = head_case(name, scalar_type);
-  const Loss loss =
+  const DetectionLoss loss =
       detection_loss(head.heads, head.targets, head.counts, head.gains);
   expect_relative(loss.total.item<double>(), figures["loss"], tolerance,
                   name + " loss");

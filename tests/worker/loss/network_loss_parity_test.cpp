@@ -48,8 +48,9 @@ void compare(const std::string& name, at::ScalarType scalar_type,
       rule_input("A", kImages, kHeight, kWidth, scalar_type), context);
   const auto targets = assign_targets(to_labels(tensors.at("labels." + name)),
                                       grids, 4, scalar_type);
-  const Loss loss = detection_loss(heads, targets, count_all(kImages, targets),
-                                   to_gains(figures["hyp_used"], "P5", 80));
+  const DetectionLoss loss =
+      detection_loss(heads, targets, count_all(kImages, targets),
+                     to_gains(figures["hyp_used"], "P5", 80));
   loss.total.backward();
 
   const auto expect_relative = [&](double actual, const std::string& field) {

@@ -11,7 +11,6 @@
 #include "worker/kernels/cpu/cell_sums.h"
 #include "worker/model/convolution_modules.h"
 #include "worker/model/resampling.h"
-#include "worker/model/squeeze_excite.h"
 
 namespace headroom::model {
 namespace {

@@ -101,7 +101,7 @@ class ReferenceRun {
 
   struct Outcome {
     StepSettings settings;
-    loss::Loss loss;
+    loss::DetectionLoss loss;
     bool stepped = false;
     double grad_norm = 0;
   };

@@ -117,8 +117,8 @@ Outcome run(model::LayerGraph& graph, const at::Tensor& rows,
             const loss::GlobalCounts& counts) {
   const loss::LossGains gains = loss::scale_gains({}, 3, 80, kWidth, 0);
   Outcome outcome;
-  const loss::Loss loss = loss::detection_loss(graph.forward(rows, context),
-                                               targets, counts, gains);
+  const loss::DetectionLoss loss = loss::detection_loss(
+      graph.forward(rows, context), targets, counts, gains);
   loss.total.backward();
   outcome.total = loss.total.item<double>();
   outcome.items = loss.items;

@@ -9,8 +9,7 @@
 // Pixels are fetched bilinearly, what lies outside is gray 114. Boxes become
 // the hull of their four moved corners, clipped; what is left too small, too
 // thin or too little of its former self is dropped.
-//
-// Geometry is in double. Threads: any.
+// Geometry is in double.
 #pragma once
 
 #include <opencv2/core/matx.hpp>

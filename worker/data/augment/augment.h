@@ -11,14 +11,12 @@
 //
 // Every draw comes from the sample's own streams (seed, epoch, sample; where
 // samples are drawn by weight, its place in the epoch), so the result depends
-// on nothing else. Copy-paste has one for itself: it draws as
-// often as there are objects, which is known when images are loaded only.
+// on nothing else. Copy-paste has a stream of its own: it draws as often as
+// there are objects, which is known only once images are loaded.
 //
 // A sample can be made in part: `rows` of its height x width pixels are made,
 // the bytes that the whole one has there, from as few rows of the image as they
 // need. Boxes, geometry and faults are those of the whole.
-//
-// Threads: any, if `images` allows it.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +42,7 @@ struct NetworkSample {
   std::vector<std::string> faults;
 };
 
-// All of a sample, its pixels as they are still to be made.
+// A sample whose pixels are still to be made.
 struct PlannedSample {
   NetworkSample sample;  // without pixels
   SampleRecipe recipe;
@@ -54,8 +52,8 @@ struct SampleId {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t sample = 0;
-  // Where samples are drawn by weight and may come again in an epoch: by what,
-  // and the place in the epoch, which gives each its own draws.
+  // Set where samples are drawn by weight: a sample may then come again in an
+  // epoch, and its place in the epoch gives it its own draws.
   const sampling::WeightedSampler* weights = nullptr;
   int64_t place = 0;
 
@@ -82,10 +80,10 @@ PlannedSample plan_validation_sample(int64_t sample, int64_t height,
                                      int64_t width, codecs::PixelRows rows,
                                      ImageSource& images);
 
-// With its pixels, made here.
+// Makes the pixels.
 NetworkSample with_pixels(PlannedSample planned);
 
-// The same in one.
+// Plan and make a sample in one call.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,

@@ -21,7 +21,7 @@ namespace headroom::augment {
 
 inline constexpr double kMostHidden = 0.3;  // this much is too much
 
-// In pixels of the picture; its last point is joined to its first.
+// An outline in pixels of the picture; its last point is joined to its first.
 using PixelOutline = std::vector<cv::Point2d>;
 
 struct OutlinedBox {
@@ -29,9 +29,9 @@ struct OutlinedBox {
   PixelOutline outline;
 };
 
-// Of round(share x objects) objects, drawn without repetition, the mirrored
-// outlines of those that are pasted; their boxes are appended. Takes as many
-// draws. REQUIRES: 0 <= share <= 1.
+// Draws round(share x objects) objects without repetition, one draw each.
+// Returns the mirrored outlines of those that are pasted and appends their
+// boxes. REQUIRES: 0 <= share <= 1.
 std::vector<PixelOutline> draw_pastes(double share, double width,
                                       std::span<const OutlinedBox> objects,
                                       std::vector<labels::PixelBox>& boxes,

@@ -3,8 +3,6 @@
 //
 // Before it every image is resized once as it is loaded, so that its longer
 // side fits the network: fit_size and resize_loaded.
-//
-// Pure functions; threads: any.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +44,14 @@ Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
                              int64_t width, const LetterboxOptions& options);
 
 // A picture of that size, its first pixel at (left, top) of a larger one that
-// is gray around it. Of its rows `held` are in memory.
+// is gray around it. Only its rows `held` are in memory.
 struct PlacedPicture {
   codecs::ImageSize size;
   int left = 0, top = 0;
   codecs::PixelRows held;
 
-  // Of the rows `rows` of the larger one, those that are its own.
+  // Those of the larger picture's rows `rows` that this one covers, counted
+  // from its own first row.
   codecs::PixelRows own_rows(codecs::PixelRows rows) const {
     return codecs::clamp_rows({rows.begin - top, rows.end - top}, size.height);
   }

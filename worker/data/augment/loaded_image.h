@@ -31,12 +31,12 @@ class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // Of each sample.
+  // The bands of every sample.
   virtual int bands() const { return codecs::kColours; }
   // Are they red, green and blue?
   virtual bool has_colours() const { return bands() == codecs::kColours; }
 
-  // Of the whole sample as load() gives it: resized to fit the network.
+  // The size of a whole sample once load() has resized it to fit the network.
   virtual codecs::ImageSize loaded_size(int64_t sample) const = 0;
 
   // `pixels` are the given rows of the sample, `fault` and `labels` are about

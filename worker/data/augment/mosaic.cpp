@@ -9,7 +9,7 @@ namespace headroom::augment {
 namespace {
 
 // What of the tile is in rows `rows` of the canvas. Pixels that are not needed
-// are let go of where rows are few: then memory is what counts.
+// are released where rows are few, since memory counts then.
 PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
                       codecs::PixelRows rows, codecs::ImageSize canvas) {
   const cv::Rect kept(0, static_cast<int>(rows.begin), canvas.width,

@@ -41,9 +41,9 @@ struct MosaicTile {
 MosaicTile mosaic_tile(int quarter, cv::Point centre, codecs::ImageSize image,
                        codecs::ImageSize canvas);
 
-// The same of nine; `corner` is the canvas's first pixel in the square, `place`
-// counts from left to right and top to bottom. REQUIRES: 0 <= place < 9; the
-// image fits a place.
+// A tile of a mosaic of nine; `corner` is the canvas's first pixel in the
+// square, `place` counts from left to right and top to bottom.
+// REQUIRES: 0 <= place < 9; the image fits a place.
 MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas);
@@ -68,17 +68,17 @@ struct Mosaic {
   std::vector<PlacedTile> tiles;
   int bands = codecs::kColours;         // of their pixels
   std::vector<labels::PixelBox> boxes;  // clipped to the canvas
-  // Of those that have an outline; clipped likewise.
+  // The boxes that have an outline, clipped to the canvas too.
   std::vector<OutlinedBox> outlines;
 };
 
-// With what of its tiles lies in rows `rows` of the canvas; all boxes. Faults
-// of the images are appended.
+// Builds the parts of the tiles that lie in rows `rows` of the canvas, and all
+// boxes. Appends the faults of the images.
 Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
                     codecs::PixelRows rows, const LoadImage& load,
                     std::vector<std::string>& faults);
 
-// One tile of that width in place of the mosaic's: what its rows `rows` show,
+// Replaces the mosaic's tiles by one of that width, which shows rows `rows`
 // with objects pasted into them (copy_paste.h).
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, codecs::PixelRows rows);

@@ -1,9 +1,8 @@
 // Changes of pixels that move nothing: mean and median of a neighbourhood,
 // colour taken away, brightness spread (CLAHE), in this order.
 //
-// Of OpenCV's operators those are used whose 8-bit results are whole-number
-// arithmetic or not compiled for one kind of processor, so that a sample has
-// the same bytes everywhere.
+// Only those of OpenCV's operators are used whose 8-bit results are the same on
+// every processor, so that a sample has the same bytes everywhere.
 #pragma once
 
 #include <array>
@@ -33,13 +32,13 @@ struct PixelChanges {
   bool operator==(const PixelChanges&) const = default;
 };
 
-// What has probability 0 takes no draw: without any of them every other draw of
-// a sample stays what it was.
+// A change of probability 0 takes no draw, so that the sample's other draws
+// stay what they are without it.
 PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
                                 sampling::RandomStream& draws);
 
-// In place, uint8. Without colours only neighbourhoods are changed. REQUIRES:
-// the whole sample where needs_all_rows(); colours are RGB.
+// Changes uint8 pixels in place; without colours only by mean and median.
+// REQUIRES: the whole sample where needs_all_rows(); colours are RGB.
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours = true);
 

@@ -2,8 +2,6 @@
 //
 // row_kernels.cpp is compiled once per instruction set and chosen at run time.
 // The arithmetic is pixel_math's: every set gives the same bytes.
-//
-// Threads: any; pure functions.
 #pragma once
 
 #include <cstddef>

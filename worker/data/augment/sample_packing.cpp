@@ -15,7 +15,7 @@ int64_t aligned(int64_t bytes) {
          kernels::kPackedAlignment;
 }
 
-// Of the canvas, what the rows that are made are fetched from.
+// The rectangle of the canvas that the made rows are fetched from.
 cv::Rect reach_of(const WarpMap& map, codecs::PixelRows rows) {
   if (rows.size() == 0) return {};
   const PixelBounds bounds = map.bounds(rows);

@@ -1,9 +1,6 @@
-// SamplePacking: a recipe as bytes for a device that renders it
-// (worker/kernels/packed_sample.h). Of its tiles only the rectangles that the
-// warp reaches go along.
-//
-// Ownership: shares the recipe's tiles.
-// Threads: any.
+// SamplePacking writes a recipe as bytes for a device that renders it
+// (worker/kernels/packed_sample.h). It takes along only the rectangles of the
+// tiles that the warp reaches.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +12,11 @@
 
 namespace headroom::augment {
 
-// Does a device do all of it? Not what changes pixels by those around them, and
-// not gray.
+// Can a device render the whole recipe? It has neither the changes that need
+// neighbouring pixels nor gray.
 bool can_be_packed(const SampleRecipe& recipe);
 
-// Pixels that are finished, to travel among recipes.
+// The recipe of a sample whose pixels are finished.
 SampleRecipe recipe_of(const cv::Mat& pixels);
 
 class SamplePacking {
@@ -37,7 +34,7 @@ class SamplePacking {
   void add(const PictureRecipe& picture);
 
   struct Tile {
-    cv::Mat pixels;  // what of it goes along
+    cv::Mat pixels;  // the rectangle that is sent
     cv::Rect place;
     int64_t offset = 0;
   };

@@ -1,12 +1,11 @@
-// SampleRecipe: what is left to do for a sample once all is drawn and its
-// images are loaded. No draw, file or label is in it; who follows it, and where
-// (render_sample() here, sample_packing.h for a device), changes no byte.
+// SampleRecipe: what is left to do for a sample once its draws are made and its
+// images are loaded. It holds no draw, file or label: a CPU (render_sample())
+// and a device (sample_packing.h) make the same bytes of it.
 //
 //   tiles on a canvas -> warp [-> mixed with a second canvas's] -> pixel
 //   changes -> HSV -> upside down -> mirrored
 //
-// Ownership: a value; shares its tiles' pixels, which are not written to, with
-// whoever loaded them.
+// Its tiles share their pixels with whoever loaded them and never write them.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +20,8 @@
 
 namespace headroom::augment {
 
-// Tiles that do not overlap, gray around them; in memory is what of them the
-// rows that are made can touch.
+// Tiles that do not overlap, gray around them. They hold the pixels that the
+// made rows can touch.
 struct PictureRecipe {
   std::vector<PlacedTile> tiles;
   Warp warp;
@@ -32,8 +31,8 @@ struct SampleRecipe {
   int64_t width = 0;  // of the sample
   int bands = codecs::kColours;
   bool has_colours = true;  // else neither gray, CLAHE nor HSV
-  // Before it is turned upside down: the rows that are made, and those of them
-  // that are kept.
+  // The rows that are made, and the part of them that is kept, before the
+  // sample is turned upside down.
   codecs::PixelRows made, kept;
   PictureRecipe picture;
   std::optional<PictureRecipe> mixed_in;
@@ -44,8 +43,8 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Makes the sample's pixels on the CPU: the lines to keep, in memory of
-// their own. Tiles are released as soon as they have been used.
+// Makes the kept rows of the sample on the CPU, in memory of their own. Tiles
+// are released as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 
 }  // namespace headroom::augment

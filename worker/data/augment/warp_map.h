@@ -1,12 +1,9 @@
 // WarpMap: where each pixel of a warped picture comes from.
 //
 // The fixed-point arithmetic of OpenCV's warpAffine and warpPerspective (4.6):
-// whole pixels and 32nds of them (worker/kernels/pixel_math.h). Made here
-// because theirs is made for a whole picture at once: a row of this one depends
-// on nothing but its number, so some rows of a warped picture are the very
-// bytes that the whole one has.
-//
-// Threads: const functions from any number of threads.
+// whole pixels and 32nds of them (worker/kernels/pixel_math.h). OpenCV warps a
+// whole picture at once; here a row depends on nothing but its number, so that
+// some rows of a warped picture have the bytes that they have in the whole one.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +45,7 @@ class WarpMap {
  private:
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
-  // Affine: are places of those rows so far out that an int may overflow?
+  // Are affine places of those rows so far out that an int may overflow?
   bool may_wrap(codecs::PixelRows rows) const;
 
   int width_;

@@ -1,12 +1,10 @@
-// Codec: what image.cpp needs of one image format. One file per format
-// implements it; the headers of its library stay there.
+// Codec: what image.cpp needs from one image format. One file per format
+// implements it, and alone includes the headers of its library.
 //
 // A decoder throws ImageRefusal, and leaves nothing allocated. It does not
-// apply the orientation: image.cpp does, for all formats.
-//
-// It keeps the rows that are wanted, or more if it knows no better, and refuses
-// for the same damage whatever is wanted: ranks that share an image must agree
-// on whether it is sound.
+// apply the orientation, which image.cpp does for all formats. It keeps the
+// wanted rows or more, and refuses the same damage whichever rows are wanted:
+// ranks that share an image must agree on whether it is sound.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +54,7 @@ extern const Codec kBmpCodec;
 extern const Codec kTiffCodec;
 extern const Codec kWebpCodec;
 
-// Of a TIFF; all others have colours.
+// The samples of a TIFF; all other formats have colours.
 ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
 
 // Throws ImageRefusal unless 0 < width, 0 < height and width x height is within

@@ -2,9 +2,9 @@
 //
 // The content decides which decoder reads a file, never its name. What comes
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
-// alike; gray is repeated, alpha dropped, 16 bits reduced to 8, of
-// animations and multi-page files the first picture is taken. Where another
-// number of bands is wanted, the samples of a TIFF of so many (tiff_bands.h).
+// alike. Gray is repeated, alpha is dropped, 16 bits are reduced to 8, and the
+// first picture of an animation or multi-page file is taken. Where another
+// number of bands is wanted, a TIFF's samples are kept (tiff_bands.h).
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt
 // data, as its library reports them), foreign, or larger than the limits.
@@ -16,8 +16,7 @@
 // the verdict on it does not depend on the rows that were asked for. (README,
 // "Rows of an image".)
 //
-// Threads: all functions may run in any number of threads.
-// Errors: none are thrown for a bad file.
+// Errors: a bad file is a result with a reason; nothing is thrown for it.
 #pragma once
 
 #include <compare>
@@ -59,8 +58,8 @@ struct ImageLimits {
   int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
   int64_t max_file_bytes = 1LL << 30;
   int max_jpeg_scans = 100;  // a crafted file of 1 MB can cost half a minute
-  // Of a pixel: kColours, which are made of whatever is there, another number,
-  // or kAnyBands.
+  // Bands of a pixel: kColours, which are made of whatever is there, another
+  // number, or kAnyBands.
   int bands = kColours;
 };
 

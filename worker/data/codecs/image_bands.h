@@ -5,8 +5,6 @@
 //
 // Operators that OpenCV has for some numbers of bands only work on each band
 // alone here; of three bands they are OpenCV's, to the bit.
-//
-// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +18,8 @@ namespace headroom::codecs {
 
 inline constexpr int kMostBands = CV_CN_MAX;
 
-// What images for a model of that `ch` have: of one channel is made in the
-// network, from colours.
+// The bands of images for a model of that `ch`; the network itself makes one
+// channel of colours.
 inline int bands_of_images(int64_t input_channels) {
   return input_channels == 1 ? kColours : static_cast<int>(input_channels);
 }
@@ -31,11 +29,12 @@ inline int bands_of_images(int64_t input_channels) {
 [[noreturn]] void refuse_bands(const std::string& has, int wanted);
 [[noreturn]] void refuse_bands(int has, int wanted);
 void check_num_bands(int bands);
-// Of a picture that is held whole: as many samples as the largest in colours.
+// Refuses a picture with more samples than the largest one in colours, as it is
+// held whole.
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits);
 
-// Of that value in all bands.
+// A picture of that value in all bands.
 cv::Mat plain_picture(int rows, int cols, int bands, uint8_t value);
 
 // `change` gets all of it where there are three bands, else one after another.

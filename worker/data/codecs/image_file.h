@@ -1,7 +1,5 @@
-// ImageFile: a file open for reading, for decoders that read as they go.
-//
-// Threads: one at a time.
-// Errors: ImageRefusal, caught in image.cpp, is how a decoder says no.
+// ImageFile: a file open for reading, for decoders that read as they go. They
+// refuse a file by throwing ImageRefusal, which image.cpp catches.
 #pragma once
 
 #include <cstddef>

@@ -165,7 +165,7 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
-// With all their bits. Returns by `passes` how often a row comes.
+// Starts to read rows with all their bits; `passes` is how often a row comes.
 bool guarded_start(Reader& reader, int& passes) {
   if (setjmp(reader.jump) != 0) return false;
   png_structp png = reader.png;

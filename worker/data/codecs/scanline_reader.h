@@ -15,7 +15,6 @@
 // has 8. Colours become RGB; gray PNG and 16-bit gray TIFF keep one channel;
 // alpha is dropped. Bands (ImageLimits::bands) stay bands, of 8 or 16 bits.
 //
-// Threads: one at a time.
 // Errors: ImageRefusal, which read_image_rows turns into a reason.
 #pragma once
 
@@ -42,20 +41,19 @@ class ScanlineReader {
   ScanlineReader(const ScanlineReader&) = delete;
   ScanlineReader& operator=(const ScanlineReader&) = delete;
 
-  // Of the picture as stored.
+  // The picture as stored.
   const ImageHeader& header() const { return header_; }
-  // Of 8 or 16 bits, CV_8U or CV_16U; channels as above.
+  // CV_8U or CV_16U, with channels as above.
   int type() const { return type_; }
 
   // The next rows.rows rows. REQUIRES: the picture's width, type(), and so many
   // rows left.
   virtual void read(cv::Mat& rows) = 0;
 
-  // Passes so many over; damage in them is found all the same.
+  // Skips that many rows; damage in them is found all the same.
   virtual void skip(int64_t rows);
 
-  // Passes so many over that nobody asks about: damage in them need not be
-  // found, and what can be left undecoded is.
+  // Skips that many rows without looking for damage, undecoded where possible.
   virtual void pass(int64_t rows) { skip(rows); }
 
   // After the last row: what the file's end says. REQUIRES: no row is left.

@@ -47,7 +47,7 @@ class RgbaReader {
   TIFFRGBAImage image_{};
 };
 
-// Of the rows `rows` in `raster` those that `image` keeps.
+// Takes those of the rows `rows` in `raster` that `image` keeps.
 void copy_kept(const uint32_t* raster, PixelRows rows, RawImage& image) {
   const int64_t begin = std::max(rows.begin, image.kept.begin);
   const int64_t end = std::min(rows.end, image.kept.end);

@@ -10,8 +10,6 @@
 //
 // Samples that the file calls alpha are counted only where `ch` asks for as
 // many. Palettes, CMYK, YCbCr and Lab are colours: libtiff makes RGB of them.
-//
-// Ownership: a reader borrows the open file. Threads: one at a time.
 #pragma once
 
 #include <tiffio.h>

@@ -1,10 +1,7 @@
 // A TIFF or BigTIFF opened through libtiff: its header, its parts.
 //
-// Messages go to the open file's own handlers (libtiff's global ones are
-// shared by all threads).
-//
-// Ownership: an OpenTiff borrows its ImageFile. Threads: one at a time.
-// Errors: ImageRefusal.
+// Messages go to the open file's own handlers, because libtiff's global ones
+// are shared by all threads. Errors: ImageRefusal.
 #pragma once
 
 #include <tiffio.h>

@@ -1,8 +1,5 @@
-// BoxRules: what becomes of one labelled box, whichever format wrote it: kept,
-// clipped or dropped, and said so. (README, "Labels".)
-//
-// Ownership: borrows the LabelFile it fills.
-// Threads: one at a time.
+// BoxRules keeps, clips or drops each labelled box, whichever format wrote it,
+// and reports what it changed. (README, "Labels".)
 #pragma once
 
 #include <cstdint>
@@ -17,7 +14,7 @@
 
 namespace headroom::labels {
 
-// Of a box, normalised to the image unless said otherwise.
+// A box's corners, normalised to the image unless said otherwise.
 struct BoxExtent {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };

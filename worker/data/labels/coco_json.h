@@ -1,10 +1,9 @@
 // COCO's JSON files: annotations of a data set, and results of a detector.
 //
-// Read in one pass without a tree: a file of 500 MB of which segmentations are
-// most costs its own length and 120 bytes per box; and 16 bytes per point where
-// outlines are asked for. Ids may be any whole numbers,
-// also written as text; nothing needs to be in order. What is not known is
-// skipped.
+// A file is read in one pass without a tree: it costs its own length, 120 bytes
+// per box, and 16 bytes per point where outlines are asked for. Ids may be any
+// whole numbers, also written as text; nothing needs to be in order. Unknown
+// keys are skipped.
 //
 // Errors: Error (exit 4), one line with file:line.
 #pragma once
@@ -36,11 +35,11 @@ struct CocoAnnotation {
   bool crowd = false;
   // Is `segmentation` a list with something in it? Masks are not.
   bool has_outline = false;
-  // A part of it is no list of 3 or more pairs of numbers.
+  // Is a part of it not a list of 3 or more pairs of numbers?
   bool has_bad_outline = false;
   // Its parts, x and y in turn in pixels; only where they are asked for.
   std::vector<std::vector<double>> outline;
-  double score = 0;  // of results
+  double score = 0;  // in results only
   int64_t line = 0;
 };
 

@@ -1,4 +1,9 @@
-#include "worker/data/labels/coco_labels.h"
+// Categories are found in `names` by their names, whatever their ids are. Boxes
+// are pixels of the upright image; the sizes that the file states are not used.
+// Crowds are regions, not objects, and no boxes to train on.
+//
+// `segmentation`, where it is a list, is the outline of its box: parts are
+// joined by a line there and back, which paste_mirrored() does not see.
 
 #include <algorithm>
 #include <map>
@@ -8,6 +13,7 @@
 
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/coco_json.h"
+#include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 namespace {

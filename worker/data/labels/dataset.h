@@ -6,8 +6,6 @@
 //
 // Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
 // 8 bytes more per box and per point.
-// Ownership: a value; movable.
-// Threads: immutable once built; any thread may read.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +40,7 @@ class Dataset {
   codecs::ImageSize image_size(int64_t index) const { return sizes_[index]; }
   // Normalised to the image, clipped to it, no duplicates.
   std::span<const BoxLabel> labels(int64_t index) const;
-  // Of these; none unless IndexOptions::keep_outlines.
+  // The labels' outlines; none unless IndexOptions::keep_outlines.
   Outlines outlines(int64_t index) const;
 
   const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }
@@ -51,8 +49,8 @@ class Dataset {
   // Labels that are polygons.
   int64_t num_polygons() const { return num_polygons_; }
 
-  // Of names, relative paths, file lengths, sizes and boxes: equal on every
-  // node that holds the same data set, wherever it is mounted.
+  // A hash of names, relative paths, file lengths, sizes and boxes: equal on
+  // every node that holds the same data set, wherever it is mounted.
   uint64_t digest() const { return digest_; }
 
  private:

@@ -24,7 +24,7 @@ std::string lower_suffix(const std::filesystem::path& file);
 
 // Where the labels of an image are: the last "/images/" of its path replaced
 // by "/labels/", extension .txt; if there is no such file, beside the image.
-// Of the two the first is returned when neither exists.
+// The first of the two where neither exists.
 std::filesystem::path label_path(const std::filesystem::path& image);
 
 }  // namespace headroom::labels

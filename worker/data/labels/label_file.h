@@ -30,8 +30,8 @@ struct BoxLabel {
   bool operator==(const BoxLabel&) const = default;
 };
 
-// Of an object, as fractions of the image; its last point is joined to its
-// first.
+// A point of an object's outline in fractions of the image; the last point is
+// joined to the first.
 struct OutlinePoint {
   double x = 0, y = 0;
   bool operator==(const OutlinePoint&) const = default;

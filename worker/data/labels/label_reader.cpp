@@ -5,9 +5,7 @@
 
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
-#include "worker/data/labels/coco_labels.h"
 #include "worker/data/labels/file_list.h"
-#include "worker/data/labels/voc_labels.h"
 
 namespace headroom::labels {
 namespace {

@@ -3,8 +3,8 @@
 // (box_rules.h).
 //
 //   a folder, a .txt list, an image   YOLO's text files (file_list, label_file)
-//   a .json                           COCO (coco_labels.h)
-//   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.h)
+//   a .json                           COCO (coco_labels.cpp)
+//   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
 //
 // Threads: read() from any number of threads; the rest from one.
 #pragma once
@@ -29,8 +29,8 @@ enum class Split : uint8_t { kTrain, kVal, kTest };
 // "train".
 std::string split_name(Split split);
 
-// Its folders and lists. Throws Error (exit 4) if the data.yaml names
-// none.
+// The folders and lists of a split. Throws Error (exit 4) if the data.yaml
+// names none.
 const std::vector<std::filesystem::path>& split_sources(
     const configs::DataConfig& config, Split split);
 
@@ -39,7 +39,7 @@ const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::filesystem::path file;      // that has them, or would have
+  std::filesystem::path file;      // where they are, or would be
   LabelFile labels;                // empty where `fault` is set
   std::optional<DataFault> fault;  // of the file as a whole
 };
@@ -74,9 +74,9 @@ struct SplitImages {
   std::vector<SplitImage> images;  // by rising path, each once
 };
 
-// What is wrong with the lists themselves goes to `report`. Throws Error (exit
-// 4): a source that cannot be read, a split that is not named.
-// Outlines of large files are read where they are wanted.
+// Faults of the lists themselves go to `report`. Throws Error (exit 4): a
+// source that cannot be read, a split that is not named. A COCO file's outlines
+// are read only with `keep_outlines`.
 SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);
@@ -91,5 +91,21 @@ struct ClassRules {
   std::optional<int32_t> find(const std::string& name, int64_t line,
                               LabelFile& labels) const;
 };
+
+// The images and boxes of a COCO JSON whose file names start at `images`, or
+// beside the file where that is "". Without `keep_outlines` outlines are
+// counted alone. Throws Error (exit 4) for a file that is not such a JSON; a
+// box of an image that the file does not have, and an image whose name leads
+// out of its folder, are faults.
+std::unique_ptr<LabelReader> open_coco_labels(
+    const std::filesystem::path& file, const std::filesystem::path& images,
+    const ClassRules& classes, DataReport& report, bool keep_outlines);
+
+// The images and boxes of a split of a Pascal VOC folder. Throws Error (exit 4)
+// for a list that cannot be read; a stem without an image and a file that is
+// not XML are faults. REQUIRES: is_voc_split(split).
+std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
+                                             const ClassRules& classes,
+                                             DataReport& report);
 
 }  // namespace headroom::labels

@@ -27,17 +27,17 @@ struct ImageVerdict {
   codecs::ImageSize size;        // upright; 0 if it is left out
   codecs::ImageSamples samples;  // of its pixels
   std::vector<BoxLabel> boxes;   // after repairs
-  // Of each box, with IndexOptions::keep_outlines.
+  // One for each box, with IndexOptions::keep_outlines.
   std::vector<Outline> outlines;
 };
 
 struct VerifiedSplit {
   DataReport report;
   std::vector<ImageVerdict> images;
-  // How many of them have such pixels. Training takes those that its model
+  // How many images have such pixels. Training takes those that its model
   // reads (`ch`).
   std::map<codecs::ImageSamples, int64_t> images_by_samples;
-  // What training would end for, in words; "" if nothing.
+  // The message with which training would refuse the split; "" if none.
   std::string refusal;
 };
 

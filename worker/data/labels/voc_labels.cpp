@@ -1,4 +1,12 @@
-#include "worker/data/labels/voc_labels.h"
+//   FOLDER/ImageSets/Main/train.txt   a stem a line; what follows it is ignored
+//   FOLDER/Annotations/STEM.xml       object: name, bndbox: xmin ymin xmax ymax
+//   FOLDER/JPEGImages/**/STEM.*       the image; else
+//   FOLDER/../images/**/STEM.*
+//
+// Corners are taken as they are written, without the offset of one pixel that
+// the format's first tools had; `filename`, `path` and `size` are often stale
+// and not read. `difficult` objects are boxes like others. An image without an
+// annotation is background.
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +24,7 @@
 #include "parallel/base/check.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 namespace {

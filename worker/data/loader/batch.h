@@ -64,12 +64,23 @@ struct Batch {
   std::vector<std::string> faults;  // images that failed while loading
 };
 
-// BatchSource: where a rank's batches come from, whatever they are made of.
-//
-// Ownership: batches are the caller's; the source keeps no part of them.
-// Threads: next() is called by one thread; sources may have threads of their
-// own.
+// Label-dependent work of one micro-batch; `image` of a row counts from its
+// first sample. Called on loader threads, several at once.
+using AssignTargets = std::function<std::vector<loss::LevelTargets>(
+    const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
+// The labels of samples `part` of the batch, `image` counting from its first.
+std::vector<loss::LabelRow> labels_of(const Batch& batch,
+                                      const plan::SampleRange& part);
+
+// Fills batch.targets: one entry per micro-batch. Does nothing without
+// `assign`.
+// REQUIRES: everything else of the batch is set, its labels in order of
+// `image`.
+void assign_micro_batches(Batch& batch, const AssignTargets& assign);
+
+// Where a rank's batches come from, whatever they are made of. Batches are the
+// caller's: the source keeps no part of them. One thread calls it.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -87,9 +98,9 @@ class BatchSource {
   // an epoch, the same on every rank; in validation this rank's batches.
   virtual int64_t batches_per_epoch() const = 0;
 
-  // Of a source whose samples are drawn by weight (LoaderOptions::weights):
-  // what is opened from now on is drawn from this. Batches of epoch `epochs`
-  // and later ones are not opened before the next call.
+  // For a source whose samples are drawn by weight (LoaderOptions::weights):
+  // batches opened from now on are drawn from these, and those of epoch
+  // `epochs` and later are not opened before the next call.
   virtual void draw_from(
       std::shared_ptr<const sampling::WeightedSampler> /*weights*/,
       int64_t /*epochs*/) {

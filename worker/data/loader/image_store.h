@@ -6,12 +6,9 @@
 // random order evicting would gain nothing, and a full cache of half the data
 // set saves half the decoding.
 //
-// Of a sample that needs no resizing, only the rows that are asked for are
-// decoded; those are not remembered: under augmentation they are others the
-// next time, and who shares an image has no memory for the whole of it.
-//
-// Ownership: borrows the data set.
-// Threads: load() from any number of threads.
+// A sample that needs no resizing has only the asked rows decoded, and these
+// are not remembered: augmentation asks for others the next time, and ranks
+// that share an image have no memory for the whole of it.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@ namespace headroom::loader {
 std::vector<double> class_weights(const std::vector<int64_t>& labels_per_class,
                                   const std::vector<double>& class_maps);
 
-// Of each image of `dataset`. Throws Error (exit 4) where none has a weight.
+// The weight of each image of `dataset`. Throws Error (exit 4) where none has a
+// weight.
 std::vector<double> image_weights(const labels::Dataset& dataset,
                                   const std::vector<double>& class_maps);
 

@@ -13,7 +13,6 @@
 #include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"
 #include "worker/data/loader/batch.h"
-#include "worker/loss/target_assignment.h"
 
 namespace headroom::labels {
 class Dataset;
@@ -30,11 +29,6 @@ enum class LoaderMode {
   kTrainRect,    // batches of similar aspect, no mosaic, no shuffle
   kValidation    // batches of similar aspect, padded by half a stride; one pass
 };
-
-// Label-dependent work of one micro-batch; `image` of a row counts from its
-// first sample. Called on loader threads, several at once.
-using AssignTargets = std::function<std::vector<loss::LevelTargets>(
-    const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
 // What a loader's user is told, on the loader's threads; each may be empty.
 struct LoaderHooks {
@@ -80,7 +74,7 @@ struct LoaderOptions {
   plan::SampleRange rows_of(int64_t height) const {
     return own_rows ? own_rows(height) : plan::SampleRange{0, height};
   }
-  // Of an image of that size at the largest stride.
+  // Cells of an image of that size at the largest stride.
   int64_t smallest_map_elements(int64_t height, int64_t width) const {
     return (height / stride) * (width / stride);
   }
@@ -95,7 +89,7 @@ struct LoaderOptions {
 
   int64_t num_threads = 1;             // 0 counts as 1
   std::function<void()> begin_thread;  // on each of them, first; may be none
-  // Bounds prefetched batches, tiles at work and cached images together;
+  // Bounds prefetched batches, tiles in use and cached images together;
   // one batch and one thread are always there. 0: 1 GiB over the ranks that
   // share an image.
   int64_t host_memory_limit_bytes = 0;
@@ -107,15 +101,5 @@ inline LoaderMode mode_in(const LoaderOptions& options, int64_t epoch) {
                          epoch >= options.mosaic_epochs;
   return is_closed ? LoaderMode::kTrainRect : options.mode;
 }
-
-// The labels of samples `part` of the batch, `image` counting from its first.
-std::vector<loss::LabelRow> labels_of(const Batch& batch,
-                                      const plan::SampleRange& part);
-
-// Fills batch.targets: one entry per micro-batch. Does nothing without
-// `assign`.
-// REQUIRES: everything else of the batch is set, its labels in order of
-// `image`.
-void assign_micro_batches(Batch& batch, const AssignTargets& assign);
 
 }  // namespace headroom::loader

@@ -1,7 +1,7 @@
 // LoaderPlan: which samples this rank's n-th batch holds, and its shape. With
 // LoaderOptions::multi_scale the shape is drawn from (seed, step).
 //
-// What the loader's threads then do. A value; draw_from() is its only change.
+// The loader's threads follow it. draw_from() is its only change.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
                               const RectOptions& options);
 
 struct BatchPlan {
-  // Of samples[index]: what it is made from.
+  // What samples[index] is made from.
   augment::SampleId id_of(uint64_t seed, int64_t index) const {
     return {seed, epoch, samples[static_cast<size_t>(index)], weights.get(),
             first_place + index};
@@ -76,10 +76,11 @@ class LoaderPlan {
   // REQUIRES: index < batches_per_epoch().
   BatchPlan batch(int64_t index) const;
 
-  // Of the epoch that the `index`-th batch is in are the samples known?
+  // Are the samples of the `index`-th batch's epoch known?
   bool is_known(int64_t index) const;
 
-  // From now on, up to the end of epoch `epochs` - 1.
+  // Draws samples by these weights from now on, up to the end of epoch
+  // `epochs` - 1.
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs);
 

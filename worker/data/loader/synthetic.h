@@ -4,8 +4,6 @@
 // One global batch is drawn from the seed, the same for any number of ranks;
 // a rank holds its share of it and hands the same tensors out at every step.
 // An epoch is 1,000 steps.
-//
-// Threads: one.
 #pragma once
 
 #include "worker/data/loader/batch.h"

@@ -87,11 +87,11 @@ EpochStep epoch_step(int64_t step, int64_t num_samples,
 std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
                                       int64_t num_samples);
 
-// The same drawn by weight: a sample may come again.
+// A step's samples drawn by weight: a sample may come again.
 std::vector<int64_t> weighted_samples(const WeightedSampler& weights,
                                       const EpochStep& step);
 
-// The same in a fixed order, equal in every epoch.
+// A step's samples in a fixed order, equal in every epoch.
 std::vector<int64_t> ordered_samples(const EpochStep& step,
                                      const std::vector<int64_t>& order);
 

@@ -12,11 +12,8 @@
 // The place follows from (seed, epoch, the sample that is made, the sample
 // whose image it is): each part of a mosaic has its own, the same for any
 // number of threads and ranks, and after a resume. (An image that is twice in
-// one mosaic shows the same window twice.) Of the file only the window's rows
-// are kept, and nothing is remembered.
-//
-// Ownership: borrows the data set and the source of what is not cut.
-// Threads: load() from any number of threads, if `whole` allows it.
+// one mosaic shows the same window twice.) Only the window's rows of the file
+// are kept, and nothing is cached.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +33,8 @@ codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,
 
 class RandomCrops : public augment::ImageSource {
  public:
-  // Of the samples that make up `made`; height x width is the network's input.
+  // Crops the samples that make up `made`; `whole` loads images that are not
+  // cut. height x width is the network's input.
   // Windows whose rows have more pixels than the limit are faults.
   RandomCrops(const labels::Dataset& dataset, augment::ImageSource& whole,
               const augment::SampleId& made, int64_t height, int64_t width,

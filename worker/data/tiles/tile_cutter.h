@@ -4,8 +4,6 @@
 //   memory   a band: the tile's height x the picture's width, besides what the
 //            format needs (scanline_reader.h); for pictures that are stored on
 //            their side, the tile's width x the picture's height
-//
-// Threads: independent calls.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,6 @@
 //   |--------|          So the last tile ends where the image ends, no tile
 //        |--------|     sticks out, and none is a sliver.
 //             |--------|
-//
-// Pure.
 #pragma once
 
 #include <cstdint>

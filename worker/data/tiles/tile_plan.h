@@ -10,8 +10,6 @@
 //
 // A box no higher and no wider than the overlap lies whole in some tile, for
 // neighbours share at least that much along each side.
-//
-// Pure.
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,8 @@
 // be read is left out with its tiles, and named.
 //
 // Everything is written into a folder beside DIR that becomes DIR at the end:
-// whatever happens before, there is no DIR.
-//
-// Result: the same bytes for any number of threads.
+// whatever happens before, there is no DIR. The number of threads changes no
+// byte.
 #pragma once
 
 #include <cstdint>

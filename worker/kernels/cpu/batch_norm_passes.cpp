@@ -114,8 +114,8 @@ std::vector<T> padded_rest(const RowView& view, const T* data,
 template <typename T>
 void gather_pixels(const T* from, int64_t stride, int64_t channels,
                    int64_t pixels, T* to) {
-  // Of a size that is known when compiling: a call per pixel costs more than
-  // the copy.
+  // The size of a piece is known when compiling, because a call per pixel costs
+  // more than the copy.
   constexpr int64_t kPiece = 64 / sizeof(T);
   for (int64_t i = 0; i < pixels; ++i, from += stride, to += channels) {
     int64_t c = 0;

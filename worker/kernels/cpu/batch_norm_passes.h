@@ -10,8 +10,7 @@
 // T is float, double, c10::BFloat16 or c10::Half, the last two computed with in
 // float; sums are in double.
 //
-// Ownership: arguments are only read or filled during the call.
-// Threads: reentrant; uses ATen's thread pool.
+// Functions are reentrant and use ATen's thread pool.
 #pragma once
 
 #include <cstdint>

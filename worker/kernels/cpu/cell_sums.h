@@ -5,7 +5,7 @@
 // returns [N, C] of float64, of a's cells or of a times b.
 // On a device by LibTorch's sum, over copies in float64 of some samples at a
 // time (parallel/base/device_scratch.h).
-// Threads: LibTorch's, one per sample.
+// Samples are summed in parallel, on LibTorch's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>

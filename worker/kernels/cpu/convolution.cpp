@@ -52,7 +52,7 @@ at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
       {height * width * channels, 1, width * channels, channels});
 }
 
-// Of the output along an axis.
+// Cells of the output along an axis.
 int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
                int64_t axis, const ConvolutionShape& shape) {
   return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;

@@ -10,7 +10,7 @@
 //
 // Shapes: x [N, C_in, H, W] and results channels-last; N may be 0. weight
 // [C_out, C_in / groups, k, k]. All are of one type.
-// Threads: reentrant; uses ATen's thread pool.
+// Functions are reentrant and use ATen's thread pool.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -10,7 +10,7 @@
 // C], double: mean and inverse deviation. Maps are float32, float64, bfloat16
 // or float16; the affine parameters of maps of 16 bits are float32. A map on a
 // device, and all that belongs to it there, goes through device_batch_norm.h.
-// Threads: reentrant; uses ATen's thread pool.
+// Functions are reentrant and use ATen's thread pool.
 // Errors: HEADROOM_CHECK for groups that do not tile the samples, for fewer
 // than two values per channel, and for other element types;
 // CommunicationError from the exchange.
@@ -48,7 +48,7 @@ double values_per_channel(const GroupedBatchNorm& norm, size_t group,
 at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
                             double epsilon, const at::Tensor& batch_norm_sums);
 
-// The same from running statistics, as of one group.
+// The statistics of one group, made from running statistics.
 at::Tensor running_statistics(const at::Tensor& running_mean,
                               const at::Tensor& running_var, double epsilon);
 

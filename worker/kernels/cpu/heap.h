@@ -1,10 +1,10 @@
-// heap: memory of tensors that is given back stays with the process.
+// heap: freed memory of tensors stays with the process.
 //
 // A training step allocates and frees the same hundreds of megabytes over and
 // over. By default the C library returns them to the system, which hands them
 // out again page by page, zeroed: a tenth to a fifth of a small model's step.
 //
-// Threads: keep_freed_memory once, before any other thread starts.
+// keep_freed_memory is called once, before any other thread starts.
 #pragma once
 
 namespace headroom::kernels {

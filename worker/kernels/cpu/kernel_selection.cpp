@@ -46,7 +46,7 @@ InstructionSet best_instruction_set() {
   return InstructionSet::kBaseline;
 }
 
-// Of one element type, by instruction set.
+// The kernels of one element type, by instruction set.
 template <typename Element>
 struct Tables {
   const VectorKernels<Element>& (*baseline)(layers::ActivationKind);

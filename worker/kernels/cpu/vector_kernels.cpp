@@ -2,12 +2,220 @@
 // HEADROOM_VECTOR_BYTES the width of its registers.
 #include "worker/kernels/cpu/vector_kernels.h"
 
-#include "worker/kernels/cpu/vector_activations.h"
-#include "worker/kernels/cpu/vector_formats.h"
 #include "worker/kernels/cpu/vector_math.h"
 
 namespace headroom::kernels {
 namespace {
+
+// --- Activations and their derivatives
+//
+//   SiLU       z / (1 + e^-z)
+//   leaky      z, or slope * z where z is not positive
+//   Hardswish  z * min(max(z + 3, 0), 6) / 6
+//   Mish       z * tanh(log(1 + e^z))
+//
+// value(z, slope) and gradient(z, dy, slope) = dy * activation'(z); only leaky
+// reads the slope. A NaN in z stays one in value, one in dy in gradient.
+
+#define HEADROOM_INLINE static inline __attribute__((always_inline))
+
+template <typename T>
+struct Silu {
+  HEADROOM_INLINE Pack<T> value(Pack<T> z, T) {
+    const ScaledExponential<T> e = exponential_of_minus<T>(z);
+    HEADROOM_EACH(k)
+    z.v[k] = z.v[k] / (e.mantissa.v[k] * e.power.v[k] + T(1));
+    return z;
+  }
+  HEADROOM_INLINE Pack<T> gradient(Pack<T> z, Pack<T> dy, T) {
+    const ScaledExponential<T> scaled = exponential_of_minus<T>(z);
+    HEADROOM_EACH(k) {
+      // silu'(z) = s + z s (1 - s); e * s is 1 - s without cancellation.
+      const Vector<T> e = scaled.mantissa.v[k] * scaled.power.v[k];
+      const Vector<T> s = T(1) / (e + T(1));
+      dy.v[k] = dy.v[k] * s * (T(1) + z.v[k] * (e * s));
+    }
+    return dy;
+  }
+};
+
+template <typename T>
+struct Leaky {
+  HEADROOM_INLINE Pack<T> value(Pack<T> z, T slope) {
+    HEADROOM_EACH(k) {
+      const Vector<T> low = z.v[k] * slope;
+      z.v[k] = z.v[k] > T(0) ? z.v[k] : low;
+    }
+    return z;
+  }
+  HEADROOM_INLINE Pack<T> gradient(Pack<T> z, Pack<T> dy, T slope) {
+    const Vector<T> one = T(1) - Vector<T>{};
+    const Vector<T> low = slope - Vector<T>{};
+    HEADROOM_EACH(k) dy.v[k] = dy.v[k] * (z.v[k] > T(0) ? one : low);
+    return dy;
+  }
+};
+
+template <typename T>
+struct Hardswish {
+  HEADROOM_INLINE Pack<T> value(Pack<T> z, T) {
+    const Vector<T> zero = {};
+    const Vector<T> six = T(6) - zero;
+    HEADROOM_EACH(k) {
+      const Vector<T> gate = smaller<T>(six, larger<T>(zero, z.v[k] + T(3)));
+      z.v[k] = z.v[k] * (gate * T(1.0 / 6));
+    }
+    return z;
+  }
+  HEADROOM_INLINE Pack<T> gradient(Pack<T> z, Pack<T> dy, T) {
+    const Vector<T> zero = {};
+    const Vector<T> one = T(1) - zero;
+    HEADROOM_EACH(k) {
+      const Vector<T> between = z.v[k] * T(1.0 / 3) + T(0.5);
+      const Vector<T> at_most = z.v[k] > T(3) ? one : between;
+      dy.v[k] = dy.v[k] * (z.v[k] < T(-3) ? zero : at_most);
+    }
+    return dy;
+  }
+};
+
+// With w = e^z the factor of z is t = w (w + 2) / d, d = w (w + 2) + 2, and its
+// derivative 4 w (w + 1) / d^2: no cancellation. From z = 20 on t is 1, and w
+// stays there so that d^2 does not overflow.
+template <typename T>
+struct Mish {
+  HEADROOM_INLINE Pack<T> power(const Pack<T>& z) {
+    const Vector<T> highest = T(20) - Vector<T>{};
+    Pack<T> w;
+    HEADROOM_EACH(k) w.v[k] = -smaller<T>(highest, z.v[k]);
+    const ScaledExponential<T> e = exponential_of_minus<T>(w);
+    HEADROOM_EACH(k) w.v[k] = e.mantissa.v[k] * e.power.v[k];
+    return w;
+  }
+  HEADROOM_INLINE Pack<T> value(Pack<T> z, T) {
+    const Pack<T> w = power(z);
+    HEADROOM_EACH(k) {
+      const Vector<T> product = w.v[k] * (w.v[k] + T(2));
+      z.v[k] = z.v[k] * (product / (product + T(2)));
+    }
+    return z;
+  }
+  HEADROOM_INLINE Pack<T> gradient(Pack<T> z, Pack<T> dy, T) {
+    const Pack<T> w = power(z);
+    HEADROOM_EACH(k) {
+      const Vector<T> product = w.v[k] * (w.v[k] + T(2));
+      const Vector<T> d = product + T(2);
+      const Vector<T> rise = T(4) * w.v[k] * (w.v[k] + T(1)) / (d * d);
+      dy.v[k] = dy.v[k] * (product / d + z.v[k] * rise);
+    }
+    return dy;
+  }
+};
+
+#undef HEADROOM_INLINE
+
+// --- Elements of 16 bits to and from vectors of float
+//
+// Rounding is to the nearest, ties to even, as in LibTorch and on GPUs; a NaN
+// stays one, what is too large becomes infinite. Written in integer operations
+// that all instruction sets have.
+
+using FloatVector = Vector<float>;
+using IntVector = VectorOf<float>::Integers;
+typedef uint16_t HalfWords
+    __attribute__((vector_size(HEADROOM_VECTOR_BYTES / 2)));
+typedef uint16_t UnalignedHalfWords __attribute__((
+    vector_size(HEADROOM_VECTOR_BYTES / 2), aligned(2), may_alias));
+
+inline __attribute__((always_inline)) IntVector select(IntVector mask,
+                                                       IntVector yes,
+                                                       IntVector no) {
+  return (mask & yes) | (~mask & no);
+}
+
+// Values to round in their lowest `kBits` bits.
+template <int kBits>
+inline __attribute__((always_inline)) IntVector rounded_up(IntVector bits) {
+  return bits + ((1 << (kBits - 1)) - 1) + ((bits >> kBits) & 1);
+}
+
+template <typename Element>
+struct Format;
+
+// A float's upper half.
+template <>
+struct Format<BFloat16Element> {
+  static inline __attribute__((always_inline)) FloatVector widen(
+      IntVector words) {
+    return (FloatVector)(words << 16);
+  }
+  static inline __attribute__((always_inline)) IntVector narrow(
+      FloatVector value) {
+    const IntVector bits = (IntVector)value;
+    const IntVector is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    return select(is_nan, (bits >> 16) | 0x40, rounded_up<16>(bits) >> 16);
+  }
+};
+
+// IEEE 754's: 5 bits of exponent, 10 of mantissa.
+template <>
+struct Format<Float16Element> {
+  static inline __attribute__((always_inline)) FloatVector widen(
+      IntVector words) {
+    const IntVector magnitude = (words & 0x7fff) << 13;
+    // The exponents' biases differ by 112; a product makes subnormals right.
+    const FloatVector scaled = (FloatVector)magnitude * 0x1p112f;
+    const IntVector special = magnitude >= (31 << 23);
+    return (FloatVector)(select(special, magnitude | 0x7f800000,
+                                (IntVector)scaled) |
+                         ((words & 0x8000) << 16));
+  }
+  static inline __attribute__((always_inline)) IntVector narrow(
+      FloatVector value) {
+    const IntVector bits = (IntVector)value;
+    const IntVector magnitude = bits & 0x7fffffff;
+    // Beside 0.5 the last bit of a float is that of a subnormal.
+    const FloatVector half = 0.5f - FloatVector{};
+    const IntVector subnormal =
+        (IntVector)((FloatVector)magnitude + half) - (IntVector)half;
+    const IntVector normal = (rounded_up<13>(magnitude) - (112 << 23)) >> 13;
+    IntVector result = select(magnitude < (113 << 23), subnormal, normal);
+    result = select(magnitude >= (143 << 23), (result & 0) + 0x7c00, result);
+    result = select(magnitude > 0x7f800000, (result & 0) + 0x7e00, result);
+    return result | ((bits >> 16) & 0x8000);
+  }
+};
+
+template <typename Element>
+inline __attribute__((always_inline)) Pack<ValueOf<Element>> load_elements(
+    const StoredOf<Element>* from) {
+  if constexpr (sizeof(StoredOf<Element>) == sizeof(ValueOf<Element>)) {
+    return load(from);
+  } else {
+    Pack<float> pack;
+    HEADROOM_EACH(k) {
+      const HalfWords words = *reinterpret_cast<const UnalignedHalfWords*>(
+          from + k * kLanes<float>);
+      pack.v[k] =
+          Format<Element>::widen(__builtin_convertvector(words, IntVector));
+    }
+    return pack;
+  }
+}
+
+template <typename Element>
+inline __attribute__((always_inline)) void store_elements(
+    StoredOf<Element>* to, const Pack<ValueOf<Element>>& pack) {
+  if constexpr (sizeof(StoredOf<Element>) == sizeof(ValueOf<Element>)) {
+    store(to, pack);
+  } else {
+    HEADROOM_EACH(k)
+    *reinterpret_cast<UnalignedHalfWords*>(to + k * kLanes<float>) =
+        __builtin_convertvector(Format<Element>::narrow(pack.v[k]), HalfWords);
+  }
+}
+
+// --- Loops over rows
 
 // Rows added in T before their sum goes to double: rounding stays at that of a
 // few additions, and a tile stays in the first-level cache.

@@ -10,8 +10,6 @@
 // `slope` is ActivationFunction's.
 // Elements of 16 bits are computed with in float; per-channel arguments and
 // sums of tiles are floats too.
-//
-// Threads: pure functions; callers split the rows.
 #pragma once
 
 #include <cstdint>
