@@ -22,7 +22,7 @@ namespace headroom::predict {
 Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made);
 
-// Squeeze and excitation, as worker/model/squeeze_excite.h runs it.
+// Squeeze and excitation, as worker/model/convolution_modules.h runs it.
 //
 //   keeps     x; per sample the means, the squeezed ones and the factors
 //   backward  x's gradient beside the output's

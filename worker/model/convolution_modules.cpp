@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "parallel/base/halo_exchange.h"
+#include "parallel/base/layer_exchange.h"
 #include "worker/kernels/cpu/cell_sums.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
