@@ -1,7 +1,6 @@
 #include "configs/knobs.h"
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 
 #include "configs/flags.h"

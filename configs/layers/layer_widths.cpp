@@ -1,7 +1,6 @@
 #include "configs/layers/layer_widths.h"
 
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "parallel/base/check.h"

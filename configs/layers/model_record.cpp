@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"

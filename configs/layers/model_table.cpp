@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "configs/layers/layer_program.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"

@@ -2,9 +2,6 @@
 // run_transitions.cpp.
 #include "coordinator/run/run_state.h"
 
-#include <utility>
-
-#include "coordinator/run/membership.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

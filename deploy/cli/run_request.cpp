@@ -12,7 +12,6 @@
 #include "configs/layers/model_table.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
-#include "deploy/cli/process/dataset_query.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "parallel/base/outside_memory.h"

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <string>
 #include <utility>
 #include <vector>
 

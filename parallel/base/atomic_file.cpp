@@ -5,11 +5,8 @@
 #include <xxhash.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -3,13 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include <unistd.h>
-
-#include "parallel/base/check.h"
 
 namespace headroom {
 

@@ -1,23 +1,17 @@
 #include "parallel/collectives/shared_collectives.h"
 
 #include <ATen/ops/from_blob.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <exception>
-#include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/outside_memory.h"
-#include "parallel/collectives/communicator.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {

@@ -7,13 +7,11 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <functional>
 #include <new>
-#include <string>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"

@@ -14,7 +14,6 @@
 #include <new>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"

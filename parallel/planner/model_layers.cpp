@@ -1,14 +1,9 @@
 #include "parallel/planner/model_layers.h"
 
-#include <cstdint>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "configs/data_config.h"
-#include "configs/layers/model_table.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/planner/planner.h"

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <string>
 #include <tuple>
 
-#include "configs/layers/layer_cost.h"
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"

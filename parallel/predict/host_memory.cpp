@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "configs/multi_scale.h"
-#include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/simulated_stage.h"

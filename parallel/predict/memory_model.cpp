@@ -1,11 +1,9 @@
 #include "parallel/predict/memory_model.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "parallel/plan/capture_rule.h"
 #include "parallel/predict/rank_share.h"
-#include "parallel/predict/step.h"
 
 namespace headroom::predict {
 

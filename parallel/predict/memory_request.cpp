@@ -8,7 +8,6 @@
 
 #include "configs/layers/model_table.h"
 #include "configs/multi_scale.h"
-#include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/processor.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/device_scratch.h"
 #include "parallel/predict/convolution.h"

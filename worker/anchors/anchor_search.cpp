@@ -6,9 +6,6 @@
 #include <numbers>
 #include <utility>
 
-#include "worker/anchors/box_fit.h"
-#include "worker/data/sampling/random.h"
-
 namespace headroom::anchors {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "worker/anchors/box_fit.h"
 
-#include <algorithm>
 #include <array>
 #include <span>
 #include <string>

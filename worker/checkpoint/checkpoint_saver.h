@@ -11,7 +11,6 @@
 // whatever becomes of the files; the outcome says it.
 //
 // The state asks it before it changes. Its copy stays for the next checkpoint.
-// Threads: the one that trains.
 // Errors: CommunicationError.
 #pragma once
 

@@ -10,7 +10,6 @@
 // together, another machine where there is one (buddy_shift).
 //
 // It has a communicator of its own and host memory for four copies.
-// Threads: the one that trains.
 // Errors: CommunicationError.
 #pragma once
 

@@ -4,7 +4,6 @@
 // nobody is there the call is made anew, until the time is over or the caller
 // gives up.
 //
-// Threads: any.
 // Errors: none of its own; the call's status is returned.
 #pragma once
 

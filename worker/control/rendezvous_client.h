@@ -1,7 +1,6 @@
 // RendezvousClient: one generation's rendezvous map, kept by the coordinator.
 //
 // Ownership: borrows the stub, which must outlive it.
-// Threads: any.
 // Errors: CommunicationError, also where the coordinator refuses: to whoever
 // wants to form a generation that is a lost one.
 #pragma once

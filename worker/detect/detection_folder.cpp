@@ -4,12 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
-#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "worker/data/codecs/image_writer.h"

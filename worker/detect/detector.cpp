@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "worker/data/augment/letterbox.h"
-#include "worker/data/tiles/tile_grid.h"
-#include "worker/metrics/detection.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::detect {

@@ -1,7 +1,5 @@
 #include "worker/export/network_walk.h"
 
-#include <map>
-
 #include "configs/layers/layer_modules.h"
 #include "parallel/base/check.h"
 #include "worker/model/conv_block.h"

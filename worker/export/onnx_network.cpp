@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "worker/export/network_walk.h"

@@ -8,7 +8,6 @@
 #include <limits>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/from_blob.h>
 

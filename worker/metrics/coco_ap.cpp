@@ -4,8 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "worker/metrics/average_precision.h"
-
 namespace headroom::metrics {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "worker/model/layer_factory.h"
 
-#include <string>
 #include <utility>
 
 #include "configs/layers/layer_modules.h"

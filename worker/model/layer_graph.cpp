@@ -4,12 +4,10 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
-#include "worker/model/layer.h"
 #include "worker/model/layer_factory.h"
 #include "worker/model/model_state.h"
 

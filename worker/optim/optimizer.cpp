@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
-#include "parallel/base/check.h"
 #include "worker/optim/flat_kernels.h"
 
 namespace headroom::optim {

@@ -8,7 +8,6 @@
 #include "worker/chart/chart_frame.h"
 #include "worker/data/augment/augment.h"
 #include "worker/detect/annotate.h"
-#include "worker/pictures/small_images.h"
 
 namespace headroom::pictures {
 namespace {

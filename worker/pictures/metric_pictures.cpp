@@ -9,8 +9,6 @@
 #include <functional>
 #include <limits>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "worker/chart/line_chart.h"

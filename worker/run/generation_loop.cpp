@@ -8,7 +8,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "configs/fault.h"

@@ -1,7 +1,6 @@
 // RunCheckpoints: when a run's checkpoints are written, and what is noted of
 // them: one that is waited for, or one beside training (checkpoint_saver.h).
 //
-// Threads: the one that trains.
 // Errors: as RunRecorder::save_checkpoint() and CheckpointSaver.
 #pragma once
 

@@ -11,7 +11,6 @@
 // A generation asks for the milestones too: the one before it may have been cut
 // off between a milestone and what was to follow.
 //
-// Threads: the one that trains.
 // Errors: as RunCheckpoints and RunRecorder.
 #pragma once
 

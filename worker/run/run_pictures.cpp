@@ -12,7 +12,6 @@
 #include "worker/data/labels/dataset.h"
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
-#include "worker/pictures/metric_pictures.h"
 
 namespace headroom::run {
 namespace {

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <vector>
 
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"

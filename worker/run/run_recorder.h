@@ -8,7 +8,6 @@
 // A full disk does not end a run before its end: what cannot be written is
 // named, each time, and training goes on.
 //
-// Threads: one.
 // Errors: Error when a file cannot be written: exit 2 in open(), exit 5 in
 // save_checkpoint(), and where the run ends.
 #pragma once

@@ -3,9 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"

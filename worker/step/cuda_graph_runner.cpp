@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/backward_thread.h"

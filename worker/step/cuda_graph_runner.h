@@ -19,7 +19,6 @@
 // (parallel/plan/capture_rule.h).
 //
 // Ownership: owns graphs and their memory; borrows nothing between calls.
-// Threads: the one that trains.
 // Errors: c10::OutOfMemoryError out of run() and out of backward; release()
 // is the caller's then.
 #pragma once

@@ -15,7 +15,6 @@
 // On the CPU there is no buffer and no copy.
 //
 // Ownership: keeps a batch's images until they have been copied.
-// Threads: the one that trains.
 // Errors: c10::OutOfMemoryError out of input(), which may then be asked again.
 #pragma once
 

@@ -16,7 +16,6 @@
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/ema.h"
-#include "worker/optim/optimizer.h"
 
 namespace headroom::step {
 

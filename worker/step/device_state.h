@@ -4,8 +4,6 @@
 //
 // Its scratch memory is allocated at the start, so that a commit allocates
 // nothing on the device.
-//
-// Threads: one.
 #pragma once
 
 #include <ATen/core/Tensor.h>

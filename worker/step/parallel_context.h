@@ -6,7 +6,6 @@
 // exchanged, where the rows of a split image lie, and how layers are run.
 //
 // Ownership: borrows the mesh and the runner; its contexts borrow it.
-// Threads: the thread that runs the step.
 #pragma once
 
 #include <ATen/core/Tensor.h>

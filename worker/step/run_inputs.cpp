@@ -6,7 +6,6 @@
 
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
-#include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <exception>
 #include <new>
-#include <utility>
 
 #include "worker/step/apply_plan.h"
 #include "worker/step/collective_schedule.h"

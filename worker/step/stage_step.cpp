@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "parallel/base/step_phase.h"
-#include "worker/data/loader/loader_options.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/stage_forward.h"
 

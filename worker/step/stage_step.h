@@ -5,7 +5,6 @@
 // plain gradient accumulation.
 //
 // Ownership: borrows everything; made anew for each step.
-// Threads: the thread that runs the step.
 #pragma once
 
 #include <optional>

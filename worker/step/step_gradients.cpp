@@ -1,7 +1,6 @@
 #include "worker/step/step_gradients.h"
 
 #include <utility>
-#include <vector>
 
 namespace headroom::step {
 namespace {

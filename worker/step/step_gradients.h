@@ -14,7 +14,6 @@
 // that it has not begun; then complete_with_zeros() in place of finish().
 //
 // Ownership: borrows the flat buffer and the ranks.
-// Threads: the thread that runs the step.
 // Errors: CommunicationError; c10::OutOfMemoryError out of backward.
 #pragma once
 

@@ -1,7 +1,5 @@
 // StepPrediction: the bytes that this rank needs for a step, predicted from
 // the step's own shapes before it runs, and a warning where it needed more.
-//
-// Threads: one.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,6 @@
 //
 // All numbers travel as doubles, which hold whole numbers up to 2^53 exactly; a
 // number of bytes outside of 0 to 2^53 is refused.
-//
-// Threads: one.
 #pragma once
 
 #include <ATen/core/Tensor.h>

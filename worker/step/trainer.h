@@ -12,7 +12,6 @@
 // lost, and the state is that of the step before.
 //
 // Ownership: borrows everything it is given; keeps the gradient hooks.
-// Threads: one.
 // Errors: CommunicationError when a peer is lost; Error otherwise.
 #pragma once
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"

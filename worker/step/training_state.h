@@ -17,7 +17,6 @@
 // Ownership: owns two graphs: the one that learns, and the exponential moving
 // average (EMA) that is validated and saved; each is a view of its buffers.
 // Borrows the mesh.
-// Threads: one at a time.
 // Invariants:
 //   1. the state after counters.committed_steps steps is what this holds
 //      between two steps; a step that fails before its commit leaves it alone;

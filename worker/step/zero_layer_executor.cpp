@@ -3,8 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <utility>
-
 namespace headroom::step {
 namespace {
 

@@ -8,7 +8,6 @@
 //
 // Ownership: borrows all it is given; autograd graphs refer to it, so it must
 // outlive the step.
-// Threads: the thread that runs the step.
 #pragma once
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
-#include "parallel/base/check.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image_bands.h"

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <sstream>
-#include <string>
 
 #include "parallel/base/check.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
 
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/predict/phase_memory.h"

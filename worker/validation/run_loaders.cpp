@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/predict/memory_request.h"

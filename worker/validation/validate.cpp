@@ -7,9 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
-#include "worker/validation/validation_figures.h"
 
 namespace headroom::validation {
 

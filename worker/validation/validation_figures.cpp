@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "parallel/collectives/gather.h"
-#include "worker/metrics/average_precision.h"
 #include "worker/metrics/coco_ap.h"
-#include "worker/metrics/confusion_matrix.h"
 #include "worker/validation/validate.h"
 
 namespace headroom::validation {

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "configs/layers/layer_cost.h"
-#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"

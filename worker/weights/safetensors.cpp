@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
-#include <utility>
 
 #include "parallel/base/check.h"
 

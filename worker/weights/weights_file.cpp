@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "configs/run_config.h"
 #include "coordinator/service/control_client.h"

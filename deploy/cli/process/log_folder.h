@@ -4,7 +4,6 @@
 // Held by a lock that the kernel lets go of with the process. Those of
 // processes that were killed are removed by the next one that makes its own.
 //
-// Threads: one.
 // Errors: Error (exit 2) if no folder can be made.
 #pragma once
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
-#include <vector>
 
 #include "worker/data/augment/row_kernels.h"
 #include "worker/data/augment/warp_map.h"

@@ -8,7 +8,6 @@
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/augment/mosaic.h"
 #include "worker/data/augment/pixel_changes.h"
-#include "worker/data/augment/sample_recipe.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::augment {

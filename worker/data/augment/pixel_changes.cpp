@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <opencv2/imgproc.hpp>
-#include <vector>
 
 #include "worker/data/augment/row_kernels.h"
 #include "worker/data/codecs/image_bands.h"

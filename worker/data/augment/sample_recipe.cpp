@@ -2,8 +2,6 @@
 
 #include <opencv2/core.hpp>
 
-#include "worker/data/augment/pixel_changes.h"
-
 namespace headroom::augment {
 namespace {
 

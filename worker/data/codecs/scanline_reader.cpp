@@ -1,7 +1,6 @@
 #include "worker/data/codecs/scanline_reader.h"
 
 #include <algorithm>
-#include <string>
 
 namespace headroom::codecs {
 

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
-#include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 namespace {

@@ -1,7 +1,6 @@
 #include "worker/data/labels/label_file.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace headroom::loader {
 

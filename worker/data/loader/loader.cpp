@@ -23,9 +23,7 @@
 #include "worker/data/augment/sample_packing.h"
 #include "worker/data/augment/sample_recipe.h"
 #include "worker/data/codecs/image_bands.h"
-#include "worker/data/loader/batch.h"
 #include "worker/data/loader/image_store.h"
-#include "worker/data/loader/loader_options.h"
 #include "worker/data/loader/loader_plan.h"
 #include "worker/data/tiles/random_crop.h"
 

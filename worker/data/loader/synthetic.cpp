@@ -5,8 +5,6 @@
 #include <cstring>
 
 #include "parallel/plan/batch_split.h"
-#include "worker/data/loader/batch.h"
-#include "worker/data/loader/loader_options.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::loader {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "worker/data/sampling/random.h"
 
 namespace headroom::sampling {
 namespace {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/kernels/cpu/grouped_batch_norm.h"
 
 namespace headroom::kernels {
 namespace {
