@@ -18,7 +18,6 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
 #include "deploy/cli/process/line_log.h"
-#include "deploy/cli/process/log_folder.h"
 #include "deploy/cli/process/restart_budget.h"
 #include "deploy/cli/show/progress_reporter.h"
 #include "parallel/base/check.h"

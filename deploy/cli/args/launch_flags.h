@@ -19,4 +19,9 @@ struct LaunchFlag {
 const std::vector<LaunchFlag>& launch_flags();
 bool belongs_to(const LaunchFlag& flag, const std::string& command);
 
+// The flags of commands that start no run: verify, tile, export, prune, detect.
+// headroom-worker does them, with the same flags.
+
+std::vector<LaunchFlag> tool_flags();
+
 }  // namespace headroom::cli

@@ -14,7 +14,6 @@
 #include <optional>
 
 #include "parallel/base/check.h"
-#include "parallel/pipeline/stage_boundary.h"
 #include "tests/parallel/pipeline/toy_stage.h"
 #include "tests/support/run_ranks.h"
 

@@ -1,4 +1,4 @@
-#include "worker/anchors/anchor_search.h"
+#include "worker/anchors/anchor_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
-#include "worker/anchors/anchor_search.h"
+#include "worker/anchors/anchor_choice.h"
 #include "worker/anchors/box_fit.h"
 
 namespace headroom::anchors {

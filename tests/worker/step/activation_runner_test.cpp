@@ -1,5 +1,5 @@
 // What every policy keeps, in bytes, and that none changes a bit.
-#include "worker/step/activation_runner.h"
+#include "worker/step/apply_plan.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/equal.h>

@@ -20,7 +20,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/model/layer_graph.h"
-#include "worker/step/activation_runner.h"
+#include "worker/step/apply_plan.h"
 
 namespace headroom::step {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/support/run_ranks.h"
 #include "tests/worker/step/zero_run.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/step/activation_runner.h"
+#include "worker/step/apply_plan.h"
 #include "worker/weights/weights.h"
 
 namespace headroom::step {

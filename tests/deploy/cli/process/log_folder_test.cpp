@@ -1,4 +1,4 @@
-#include "deploy/cli/process/log_folder.h"
+#include "deploy/cli/process/line_log.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
