@@ -48,23 +48,4 @@ struct DataConfig {
 // names with a gap, nc that disagrees, train or val images that are not there.
 DataConfig load_data_config(const std::filesystem::path& file);
 
-// A Pascal VOC folder as far as its configuration goes: is it one, which splits
-// and which classes has it. Its boxes are read by
-// worker/data/labels/voc_labels.cpp.
-//
-//   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
-//   line
-
-bool is_voc_folder(const std::filesystem::path& folder);
-
-// Is `file` a list of stems, FOLDER/ImageSets/Main/NAME.txt of such a folder?
-bool is_voc_split(const std::filesystem::path& file);
-
-// FOLDER of such a list.
-std::filesystem::path voc_folder_of(const std::filesystem::path& split);
-
-// The names of all objects of all annotations, sorted. Files that are no XML
-// are passed over: reading their boxes names them.
-std::vector<std::string> voc_class_names(const std::filesystem::path& folder);
-
 }  // namespace headroom::configs

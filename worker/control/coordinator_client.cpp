@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -11,126 +15,13 @@
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/convert.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
+#include "worker/control/coordinator_call.h"
+#include "worker/control/rendezvous_client.h"
+#include "worker/control/report_queue.h"
 
 namespace headroom::control {
-
-using std::chrono::milliseconds;
-using SteadyClock = std::chrono::steady_clock;
-
-RendezvousClient::RendezvousClient(wire::Coordinator::Stub& stub,
-                                   wire::Stamp stamp, std::string address,
-                                   Patience patience)
-    : stub_(stub),
-      stamp_(std::move(stamp)),
-      address_(std::move(address)),
-      patience_(std::move(patience)) {}
-
-void RendezvousClient::set(const std::string& key, const std::string& value) {
-  wire::PublishRequest request;
-  *request.mutable_stamp() = stamp_;
-  request.set_key(valid_utf8(key));
-  request.set_value(value);
-  wire::PublishResponse response;
-  const grpc::Status status =
-      patience_.call(kCallTimeout, [&](grpc::ClientContext& context) {
-        return stub_.Publish(&context, request, &response);
-      });
-  if (!status.ok()) fail("publishing", key, status);
-}
-
-std::string RendezvousClient::get(const std::string& key,
-                                  milliseconds timeout) {
-  constexpr milliseconds kSlice{10000};
-  const auto deadline = SteadyClock::now() + timeout;
-  wire::LookupRequest request;
-  *request.mutable_stamp() = stamp_;
-  request.set_key(valid_utf8(key));
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(
-        std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
-    const milliseconds slice = std::min(left, kSlice);
-    request.set_timeout_ms(slice.count());
-    wire::LookupResponse response;
-    const grpc::Status status =
-        patience_.call(slice + kCallTimeout, [&](grpc::ClientContext& context) {
-          return stub_.Lookup(&context, request, &response);
-        });
-    if (!status.ok()) fail("looking up", key, status);
-    if (response.found()) return response.value();
-    if (left <= slice) {
-      throw CommunicationError("nobody published rendezvous key '" + key +
-                               "' within " + std::to_string(timeout.count()) +
-                               " ms");
-    }
-  }
-}
-
-void RendezvousClient::fail(const std::string& doing, const std::string& key,
-                            const grpc::Status& status) const {
-  throw CommunicationError(doing + " rendezvous key '" + key +
-                           "' at the coordinator at " + address_ + ": " +
-                           status.error_message());
-}
-
-namespace {
-
-constexpr size_t kMaxQueued = 1000;
-
-}  // namespace
-
-ReportQueue::ReportQueue() : sender_([this] { send_all(); }) {}
-
-ReportQueue::~ReportQueue() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  sender_.join();
-}
-
-void ReportQueue::add(Call send) {
-  const std::lock_guard lock(mutex_);
-  if (queue_.size() >= kMaxQueued) {
-    if (!dropping_) log::warn("the coordinator is away: events are dropped");
-    dropping_ = true;
-    return;
-  }
-  dropping_ = false;
-  queue_.push_back(std::move(send));
-  changed_.notify_all();
-}
-
-void ReportQueue::flush(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return queue_.empty(); });
-}
-
-void ReportQueue::send_all() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
-    if (ending_) return;
-    const Call send = queue_.front();
-    lock.unlock();
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = send(context);
-    lock.lock();
-    if (!status.ok() && wire::is_unreachable(status)) {
-      changed_.wait_for(lock, wire::kHeartbeatInterval,
-                        [&] { return ending_; });
-      continue;
-    }
-    if (!status.ok()) {
-      log::warn("the coordinator refused a report: " + status.error_message());
-    }
-    queue_.pop_front();
-    if (queue_.empty()) changed_.notify_all();
-  }
-}
-
 namespace {
 
 using std::chrono::milliseconds;

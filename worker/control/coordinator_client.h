@@ -13,83 +13,16 @@
 // refuses.
 #pragma once
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/support/status.h>
-
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "parallel/base/key_value_store.h"
 #include "parallel/plan/plan.h"
-#include "proto/coordinator.grpc.pb.h"
 #include "proto/run_progress.h"
-#include "worker/control/coordinator_call.h"
 
 namespace headroom::control {
-
-// RendezvousClient: one generation's rendezvous map, kept by the coordinator.
-//
-// Ownership: borrows the stub, which must outlive it.
-// Errors: CommunicationError, also where the coordinator refuses: to whoever
-// wants to form a generation that is a lost one.
-
-class RendezvousClient final : public KeyValueStore {
- public:
-  // `address`: of the coordinator, for messages.
-  RendezvousClient(wire::Coordinator::Stub& stub, wire::Stamp stamp,
-                   std::string address, Patience patience);
-
-  void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key,
-                  std::chrono::milliseconds timeout) override;
-
- private:
-  [[noreturn]] void fail(const std::string& doing, const std::string& key,
-                         const grpc::Status& status) const;
-
-  wire::Coordinator::Stub& stub_;
-  const wire::Stamp stamp_;
-  const std::string address_;
-  const Patience patience_;
-};
-
-// ReportQueue: commits and events on their way to the coordinator, in order.
-//
-// Training does not wait for them. While the coordinator is away they wait, up
-// to a bound; what comes beyond it is dropped, with one warning.
-//
-// Ownership: owns its thread, which ends with it; what has not been sent then
-// is lost. Threads: any. Errors: none; a refused report is a warning in the
-// log.
-
-class ReportQueue {
- public:
-  using Call = std::function<grpc::Status(grpc::ClientContext&)>;
-
-  ReportQueue();
-  ~ReportQueue();
-
-  void add(Call send);
-  // Waits until everything is sent, at most so long.
-  void flush(std::chrono::milliseconds timeout);
-
- private:
-  void send_all();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Call> queue_;
-  bool dropping_ = false;
-  bool ending_ = false;
-  std::thread sender_;
-};
 
 enum class Action { kRun, kSaveAndExit, kExit };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/data_config.h"
+#include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "worker/data/labels/file_list.h"
 

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/data_config.h"
+#include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"

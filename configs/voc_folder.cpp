@@ -1,0 +1,58 @@
+#include "configs/voc_folder.h"
+
+#include <pugixml.hpp>
+#include <set>
+#include <system_error>
+
+namespace headroom::configs {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// An annotation of a thousand objects has half a MiB.
+constexpr uintmax_t kLargestAnnotation = uintmax_t{4} << 20;
+
+}  // namespace
+
+bool is_voc_folder(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_directory(folder / "Annotations", error) &&
+         fs::is_directory(folder / "ImageSets" / "Main", error);
+}
+
+bool is_voc_split(const fs::path& file) {
+  return file.extension() == ".txt" &&
+         file.parent_path().filename() == "Main" &&
+         file.parent_path().parent_path().filename() == "ImageSets" &&
+         is_voc_folder(voc_folder_of(file));
+}
+
+fs::path voc_folder_of(const fs::path& split) {
+  return split.parent_path().parent_path().parent_path();
+}
+
+std::vector<std::string> voc_class_names(const fs::path& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(folder / "Annotations", error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const fs::path& file = entry->path();
+    std::error_code unreadable;
+    const uintmax_t bytes = fs::file_size(file, unreadable);
+    if (file.extension() != ".xml" || unreadable ||
+        bytes > kLargestAnnotation) {
+      continue;
+    }
+    pugi::xml_document document;
+    if (!document.load_file(file.c_str())) continue;
+    for (const pugi::xml_node object :
+         document.child("annotation").children("object")) {
+      const std::string name = object.child("name").text().get();
+      if (!name.empty()) names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace headroom::configs

@@ -1,0 +1,27 @@
+// A Pascal VOC folder as far as its configuration goes: is it one, which splits
+// and which classes has it. Its boxes are read by
+// worker/data/labels/voc_labels.cpp.
+//
+//   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
+//   line
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace headroom::configs {
+
+bool is_voc_folder(const std::filesystem::path& folder);
+
+// Is `file` a list of stems, FOLDER/ImageSets/Main/NAME.txt of such a folder?
+bool is_voc_split(const std::filesystem::path& file);
+
+// FOLDER of such a list.
+std::filesystem::path voc_folder_of(const std::filesystem::path& split);
+
+// The names of all objects of all annotations, sorted. Files that are no XML
+// are passed over: reading their boxes names them.
+std::vector<std::string> voc_class_names(const std::filesystem::path& folder);
+
+}  // namespace headroom::configs

@@ -1,0 +1,45 @@
+// ReportQueue: commits and events on their way to the coordinator, in order.
+//
+// Training does not wait for them. While the coordinator is away they wait, up
+// to a bound; what comes beyond it is dropped, with one warning.
+//
+// Ownership: owns its thread, which ends with it; what has not been sent then
+// is lost. Threads: any. Errors: none; a refused report is a warning in the
+// log.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace headroom::control {
+
+class ReportQueue {
+ public:
+  using Call = std::function<grpc::Status(grpc::ClientContext&)>;
+
+  ReportQueue();
+  ~ReportQueue();
+
+  void add(Call send);
+  // Waits until everything is sent, at most so long.
+  void flush(std::chrono::milliseconds timeout);
+
+ private:
+  void send_all();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Call> queue_;
+  bool dropping_ = false;
+  bool ending_ = false;
+  std::thread sender_;
+};
+
+}  // namespace headroom::control
