@@ -1,7 +1,7 @@
 #include "configs/absent_flags.h"
 
 #include "configs/flags.h"
-#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 
 namespace headroom::configs {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"

@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "configs/flags.h"
-#include "configs/yaml/nearest_name.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"

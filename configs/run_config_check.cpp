@@ -7,7 +7,7 @@
 
 #include "configs/fault.h"
 #include "configs/knobs.h"
-#include "configs/layers/anchor_list.h"
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"

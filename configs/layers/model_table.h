@@ -8,15 +8,31 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "configs/layers/anchor_list.h"
 #include "configs/layers/layer_program.h"
 #include "configs/yaml/yaml_tree.h"
 
 namespace headroom::layers {
+
+// AnchorList: the box shapes that a detector's levels answer for, as one line
+// of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,
+// levels by rising stride.
+
+// Per level, pixels (w, h).
+using AnchorList = std::vector<std::vector<std::pair<double, double>>>;
+
+// Nothing where a word is no pair of numbers above 0, or levels differ in
+// length. "" is no level.
+std::optional<AnchorList> parse_anchor_list(std::string_view text);
+
+// parse_anchor_list turns it into exactly `anchors` again.
+std::string to_text(const AnchorList& anchors);
 
 struct ModelTable {
   // One argument of a layer: a number, a word ("nearest", "None", "nc"), a

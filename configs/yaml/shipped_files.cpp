@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "configs/yaml/nearest_name.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"

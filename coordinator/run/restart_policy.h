@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace headroom::coordinator {
@@ -28,5 +29,21 @@ struct RestartDecision {
 };
 
 RestartDecision decide_restart(const WorkerEnd& end);
+
+// The same rule for a process that the supervisor lost.
+class RestartBudget {
+ public:
+  // `exit_code`: 128 + the signal. `steps`: as many as the run is known to have
+  // committed.
+  RestartDecision note_end(int exit_code, int64_t steps) {
+    if (steps > steps_) ends_ = 0;
+    steps_ = steps;
+    return decide_restart({exit_code, ++ends_, /*is_draining=*/false});
+  }
+
+ private:
+  int ends_ = 0;
+  int64_t steps_ = 0;
+};
 
 }  // namespace headroom::coordinator

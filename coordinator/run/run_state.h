@@ -32,7 +32,6 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
-#include "coordinator/run/generation.h"
 #include "coordinator/run/membership.h"
 #include "coordinator/run/quorum.h"
 #include "coordinator/run/regrouping.h"

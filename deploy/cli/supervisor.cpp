@@ -12,13 +12,13 @@
 #include <optional>
 #include <thread>
 
+#include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
 #include "deploy/cli/process/line_log.h"
-#include "deploy/cli/process/restart_budget.h"
 #include "deploy/cli/show/progress_reporter.h"
 #include "parallel/base/check.h"
 
@@ -219,7 +219,7 @@ class Supervisor {
 
   // A child that is started again where it was killed.
   struct Restarts {
-    RestartBudget budget;
+    coordinator::RestartBudget budget;
     std::optional<Clock::time_point> due;
     bool is_over = false;  // not any more
   };

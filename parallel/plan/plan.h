@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom::plan {
@@ -68,5 +70,24 @@ struct Plan {
 
   bool operator==(const Plan&) const = default;
 };
+
+// The names of policies, and of a plan's list of them.
+
+// "keep", "lean", "recompute", "offload", and back; nothing for another word.
+std::string to_string(ActivationPolicy policy);
+std::optional<ActivationPolicy> parse_activation_policy(
+    const std::string& name);
+
+// The text of Plan::activation_policies: "lean"; "keep, layer 7 lean, layers 0
+// to 3, 5 recompute" where layers differ, the commonest first.
+std::string activations_text(const std::vector<ActivationPolicy>& policies);
+
+// Whether a plan's layers can be captured as graphs of a device, forward and
+// backward (worker/step/cuda_graph_runner.h). Nothing in them may wait for
+// another rank or for the host, and the micro-batches of a step must have one
+// size.
+
+// The reason why they cannot be captured; nothing where they can.
+std::optional<std::string> capture_error(const Plan& plan, const BatchCut& cut);
 
 }  // namespace headroom::plan

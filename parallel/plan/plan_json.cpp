@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 
 namespace headroom::plan {
 

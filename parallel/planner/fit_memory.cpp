@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "parallel/base/units.h"
-#include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/activation_mixture.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/stage_cut.h"

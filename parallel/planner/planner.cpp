@@ -4,10 +4,9 @@
 #include <set>
 
 #include "parallel/base/device_list.h"
-#include "parallel/plan/activation_policies.h"
 #include "parallel/plan/batch_split.h"
-#include "parallel/plan/capture_rule.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/fit_memory.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/saved_plan.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/plan/capture_rule.h"
+#include "parallel/plan/plan.h"
 #include "parallel/predict/rank_share.h"
 
 namespace headroom::predict {

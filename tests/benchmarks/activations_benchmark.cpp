@@ -40,7 +40,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/step_phase.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "tests/support/plain_autograd.h"
 #include "tests/support/rank_training.h"
 #include "worker/chart/line_chart.h"

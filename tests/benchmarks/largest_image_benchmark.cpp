@@ -34,7 +34,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/plan_memory.h"
 #include "tests/support/plain_training.h"
 #include "tests/support/rank_training.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/anchor_list.h"
+#include "configs/layers/model_table.h"
 #include "worker/anchors/box_fit.h"
 #include "worker/data/sampling/random.h"
 

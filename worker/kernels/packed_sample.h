@@ -20,6 +20,10 @@
 
 namespace headroom::kernels {
 
+// The gray that surrounds pictures: all bands of a pixel where none is.
+
+inline constexpr uint8_t kFillGray = 114;
+
 inline constexpr int64_t kPackedAlignment = 16;
 
 // What of a picture lies on [left, right) x [top, bottom) of a canvas: that

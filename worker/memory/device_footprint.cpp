@@ -5,7 +5,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::memory {
 

@@ -9,6 +9,47 @@
 #include "worker/optim/flat_kernels.h"
 
 namespace headroom::optim {
+
+namespace {
+
+constexpr int64_t kMinChunk = 1 << 14;
+constexpr int64_t kMaxChunks = 1024;
+
+}  // namespace
+
+double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b) {
+  check_flat_pair("gradient", a, "added gradient", b.defined() ? b : a);
+  const int64_t size = a.numel();
+  const int64_t chunk =
+      std::max(kMinChunk, (size + kMaxChunks - 1) / kMaxChunks);
+  const int64_t num_chunks = (size + chunk - 1) / chunk;
+  std::array<double, kMaxChunks> sums = {};
+  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "squared_norm_of_sum", [&] {
+    const scalar_t* pa = a.const_data_ptr<scalar_t>();
+    const scalar_t* pb = b.defined() ? b.const_data_ptr<scalar_t>() : nullptr;
+    at::parallel_for(0, num_chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t offset = i * chunk;
+        sums[static_cast<size_t>(i)] =
+            sum_of_squares(pa + offset, pb == nullptr ? nullptr : pb + offset,
+                           std::min(chunk, size - offset));
+      }
+    });
+  });
+  double sum = 0;
+  for (int64_t i = 0; i < num_chunks; ++i) sum += sums[static_cast<size_t>(i)];
+  return sum;
+}
+
+void add_in_place(const at::Tensor& a, const at::Tensor& b) {
+  check_flat_pair("gradient", a, "added gradient", b);
+  a.add_(b);
+}
+
+double clip_coefficient(double norm, double max_norm) {
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements; three arrays of it fit in L2
@@ -155,6 +196,17 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
              .step = step.step,
              .clip_coefficient = step.clip_coefficient,
              .decoupled_decay = kind == OptimizerKind::kAdamW});
+}
+
+double ema_decay(int64_t updates) {
+  return 0.9999 * (1 - std::exp(-static_cast<double>(updates) / 2000));
+}
+
+void ema_update(const at::Tensor& average, const at::Tensor& value,
+                int64_t updates) {
+  check_flat_pair("average", average, "value", value);
+  HEADROOM_CHECK(updates >= 1, "update " + std::to_string(updates));
+  average.lerp_(value, 1 - ema_decay(updates));
 }
 
 }  // namespace headroom::optim

@@ -20,6 +20,25 @@
 
 namespace headroom::optim {
 
+// The gradient's norm, for the vote, the log and clipping.
+//
+// In a step that accumulates, the norm is that of the accumulated gradient with
+// this step's added, before either is changed: hence the sum of two tensors.
+// Squares are summed in double over chunks that depend on the size alone, so
+// the result is the same for any number of threads.
+// Nothing is allocated.
+
+// ||a + b||^2; ||a||^2 where b is undefined.
+// REQUIRES: flat tensors of one size, both float or both double.
+double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b);
+
+// a += b.
+void add_in_place(const at::Tensor& a, const at::Tensor& b);
+
+// What a gradient of `norm` is multiplied by so that it has at most about
+// `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch clips.
+double clip_coefficient(double norm, double max_norm = 10);
+
 // A range of a flat buffer that belongs to one parameter group.
 struct Segment {
   int64_t offset = 0;  // in elements
@@ -120,5 +139,20 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
                     const at::Tensor& parameters, const at::Tensor& gradients,
                     std::span<const at::Tensor> moments,
                     std::span<const Segment> segments);
+
+// EMA: the averaged weights that are validated and saved.
+//
+//   average = d*average + (1 - d)*value,  d(t) = 0.9999*(1 - exp(-t/2000))
+//
+// t counts optimizer steps from 1. The average covers every floating-point
+// state tensor, batch-norm statistics included, and starts as a copy;
+// num_batches_tracked is no average and stays.
+
+double ema_decay(int64_t updates);
+
+// In place; allocates nothing. `updates` counts this one.
+// REQUIRES: two flat tensors of one size and type; updates >= 1.
+void ema_update(const at::Tensor& average, const at::Tensor& value,
+                int64_t updates);
 
 }  // namespace headroom::optim

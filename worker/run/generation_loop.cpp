@@ -16,7 +16,7 @@
 #include "parallel/base/log.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
 #include "worker/run/training_run.h"

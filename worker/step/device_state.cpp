@@ -15,7 +15,7 @@
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
-#include "worker/optim/ema.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::step {
 

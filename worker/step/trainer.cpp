@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/plan/capture_rule.h"
+#include "parallel/plan/plan.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/step/stage_step.h"
 

@@ -12,8 +12,7 @@
 #include "parallel/base/step_phase.h"
 #include "parallel/base/units.h"
 #include "worker/model/conv_block.h"
-#include "worker/optim/ema.h"
-#include "worker/optim/grad_norm.h"
+#include "worker/optim/optimizer.h"
 
 namespace headroom::step {
 

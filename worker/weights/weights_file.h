@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/anchor_list.h"
 #include "configs/layers/model_table.h"
 #include "worker/weights/safetensors.h"
 

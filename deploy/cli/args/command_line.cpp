@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "configs/absent_flags.h"
-#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 #include "deploy/cli/args/command_summaries.h"
 #include "deploy/cli/args/launch_flags.h"
 #include "parallel/base/check.h"

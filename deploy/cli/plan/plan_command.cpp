@@ -1,9 +1,14 @@
 // headroom plan: the plan that train would use, and why. Starts nothing.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 
+#include "configs/run_config.h"
 #include "deploy/cli/commands.h"
-#include "deploy/cli/plan/plan_files.h"
 #include "deploy/cli/plan/plan_machines.h"
 #include "deploy/cli/plan/plan_report.h"
 #include "deploy/cli/plan/plan_segments.h"
@@ -12,8 +17,56 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/plan.h"
+#include "parallel/plan/plan_json.h"
 
 namespace headroom::cli {
+
+// plan_files: a planned run as two files, run.yaml and plan.json, for a worker
+// that runs without a coordinator (headroom-worker --standalone).
+//
+// Threads: any. Errors: Error (exit 2) when a file is there already or cannot
+// be written.
+
+// Makes `folder` where there is none.
+void write_plan_files(const std::filesystem::path& folder,
+                      const configs::RunConfig& config, const plan::Plan& plan);
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_new(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    throw Error(
+        "plan",
+        "cannot write " + path.string() + " (" + std::strerror(errno) + ")",
+        "name a writable folder with --write DIR");
+  }
+}
+
+}  // namespace
+
+void write_plan_files(const fs::path& folder, const configs::RunConfig& config,
+                      const plan::Plan& plan) {
+  const fs::path run = folder / "run.yaml";
+  const fs::path how = folder / "plan.json";
+  for (const fs::path& file : {run, how}) {
+    // They may be those of a run.
+    if (fs::exists(file)) {
+      throw Error("plan", file.string() + " is there already",
+                  "name another folder with --write DIR");
+    }
+  }
+  std::error_code ignored;  // then the files cannot be written either
+  fs::create_directories(folder, ignored);
+  write_new(run, configs::to_yaml(config));
+  write_new(how, plan::plan_to_json(plan));
+}
+
 namespace {
 
 void say(const std::string& text) { std::fputs(text.c_str(), stdout); }

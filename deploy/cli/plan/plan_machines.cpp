@@ -5,8 +5,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/nvml/card_use.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/nvml/nvml.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"

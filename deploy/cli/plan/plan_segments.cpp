@@ -4,8 +4,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/predict/cluster.h"
 #include "parallel/predict/memory_request.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 

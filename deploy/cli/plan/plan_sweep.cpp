@@ -8,7 +8,7 @@
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"

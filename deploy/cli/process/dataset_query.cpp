@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/anchor_list.h"
+#include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "coordinator/run/run_ending.h"
 #include "deploy/cli/process/agent.h"

@@ -8,7 +8,7 @@
 #include "deploy/cli/show/progress_line.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
 namespace headroom::cli {

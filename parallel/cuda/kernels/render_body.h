@@ -6,7 +6,6 @@
 #pragma once
 
 #include "parallel/cuda/kernels/render_samples.h"
-#include "worker/kernels/fill_gray.h"
 #include "worker/kernels/packed_sample.h"
 #include "worker/kernels/pixel_math.h"
 

@@ -1,4 +1,3 @@
-#include "configs/layers/anchor_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "configs/yaml/nearest_name.h"
+#include "configs/yaml/scalar.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/run/generation.h"
+#include "coordinator/run/regrouping.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,6 @@
 #include "tests/worker/model/conv_block_fixture.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
-#include "worker/optim/ema.h"
 #include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {

@@ -10,7 +10,6 @@
 
 #include "parallel/base/check.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
-#include "worker/optim/ema.h"
 #include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {

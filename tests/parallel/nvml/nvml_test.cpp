@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
-#include "parallel/nvml/card_use.h"
 
 namespace headroom::nvml {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 
 #include <gtest/gtest.h>
 

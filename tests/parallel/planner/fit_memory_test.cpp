@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "configs/layers/model_table.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom::planner {

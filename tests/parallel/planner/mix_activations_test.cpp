@@ -6,7 +6,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
-#include "parallel/plan/activation_policies.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
 

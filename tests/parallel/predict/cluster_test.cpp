@@ -1,4 +1,4 @@
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/predict/derivation.h"
+#include "parallel/predict/op_context.h"
 
 #include <gtest/gtest.h>
 

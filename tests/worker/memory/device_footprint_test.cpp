@@ -7,7 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 #include "worker/run/run_device.h"
 
 namespace headroom::memory {

@@ -1,4 +1,4 @@
-#include "worker/optim/ema.h"
+#include "worker/optim/optimizer.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>

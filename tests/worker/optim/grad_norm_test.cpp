@@ -1,4 +1,4 @@
-#include "worker/optim/grad_norm.h"
+#include "worker/optim/optimizer.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>

@@ -19,8 +19,6 @@
 #include "worker/loss/detection_loss.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/layer_graph.h"
-#include "worker/optim/ema.h"
-#include "worker/optim/grad_norm.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/optim/optimizer.h"
 

@@ -9,7 +9,6 @@
 #include "worker/pictures/batch_pictures.h"
 #include "worker/pictures/label_picture.h"
 #include "worker/pictures/metric_pictures.h"
-#include "worker/pictures/small_images.h"
 
 namespace headroom::pictures {
 namespace {

@@ -1,5 +1,5 @@
 // What the reader says of headers that lie.
-#include "worker/weights/safetensors_header.h"
+#include "worker/weights/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/data/codecs/image.h"
-#include "worker/kernels/fill_gray.h"
+#include "worker/kernels/packed_sample.h"
 
 namespace headroom::augment {
 

@@ -5,7 +5,7 @@
 
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 namespace {

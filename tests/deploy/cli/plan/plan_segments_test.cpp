@@ -6,7 +6,7 @@
 #include "deploy/cli/plan/plan_report.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
-#include "parallel/predict/cluster.h"
+#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 namespace {

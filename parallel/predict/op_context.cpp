@@ -1,6 +1,4 @@
-#include "parallel/predict/derivation.h"
-
-#include <utility>
+#include "parallel/predict/op_context.h"
 
 #include "parallel/base/check.h"
 
