@@ -19,7 +19,7 @@ struct Instance {
   int64_t gpus = 0;
   std::string gpu;               // "NVIDIA A100 40GB"
   int64_t gpu_memory_bytes = 0;  // of one, as the driver shows it
-  // Of the GPU's instruction set, "8.0" as 80.
+  // The GPU's compute capability, "8.0" as 80.
   int compute_capability = 0;
   // Between the machine's GPUs; "" where there is one.
   std::string link;

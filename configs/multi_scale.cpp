@@ -11,7 +11,7 @@ constexpr int64_t kLeastStrides = 2;
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Of the longer side, in strides.
+// Sizes of the longer side, in strides.
 int64_t least_strides(InputSize size, int64_t stride) {
   return std::max(kLeastStrides,
                   divided_up(std::max(size.height, size.width), 2 * stride));

@@ -34,10 +34,11 @@ InputSize largest_input_size(InputSize size, int64_t stride);
 // --multi-scale.
 std::vector<InputSize> input_sizes(const RunConfig& config, int64_t stride);
 
-// Of an image of the run, in the mean of these.
+// The mean area of an image of the run at these sizes.
 double mean_pixels(const RunConfig& config, int64_t stride);
 
-// Of the run's training images: --img rounded up, or the largest of its sizes.
+// The largest size of the run's training images: --img rounded up, or the
+// largest of --multi-scale.
 InputSize largest_input_size(const RunConfig& config, int64_t stride);
 
 }  // namespace headroom::configs

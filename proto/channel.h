@@ -36,7 +36,8 @@ std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
     const ChannelSecurity& security = channel_security());
 
-// Of a server that wants everybody's certificate; plain text without one.
+// The credentials of a server that asks all clients for a certificate; plain
+// text without one.
 std::shared_ptr<grpc::ServerCredentials> server_credentials(
     const ChannelSecurity& security);
 

@@ -1,4 +1,4 @@
-// EventRecord: what happened in a run, in words; EventFile: all of a run's
+// EventRecord: what happened in a run; EventFile: all of a run's
 // events, in its directory, a line each.
 //
 // A run has one writer of events.jsonl: the coordinator, or the worker where
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/base/line_file.h"
+#include "parallel/base/atomic_file.h"
 
 namespace headroom::wire {
 

@@ -44,7 +44,8 @@ struct LayerCost {
 
 std::vector<LayerCost> layer_costs(const ModelTable& table);
 
-// Of the layers' outputs: images are rounded up to a multiple of it.
+// The largest stride of the layers' outputs; images are rounded up to a
+// multiple of it.
 int64_t largest_stride(const std::vector<LayerCost>& layers);
 
 // Bytes of a pixel as it is loaded: the model's `ch`, and 3 for a `ch` of 1.
@@ -59,29 +60,19 @@ int64_t round_up_to_stride(int64_t size, int64_t stride);
 // the model's largest stride, at least two.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 
-// LayerTime: how long a layer takes, forward and backward together, under each
-// activation policy: a model for choosing between policies, no prediction.
-//
-// In multiply-adds of a forward convolution per pixel of one image. A layer of
-// M multiply-adds that keeps E elements, both per pixel
-// (configs/layers/layer_cost.h):
+// How long a layer takes, forward and backward together, under each activation
+// policy: a model for choosing between policies, no prediction. The unit is a
+// multiply-add of a forward convolution per pixel of one image, for a layer of
+// M multiply-adds that keeps E elements per pixel:
 //
 //   keep        3.75 M + 240 E   forward; two convolutions and the rest behind
 //   lean        and    8 E       maps are derived once more
 //   recompute   and M + 48 E     convolutions too
 //   offload     and   58 E       to a file and back
 //
-// Calibrated on yolov5s, 80 classes, one image of 480 px, one thread of an AMD
-// EPYC (Zen 5), by
-//
-//   benchmark_activations --img 480 --rounds 9 --rows "recompute 0-2" …
-//
-//   over keep's step    lean   offload  recompute  of layers  0-2   3-4   5-9
-//   10-24
-//   measured            1.004    1.072      1.244         1.067 1.028 1.081  1.085
-//   this
-//   model          1.010    1.070      1.247         1.052 1.037 1.070  1.088
-
+// Calibrated on yolov5s, 480 px, one thread of an AMD EPYC (Zen 5) by
+// `benchmark_activations --img 480 --rounds 9`; over keep's time it
+// gives 1.010, 1.070 and 1.247 where 1.004, 1.072 and 1.244 were measured.
 struct LayerTime {
   double keep = 0;
   double lean = 0;

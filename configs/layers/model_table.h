@@ -71,7 +71,7 @@ ModelTable load_model_table(const std::string& cfg);
 std::string layer_text(const ModelTable::Layer& layer);
 std::string activation_text(const ActivationFunction& activation);
 
-// Of a file that parses to `table`; its head is Detect alone.
+// The text of a file that parses to `table`; its head is Detect alone.
 std::string model_table_text(const ModelTable& table);
 
 // What a file of weights says of its model under its metadata: "model", a name

@@ -24,7 +24,7 @@ struct QuorumOptions {
 struct QuorumDecision {
   std::vector<Member> members;  // empty: not yet
   bool timed_out = false;       // it will not come about any more
-  std::string reason;           // in words, for the log and the status
+  std::string reason;           // for the log and the status
 };
 
 // `since`: when the waiting began.

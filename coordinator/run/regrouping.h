@@ -95,18 +95,17 @@ struct ReformingDecision {
 ReformingDecision decide_reforming(const ReformingView& view,
                                    const ReformingOptions& options);
 
-// Generation: one membership with its ranks, its plan and the state it starts
+// One membership with its ranks, its plan and the state it starts
 // from, under a number that only rises.
 //
 // The number is the fence: a message of another generation, or of another run,
 // is refused by number before anything looks at its content.
-
 struct Generation {
   uint64_t number = 0;                // 0: none yet
   std::vector<RankedMember> members;  // in the order of their ranks
   plan::Plan plan;
   ResumePoint begin;
-  std::string reason;  // in words
+  std::string reason;
 
   // Null if the worker is no member.
   const RankedMember* find(const std::string& worker_id) const;

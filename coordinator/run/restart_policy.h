@@ -16,7 +16,8 @@ namespace headroom::coordinator {
 
 struct WorkerEnd {
   int exit_code = 0;  // 128 + signal when killed by one
-  // Of this slot, with this one, since the run last committed a step.
+  // How often this slot's worker has ended, this time included, since the run
+  // last committed a step.
   int ends_without_progress = 1;
   bool is_draining = false;  // its node is to leave
 };
@@ -25,7 +26,7 @@ struct RestartDecision {
   bool restart = false;
   std::chrono::milliseconds delay{0};
   bool is_crash_loop = false;
-  std::string reason;  // in words
+  std::string reason;
 };
 
 RestartDecision decide_restart(const WorkerEnd& end);

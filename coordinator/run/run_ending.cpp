@@ -19,7 +19,8 @@ int64_t newest_step(const RunEnding& ending) {
   return newest;
 }
 
-// Of the newest checkpoint that any survivor knows of; nothing if none spoke.
+// Steps of the newest checkpoint that any survivor knows of; nothing if none
+// has said.
 std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
   std::optional<int64_t> newest;
   for (const Survivor& survivor : ending.survivors) {

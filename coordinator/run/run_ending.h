@@ -48,7 +48,7 @@ struct Loss {
 // What a survivor says it has.
 struct SurvivorState {
   bool holds_a_part = false;  // of the state: alone it cannot save it
-  // Of the newest checkpoint that it knows of; 0: there is none.
+  // Steps of the newest checkpoint that it knows of; 0: there is none.
   std::optional<int64_t> checkpoint_steps = {};
 };
 

@@ -50,7 +50,7 @@ struct RunOptions {
   std::string run_directory;
   std::vector<layers::LayerCost>
       layers;  // of the model, where the plan needs them
-  // Of the first generation; none: the request's.
+  // The first generation's plan; none: that of the request.
   std::optional<plan::Plan> plan = {};
 };
 
@@ -88,7 +88,7 @@ class RunState {
   RunState(const RunOptions& options, const configs::RunConfig& config,
            TimePoint now);
 
-  // --- what happened; a refusal is returned in words ------------------------
+  // --- what happened; a refusal is returned ---------------------------------
   std::optional<std::string> register_node(TimePoint now, const Node& node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
@@ -104,7 +104,7 @@ class RunState {
   void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
                      const std::string& message, int64_t committed_steps,
                      bool peer_lost, const SurvivorState& state = {});
-  // The worker has let go of its generation at a committed step.
+  // The worker has left its generation at a committed step.
   std::optional<std::string> generation_left(TimePoint now,
                                              const std::string& worker_id,
                                              const Leaving& leaving);
@@ -138,7 +138,7 @@ class RunState {
   bool stop_requested() const { return stop_requested_; }
   // Members are to leave their generation at the next committed step.
   bool leave_requested() const { return leave_requested_; }
-  // Of this generation, and its members are to leave it.
+  // Whether a member of this generation is lost and the others are to leave it.
   bool peer_lost() const {
     return phase_ == RunPhase::kReforming && reforming_.has_loss;
   }

@@ -31,7 +31,7 @@ struct RunStatus {
   uint64_t generation = 0;
   // "waiting", "running", "regrouping", "stopping", "finished", "failed"
   std::string state;
-  std::string reason;  // why it is so, in words
+  std::string reason;  // why it is so
   int exit_code = 0;   // once finished or failed
   std::string run_directory;
   wire::RunProgress progress;  // of rank 0

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <vector>
 
-#include "deploy/cli/args/command_summaries.h"
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/interrupts.h"

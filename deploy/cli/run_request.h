@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/process/dataset_query.h"
@@ -51,5 +52,17 @@ RunRequest make_run_request(const CommandLine& line,
 configs::RunConfig resumed_config(const std::string& run_directory,
                                   const std::vector<configs::FlagUse>& uses,
                                   std::vector<std::string>& notes);
+
+// The first line of a run, for people: what is about to be trained or judged.
+//
+// Errors: Error (exit 2) for a model that cannot be read and that the plan
+// depends on.
+
+// "96 x 96 (rounded up from 65 x 65)": the network's input. Without layers the
+// largest stride is not known, and the size is as it was asked for.
+std::string image_size_text(const configs::RunConfig& config,
+                            const std::vector<layers::LayerCost>& layers);
+
+std::string headline(const RunRequest& request);
 
 }  // namespace headroom::cli

@@ -9,7 +9,6 @@
 
 #include "coordinator/service/listen_address.h"
 #include "deploy/cli/commands.h"
-#include "deploy/cli/headline.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"

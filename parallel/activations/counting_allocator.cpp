@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "parallel/base/outside_memory.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/base/units.h"
 
 namespace headroom::activations {

@@ -5,9 +5,11 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <utility>
+#include <fstream>
+#include <system_error>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -127,6 +129,25 @@ std::string file_digest(const std::filesystem::path& path) {
   }
   if (std::ferror(file.get())) fail();
   return digest.hex();
+}
+
+bool LineFile::write() {
+  if (waiting_.empty()) return true;
+  std::error_code no_file;
+  const uintmax_t size = std::filesystem::file_size(path_, no_file);
+  std::ofstream file(path_, std::ios::binary | std::ios::app);
+  file << waiting_;
+  file.close();
+  if (file) {
+    waiting_.clear();
+    return true;
+  }
+  const int reason = errno;
+  // What was written of it is no whole line.
+  std::error_code ignored;
+  std::filesystem::resize_file(path_, no_file ? 0 : size, ignored);
+  errno = reason;
+  return false;
 }
 
 }  // namespace headroom

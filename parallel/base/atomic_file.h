@@ -14,8 +14,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
-struct XXH3_state_s;  // xxhash.h
+struct XXH3_state_s;
 
 namespace headroom {
 
@@ -62,5 +63,26 @@ class StreamDigest {
 
 // Throws Error naming the file when it cannot be read.
 std::string file_digest(const std::filesystem::path& path);
+
+// A file that grows by whole lines. A full disk keeps lines waiting
+// in memory; they follow once there is room, so that the file has neither half
+// a line nor a gap. One thread at a time.
+class LineFile {
+ public:
+  // Each write opens or makes the file, which may be moved or removed between.
+  explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
+
+  // `line` comes without its line feed.
+  void add(const std::string& line) { waiting_ += line + '\n'; }
+  // Appends what waits. Returns false where it cannot be written now; errno
+  // says why.
+  bool write();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::string waiting_;  // whole lines
+};
 
 }  // namespace headroom

@@ -11,7 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/outside_memory.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {

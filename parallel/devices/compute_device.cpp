@@ -1,6 +1,13 @@
 #include "parallel/devices/compute_device.h"
 
-#include <string>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
@@ -27,6 +34,100 @@ DeviceKernels* ComputeDevice::kernels() const {
 at::Tensor ComputeDevice::upload(const at::Tensor& tensor) const {
   if (tensor.device() == device_) return tensor;
   return kernels()->upload(tensor, device_);
+}
+
+struct PageLockedBuffers::State {
+  explicit State(DeviceApi& given) : api(given) {}
+
+  DeviceApi& api;
+  std::mutex mutex;
+  std::multimap<int64_t, std::shared_ptr<void>> free;  // guarded, by size
+  int64_t locked = 0;                                  // guarded
+};
+
+PageLockedBuffers::PageLockedBuffers(DeviceApi& api)
+    : state_(std::make_shared<State>(api)) {}
+
+std::shared_ptr<void> PageLockedBuffers::take(int64_t bytes) {
+  State& state = *state_;
+  std::shared_ptr<void> buffer;
+  std::shared_ptr<void> too_small;  // goes without the lock: that takes time
+  int64_t size = bytes;
+  {
+    const std::lock_guard lock(state.mutex);
+    auto found = state.free.lower_bound(bytes);
+    if (found == state.free.end() && !state.free.empty()) {
+      // None is large enough: a larger one takes the place of the largest.
+      found = std::prev(state.free.end());
+    }
+    if (found != state.free.end()) {
+      if (found->first >= bytes) {
+        size = found->first;
+        buffer = std::move(found->second);
+      } else {
+        state.locked -= found->first;
+        too_small = std::move(found->second);
+      }
+      state.free.erase(found);
+    }
+  }
+  too_small.reset();
+  if (buffer == nullptr) {
+    buffer = state.api.lock_pages(bytes);
+    const std::lock_guard lock(state.mutex);
+    state.locked += size;
+  }
+  void* const address = buffer.get();
+  return {address,
+          [size, kept = state_, held = std::move(buffer)](void*) mutable {
+            const std::lock_guard lock(kept->mutex);
+            kept->free.emplace(size, std::move(held));
+          }};
+}
+
+int64_t PageLockedBuffers::locked_bytes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->locked;
+}
+
+namespace {
+
+MemoryCategory category_of(int64_t bytes) {
+  return MemoryCategoryScope::of_device(bytes);
+}
+
+std::string last_error() {
+  const char* const text = dlerror();
+  return text != nullptr ? text : "no reason given";
+}
+
+}  // namespace
+
+std::string device_plugin_path() {
+  if (const char* const given = std::getenv("HEADROOM_DEVICE_PLUGIN")) {
+    return given;
+  }
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return (program.parent_path() / "libheadroom_cuda.so").string();
+}
+
+DevicePlugin load_device_plugin(const std::string& path) {
+  static constexpr HostServices kServices = {&category_of};
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return {nullptr, "this build has no plugin for devices: no " + path};
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {nullptr, last_error()};
+  const auto factory =
+      reinterpret_cast<DeviceApiFactory>(dlsym(library, kDeviceApiFactory));
+  if (factory == nullptr) return {nullptr, last_error()};
+  DeviceApi* const api = factory(kDeviceApiVersion, &kServices);
+  if (api == nullptr) {
+    return {nullptr, path + " is of another version than this program"};
+  }
+  return {api, ""};
 }
 
 }  // namespace headroom::devices

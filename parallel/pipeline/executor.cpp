@@ -20,7 +20,6 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/pipeline/backward_thread.h"
 #include "parallel/pipeline/mailbox.h"
 
 namespace headroom::pipeline {

@@ -33,7 +33,7 @@
 
 namespace headroom::zero {
 
-// GradientScatter: sums each layer's gradient over all ranks and leaves every
+// Sums each layer's gradient over all ranks and leaves every
 // rank with its slice (ZeRO 2 and 3).
 //
 // A layer's gradient buffer exists from the first gradient that backward
@@ -43,7 +43,6 @@ namespace headroom::zero {
 // It owns the shard, keeps the layers' buffers and parameters, and borrows the
 // ranks. Errors: CommunicationError; c10::OutOfMemoryError where a buffer does
 // not fit. Both come out of backward.
-
 class GradientScatter {
  public:
   struct Layer {

@@ -12,7 +12,6 @@
 
 #include "configs/flags.h"
 #include "deploy/cli/args/command_line.h"
-#include "deploy/cli/args/command_summaries.h"
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/args/launch_flags.h"
 #include "tests/repo/reference_page.h"

@@ -4,7 +4,7 @@
 
 #include "configs/flags.h"
 #include "configs/knobs.h"
-#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/help_text.h"
 #include "deploy/cli/args/launch_flags.h"
 
 namespace headroom {

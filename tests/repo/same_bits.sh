@@ -28,6 +28,8 @@ renamed_words='
 row -> layer
 rows -> layers
 Rows -> Layers
+weights and their like -> model state
+at work -> transient
 '
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

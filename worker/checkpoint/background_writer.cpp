@@ -27,7 +27,8 @@ void BackgroundWriter::start(std::shared_ptr<Job> job) {
 
 void BackgroundWriter::run() {
   constexpr int kLowest = 19;
-  // Of this thread alone (Linux); where it is refused the thread is as others.
+  // The priority of this thread alone (Linux); where it is refused the thread
+  // is as others.
   ::setpriority(PRIO_PROCESS, 0, kLowest);
   activations::CountingAllocator::count_as_host_memory();
   while (!is_waited_for_) {

@@ -56,7 +56,7 @@ std::vector<StateOffer> offers_of(const std::vector<Json>& ranks) {
   return offers;
 }
 
-// Of all stages, at rank 0.
+// Gathers those of all stages at rank 0.
 std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   std::vector<HeldRange> needed;
   for (const StateStream::Block& block : stream.blocks()) {

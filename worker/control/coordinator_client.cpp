@@ -172,7 +172,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void leave_generation(const LeftGeneration& left) override {
-    // Of this generation nothing is taken after this.
+    // Nothing more of this generation is accepted.
     reports_.flush(kCallTimeout);
     wire::LeaveGenerationRequest request;
     *request.mutable_stamp() = current_stamp();

@@ -59,13 +59,13 @@ struct WorkerFailure {
   std::string message;
   bool peer_lost = false;  // the cause is a lost peer, not this worker
   int64_t committed_steps = 0;
-  // Of the state: alone it cannot save it.
+  // Holds a part of the state, which it cannot save alone.
   bool holds_a_part = false;
-  // Of the newest checkpoint that it knows of; 0: none.
+  // Steps of the newest checkpoint that it knows of; 0: none.
   int64_t checkpoint_steps = 0;
 };
 
-// This worker has let go of its generation at a committed step: because it was
+// This worker has left its generation at a committed step: because it was
 // asked to, and keeps its state; or because a step ran out of memory where
 // nothing leaner was left, and the state is in a checkpoint.
 struct LeftGeneration {

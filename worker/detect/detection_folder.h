@@ -24,10 +24,23 @@
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
-#include "worker/detect/annotate.h"
 #include "worker/metrics/detection.h"
 
 namespace headroom::detect {
+
+// Boxes with their names and confidences, drawn into a picture for people.
+
+struct AnnotateOptions {
+  int line_width = 0;  // pixels; 0: by the picture's size
+  bool labels = true;
+  bool confidences = true;
+};
+
+// pixels: CV_8UC3, RGB.
+void annotate(cv::Mat& pixels,
+              const std::vector<metrics::Detection>& detections,
+              const std::vector<std::string>& class_names,
+              const AnnotateOptions& options);
 
 // What was found in an image. It is written in the forms other programs read:
 //

@@ -23,7 +23,7 @@ MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
        measured(Category::kGradients)},
       {"moments", estimate.moments, measured(Category::kOptimizer)},
       {"average", estimate.average, measured(Category::kAverage)},
-      // Of these the model knows only the sum at the fullest moment.
+      // The model knows only the sum of these at the fullest moment.
       {"activations",
        estimate.images + estimate.activations + estimate.transient +
            estimate.communication + estimate.targets + estimate.workspace,

@@ -12,7 +12,7 @@
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
-#include "worker/detect/annotate.h"
+#include "worker/detect/detection_folder.h"
 
 namespace headroom::pictures {
 

@@ -21,13 +21,12 @@
 
 namespace headroom::pictures {
 
-// SmallImages: a data set's samples as small as a picture of many of them needs
+// A data set's samples as small as a picture of many of them needs
 // them, whatever the size of their files.
 //
 // A large file is read from top to bottom and made smaller on the way, so that
 // a scene costs a band of its rows (worker/data/codecs/scanline_reader.h says
 // which formats cannot).
-
 class SmallImages : public augment::ImageSource {
  public:
   // Samples fit into height x width. Files with other `bands` than colours show

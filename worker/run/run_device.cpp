@@ -12,7 +12,7 @@
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
-#include "parallel/devices/device_plugin.h"
+#include "parallel/devices/compute_device.h"
 #include "parallel/plan/layout.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/loss/device_level_loss.h"

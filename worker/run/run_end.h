@@ -95,7 +95,7 @@ class RunEnd {
   RunOutcome leave_for_memory(const step::StepResult& result,
                               const std::string& where);
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);
-  // Of the run, not of a generation alone: pictures are drawn.
+  // Ends the run, not a generation alone: pictures are drawn.
   RunOutcome end_run(ExitCode exit_code, const std::string& reason);
   std::string resume_hint() const;
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
-#include "parallel/base/line_file.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/collectives/mesh.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/control/coordinator_client.h"
@@ -42,7 +42,7 @@ struct StepRecord {
   double images_per_second = 0;  // over all ranks
   std::vector<int64_t> samples;  // of the global batch, in its order
   step::StepResult result;
-  // Of the network's input, in pixels, where steps differ in it; else 0.
+  // Pixels of the network's input where steps differ in it; else 0.
   int64_t image_height = 0, image_width = 0;
 };
 

@@ -117,7 +117,7 @@ struct TrainingRun::Implementation {
     return is_between_epochs() &&
            committed() / steps_in_epoch > state->counters.recorded_epochs;
   }
-  // Of the newest committed step.
+  // The newest committed step's.
   std::string newest_line() const {
     return newest.result.committed ? to_json_line(newest, images_in_epoch())
                                    : start.newest_line;
@@ -248,7 +248,7 @@ void TrainingRun::Implementation::prepare(
   memory.resumes = start.is_from_checkpoint;
   state = std::move(fresh);
   if (inputs.training) note_data(request, steps_in_epoch, state->counters);
-  // Of a run's first steps: a later generation would write over them.
+  // Only of a run's first steps: a later generation would write over them.
   if (!config.memory_trace.empty() && assignment.generation == 1) {
     tracer = std::make_unique<memory::MemoryTracer>(
         config.memory_trace, config.memory_trace_steps, assignment.rank,
@@ -335,7 +335,7 @@ void TrainingRun::Implementation::share_host_memory(
        "", false});
 }
 
-// Of a run that is started, not of a later generation of it.
+// For a run that is started, not for a later generation of it.
 void TrainingRun::Implementation::require_steps_left() const {
   const int64_t asked = num_steps(config, steps_in_epoch);
   if (assignment.generation > 1 || committed() < asked ||

@@ -27,7 +27,7 @@
 
 namespace headroom::step {
 
-// ActivationRunner: what a layer of the model keeps for its backward, by the
+// What a layer of the model keeps for its backward, by the
 // policy of the layer.
 //
 //   keep       what autograd saves
@@ -43,7 +43,6 @@ namespace headroom::step {
 //
 // Ownership: autograd graphs refer to it, so it must outlive the step.
 // Threads: the thread that runs the step. Errors: as OffloadFile.
-
 class ActivationRunner final : public model::LayerExecutor {
  public:
   struct Options {

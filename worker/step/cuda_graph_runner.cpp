@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "parallel/devices/device_api.h"
-#include "parallel/pipeline/backward_thread.h"
+#include "parallel/pipeline/executor.h"
 
 namespace headroom::step {
 

@@ -11,7 +11,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/devices/page_locked.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom::step {
 

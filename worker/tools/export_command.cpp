@@ -18,7 +18,7 @@
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
 #include "worker/tools/tool_command.h"
-#include "worker/validation/network_score.h"
+#include "worker/validation/validate.h"
 
 namespace headroom::tools {
 namespace {

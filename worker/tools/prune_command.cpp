@@ -16,7 +16,7 @@
 #include "parallel/base/units.h"
 #include "worker/tools/channel_pruning.h"
 #include "worker/tools/tool_command.h"
-#include "worker/validation/network_score.h"
+#include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"
 

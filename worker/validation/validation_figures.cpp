@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "parallel/collectives/gather.h"
-#include "worker/metrics/coco_ap.h"
+#include "worker/metrics/coco_evaluation.h"
 #include "worker/validation/validate.h"
 
 namespace headroom::validation {

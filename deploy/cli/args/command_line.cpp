@@ -8,7 +8,7 @@
 
 #include "configs/absent_flags.h"
 #include "configs/yaml/scalar.h"
-#include "deploy/cli/args/command_summaries.h"
+#include "deploy/cli/args/help_text.h"
 #include "deploy/cli/args/launch_flags.h"
 #include "parallel/base/check.h"
 
@@ -204,7 +204,7 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   line.run_flags.push_back({entry.run_flag->spellings.front(), values});
 }
 
-// Of a flag with a list of values, two uses look like one with more.
+// Two uses of a flag with a list of values look like one use with more.
 void refuse_repetition(const Entry& entry,
                        const std::vector<std::string>& words) {
   if (entry.repeatable || entry.run_flag == nullptr) return;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/multi_scale.h"
-#include "deploy/cli/headline.h"
+#include "deploy/cli/run_request.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
@@ -191,8 +191,8 @@ const plan::PhaseBytes& phases_of_stage(const PlanReport& report,
 
 // The items that matter to a reader; the JSON document has them all.
 std::string memory_table(const PlanReport& report) {
-  return cut_table({"stage", "weights and their like", "images", "kept",
-                    "at work", "communication", "rest", "predicted"},
+  return cut_table({"stage", "model state", "images", "kept", "transient",
+                    "communication", "rest", "predicted"},
                    report.memory.size(),
                    [&](size_t i) -> std::vector<std::string> {
                      const predict::MemoryEstimate& memory = report.memory[i];

@@ -19,8 +19,8 @@ struct PlanSegments {
   int64_t room_bytes = 0;  // on a GPU, beside the reserve
 };
 
-// Of a plan that was made for GPUs with so much memory. Throws Error (exit 3)
-// if its segments do not fit.
+// The segments of a plan that was made for GPUs with so much memory. Throws
+// Error (exit 3) if its segments do not fit.
 PlanSegments segments_of(const configs::RunConfig& config,
                          const std::vector<layers::LayerCost>& layers,
                          const plan::Plan& plan, int64_t gpu_memory_bytes);

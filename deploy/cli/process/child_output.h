@@ -12,13 +12,12 @@
 
 namespace headroom::cli {
 
-// LineReader: a thread that reads lines from a pipe until its end.
+// A thread that reads lines from a pipe until its end.
 //
 // A line longer than 8 KiB is handed over in pieces: a child gone wrong must
 // not fill its parent's memory.
 //
 // Threads: `on_line` is called from the reader's thread.
-
 class LineReader {
  public:
   // Takes ownership of `fd`, the reading end.

@@ -41,7 +41,7 @@ Cores cores_of_worker(const std::vector<Cores>& nodes, const Cores& allowed,
 // Open MPI has bound this process, and nobody asked for it.
 bool is_bound_by_default(const Environment& environment);
 
-// Of this process; from the system.
+// This process's binding, as the system tells it.
 Cores allowed_cores();
 
 // Lets this process, and what it starts, use every core that its container or

@@ -58,14 +58,13 @@ class LineLog {
   bool gave_up_ = false;
 };
 
-// LogFolder: a folder of this process alone for its coordinator's log, which
+// A folder of this process alone for its coordinator's log, which
 // has no use once the run is over.
 //
-// Held by a lock that the kernel lets go of with the process. Those of
+// Held by a lock that the kernel releases with the process. Those of
 // processes that were killed are removed by the next one that makes its own.
 //
 // Errors: Error (exit 2) if no folder can be made.
-
 class LogFolder {
  public:
   // Below `parent`: the folder for temporary files.

@@ -1,4 +1,4 @@
-#include "deploy/cli/headline.h"
+#include "deploy/cli/run_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "parallel/base/line_file.h"
+#include "parallel/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

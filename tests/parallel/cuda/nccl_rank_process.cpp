@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/devices/device_plugin.h"
+#include "parallel/devices/compute_device.h"
 #include "tests/parallel/cuda/nccl_checks.h"
 #include "tests/support/folder_store.h"
 

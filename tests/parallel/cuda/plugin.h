@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "parallel/devices/device_plugin.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom::cuda {
 

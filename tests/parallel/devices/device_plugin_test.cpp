@@ -1,4 +1,4 @@
-#include "parallel/devices/device_plugin.h"
+#include "parallel/devices/compute_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

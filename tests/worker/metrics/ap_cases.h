@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "worker/metrics/average_precision.h"
-#include "worker/metrics/coco_ap.h"
+#include "worker/metrics/coco_evaluation.h"
 
 namespace headroom::metrics {
 

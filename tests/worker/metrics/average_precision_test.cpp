@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/metrics/coco_ap.h"
+#include "worker/metrics/coco_evaluation.h"
 
 namespace headroom::metrics {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/devices/page_locked.h"
+#include "parallel/devices/compute_device.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_api.h"
 

@@ -13,7 +13,6 @@
 #include <span>
 
 #include "worker/data/codecs/image.h"
-#include "worker/data/codecs/image_file.h"
 
 namespace headroom::codecs {
 

@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "deploy/cli/args/command_summaries.h"
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/args/launch_flags.h"
 #include "parallel/base/check.h"

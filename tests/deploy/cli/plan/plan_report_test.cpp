@@ -37,9 +37,9 @@ activations  keep
 optimizer    SGD
 
 Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
-  stage  weights and their like  images    kept     at work   communication  rest      predicted
-  0      296 KiB                 37.5 MiB  300 MiB  12.5 MiB  0 B            2.26 MiB  353 MiB
-  1      35.6 MiB                0 B       258 MiB  56.1 MiB  0 B            2.26 MiB  352 MiB
+  stage  model state  images    kept     transient  communication  rest      predicted
+  0      296 KiB      37.5 MiB  300 MiB  12.5 MiB   0 B            2.26 MiB  353 MiB
+  1      35.6 MiB     0 B       258 MiB  56.1 MiB   0 B            2.26 MiB  352 MiB
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
   stage  start-up  training  validation  checkpoint  host
