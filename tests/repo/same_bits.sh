@@ -15,8 +15,7 @@
 # Times, addresses, process numbers and folders are replaced by words first
 # (normalise.py, below). Both builds must run on the same machine, because
 # processors differ in their rounding. It takes about four minutes. Without
-# mpirun or tests/libheadroom_testdevice.so the runs that need it are skipped,
-# and a line says so.
+# mpirun or tests/libheadroom_testdevice.so a line says which runs are skipped.
 set -euo pipefail
 
 # Words that a table of names changed: both spellings are digested as the new

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/data/tiles/tile_grid.h"
+#include "worker/data/tiles/tile_plan.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
 #include "worker/model/layer_graph.h"

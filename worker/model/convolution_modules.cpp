@@ -13,7 +13,7 @@
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/derived_maps.h"
-#include "worker/model/initialisation.h"
+#include "worker/model/model_state.h"
 #include "worker/model/replay_log.h"
 
 namespace headroom::model {

@@ -13,7 +13,7 @@
 #include "parallel/base/check.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
-#include "worker/model/initialisation.h"
+#include "worker/model/model_state.h"
 
 namespace headroom::model {
 namespace {

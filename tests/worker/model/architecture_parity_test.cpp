@@ -10,8 +10,8 @@
 
 #include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
-#include "worker/model/initialisation.h"
 #include "worker/model/layer_graph.h"
+#include "worker/model/model_state.h"
 
 namespace headroom::model {
 namespace {

@@ -21,7 +21,7 @@
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/loaded_image.h"
 #include "worker/data/labels/dataset.h"
-#include "worker/data/tiles/tile_grid.h"
+#include "worker/data/tiles/tile_plan.h"
 
 namespace headroom::tiles {
 

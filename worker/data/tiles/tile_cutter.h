@@ -14,7 +14,7 @@
 #include <string>
 
 #include "worker/data/codecs/image.h"
-#include "worker/data/tiles/tile_grid.h"
+#include "worker/data/tiles/tile_plan.h"
 
 namespace headroom::tiles {
 

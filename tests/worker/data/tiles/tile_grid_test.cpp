@@ -1,6 +1,6 @@
 // The grid's promises, over drawn sizes: every pixel is in a tile, tiles are
 // full, inside and overlap enough, and there are no more than needed.
-#include "worker/data/tiles/tile_grid.h"
+#include "worker/data/tiles/tile_plan.h"
 
 #include <gtest/gtest.h>
 
