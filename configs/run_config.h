@@ -79,7 +79,7 @@ struct RunConfig {
   std::string hyp_file;
   Hyperparameters hyp;
   bool noautoanchor = false;
-  std::string anchors;  // configs/layers/anchor_list.h; "": the model's
+  std::string anchors;  // configs/layers/model_table.h; "": the model's
   std::string anchors_reason;
   int64_t image_height = 640;
   int64_t image_width = 640;

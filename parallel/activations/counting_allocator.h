@@ -36,7 +36,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   static CountingAllocator& instance();
 
   // Makes it LibTorch's CPU allocator, and what counts memory from elsewhere
-  // (parallel/base/outside_memory.h). First statement of main; tensors that
+  // (parallel/base/memory_category.h). First statement of main; tensors that
   // exist already stay uncounted. May be called again.
   static void install();
 

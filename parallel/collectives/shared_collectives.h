@@ -35,7 +35,7 @@ class SharedBuffers {
 
   // [count] zeros, and on every rank a tensor of the same size that the others
   // see; undefined where a rank has no memory to share. It counts as a tensor's
-  // memory (parallel/base/outside_memory.h). Collective over `ranks`, which
+  // memory (parallel/base/memory_category.h). Collective over `ranks`, which
   // must be of one host.
   at::Tensor create(Communicator& ranks, int64_t count, at::ScalarType type);
 

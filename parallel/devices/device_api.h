@@ -1,7 +1,7 @@
 // DeviceApi: what the program asks of CUDA devices, without CUDA's headers.
 //
 // All CUDA code lies in libheadroom_cuda.so, which is loaded at run time
-// (device_plugin.h); a program on a machine without it stays on the CPU. Both
+// (compute_device.h); a program on a machine without it stays on the CPU. Both
 // sides include this file; tensors, communicators and errors cross it as they
 // are, because LibTorch is one library of the process and types are compared by
 // name.

@@ -137,7 +137,7 @@ RankMicroBatch rank_micro_batch(const MemoryRequest& request,
 // What the caching allocator of a CUDA device reserves for a rank's steps.
 // Tensors are fewer bytes than their segments: requests are rounded up, and a
 // segment stays while anything of it is used. The context, the buffers of
-// communication and the libraries' workspaces are not in it (cluster.h has a
+// communication and the libraries' workspaces are not in it (time_model.h has a
 // reserve for them).
 //
 // The state between steps is asked for first, each kind in one flat buffer,

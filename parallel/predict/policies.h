@@ -1,5 +1,5 @@
 // What becomes of what a layer's operators save, by the policy of the layer, as
-// worker/step/activation_runner.h runs them.
+// worker/step/apply_plan.h runs them.
 //
 //   keep       held
 //   lean       a use of its derivation where it has one, else held

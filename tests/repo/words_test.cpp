@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <filesystem>
+#include <regex>
+#include <set>
 
 #include "tests/repo/source_tree.h"
 
@@ -37,6 +40,32 @@ bool has_absolute_path(const std::string& line, const std::string& folder) {
     }
   }
   return false;
+}
+
+// Comments and READMEs send a reader to files by name.
+TEST(Words, HeadersAreNamedThatExist) {
+  const std::vector<SourceFile> files = project_files();
+  std::set<std::string> known = {"jpeglib.h"};
+  for (const SourceFile& file : files) {
+    known.insert(std::filesystem::path(file.path).filename());
+  }
+  const std::regex name("([A-Za-z0-9_/.]+\\.h)\\b");
+  for (const SourceFile& file : files) {
+    const bool is_text = file.path.ends_with(".md");
+    if (!is_cpp(file) && !is_text) continue;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      const size_t begin = is_text ? 0 : line.find("//");
+      if (begin == std::string::npos) continue;
+      std::sregex_iterator match(
+          line.begin() + static_cast<std::ptrdiff_t>(begin), line.end(), name);
+      for (; match != std::sregex_iterator(); ++match) {
+        const std::filesystem::path path = match->str(1);
+        EXPECT_TRUE(known.contains(path.filename()))
+            << file.path << ":" << i + 1 << ": " << path;
+      }
+    }
+  }
 }
 
 TEST(Words, NothingIsLeftForLater) {

@@ -15,7 +15,7 @@
 //   P, R       class means at the confidence where the smoothed mean F1 is
 //              highest
 //
-// coco_ap.h has the other definition.
+// coco_evaluation.h has the other definition.
 #pragma once
 
 #include <array>

@@ -8,8 +8,6 @@
 //              took one, and untaken detections outside the range
 //   crowd      IoU = intersection / area of the detection; may be taken by many
 //   curve      precision by step at 101 recalls, 0 beyond the last
-//
-// coco_ap.h has the part of it that ranks exchange while training.
 #pragma once
 
 #include <array>

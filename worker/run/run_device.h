@@ -25,8 +25,8 @@ struct ChosenDevice {
 // Where this rank computes. Loads the plugin for devices, makes its kernels
 // known to the model and the loss, sets the arithmetic that the run asks for,
 // and creates the device's context. The main thread calls it once, before
-// LibTorch is first used (device_plugin.h). Throws Error (exit 2) that says why
-// there is no such device.
+// LibTorch is first used (compute_device.h). Throws Error (exit 2) that says
+// why there is no such device.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks);
 

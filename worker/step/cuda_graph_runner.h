@@ -1,7 +1,7 @@
 // CudaGraphRunner: the forward of a micro-batch's layers, and their backward,
-// each captured once as a graph of the device (device_graph.h) and replayed
-// from then on: the host hands the card two graphs in place of a thousand
-// kernels.
+// each captured once as a graph of the device (parallel/devices/device_api.h)
+// and replayed from then on: the host hands the card two graphs in place of a
+// thousand kernels.
 //
 // The loss stays outside: how many boxes match changes with every micro-batch.
 //
@@ -16,7 +16,7 @@
 //
 // REQUIRES: parameters, gradients and statistics that stay where they are;
 // nothing in the layers that communicates or that the host waits for
-// (parallel/plan/capture_rule.h).
+// (parallel/plan/plan.h).
 //
 // Ownership: owns graphs and their memory; borrows nothing between calls.
 // Errors: c10::OutOfMemoryError out of run() and out of backward; release()

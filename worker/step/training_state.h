@@ -54,8 +54,9 @@ namespace headroom::step {
 // Which data set a run trains on. Checkpoints keep it, so that a run that goes
 // on with another one can say so.
 struct TrainingData {
-  int64_t images = 0;   // 0: none, or a checkpoint of a build that did not say
-  uint64_t digest = 0;  // data/dataset.h: wherever the data set lies
+  int64_t images = 0;  // 0: none, or a checkpoint of a build that did not say
+  uint64_t digest =
+      0;  // worker/data/labels/dataset.h: wherever the data set lies
   bool operator==(const TrainingData&) const = default;
 };
 

@@ -2,7 +2,7 @@
 // are smallest (Liu et al. 2017, "Learning efficient convolutional networks
 // through network slimming").
 //
-// Units (channel_graph.h) compete over the whole model by |scale|, of tied
+// Units compete over the whole model by |scale|, of tied
 // writers the largest. Each loses whole multiples of the table's
 // channel_multiple, lowest first, and keeps at least a quarter. The first
 // convolution's input and the head's outputs stay.

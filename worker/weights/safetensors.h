@@ -132,12 +132,10 @@ class SafetensorsReader {
   uint64_t data_begin_ = 0;
 };
 
-// safetensors: named tensors in a file, read and written.
-//
-// The usual format for weights: no code is executed, sizes are checked
-// before anything is allocated, any program can read it (safetensors_header.h).
-// Tensors are row-major on disk and in memory after reading, whatever the
-// memory layout of what was written.
+// Named tensors in a file, read and written: the usual format for weights: no
+// code is executed, sizes are checked before anything is allocated, any program
+// can read it. Tensors are row-major on disk and in memory after reading,
+// whatever the memory layout of what was written.
 //
 // Reading allocates the header and the tensors, never more than the file's
 // size.

@@ -1,5 +1,5 @@
 // The flags that are not knobs of a run: how the processes find each other,
-// what is printed, and what tools do (tool_flags.h). The flags of a run itself
+// what is printed, and what tools do. The flags of a run itself
 // are in configs/flags.h.
 #pragma once
 

@@ -43,8 +43,8 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Makes the kept rows of the sample on the CPU, in memory of their own. Tiles
-// are released as soon as they have been used.
+// Makes those rows of the sample that are kept, on the CPU, in memory of their
+// own. Tiles are released as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 
 }  // namespace headroom::augment

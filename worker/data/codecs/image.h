@@ -4,7 +4,7 @@
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
 // alike. Gray is repeated, alpha is dropped, 16 bits are reduced to 8, and the
 // first picture of an animation or multi-page file is taken. Where another
-// number of bands is wanted, a TIFF's samples are kept (tiff_bands.h).
+// number of bands is wanted, a TIFF's samples are kept (tiff.cpp).
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt
 // data, as its library reports them), foreign, or larger than the limits.

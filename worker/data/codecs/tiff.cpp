@@ -1,6 +1,6 @@
 // TIFF and BigTIFF through libtiff: strips or tiles, any compression and
-// colour space that libtiff can turn into RGBA, or bands as they are
-// (tiff_bands.h). The first page is taken.
+// colour space that libtiff can turn into RGBA, or bands as they are.
+// The first page is taken.
 #include <tiffio.h>
 
 #include <algorithm>
