@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
 
 say "1 of 4: system packages; 2 of 4: LibTorch, 0.5 to 0.8 GB to fetch, beside"
-say "  3 of 4: compiling, about 12 minutes of processor time for $(build_jobs) jobs;"
+say "  3 of 4: compiling, about 10 minutes of processor time for $(build_jobs) jobs;"
 say "  4 of 4: training. What is there already is not done again."
 bash "$repository/deploy/local/setup.sh" packages
 bash "$repository/deploy/local/setup.sh" libtorch &
