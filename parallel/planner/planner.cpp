@@ -4,6 +4,7 @@
 #include <set>
 
 #include "parallel/base/device_list.h"
+#include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
