@@ -55,18 +55,34 @@ struct Regrouping {
   std::map<std::string, Leaving> left;  // by worker
 };
 
-// Members that have not left, in the order of their ranks.
+// Members that live and have not left, in the order of their ranks.
 std::vector<RankedMember> still_to_leave(
-    const Regrouping& regrouping, const std::vector<RankedMember>& members);
+    const Regrouping& regrouping, const std::vector<RankedMember>& members,
+    const Membership& membership);
 
 // The failed rank's bytes, and the room of whoever has least.
 // REQUIRES: all members have left.
 planner::MemoryShortage shortage_of(const Regrouping& regrouping,
                                     const std::vector<RankedMember>& members);
 
+// The newest state that any member left with; where all are lost, the steps
+// that are known to have been committed: the workers look for a checkpoint.
+ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
+
+// Those of `there` who have the newest state first, then those who have any.
+std::vector<Member> newest_first(const Regrouping& regrouping,
+                                 std::vector<Member> there);
+
+// What the run could still save of a worker that has left.
+void note_left(RunEnding& ending, Survivor& survivor, const Leaving& leaving);
+
+// The members but for the one that was lost, with what they left with.
+void list_survivors(RunEnding& ending, const std::vector<RankedMember>& members,
+                    const Regrouping& regrouping);
+
 // --- with whom the next generation is formed --------------------------------
 
-struct ReformingOptions {
+struct RegroupingOptions {
   // For workers that are being started again.
   std::chrono::milliseconds restart_wait = std::chrono::seconds(5);
   // For the processes without which the run must not go on.
@@ -76,7 +92,7 @@ struct ReformingOptions {
 };
 
 // What there is.
-struct ReformingView {
+struct RegroupingView {
   std::chrono::milliseconds elapsed{0};  // since the generation broke
   int ready = 0;                         // joined and in no generation any more
   int busy = 0;                          // members that live and have not left
@@ -86,14 +102,14 @@ struct ReformingView {
   bool has_agent = true;  // that is not silent
 };
 
-struct ReformingDecision {
+struct RegroupingDecision {
   enum class Kind { kWait, kForm, kGiveUp };
   Kind kind = Kind::kWait;
   std::string reason;
 };
 
-ReformingDecision decide_reforming(const ReformingView& view,
-                                   const ReformingOptions& options);
+RegroupingDecision decide_regrouping(const RegroupingView& view,
+                                     const RegroupingOptions& options);
 
 // One membership with its ranks, its plan and the state it starts
 // from, under a number that only rises.

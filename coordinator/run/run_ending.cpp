@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "coordinator/run/restart_policy.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::coordinator {
@@ -77,10 +78,47 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
   return {Kind::kOver, "", ""};
 }
 
-bool saver_overdue(TimePoint now, const RunEnding& ending,
-                   const EndingOptions& options) {
-  return !ending.saver.empty() && !ending.saved_step &&
-         now - ending.saver_since >= options.save_timeout;
+Survivor* RunEnding::find(const std::string& worker_id) {
+  for (Survivor& entry : survivors) {
+    if (entry.worker_id == worker_id) return &entry;
+  }
+  return nullptr;
+}
+
+void note_who_is_gone(RunEnding& ending, const Membership& membership) {
+  for (Survivor& entry : ending.survivors) {
+    const Member* member = membership.find(entry.worker_id);
+    entry.gone = member == nullptr || member->state == MemberState::kGone;
+  }
+  if (!ending.loss) return;
+  const Member* lost = membership.find(ending.loss->worker_id);
+  if (lost == nullptr) return;  // it was succeeded
+  ending.loss->agent_silent = membership.find_node(lost->node_id)->silent;
+}
+
+std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
+                                      const EndingOptions& options) {
+  if (ending.saver.empty() || ending.saved_step) return std::nullopt;
+  Survivor& saver = *ending.find(ending.saver);
+  const bool is_overdue = now - ending.saver_since >= options.save_timeout;
+  if (!saver.gone && saver.can_save && !is_overdue) return std::nullopt;
+  saver.can_save = false;
+  ending.saver.clear();
+  return saver;
+}
+
+ExitCode exit_code_of(const RunEnding& ending) {
+  const bool nothing_done = !ending.saved_step && ending.known_steps == 0;
+  if (nothing_done && ending.loss && ending.loss->exit_code &&
+      ends_every_worker(*ending.loss->exit_code)) {
+    return static_cast<ExitCode>(*ending.loss->exit_code);
+  }
+  return ExitCode::kResource;
+}
+
+std::string describe_loss(const Loss& loss) {
+  return loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
+                                           : loss.how;
 }
 
 std::string count_steps(int64_t count) {
@@ -134,8 +172,7 @@ std::string describe_ending(const RunEnding& ending,
                          : "rank " + number(loss.rank) + " (worker " +
                                loss.worker_id + ")";
     text += " on " + loss.hostname + " ";
-    text += loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
-                                              : loss.how;
+    text += describe_loss(loss);
     const std::string words = one_line(loss.last_words);
     if (!words.empty()) text += "; its last words: " + words;
   } else {
