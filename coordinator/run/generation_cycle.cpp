@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/planner/replan.h"
 
@@ -168,7 +169,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
   const ResumePoint from =
       regrouping_.left.at(generation_.members[0].worker_id).from;
   const std::string saved =
-      "; the state after " + count_steps(from.committed_steps) +
+      "; the state after " + counted(from.committed_steps, "step") +
       " is saved, continue with: headroom train --resume " +
       shell_word(inputs_.run_directory);
   if (stop_requested) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "coordinator/run/restart_policy.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::coordinator {
@@ -63,7 +64,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
     if (const Survivor* best = best_saver(ending)) {
       return {Kind::kSave, best->worker_id,
               "rank " + number(best->rank) + " saves the state after " +
-                  count_steps(*best->committed_steps) +
+                  counted(*best->committed_steps, "step") +
                   ", the newest that a survivor committed"};
     }
   }
@@ -119,10 +120,6 @@ ExitCode exit_code_of(const RunEnding& ending) {
 std::string describe_loss(const Loss& loss) {
   return loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
                                            : loss.how;
-}
-
-std::string count_steps(int64_t count) {
-  return number(count) + (count == 1 ? " step" : " steps");
 }
 
 std::string describe_exit(int exit_code) {
@@ -185,19 +182,19 @@ std::string describe_ending(const RunEnding& ending,
   const std::string resume =
       "headroom train --resume " + shell_word(run_directory);
   if (ending.saved_step) {
-    return text + "; the state after " + count_steps(*ending.saved_step) +
+    return text + "; the state after " + counted(*ending.saved_step, "step") +
            " is saved, continue with: " + resume;
   }
   if (newest > 0) {
     const std::optional<int64_t> saved = checkpoint_steps(ending);
     if (saved == newest) {
-      return text + "; the state after " + count_steps(newest) +
+      return text + "; the state after " + counted(newest, "step") +
              " is saved, continue with: " + resume;
     }
-    text += "; the state after " + count_steps(newest) + " is not saved";
+    text += "; the state after " + counted(newest, "step") + " is not saved";
     if (saved == 0) return text + " and nor is any before, start the run again";
     return text + ", continue from the " +
-           (saved ? "checkpoint after " + count_steps(*saved)
+           (saved ? "checkpoint after " + counted(*saved, "step")
                   : "last checkpoint") +
            " with: " + resume;
   }

@@ -109,9 +109,6 @@ std::string describe_loss(const Loss& loss);
 std::string describe_ending(const RunEnding& ending,
                             const std::string& run_directory);
 
-// "1 step", "12 steps".
-std::string count_steps(int64_t count);
-
 // "was killed by signal 9 (Killed)" or "ended with exit code 1".
 std::string describe_exit(int exit_code);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/planner.h"
@@ -34,8 +35,7 @@ std::optional<std::string> RunState::register_node(TimePoint now,
   if (is_new && generation().number > 0) {
     emit("agent_joins", -1,
          "the agent of node " + node.node_id + " has come, with " +
-             std::to_string(node.worker_ids.size()) +
-             (node.worker_ids.size() == 1 ? " worker" : " workers"));
+             counted(std::ssize(node.worker_ids), "worker"));
   }
   std::erase_if(restarts_, [this](const auto& entry) {
     return membership_.find(entry.first) == nullptr;
@@ -247,7 +247,7 @@ std::optional<std::string> RunState::finish(
       exit_code == static_cast<int>(ExitCode::kDone) ||
       exit_code == static_cast<int>(ExitCode::kInterrupted);
   end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed, exit_code,
-      reason.empty() ? "finished after " + count_steps(step) : reason);
+      reason.empty() ? "finished after " + counted(step, "step") : reason);
   return std::nullopt;
 }
 

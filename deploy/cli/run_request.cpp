@@ -234,8 +234,7 @@ std::string set_largest_batch(configs::RunConfig& config, int world_size) {
   const planner::BatchChoice choice =
       planner::largest_batch(config, world_size, planner::model_layers(config));
   config.global_batch_size = choice.global_batch_size;
-  return "--batch -1: " + std::to_string(choice.global_batch_size) +
-         (choice.global_batch_size == 1 ? " image, " : " images, ") +
+  return "--batch -1: " + counted(choice.global_batch_size, "image") + ", " +
          format_bytes(choice.bytes) + " of " +
          format_bytes(config.memory_limit) + choice.remark;
 }
@@ -394,8 +393,7 @@ std::string headline(const RunRequest& request) {
          image_size_text(config, planner::layers_for_plan(config)) +
          ", batch " + std::to_string(config.global_batch_size) +
          ", processes " + std::to_string(request.expected_workers()) + " x " +
-         std::to_string(config.threads) +
-         (config.threads == 1 ? " thread" : " threads") + "; results in " +
+         counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }
 

@@ -19,6 +19,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::cli {
 namespace {
@@ -167,8 +168,8 @@ void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
   terminal.print("warning: the launcher bound this process to " +
-                 std::to_string(bound) + (bound == 1 ? " core" : " cores") +
-                 ", which its " + std::to_string(workers) +
+                 counted(bound, "core") + ", which its " +
+                 std::to_string(workers) +
                  " workers share: start it with mpirun --bind-to none or srun "
                  "--cpu-bind=none");
 }

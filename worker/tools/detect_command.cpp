@@ -76,8 +76,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   options.nms.classes = read_classes(request.classes, model.num_classes());
   const PixelSize input = read_image_size("--img", request.image_size);
   const int64_t stride = model.max_stride();
-  options.height = layers::round_up_to_stride(input.height, stride);
-  options.width = layers::round_up_to_stride(input.width, stride);
+  options.height = round_up(input.height, stride);
+  options.width = round_up(input.width, stride);
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles = detect::DetectionTiles{

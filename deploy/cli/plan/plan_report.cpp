@@ -393,9 +393,8 @@ std::string plan_report_text(const PlanReport& report) {
       ", " + std::to_string(num_classes(report)) + " classes, " +
       image_size_text(config, report.layers) + " pixels" + scales_text(report) +
       "\n" + assumptions_text(config) + "layout       " +
-      plan::to_string(plan.layout) + ": " + std::to_string(world_size) +
-      (world_size == 1 ? " process, " : " processes, ") +
-      plan::to_string(plan.backend) + "\n" + "zero         " +
+      plan::to_string(plan.layout) + ": " + counted(world_size, "process") +
+      ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
       "optimizer    " + config.optimizer + "\n\n";

@@ -224,12 +224,6 @@ TEST(DescribeEnding, WithNobodyLostTheComplaintIsQuoted) {
             "continue with: headroom train --resume /runs/exp");
 }
 
-TEST(CountSteps, OneIsOne) {
-  EXPECT_EQ(count_steps(0), "0 steps");
-  EXPECT_EQ(count_steps(1), "1 step");
-  EXPECT_EQ(count_steps(2), "2 steps");
-}
-
 TEST(DescribeExit, NamesSignalsAndCodes) {
   EXPECT_EQ(describe_exit(139), "was killed by signal 11 (SIGSEGV)");
   EXPECT_EQ(describe_exit(134), "was killed by signal 6 (SIGABRT)");
