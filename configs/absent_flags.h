@@ -1,7 +1,5 @@
 // Flags that users of YOLOv5 or readers of the documentation may type and that
 // this version does not act on: each has an answer instead of "unknown flag".
-//
-// Threads: immutable; pure functions.
 #pragma once
 
 #include <string>

@@ -6,7 +6,6 @@
 
 #include "configs/knobs.h"
 #include "configs/yaml/shipped_files.h"
-#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 
 namespace headroom::configs {

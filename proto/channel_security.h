@@ -5,7 +5,6 @@
 // others may read.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 namespace headroom::wire {

@@ -6,7 +6,6 @@
 // and uses each layer's place to say what is wrong with it.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

@@ -34,9 +34,6 @@ RegroupingView GenerationCycle::view(TimePoint since, TimePoint now,
   view.min_processes =
       stop_requested ? 1 : static_cast<int>(inputs_.config.min_processes);
   view.ready = static_cast<int>(inputs_.membership.available().size());
-  view.busy = static_cast<int>(
-      still_to_leave(regrouping_, generation_.members, inputs_.membership)
-          .size());
   view.coming = inputs_.membership.num_coming();
   view.has_agent = inputs_.membership.has_agent();
   return view;

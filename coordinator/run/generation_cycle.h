@@ -6,8 +6,6 @@
 //   next        with whoever is there, or the run has to end
 //
 // Decisions are values with a reason; RunState carries them out.
-//
-// Threads: none of its own; the service guards it.
 #pragma once
 
 #include <chrono>

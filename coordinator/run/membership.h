@@ -6,7 +6,6 @@
 // A worker that has left does not come back: its agent registers again with a
 // successor, under another worker_id, which takes the slot over.
 //
-// Threads: none of its own; the service guards it.
 // Invariants:
 //   1. worker_ids are unique over all nodes;
 //   2. a member's state only moves expected -> joined -> gone;

@@ -90,10 +90,6 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
   const auto count = [](int value) { return std::to_string(value); };
   const std::string there =
       count(view.ready) + " of " + count(view.wanted) + " workers are there";
-  if (view.busy > 0) {
-    return {Kind::kWait,
-            count(view.busy) + " have not let go of their generation"};
-  }
   if (view.ready >= view.wanted) return {Kind::kForm, there};
   if (view.coming > 0 && view.elapsed < options.restart_wait) {
     return {Kind::kWait, there + ", " + count(view.coming) + " are coming"};

@@ -2,13 +2,11 @@
 // step.
 //
 //   why          memory is short, a member was lost, or members come or go
-//   letting go   every member that lives leaves its generation, and says which
+//   leaving      every member that lives leaves its generation, and says which
 //                step its state is of; for want of memory with a checkpoint
 //   waiting      for those who are being started again, at most restart_wait
 //   forming      with whoever is there; the workers find the newest step whose
 //                state they have together (worker/checkpoint/state_restore.h)
-//
-// Threads: values and pure functions; time is an argument.
 #pragma once
 
 #include <chrono>
@@ -91,11 +89,10 @@ struct RegroupingOptions {
   std::chrono::milliseconds agent_wait = std::chrono::seconds(30);
 };
 
-// What there is.
+// Who is there once every member that lives has left.
 struct RegroupingView {
   std::chrono::milliseconds elapsed{0};  // since the generation broke
   int ready = 0;                         // joined and in no generation any more
-  int busy = 0;                          // members that live and have not left
   int coming = 0;  // slots whose worker starts, or is being started again
   int wanted = 1;  // processes of the run's own plan
   int min_processes = 1;

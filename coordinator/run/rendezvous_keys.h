@@ -2,8 +2,6 @@
 // other. Cleared when a generation begins, so a stale key is never read.
 //
 // Pure state; bounded, because what is published stays for the generation.
-//
-// Threads: none of its own; the service guards it.
 #pragma once
 
 #include <map>

@@ -1,8 +1,5 @@
 #include "coordinator/run/restart_policy.h"
 
-#include <algorithm>
-
-#include "configs/run_config.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

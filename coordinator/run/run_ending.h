@@ -1,4 +1,4 @@
-// RunEnding: how a run of fixed membership ends once a worker is lost.
+// RunEnding: how a run ends that has lost a worker and cannot be regrouped.
 //
 //   survivors report how many steps they committed
 //     -> the one with the most (ties: the lowest rank) saves that state
@@ -6,8 +6,6 @@
 //
 // The newest step that any survivor committed is the truth: a step that one
 // rank committed and another did not is complete on the first.
-//
-// Threads: values and pure functions; time is an argument.
 #pragma once
 
 #include <chrono>

@@ -15,7 +15,7 @@
 // about it is read out with take_orders() and take_events(). The table of all
 // transitions is in coordinator/README.md.
 //
-// Threads: none of its own; the service guards it.
+// Threads: none of its own; the service guards it, and all that it holds.
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
 //   2. a worker gets at most one kRun per generation, and nothing after kExit;

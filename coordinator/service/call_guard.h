@@ -5,8 +5,6 @@
 // one for those that take part (Register, Watch), so that nobody can try names
 // in a hurry. What is refused is counted by its kind, and logged at most once a
 // second and kind.
-//
-// Threads: none of its own; guarded by its user.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "coordinator/service/status_messages.h"

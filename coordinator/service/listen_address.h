@@ -1,7 +1,5 @@
 // ListenAddress: HOST:PORT as a person gives it, and whether it is private to
 // this machine.
-//
-// Threads: pure, but for binding_error, which asks the system.
 #pragma once
 
 #include <string>

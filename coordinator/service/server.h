@@ -52,7 +52,7 @@ struct ServerOptions {
   std::string resume_checkpoint;
   // Go on under the plan that the run directory holds (saved_plan.h).
   bool saved_plan = false;
-  // All agents' slots together; membership is fixed.
+  // All agents' slots together, with which the first generation starts.
   int expected_workers = 1;
   // Where decisions are written down (run_log.h): a coordinator that is started
   // again with the same configuration and log goes on with the run, in its run

@@ -16,7 +16,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
-#include "parallel/base/utf8.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"

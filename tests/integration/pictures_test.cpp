@@ -2,7 +2,6 @@
 // counts.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>

@@ -2,7 +2,6 @@
 
 #include <c10/util/StringUtil.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>

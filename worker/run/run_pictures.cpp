@@ -1,7 +1,6 @@
 #include "worker/run/run_pictures.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <system_error>

@@ -4,8 +4,6 @@
 // The name is chosen once, by whoever starts the coordinator; the folder is
 // made by rank 0 once all checks have passed, so that a refused run leaves
 // nothing behind.
-//
-// Threads: functions of their arguments and the file system.
 #pragma once
 
 #include <filesystem>

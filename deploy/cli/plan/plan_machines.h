@@ -4,8 +4,6 @@
 // A plan for them is one for as many processes as there are GPUs, whose tensors
 // stay within what a GPU has left beside its context and workspaces, and beside
 // what others use of it already.
-//
-// Threads: pure functions, but for what NVML says.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,6 @@
 // Each process of a job holds a private folder by a lock that the kernel lets
 // go of with it; one that nobody holds is of a job that was killed, and the
 // next job removes it.
-//
-// Threads: functions of their arguments and the file system.
 #pragma once
 
 #include <filesystem>

@@ -2,8 +2,6 @@
 //
 // summary.json's content travels as text in RunStatus::result_json; what of it
 // is there is shown.
-//
-// Threads: pure functions, but for a look whether there are checkpoints.
 #pragma once
 
 #include <string>

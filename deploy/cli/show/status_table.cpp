@@ -1,6 +1,5 @@
 #include "deploy/cli/show/status_table.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>

@@ -178,10 +178,9 @@ TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {
   EXPECT_TRUE(still_to_leave(regrouping, members, membership).empty());
 }
 
-RegroupingView view(int ready, int busy, int coming, int elapsed_ms) {
+RegroupingView view(int ready, int coming, int elapsed_ms) {
   RegroupingView view;
   view.ready = ready;
-  view.busy = busy;
   view.coming = coming;
   view.wanted = 4;
   view.min_processes = 2;
@@ -197,26 +196,24 @@ TEST(DecideRegrouping, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
     std::string reason;
   };
   for (const Case& expected : {
-           Case{view(3, 1, 0, 9000), Kind::kWait,
-                "1 have not let go of their generation"},
-           Case{view(4, 0, 0, 0), Kind::kForm, "4 of 4 workers are there"},
-           Case{view(5, 0, 1, 0), Kind::kForm, "5 of 4 workers are there"},
-           Case{view(3, 0, 1, 4999), Kind::kWait,
+           Case{view(4, 0, 0), Kind::kForm, "4 of 4 workers are there"},
+           Case{view(5, 1, 0), Kind::kForm, "5 of 4 workers are there"},
+           Case{view(3, 1, 4999), Kind::kWait,
                 "3 of 4 workers are there, 1 are coming"},
-           Case{view(3, 0, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
-           Case{view(3, 0, 0, 0), Kind::kForm, "3 of 4 workers are there"},
-           Case{view(1, 0, 0, 599999), Kind::kWait,
+           Case{view(3, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(3, 0, 0), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(1, 0, 599999), Kind::kWait,
                 "1 of 4 workers are there, --min-processes 2 are needed"},
-           Case{view(1, 0, 0, 600000), Kind::kGiveUp,
+           Case{view(1, 0, 600000), Kind::kGiveUp,
                 "1 of 4 workers are there, --min-processes 2 are needed"},
-           Case{view(0, 0, 0, 9000), Kind::kWait,
+           Case{view(0, 0, 9000), Kind::kWait,
                 "0 of 4 workers are there, --min-processes 2 are needed"},
        }) {
     const RegroupingDecision decision = decide_regrouping(expected.view, {});
     EXPECT_EQ(decision.kind, expected.kind) << expected.reason;
     EXPECT_EQ(decision.reason, expected.reason);
   }
-  RegroupingView nobody = view(0, 0, 0, 30000);
+  RegroupingView nobody = view(0, 0, 30000);
   nobody.has_agent = false;
   EXPECT_EQ(decide_regrouping(nobody, {}).reason, "nobody is left");
   nobody.elapsed = std::chrono::milliseconds(29999);

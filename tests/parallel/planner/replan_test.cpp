@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/plan_memory.h"

@@ -1,6 +1,5 @@
 #include "tests/worker/data/encoders.h"
 
-#include <cstdio>  // jpeglib.h needs it first
 #include <cstdlib>
 
 #include <jpeglib.h>

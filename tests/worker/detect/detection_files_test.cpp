@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <opencv2/core.hpp>
-#include <sstream>
 
 #include "parallel/base/check.h"
 #include "worker/data/codecs/image.h"

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
-#include <utility>
 
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"

@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <tuple>
-#include <vector>
 
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/memory_category.h"

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <tiffio.h>
 
-#include <cstring>
 #include <opencv2/core.hpp>
 #include <stdexcept>
 #include <string>
