@@ -1,5 +1,6 @@
 #include "configs/layers/model_table.h"
 
+#include <cstdint>
 #include <filesystem>
 
 #include "configs/yaml/scalar.h"
