@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/cli/args/launch_flags.h"
+#include "configs/command_flags.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/agent.h"
@@ -37,11 +37,11 @@ bool names_results(const std::string& flag) {
 }
 
 bool takes_value(const std::string& spelling, const std::string& command) {
-  const auto& flags = launch_flags();
-  return std::any_of(flags.begin(), flags.end(), [&](const LaunchFlag& flag) {
-    return flag.spelling == spelling && belongs_to(flag, command) &&
-           !flag.value_name.empty();
-  });
+  return std::ranges::any_of(
+      configs::command_flags(), [&](const configs::CommandFlag& flag) {
+        return is_spelling_of(flag, spelling) && belongs_to(flag, command) &&
+               !flag.value_name.empty();
+      });
 }
 
 // The worker numbers it, once it has something to write.
@@ -62,7 +62,7 @@ int worker_command(const CommandLine& line) {
   if (line.command == "detect") {
     words.push_back("--output=" + results_folder(line));
   }
-  for (const auto& [flag, value] : line.launch_flags) {
+  for (const auto& [flag, value] : line.command_flags) {
     if (names_results(flag)) continue;
     if (value.empty() && takes_value(flag, line.command)) {
       throw Error("command line", flag + " has an empty value",
