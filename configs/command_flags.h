@@ -20,7 +20,10 @@ struct CommandFlagRules {
   enum class KnownTo { kBoth, kHeadroom, kTool };
 
   std::string value_name = {};  // for the help: "N"; "" for a switch
-  int most_values = 1;          // several are joined by spaces
+  // What the tool takes where the flag is not given; the description ends with
+  // it. "": its own choice.
+  std::string default_value = {};
+  int most_values = 1;  // several are joined by spaces
   KnownTo known_to = KnownTo::kBoth;
   double low = -kUnbounded;  // tools refuse numbers outside [low, high]
   double high = kUnbounded;  // bounded on both sides or on none

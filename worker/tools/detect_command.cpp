@@ -33,18 +33,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
-  std::string weights, cfg, source, output;
-  std::string image_size = "640", tile_size, classes;
-  double overlap = 0.2;
-  int threads = 1;
-  int64_t video_stride = 1;
-  metrics::NmsOptions nms{.confidence_threshold = 0.25,
-                          .iou_threshold = 0.45,
-                          .max_detections = 1000,
-                          .multi_label = false,
-                          .agnostic = false,
-                          .classes = {},
-                          .max_candidates = 30000};
+  std::string weights, cfg, source, output, image_size, tile_size, classes;
+  double overlap = 0;
+  int threads = 0;
+  int64_t video_stride = 0;
+  metrics::NmsOptions nms{.multi_label = false, .classes = {}};
   detect::FolderOptions folder;
 };
 

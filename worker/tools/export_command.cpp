@@ -69,8 +69,8 @@ void score_both(model::LayerGraph& model,
 
 int export_command(int argc, char** argv) {
   exporter::ExportRequest request;
-  std::string image_size = "640", include = "onnx", data;
-  int64_t num_images = 128;
+  std::string image_size, include, data;
+  int64_t num_images = 0;
   int threads = 0;
   bool no_val = false;
   parse_arguments({{"--weights", &request.weights},

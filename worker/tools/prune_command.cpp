@@ -25,9 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PruneRequest {
-  std::string weights, cfg, output, data, image_size = "640";
-  double share = 0.3;
-  int64_t batch = 16;
+  std::string weights, cfg, data, image_size;
+  fs::path output;
+  double share = 0;
+  int64_t batch = 0;
 };
 
 void print_layers(const PrunedModel& pruned) {
@@ -73,8 +74,7 @@ void write_table(const fs::path& path, const layers::ModelTable& table) {
 }
 
 int prune(const PruneRequest& request) {
-  const fs::path output =
-      request.output.empty() ? "pruned.safetensors" : fs::path(request.output);
+  const fs::path& output = request.output;
   std::error_code ignored;
   if (fs::equivalent(output, request.weights, ignored)) {
     throw Error("prune", output.string() + " is the file of weights itself",

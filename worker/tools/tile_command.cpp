@@ -13,7 +13,7 @@
 namespace headroom::tools {
 
 int tile_command(int argc, char** argv) {
-  std::string data, size = "640";
+  std::string data, size;
   bool json = false;
   tiles::TilingRequest request;
   request.index.num_threads =

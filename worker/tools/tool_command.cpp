@@ -42,6 +42,10 @@ void add_flag(CLI::App& app, const configs::CommandFlag& flag, Value* target) {
   CLI::Option* const option =
       app.add_option(CLI::detail::join(flag.spellings), *target);
   option->required(flag.is_required);
+  if (!flag.default_value.empty()) {
+    HEADROOM_CHECK(CLI::detail::lexical_cast(flag.default_value, *target),
+                   flag.spellings.front() + " " + flag.default_value);
+  }
   if (flag.high == flag.kUnbounded) return;
   if constexpr (std::is_integral_v<Value>) {
     option->check(CLI::Range(static_cast<Value>(flag.low),

@@ -44,8 +44,9 @@ struct FlagBinding {
 std::string binding_error(const std::string& command,
                           const std::vector<FlagBinding>& bindings);
 
-// Parses the arguments that headroom passes on; argv[0] is the command. Throws
-// Error (exit 2) of one line for missing or wrong arguments.
+// Parses the arguments that headroom passes on; argv[0] is the command. A flag
+// that is not given has the table's default, or else leaves its target alone.
+// Throws Error (exit 2) of one line for missing or wrong arguments.
 void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
                      char** argv);
 

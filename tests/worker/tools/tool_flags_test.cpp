@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,32 @@ TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
 INSTANTIATE_TEST_SUITE_P(ToolFlags, EveryTool,
                          ::testing::Values("detect", "export", "prune", "tile",
                                            "val", "verify"));
+
+TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
+  std::string weights, cfg, data, size;
+  std::filesystem::path output;
+  double share = 0;
+  int64_t batch = 0;
+  int threads = 7;
+  std::string name = "prune", word = "--weights=a.pt", other = "--batch-size=2";
+  std::vector<char*> arguments = {name.data(), word.data(), other.data(),
+                                  nullptr};
+  parse_arguments({{"--weights", &weights},
+                   {"--cfg", &cfg},
+                   {"--share", &share},
+                   {"--output", &output},
+                   {"--data", &data},
+                   {"--img", &size},
+                   {"--batch", &batch},
+                   {"--threads", &threads}},
+                  3, arguments.data());
+  EXPECT_EQ(weights, "a.pt");
+  EXPECT_EQ(share, 0.3);
+  EXPECT_EQ(output, "pruned.safetensors");
+  EXPECT_EQ(size, "640");
+  EXPECT_EQ(batch, 2);    // given
+  EXPECT_EQ(threads, 7);  // without a default
+}
 
 class Bindings : public ::testing::Test {
  protected:
