@@ -8,6 +8,8 @@ namespace {
 
 using KnownTo = CommandFlag::KnownTo;
 
+const char kPixels[] = "HEIGHT [WIDTH]";
+
 CommandFlag flag(std::vector<std::string> spellings,
                  std::vector<std::string> commands, std::string description,
                  CommandFlagRules rules = {}) {
@@ -144,9 +146,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "DIR", .is_required = true}),
       flag({"--size"}, {"tile"},
            "Of a tile, in pixels; images that are smaller stay as they are.",
-           {.value_name = "HEIGHT [WIDTH]",
-            .default_value = "640",
-            .most_values = 2}),
+           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
       flag({"--overlap"}, {"tile"},
            "Neighbours share at least this part of a tile's side, 0 to 0.9; "
            "what is no larger than that lies whole in some tile.",
@@ -179,9 +179,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "STEM"}),
       flag({"--img", "--imgsz", "--img-size"}, {"export"},
            "The network's input size in pixels.",
-           {.value_name = "HEIGHT [WIDTH]",
-            .default_value = "640",
-            .most_values = 2}),
+           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
       flag({"--batch", "--batch-size"}, {"export"}, "Images at once.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 65'536}),
       flag({"--dynamic"}, {"export"},
@@ -227,9 +225,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "DATA.YAML"}),
       flag({"--img", "--imgsz", "--img-size"}, {"prune"},
            "With --data: the network's input size.",
-           {.value_name = "HEIGHT [WIDTH]",
-            .default_value = "640",
-            .most_values = 2}),
+           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
       flag(
           {"--batch", "--batch-size"}, {"prune"},
           "With --data: images at once.",
@@ -267,14 +263,12 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "MODEL"}),
       flag({"--img", "--imgsz", "--img-size"}, {"detect"},
            "The network's input size in pixels; images keep their shape.",
-           {.value_name = "HEIGHT [WIDTH]",
-            .default_value = "640",
-            .most_values = 2}),
+           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
       flag({"--tile"}, {"detect"},
            "Look at tiles of so many pixels of the image instead of all of it "
            "at once, and merge what they show: for small things in large "
            "images.",
-           {.value_name = "HEIGHT [WIDTH]", .most_values = 2}),
+           {.value_name = kPixels, .most_values = 2}),
       flag({"--tile-overlap"}, {"detect"},
            "With --tile: by how much of their side tiles overlap at least; as "
            "large as the largest thing sought.",
@@ -324,43 +318,32 @@ std::vector<CommandFlag> flags_of_tools() {
   };
 }
 
-const std::vector<CommandFlag>& all_flags() {
-  static const std::vector<CommandFlag> all = [] {
-    std::vector<CommandFlag> flags = flags_of_processes();
-    const std::vector<CommandFlag> tools = flags_of_tools();
-    flags.insert(flags.end(), tools.begin(), tools.end());
-    return flags;
-  }();
-  return all;
+std::vector<CommandFlag> flags_but_those_of(KnownTo program) {
+  std::vector<CommandFlag> flags = flags_of_processes();
+  const std::vector<CommandFlag> tools = flags_of_tools();
+  flags.insert(flags.end(), tools.begin(), tools.end());
+  std::erase_if(
+      flags, [&](const CommandFlag& flag) { return flag.known_to == program; });
+  return flags;
 }
 
 }  // namespace
 
 const std::vector<CommandFlag>& command_flags() {
-  static const std::vector<CommandFlag> known = [] {
-    std::vector<CommandFlag> flags = all_flags();
-    std::erase_if(flags, [](const CommandFlag& flag) {
-      return flag.known_to == KnownTo::kTool;
-    });
-    return flags;
-  }();
+  static const auto known = flags_but_those_of(KnownTo::kTool);
   return known;
 }
 
 std::vector<CommandFlag> tool_flags(const std::string& command) {
-  std::vector<CommandFlag> flags = all_flags();
+  std::vector<CommandFlag> flags = flags_but_those_of(KnownTo::kHeadroom);
   std::erase_if(flags, [&](const CommandFlag& flag) {
-    return flag.known_to == KnownTo::kHeadroom || !belongs_to(flag, command);
+    return !belongs_to(flag, command);
   });
   return flags;
 }
 
 bool belongs_to(const CommandFlag& flag, const std::string& command) {
   return std::ranges::find(flag.commands, command) != flag.commands.end();
-}
-
-bool is_spelling_of(const CommandFlag& flag, const std::string& spelling) {
-  return std::ranges::find(flag.spellings, spelling) != flag.spellings.end();
 }
 
 }  // namespace headroom::configs

@@ -44,6 +44,5 @@ const std::vector<CommandFlag>& command_flags();
 std::vector<CommandFlag> tool_flags(const std::string& command);
 
 bool belongs_to(const CommandFlag& flag, const std::string& command);
-bool is_spelling_of(const CommandFlag& flag, const std::string& spelling);
 
 }  // namespace headroom::configs

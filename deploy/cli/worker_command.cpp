@@ -37,11 +37,11 @@ bool names_results(const std::string& flag) {
 }
 
 bool takes_value(const std::string& spelling, const std::string& command) {
-  return std::ranges::any_of(
-      configs::command_flags(), [&](const configs::CommandFlag& flag) {
-        return is_spelling_of(flag, spelling) && belongs_to(flag, command) &&
-               !flag.value_name.empty();
-      });
+  const auto& flags = configs::command_flags();
+  return std::ranges::any_of(flags, [&](const configs::CommandFlag& flag) {
+    return std::ranges::count(flag.spellings, spelling) > 0 &&
+           belongs_to(flag, command) && !flag.value_name.empty();
+  });
 }
 
 // The worker numbers it, once it has something to write.
