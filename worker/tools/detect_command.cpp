@@ -2,7 +2,6 @@
 // (worker/detect).
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -34,18 +33,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
-  std::string weights, cfg, source, output;
-  std::string image_size = "640", tile_size, classes;
-  double overlap = 0.2;
-  int threads = 1;
-  int64_t video_stride = 1;
-  metrics::NmsOptions nms{.confidence_threshold = 0.25,
-                          .iou_threshold = 0.45,
-                          .max_detections = 1000,
-                          .multi_label = false,
-                          .agnostic = false,
-                          .classes = {},
-                          .max_candidates = 30000};
+  std::string weights, cfg, source, output, image_size, tile_size, classes;
+  double overlap = 0;
+  int threads = 0;
+  int64_t video_stride = 0;
+  metrics::NmsOptions nms{.multi_label = false, .classes = {}};
   detect::FolderOptions folder;
 };
 
@@ -250,37 +242,31 @@ int DetectRun::run(const DetectRequest& request) {
 int detect_command(int argc, char** argv) {
   DetectRequest request;
   bool no_pictures = false, no_labels = false, no_confidences = false;
-  CLI::App app("Boxes in images and videos, by a file of weights", "detect");
-  app.add_option("--weights", request.weights)->required();
-  app.add_option("--source", request.source)->required();
-  app.add_option("--output", request.output)->required();
-  app.add_flag("--exist-ok", request.folder.may_exist);
-  app.add_option("--cfg", request.cfg);
-  app.add_option("--img,--imgsz,--img-size", request.image_size);
-  app.add_option("--tile", request.tile_size);
-  app.add_option("--tile-overlap", request.overlap)->check(within(0.0, 0.9));
-  app.add_option("--conf-thres", request.nms.confidence_threshold)
-      ->check(within(0.0, 1.0));
-  app.add_option("--iou-thres", request.nms.iou_threshold)
-      ->check(within(0.0, 1.0));
-  app.add_option("--max-det", request.nms.max_detections)
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--classes", request.classes);
-  app.add_flag("--agnostic-nms", request.nms.agnostic);
-  app.add_flag("--save-txt", request.folder.text);
-  app.add_flag("--save-conf", request.folder.confidences_in_text);
-  app.add_flag("--save-csv", request.folder.csv);
-  app.add_flag("--save-json", request.folder.json);
-  app.add_flag("--save-crop", request.folder.crops);
-  app.add_flag("--nosave", no_pictures);
-  app.add_flag("--hide-labels", no_labels);
-  app.add_flag("--hide-conf", no_confidences);
-  app.add_option("--line-thickness", request.folder.annotate.line_width)
-      ->check(CLI::Range(1, 100));
-  app.add_option("--vid-stride", request.video_stride)
-      ->check(CLI::Range(1, 10'000));
-  app.add_option("--threads", request.threads)->check(CLI::Range(1, 1024));
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--weights", &request.weights},
+                   {"--source", &request.source},
+                   {"--output", &request.output},
+                   {"--exist-ok", &request.folder.may_exist},
+                   {"--cfg", &request.cfg},
+                   {"--img", &request.image_size},
+                   {"--tile", &request.tile_size},
+                   {"--tile-overlap", &request.overlap},
+                   {"--conf-thres", &request.nms.confidence_threshold},
+                   {"--iou-thres", &request.nms.iou_threshold},
+                   {"--max-det", &request.nms.max_detections},
+                   {"--classes", &request.classes},
+                   {"--agnostic-nms", &request.nms.agnostic},
+                   {"--save-txt", &request.folder.text},
+                   {"--save-conf", &request.folder.confidences_in_text},
+                   {"--save-csv", &request.folder.csv},
+                   {"--save-json", &request.folder.json},
+                   {"--save-crop", &request.folder.crops},
+                   {"--nosave", &no_pictures},
+                   {"--hide-labels", &no_labels},
+                   {"--hide-conf", &no_confidences},
+                   {"--line-thickness", &request.folder.annotate.line_width},
+                   {"--vid-stride", &request.video_stride},
+                   {"--threads", &request.threads}},
+                  argc, argv);
   request.folder.pictures = !no_pictures;
   request.folder.annotate.labels = !no_labels;
   request.folder.annotate.confidences = !no_confidences;

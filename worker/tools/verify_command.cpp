@@ -1,5 +1,4 @@
 // headroom verify --data X [--strict] [--fix-to DIR] [--json]
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -77,16 +76,14 @@ int verify_command(int argc, char** argv) {
   VerifyRequest request;
   request.index.num_threads =
       std::max<int64_t>(1, std::thread::hardware_concurrency());
-  CLI::App app("Names everything that is wrong with a data set", "verify");
-  app.add_option("--data", request.data, "data.yaml or VOC folder")->required();
-  app.add_option("--fix-to", request.fix_to, "folder of the corrected copy");
-  app.add_option("--workers", request.index.num_threads, "threads")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--strict", request.strict, "exit 4 if there is a fault");
-  app.add_flag("--single-cls", request.index.single_cls, "one class");
-  app.add_flag("--all", request.all, "a line for every image");
-  app.add_flag("--json", request.json, "one JSON document");
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--data", &request.data},
+                   {"--fix-to", &request.fix_to},
+                   {"--workers", &request.index.num_threads},
+                   {"--strict", &request.strict},
+                   {"--single-cls", &request.index.single_cls},
+                   {"--all", &request.all},
+                   {"--json", &request.json}},
+                  argc, argv);
   return verify(request);
 }
 
