@@ -10,7 +10,6 @@
 #include "parallel/base/units.h"
 
 namespace headroom::layers {
-
 namespace {
 
 using Operation = LayerProgram::Operation;

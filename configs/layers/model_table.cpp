@@ -9,7 +9,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::layers {
-
 namespace {
 
 std::vector<std::string_view> parts_of(std::string_view text, char separator) {

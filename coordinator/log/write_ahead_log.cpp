@@ -13,7 +13,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {
-
 namespace {
 
 constexpr uint32_t kReversedPolynomial = 0x82f63b78;

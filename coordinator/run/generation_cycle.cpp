@@ -24,11 +24,10 @@ void GenerationCycle::form(const plan::Plan& plan, const ResumePoint& begin,
   newcomers_since_.reset();
 }
 
-RegroupingView GenerationCycle::view(TimePoint since, TimePoint now,
-                                     bool stop_requested) const {
+RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {
   RegroupingView view;
-  view.elapsed =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now - since);
+  view.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      now - regrouping_.begin);
   view.wanted = wanted_plan_->layout.world_size();
   // Who is asked to stop at the next step takes that step with whoever is left.
   view.min_processes =
@@ -121,8 +120,8 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
   if (!regrouping_.has_loss && !regrouping_.is_asked) {
     return after_shortage(stop_requested);
   }
-  const RegroupingDecision decision = decide_regrouping(
-      view(regrouping_.begin, now, stop_requested), inputs_.regrouping);
+  const RegroupingDecision decision =
+      decide_regrouping(view(now, stop_requested), inputs_.regrouping);
   if (decision.kind == RegroupingDecision::Kind::kForm) {
     return after_loss(now, decision.reason, known_steps);
   }

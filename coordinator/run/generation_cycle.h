@@ -87,8 +87,7 @@ class GenerationCycle {
  private:
   friend class RunStateSnapshot;  // what a coordinator writes down of it
 
-  RegroupingView view(TimePoint since, TimePoint now,
-                      bool stop_requested) const;
+  RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
   CycleDecision after_shortage(bool stop_requested);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace headroom::coordinator {
-
 namespace {
 
 // Names end up in log lines and file names.

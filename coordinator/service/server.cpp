@@ -26,7 +26,6 @@
 #include "proto/handshake_watch.h"
 
 namespace headroom::coordinator {
-
 namespace {
 
 class WithoutReflection final : public grpc::ServerBuilderOption {

@@ -25,7 +25,6 @@
 #include "proto/version.h"
 
 namespace headroom::cli {
-
 namespace {
 
 std::set<std::string> keys_given(const std::vector<configs::FlagUse>& uses) {

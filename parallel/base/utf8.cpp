@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace headroom {
-
 namespace {
 
 // The length of the character at the front of `bytes`, 0 if there is none

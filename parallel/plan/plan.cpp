@@ -4,7 +4,6 @@
 #include <cstddef>
 
 namespace headroom::plan {
-
 namespace {
 
 constexpr std::array kPolicies = {

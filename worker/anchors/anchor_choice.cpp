@@ -10,7 +10,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::anchors {
-
 namespace {
 
 struct Point {

@@ -15,7 +15,6 @@
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom::detect {
-
 namespace {
 
 constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;

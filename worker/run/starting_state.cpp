@@ -14,7 +14,6 @@
 #include "worker/weights/weights.h"
 
 namespace headroom::run {
-
 namespace {
 
 void load_weights(const StateRequest& request, model::LayerGraph& model) {

@@ -40,7 +40,6 @@
 #include "worker/validation/validation_figures.h"
 
 namespace headroom::run {
-
 namespace {
 
 std::string lowered_scale_text(const step::StepResult& result) {

@@ -18,7 +18,6 @@
 #include "worker/kernels/element_math.h"
 
 namespace headroom::tools {
-
 namespace {
 
 using Segments = std::vector<ChannelGraph::Segment>;

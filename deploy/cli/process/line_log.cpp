@@ -20,7 +20,6 @@
 #include "parallel/base/utf8.h"
 
 namespace headroom::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

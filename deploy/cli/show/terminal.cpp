@@ -9,7 +9,6 @@
 #include <string_view>
 
 namespace headroom::cli {
-
 namespace {
 
 constexpr const char* kClearLine = "\r\033[K";

@@ -13,7 +13,6 @@
 #include "parallel/base/processor.h"
 
 namespace headroom::kernels {
-
 namespace {
 
 // From this batch on LibTorch uses oneDNN whatever the convolution.
