@@ -30,7 +30,7 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 // "classes" of "class", "batches" of "batch".
 inline std::string counted(int64_t number, const std::string& noun) {
   const bool hisses =
-      noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch");
+      noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("tch");
   return std::to_string(number) + " " + noun +
          (number == 1 ? "" : (hisses ? "es" : "s"));
 }
