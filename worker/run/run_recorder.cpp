@@ -261,7 +261,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
       directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,
-      step::weights_metadata(subject_.inputs, epoch), retry_);
+      step::weights_metadata(subject_.config, subject_.inputs, epoch), retry_);
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {

@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
   std::string weights, cfg, source, output;
-  std::string image_size = "640", tile_size, classes;
+  std::string image_size, tile_size, classes;
   double overlap = 0.2;
   int threads = 1;
   int64_t video_stride = 1;
@@ -74,7 +74,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   detect::DetectorOptions options;
   options.nms = request.nms;
   options.nms.classes = read_classes(request.classes, model.num_classes());
-  const PixelSize input = read_image_size("--img", request.image_size);
+  const PixelSize input =
+      network_size(request.image_size, request.weights, true);
   const int64_t stride = model.max_stride();
   options.height = layers::round_up_to_stride(input.height, stride);
   options.width = layers::round_up_to_stride(input.width, stride);

@@ -70,7 +70,7 @@ void score_both(model::LayerGraph& model,
 
 int export_command(int argc, char** argv) {
   exporter::ExportRequest request;
-  std::string image_size = "640", include = "onnx", data;
+  std::string image_size, include = "onnx", data;
   int64_t num_images = 128;
   int threads = 0;
   bool no_val = false;
@@ -98,9 +98,6 @@ int export_command(int argc, char** argv) {
   app.add_option("--topk-per-class", request.most_per_class)
       ->check(CLI::Range(1, 100000));
   parse_arguments(app, argc, argv);
-  const PixelSize size = read_image_size("--img", image_size);
-  request.height = size.height;
-  request.width = size.width;
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);
@@ -110,6 +107,10 @@ int export_command(int argc, char** argv) {
                 "leave them out, or give --int8");
   }
   exporter::check_export(request);  // before the data set is read
+  const bool fixes_size = request.int8 || !request.dynamic;
+  const PixelSize size = network_size(image_size, request.weights, fixes_size);
+  request.height = size.height;
+  request.width = size.width;
   if (threads > 0) at::set_num_threads(threads);
   if (request.int8 && !data.empty()) {
     const validation::ImagesToScore images = {

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PruneRequest {
-  std::string weights, cfg, output, data, image_size = "640";
+  std::string weights, cfg, output, data, image_size;
   double share = 0.3;
   int64_t batch = 16;
 };
@@ -89,7 +89,8 @@ int prune(const PruneRequest& request) {
   fs::path table_file = output;
   table_file.replace_extension(".yaml");
   check_table_file(table_file);
-  const PixelSize size = read_image_size("--img", request.image_size);
+  const PixelSize size =
+      network_size(request.image_size, request.weights, !request.data.empty());
   const weights::OpenedWeights opened =
       weights::open_weights(request.weights, request.cfg);
   PrunedModel pruned =
@@ -97,9 +98,8 @@ int prune(const PruneRequest& request) {
   pruned.table.name = output.stem().string();
   auto metadata = layers::model_metadata(pruned.table.name, pruned.table);
   metadata["format"] = "headroom-weights";
-  if (const auto names = opened.metadata.find("names");
-      names != opened.metadata.end()) {
-    metadata["names"] = names->second;
+  for (const auto& [key, value] : opened.metadata) {
+    if (key != "model" && key != "table") metadata[key] = value;
   }
   weights::save_weights(output, pruned.model->state(), metadata);
   write_table(table_file, pruned.table);

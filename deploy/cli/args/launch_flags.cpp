@@ -234,7 +234,7 @@ std::vector<LaunchFlag> tool_flags() {
       {"--img",
        "HEIGHT [WIDTH]",
        {"export"},
-       "The network's input size in pixels. Default 640.",
+       "The network's input size in pixels. Default: as trained, else 640.",
        2},
       {"--imgsz", "HEIGHT [WIDTH]", {"export"}, "", 2},
       {"--img-size", "HEIGHT [WIDTH]", {"export"}, "", 2},
@@ -293,7 +293,7 @@ std::vector<LaunchFlag> tool_flags() {
       {"--img",
        "HEIGHT [WIDTH]",
        {"prune"},
-       "With --data: the network's input size. Default 640.",
+       "With --data: the network's input size. Default: as trained, else 640.",
        2},
       {"--imgsz", "HEIGHT [WIDTH]", {"prune"}, "", 2},
       {"--img-size", "HEIGHT [WIDTH]", {"prune"}, "", 2},
@@ -338,8 +338,8 @@ std::vector<LaunchFlag> tool_flags() {
       {"--img",
        "HEIGHT [WIDTH]",
        {"detect"},
-       "The network's input size in pixels; images keep their shape. Default "
-       "640.",
+       "The network's input size in pixels; images keep their shape. Default: "
+       "as trained, else 640.",
        2},
       {"--imgsz", "HEIGHT [WIDTH]", {"detect"}, "", 2},
       {"--img-size", "HEIGHT [WIDTH]", {"detect"}, "", 2},
