@@ -1,7 +1,9 @@
 #include "deploy/cli/show/progress_line.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/units.h"
@@ -42,6 +44,28 @@ std::string cut(std::string line, size_t width) {
   return line + "…";
 }
 
+std::string losses_text(double box, double obj, double cls) {
+  return "  box " + with_decimals(box, 3) + " obj " + with_decimals(obj, 3) +
+         " cls " + with_decimals(cls, 3) + "  ";
+}
+
+std::string memory_text(const wire::RunProgress& progress) {
+  return size_or_dash(progress.measured_peak_bytes) + " (predicted " +
+         size_or_dash(progress.predicted_peak_bytes) + ")";
+}
+
+std::string eta_text(std::optional<double> seconds) {
+  return seconds ? "  ETA " + whole_seconds(*seconds) : "";
+}
+
+bool has_numbers(const nlohmann::json& detail,
+                 std::initializer_list<const char*> keys) {
+  return detail.is_object() &&
+         std::all_of(keys.begin(), keys.end(), [&](const char* key) {
+           return detail.contains(key) && detail[key].is_number();
+         });
+}
+
 }  // namespace
 
 std::string progress_line(const wire::RunProgress& progress,
@@ -52,24 +76,42 @@ std::string progress_line(const wire::RunProgress& progress,
                      std::to_string(progress.steps_per_epoch);
   if (progress.phase == "validate") line += "  validating";
   if (progress.phase == "checkpoint") line += "  saving";
-  line += "  box " + with_decimals(progress.box, 3) + " obj " +
-          with_decimals(progress.obj, 3) + " cls " +
-          with_decimals(progress.cls, 3) + "  " +
+  line += losses_text(progress.box, progress.obj, progress.cls) +
           with_decimals(progress.images_per_second, 1) + " img/s  " +
-          size_or_dash(progress.measured_peak_bytes) + " (predicted " +
-          size_or_dash(progress.predicted_peak_bytes) + ")";
-  if (eta_seconds) line += "  ETA " + whole_seconds(*eta_seconds);
+          memory_text(progress) + eta_text(eta_seconds);
   return cut(line, width);
+}
+
+std::string epoch_line(const wire::EventRecord& event,
+                       const wire::RunProgress& progress,
+                       std::optional<double> eta_seconds) {
+  const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
+  if (!has_numbers(detail, {"epoch", "num_epochs", "box", "obj", "cls", "steps",
+                            "images", "seconds"})) {
+    return event.reason;
+  }
+  const auto number = [&](const char* key) {
+    return detail[key].get<double>();
+  };
+  const auto count = [&](const char* key) {
+    return detail[key].get<int64_t>();
+  };
+  std::string line = epoch_of(count("epoch"), count("num_epochs")) +
+                     losses_text(number("box"), number("obj"), number("cls"));
+  // None where an earlier process took the steps.
+  if (count("images") > 0) {
+    line += counted(count("steps"), "step") + ", " +
+            counted(count("images"), "image") + " in " +
+            with_decimals(number("seconds"), 1) + "s  ";
+  }
+  return line + memory_text(progress) + eta_text(eta_seconds);
 }
 
 std::string validation_line(const wire::EventRecord& event,
                             int64_t num_epochs) {
   const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
-  for (const char* key : {"epoch", "precision", "recall", "map50", "map"}) {
-    if (!detail.is_object() || !detail.contains(key) ||
-        !detail[key].is_number()) {
-      return event.reason;
-    }
+  if (!has_numbers(detail, {"epoch", "precision", "recall", "map50", "map"})) {
+    return event.reason;
   }
   auto number = [&](const char* key) {
     return with_decimals(detail[key].get<double>(), 3);

@@ -2,6 +2,8 @@
 //
 //   epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  1.2 GiB
 //   (predicted 1.3 GiB)  ETA 4m10s                           (on one line)
+//   epoch 3/60  box 0.081 obj 0.033 cls 0.021  13 steps, 208 images in 4.1s
+//   1.2 GiB (predicted 1.3 GiB)  ETA 4m6s                    (on one line)
 //   epoch 3/60  P 0.812 R 0.744 mAP50 0.791 mAP 0.452
 //
 // Epochs count from 0 in RunProgress and from 1 for people.
@@ -18,6 +20,13 @@ namespace headroom::cli {
 // At most `width` characters; 0: no limit. Cut at a word, ending in "…".
 std::string progress_line(const wire::RunProgress& progress,
                           std::optional<double> eta_seconds, size_t width);
+
+// The "epoch" event of rank 0, an epoch's training: {"epoch", "num_epochs",
+// "box", "obj", "cls", "steps", "images", "seconds"} in detail_json. `progress`
+// is of that time. The event's plain reason if it cannot be read.
+std::string epoch_line(const wire::EventRecord& event,
+                       const wire::RunProgress& progress,
+                       std::optional<double> eta_seconds);
 
 // The "validation" event of rank 0: {"epoch", "precision", "recall", "map50",
 // "map"} in detail_json. Its plain reason if that cannot be read.

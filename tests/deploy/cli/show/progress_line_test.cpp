@@ -78,6 +78,24 @@ wire::EventRecord validation_event() {
   return event;
 }
 
+TEST(EpochLine, LossesCountsAndSeconds) {
+  wire::EventRecord event;
+  event.event = "epoch";
+  event.reason = "epoch 3 trained";
+  event.detail_json = R"({"epoch": 2, "num_epochs": 60, "box": 0.0812,)"
+                      R"( "obj": 0.0331, "cls": 0.0208, "steps": 13,)"
+                      R"( "images": 208, "seconds": 4.13})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), 246.0),
+            "epoch 3/60  box 0.081 obj 0.033 cls 0.021  13 steps, 208 images "
+            "in 4.1s  1.2 GiB (predicted -)  ETA 4m6s");
+  event.detail_json = R"({"epoch": 2, "num_epochs": 60, "box": 0, "obj": 0,)"
+                      R"( "cls": 0, "steps": 0, "images": 0, "seconds": 0})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), std::nullopt),
+            "epoch 3/60  box 0.000 obj 0.000 cls 0.000  1.2 GiB (predicted -)");
+  event.detail_json = R"({"epoch": 2, "num_epochs": "sixty"})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), 1.0), "epoch 3 trained");
+}
+
 TEST(ValidationLine, TheMetricsOfAnEpoch) {
   EXPECT_EQ(validation_line(validation_event(), 60),
             "epoch 3/60  P 0.812 R 0.744 mAP50 0.791 mAP 0.452");
