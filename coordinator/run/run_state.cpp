@@ -349,6 +349,7 @@ RunStatus RunState::status(TimePoint now) const {
   status.exit_code = exit_code_;
   status.run_directory = options_.run_directory;
   status.progress = progress_;
+  status.memory_limit = config_.memory_limit;
   status.result_json = result_json_;
   if (generation_.number > 0) status.plan = generation_.plan;
   for (const Member& member : membership_.members()) {

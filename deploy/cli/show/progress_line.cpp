@@ -49,9 +49,31 @@ std::string losses_text(double box, double obj, double cls) {
          " cls " + with_decimals(cls, 3) + "  ";
 }
 
-std::string memory_text(const wire::RunProgress& progress) {
-  return size_or_dash(progress.measured_peak_bytes) + " (predicted " +
-         size_or_dash(progress.predicted_peak_bytes) + ")";
+// What a rank's steps are predicted to need: rank 0 says it of its newest one,
+// the plan of all.
+int64_t predicted_bytes(const coordinator::RunStatus& status, int rank) {
+  if (rank == 0) return status.progress.predicted_peak_bytes;
+  const auto index = static_cast<size_t>(rank);
+  return status.plan && index < status.plan->predicted_phase_bytes.size()
+             ? status.plan->predicted_phase_bytes[index].training
+             : 0;
+}
+
+std::string memory_text(const coordinator::RunStatus& status) {
+  int worst = 0, ranks = 0;
+  int64_t bytes = status.progress.measured_peak_bytes;
+  for (const coordinator::MemberStatus& member : status.members) {
+    if (member.rank < 0 || member.state == "gone") continue;
+    ++ranks;
+    if (member.measured_peak_bytes <= bytes) continue;
+    worst = member.rank;
+    bytes = member.measured_peak_bytes;
+  }
+  return (ranks > 1 ? "rank " + std::to_string(worst) + ": " : "") +
+         size_or_dash(bytes) +
+         (status.memory_limit > 0 ? " of " + format_bytes(status.memory_limit)
+                                  : "") +
+         " (predicted " + size_or_dash(predicted_bytes(status, worst)) + ")";
 }
 
 std::string eta_text(std::optional<double> seconds) {
@@ -68,8 +90,9 @@ bool has_numbers(const nlohmann::json& detail,
 
 }  // namespace
 
-std::string progress_line(const wire::RunProgress& progress,
+std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds, size_t width) {
+  const wire::RunProgress& progress = status.progress;
   if (progress.num_epochs == 0) return "starting";
   std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
                      std::to_string(progress.step_in_epoch) + "/" +
@@ -78,12 +101,12 @@ std::string progress_line(const wire::RunProgress& progress,
   if (progress.phase == "checkpoint") line += "  saving";
   line += losses_text(progress.box, progress.obj, progress.cls) +
           with_decimals(progress.images_per_second, 1) + " img/s  " +
-          memory_text(progress) + eta_text(eta_seconds);
+          memory_text(status) + eta_text(eta_seconds);
   return cut(line, width);
 }
 
 std::string epoch_line(const wire::EventRecord& event,
-                       const wire::RunProgress& progress,
+                       const coordinator::RunStatus& status,
                        std::optional<double> eta_seconds) {
   const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
   if (!has_numbers(detail, {"epoch", "num_epochs", "box", "obj", "cls", "steps",
@@ -104,7 +127,7 @@ std::string epoch_line(const wire::EventRecord& event,
             counted(count("images"), "image") + " in " +
             with_decimals(number("seconds"), 1) + "s  ";
   }
-  return line + memory_text(progress) + eta_text(eta_seconds);
+  return line + memory_text(status) + eta_text(eta_seconds);
 }
 
 std::string validation_line(const wire::EventRecord& event,

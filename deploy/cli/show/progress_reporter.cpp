@@ -40,13 +40,14 @@ bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
 }
 
 ProgressReporter::Output ProgressReporter::update(
-    const wire::RunProgress& progress, size_t width,
+    const coordinator::RunStatus& status, size_t width,
     coordinator::TimePoint now) {
-  last_ = progress;
+  last_ = status;
+  const wire::RunProgress& progress = status.progress;
   eta_seconds_ = eta_.update(progress, now);
   Output output;
   if (on_terminal_) {
-    output.live = progress_line(progress, eta_seconds_, width);
+    output.live = progress_line(status, eta_seconds_, width);
     return output;
   }
   if (progress.step == 0) return output;
@@ -55,8 +56,9 @@ ProgressReporter::Output ProgressReporter::update(
     first_step_ = progress.step;
   }
   if (is_time_for_a_line(progress, now)) {
-    wire::RunProgress told = progress;
-    told.phase = "train";  // what goes on besides is no news a minute later
+    coordinator::RunStatus told = status;
+    told.progress.phase =
+        "train";  // what goes on besides is no news a minute later
     output.lines.push_back(progress_line(told, eta_seconds_, 0));
     last_line_ = now;
   }
@@ -91,7 +93,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
     output.lines.push_back(epoch_line(event, last_, eta_seconds_));
     told_steps_ = event.step;
   } else if (event.event == "validation") {
-    output.lines.push_back(validation_line(event, last_.num_epochs));
+    output.lines.push_back(validation_line(event, last_.progress.num_epochs));
   } else {
     return warning(event);
   }

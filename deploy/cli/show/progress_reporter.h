@@ -40,7 +40,7 @@ class ProgressReporter {
   explicit ProgressReporter(bool on_terminal) : on_terminal_(on_terminal) {}
 
   // `width` of the terminal in characters; 0: unknown.
-  Output update(const wire::RunProgress& progress, size_t width,
+  Output update(const coordinator::RunStatus& status, size_t width,
                 coordinator::TimePoint now);
   Output event(const wire::EventRecord& event, coordinator::TimePoint now);
 
@@ -53,7 +53,7 @@ class ProgressReporter {
   bool on_terminal_;
   std::vector<wire::EventRecord> faults_;  // not said yet
   EtaEstimate eta_;
-  wire::RunProgress last_;
+  coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;
   int64_t told_steps_ = 0;  // up to the end of the newest epoch with its line
   int64_t first_step_ = 0;  // the first that was seen

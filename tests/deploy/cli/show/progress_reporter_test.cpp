@@ -17,8 +17,9 @@ coordinator::TimePoint at(int64_t second) {
 }
 
 // Step `step` of 10 epochs of 4 steps.
-wire::RunProgress after(int64_t step) {
-  wire::RunProgress progress;
+coordinator::RunStatus after(int64_t step) {
+  coordinator::RunStatus status;
+  wire::RunProgress& progress = status.progress;
   progress.step = step;
   progress.num_steps = 40;
   progress.num_epochs = 10;
@@ -26,7 +27,7 @@ wire::RunProgress after(int64_t step) {
   progress.epoch = (step - 1) / 4;
   progress.step_in_epoch = (step - 1) % 4 + 1;
   progress.phase = "train";
-  return progress;
+  return status;
 }
 
 wire::EventRecord validation(int64_t epoch) {
@@ -50,10 +51,10 @@ wire::EventRecord trained(int64_t epoch) {
 
 TEST(EtaEstimate, FromTheStepsSeenSoFar) {
   EtaEstimate eta;
-  EXPECT_FALSE(eta.update(after(10), at(100)));  // a resumed run
-  EXPECT_FALSE(eta.update(after(10), at(101)));
-  EXPECT_DOUBLE_EQ(*eta.update(after(20), at(105)), 10.0);
-  EXPECT_DOUBLE_EQ(*eta.update(after(40), at(115)), 0.0);
+  EXPECT_FALSE(eta.update(after(10).progress, at(100)));  // a resumed run
+  EXPECT_FALSE(eta.update(after(10).progress, at(101)));
+  EXPECT_DOUBLE_EQ(*eta.update(after(20).progress, at(105)), 10.0);
+  EXPECT_DOUBLE_EQ(*eta.update(after(40).progress, at(115)), 0.0);
   EXPECT_FALSE(EtaEstimate().update(wire::RunProgress(), at(0)));
 }
 
@@ -116,15 +117,16 @@ TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
 
 TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
   ProgressReporter reporter(false);
-  wire::RunProgress progress = after(4);
-  progress.phase = "validate";
-  EXPECT_THAT(reporter.update(progress, 0, at(0)).lines,
+  coordinator::RunStatus status = after(4);
+  status.progress.phase = "validate";
+  EXPECT_THAT(reporter.update(status, 0, at(0)).lines,
               ElementsAre(HasSubstr("epoch 1/10  4/4  box ")));
 }
 
 TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
   ProgressReporter reporter(false);
-  EXPECT_THAT(reporter.update(wire::RunProgress(), 0, at(0)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(coordinator::RunStatus(), 0, at(0)).lines,
+              IsEmpty());
 }
 
 TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
