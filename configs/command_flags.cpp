@@ -178,8 +178,8 @@ std::vector<CommandFlag> flags_of_tools() {
            "Where to write: STEM.onnx. Default: beside the weights.",
            {.value_name = "STEM"}),
       flag({"--img", "--imgsz", "--img-size"}, {"export"},
-           "The network's input size in pixels.",
-           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
+           "The network's input size in pixels. Default: as trained, else 640.",
+           {.value_name = kPixels, .most_values = 2}),
       flag({"--batch", "--batch-size"}, {"export"}, "Images at once.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 65'536}),
       flag({"--dynamic"}, {"export"},
@@ -224,8 +224,9 @@ std::vector<CommandFlag> flags_of_tools() {
            "Measure mAP on its val images, before and after.",
            {.value_name = "DATA.YAML"}),
       flag({"--img", "--imgsz", "--img-size"}, {"prune"},
-           "With --data: the network's input size.",
-           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
+           "With --data: the network's input size. Default: as trained, else "
+           "640.",
+           {.value_name = kPixels, .most_values = 2}),
       flag(
           {"--batch", "--batch-size"}, {"prune"},
           "With --data: images at once.",
@@ -262,8 +263,9 @@ std::vector<CommandFlag> flags_of_tools() {
            "The model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--img", "--imgsz", "--img-size"}, {"detect"},
-           "The network's input size in pixels; images keep their shape.",
-           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
+           "The network's input size in pixels; images keep their shape. "
+           "Default: as trained, else 640.",
+           {.value_name = kPixels, .most_values = 2}),
       flag({"--tile"}, {"detect"},
            "Look at tiles of so many pixels of the image instead of all of it "
            "at once, and merge what they show: for small things in large "

@@ -74,7 +74,8 @@ std::vector<Knob> how_to_train() {
            "the run."),
       knob("image_height", &C::image_height,
            "Height of the network's input, rounded up to the model's largest "
-           "stride. --img S sets both sides, --img HEIGHT WIDTH each.",
+           "stride. --img S sets both sides, --img HEIGHT WIDTH each. Default "
+           "of val: as trained.",
            {.unit = "pixels",
             .low = 64,
             .high = 65'536,

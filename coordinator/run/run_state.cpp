@@ -312,6 +312,7 @@ RunStatus RunState::status(TimePoint now) const {
   status.exit_code = exit_code_;
   status.run_directory = options_.run_directory;
   status.progress = progress_;
+  status.memory_limit = config_.memory_limit;
   status.result_json = result_json_;
   if (generation().number > 0) status.plan = generation().plan;
   status.members =

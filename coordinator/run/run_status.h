@@ -55,6 +55,7 @@ struct RunStatus {
   std::optional<plan::Plan> plan;  // once there is a generation
   std::string result_json;         // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
+  int64_t memory_limit = 0;  // of a process, in bytes; 0 where there is none
 
   bool over() const { return state == "finished" || state == "failed"; }
 };

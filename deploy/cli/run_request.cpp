@@ -77,6 +77,38 @@ void check_files(const configs::RunConfig& config) {
   }
 }
 
+bool names_image_size(const std::vector<configs::FlagUse>& uses) {
+  const std::set<std::string> given = keys_given(uses);
+  if (given.contains("image_height") || given.contains("image_width")) {
+    return true;
+  }
+  configs::RunConfig config;
+  config.image_height = config.image_width = 0;
+  for (const configs::FlagUse& use : uses) {
+    if (use.spelling != "--config") continue;
+    const std::string& file = use.values.front();
+    configs::overlay_run_config(config, yaml::read_config_file(file, "config"),
+                                file);
+  }
+  return config.image_height != 0 || config.image_width != 0;
+}
+
+// Weights are judged at the size they were trained with.
+void use_trained_size(const std::vector<configs::FlagUse>& uses,
+                      RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  if (config.command != "val" || config.weights.empty() ||
+      names_image_size(uses)) {
+    return;
+  }
+  const auto size =
+      layers::trained_size(planner::metadata_of_weights(config.weights));
+  if (!size) return;
+  config.image_height = size->height;
+  config.image_width = size->width;
+  request.notes.push_back(layers::trained_size_note(*size, config.weights));
+}
+
 // A fault that can never fire would prove nothing.
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
@@ -322,6 +354,7 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  use_trained_size(line.run_flags, request);
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());

@@ -211,7 +211,7 @@ class Supervisor {
     last_status_ = now;
     try {
       status_ = client_->status();
-      show(reporter_.update(status_.progress, terminal_.width(), now));
+      show(reporter_.update(status_, terminal_.width(), now));
     } catch (const Error&) {
       // Its process tells more: end_of_the_children().
     }

@@ -190,7 +190,12 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
              "give another name with --output");
     }
     if (format == "onnx") {
-      lines.push_back(write_onnx(request, opened.table, model, metadata, path));
+      auto of_input = metadata;
+      if (!request.dynamic) {
+        layers::describe_input(of_input, {request.height, request.width},
+                               model.max_stride());
+      }
+      lines.push_back(write_onnx(request, opened.table, model, of_input, path));
     } else if (format == "torchscript") {
       lines.push_back(
           write_torchscript(request, opened.table, model, metadata, path));

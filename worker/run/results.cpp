@@ -90,6 +90,27 @@ std::string describe(const EpochRecord& record, int64_t num_epochs) {
   return text;
 }
 
+std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "epoch %lld/%lld  box %.3f  obj %.3f  cls %.3f",
+      static_cast<long long>(record.epoch + 1),
+      static_cast<long long>(num_epochs), record.box, record.obj, record.cls);
+  return text;
+}
+
+std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {
+  return Json{{"epoch", record.epoch},
+              {"num_epochs", num_epochs},
+              {"box", record.box},
+              {"obj", record.obj},
+              {"cls", record.cls},
+              {"steps", record.work.steps},
+              {"images", record.work.images},
+              {"seconds", record.work.seconds}}
+      .dump();
+}
+
 std::string to_event_json(const EpochRecord& record) {
   const validation::ValidationResult& v = *record.validation;
   return Json{{"epoch", record.epoch},

@@ -249,6 +249,10 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                  [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
+  client_.report_event({"epoch", record.step, 0,
+                        describe_training(record, subject_.config.epochs),
+                        training_event_json(record, subject_.config.epochs),
+                        false});
   if (record.validation) {
     if (is_best) summary_.best_metrics_json = to_json(*record.validation);
     client_.report_event({"validation", record.step, 0,
@@ -261,7 +265,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
       directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,
-      step::weights_metadata(subject_.inputs, epoch), retry_);
+      step::weights_metadata(subject_.config, subject_.inputs, epoch), retry_);
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {

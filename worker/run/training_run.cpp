@@ -154,6 +154,7 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunEnd> ending;  // the last: all is there
 
   StepRecord newest;          // on every rank: rank 0 may be lost
+  EpochWork epoch_work;       // of the epoch that has begun
   bool stop_agreed = false;   // by the vote of the newest step
   bool leave_agreed = false;  // likewise
   memory::BoxBoundMonitor labels{predict::label_bound(config)};
@@ -402,6 +403,9 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   if (result.verdict.ok()) {
     state->counters.meter.add(result.box, result.obj, result.cls);
   }
+  ++epoch_work.steps;
+  epoch_work.images += batch.global_size;
+  epoch_work.seconds += seconds;
   newest = {batch.step,
             batch.epoch,
             assignment.generation,
@@ -434,6 +438,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   record.box = counters.meter.box;
   record.obj = counters.meter.obj;
   record.cls = counters.meter.cls;
+  record.work = std::exchange(epoch_work, {});
   record.lr = optim::settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {

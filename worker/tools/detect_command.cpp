@@ -66,7 +66,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   detect::DetectorOptions options;
   options.nms = request.nms;
   options.nms.classes = read_classes(request.classes, model.num_classes());
-  const PixelSize input = read_image_size("--img", request.image_size);
+  const PixelSize input =
+      network_size(request.image_size, request.weights, true);
   const int64_t stride = model.max_stride();
   options.height = round_up(input.height, stride);
   options.width = round_up(input.width, stride);

@@ -92,9 +92,6 @@ int export_command(int argc, char** argv) {
                    {"--iou-thres", &request.iou_threshold},
                    {"--topk-per-class", &request.most_per_class}},
                   argc, argv);
-  const PixelSize size = read_image_size("--img", image_size);
-  request.height = size.height;
-  request.width = size.width;
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);
@@ -104,6 +101,10 @@ int export_command(int argc, char** argv) {
                 "leave them out, or give --int8");
   }
   exporter::check_export(request);  // before the data set is read
+  const bool fixes_size = request.int8 || !request.dynamic;
+  const PixelSize size = network_size(image_size, request.weights, fixes_size);
+  request.height = size.height;
+  request.width = size.width;
   if (threads > 0) at::set_num_threads(threads);
   if (request.int8 && !data.empty()) {
     const validation::ImagesToScore images = {

@@ -88,7 +88,8 @@ int prune(const PruneRequest& request) {
   fs::path table_file = output;
   table_file.replace_extension(".yaml");
   check_table_file(table_file);
-  const PixelSize size = read_image_size("--img", request.image_size);
+  const PixelSize size =
+      network_size(request.image_size, request.weights, !request.data.empty());
   const weights::OpenedWeights opened =
       weights::open_weights(request.weights, request.cfg);
   PrunedModel pruned =
@@ -96,9 +97,8 @@ int prune(const PruneRequest& request) {
   pruned.table.name = output.stem().string();
   auto metadata = layers::model_metadata(pruned.table.name, pruned.table);
   metadata["format"] = "headroom-weights";
-  if (const auto names = opened.metadata.find("names");
-      names != opened.metadata.end()) {
-    metadata["names"] = names->second;
+  for (const auto& [key, value] : opened.metadata) {
+    if (key != "model" && key != "table") metadata[key] = value;
   }
   weights::save_weights(output, pruned.model->state(), metadata);
   write_table(table_file, pruned.table);

@@ -3,12 +3,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <set>
 #include <sstream>
 #include <type_traits>
 
 #include "configs/command_flags.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
 namespace {
@@ -129,6 +132,19 @@ PixelSize read_image_size(const std::string& flag, const std::string& text) {
                 "give pixels, for example " + flag + " 640");
   }
   return size;
+}
+
+PixelSize network_size(const std::string& image_size,
+                       const std::string& weights, bool counts) {
+  if (!image_size.empty()) return read_image_size("--img", image_size);
+  const auto size =
+      layers::trained_size(weights::read_weights_metadata(weights));
+  if (!size) return {640, 640};
+  if (counts) {
+    std::fprintf(stderr, "%s\n",
+                 layers::trained_size_note(*size, weights).c_str());
+  }
+  return {size->height, size->width};
 }
 
 }  // namespace headroom::tools

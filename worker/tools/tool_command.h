@@ -58,4 +58,10 @@ struct PixelSize {
 // how to write it.
 PixelSize read_image_size(const std::string& flag, const std::string& text);
 
+// The network's input: what --img says; without it the size that the file of
+// weights was trained with, which a line on standard error says where `counts`;
+// else 640.
+PixelSize network_size(const std::string& image_size,
+                       const std::string& weights, bool counts);
+
 }  // namespace headroom::tools

@@ -64,9 +64,9 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   load_weights(path, file, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
   opened.metadata = layers::model_metadata(opened.table.name, opened.table);
-  if (const auto names = file.metadata.find("names");
-      names != file.metadata.end()) {
-    opened.metadata["names"] = names->second;
+  for (const char* key : {"names", "imgsz", "stride", "range"}) {
+    const auto said = file.metadata.find(key);
+    if (said != file.metadata.end()) opened.metadata[key] = said->second;
   }
   return opened;
 }

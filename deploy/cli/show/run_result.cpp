@@ -80,6 +80,21 @@ std::string class_table(const Json& summary) {
   return text;
 }
 
+// The size that weights are judged at, where it is none that val would take
+// for weights that do not say it.
+std::string size_flag(const configs::RunConfig& config) {
+  const configs::RunConfig usual;
+  if (config.image_height == usual.image_height &&
+      config.image_width == usual.image_width) {
+    return "";
+  }
+  const std::string height = std::to_string(config.image_height);
+  return " --img " + height +
+         (config.image_width == config.image_height
+              ? ""
+              : " " + std::to_string(config.image_width));
+}
+
 }  // namespace
 
 std::string result_text(const configs::RunConfig& config,
@@ -98,7 +113,8 @@ std::string result_text(const configs::RunConfig& config,
     text +=
         "judge:    headroom val " +
         (config.data.empty() ? "" : "--data " + shell_word(config.data) + " ") +
-        "--weights " + shell_word(best) + "\n";
+        "--weights " + shell_word(best) + size_flag(config) +
+        (config.single_cls ? " --single-cls" : "") + "\n";
   }
   return text;
 }

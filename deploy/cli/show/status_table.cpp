@@ -90,7 +90,7 @@ std::string status_table(const coordinator::RunStatus& status) {
   }
   text += "progress   step " + std::to_string(status.progress.step) + "/" +
           std::to_string(status.progress.num_steps) + "  " +
-          progress_line(status.progress, std::nullopt, 0) + "\n\n";
+          progress_line(status, std::nullopt, 0) + "\n\n";
   std::vector<std::vector<std::string>> rows = {
       {"rank", "state", "heartbeat", "peak", "host", "worker"}};
   for (const coordinator::MemberStatus& member : status.members) {

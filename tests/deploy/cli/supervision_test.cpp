@@ -13,6 +13,7 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using testing::descendants;
 using ::testing::HasSubstr;
 using testing::Json;
@@ -40,6 +41,9 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
   EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
   EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
+  // An epoch takes 80 ms, the status is asked for every 250.
+  EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
+                                     "(.*\n)*trained epoch 3\n"));
   expect_nobody_left();
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,8 +41,9 @@ class DetectCommand : public testing::Test {
     layers::ModelTable table = layers::load_model_table("yolov5n");
     table.input_channels = channels;
     model::LayerGraph model(table, 2, at::kFloat, 0);
-    weights::save_weights(file, model.state(),
-                          layers::model_metadata("yolov5n", table));
+    auto metadata = layers::model_metadata("yolov5n", table);
+    layers::describe_input(metadata, {kSide, kSide}, 32);
+    weights::save_weights(file, model.state(), metadata);
     return file.string();
   }
   struct Said {
@@ -55,7 +58,6 @@ class DetectCommand : public testing::Test {
         "--source=" + source,
         "--output=" + (folder_.path() / "out").string(),
         "--exist-ok",
-        "--img=64",
         "--conf-thres=0",
         "--max-det=2"};
     words.insert(words.end(), more.begin(), more.end());
@@ -84,6 +86,25 @@ class DetectCommand : public testing::Test {
   TemporaryFolder folder_;
   fs::path clip_;
 };
+
+TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
+  const std::string image = (folder_.path() / "in/a.bmp").string();
+  const auto boxes = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = more;
+    words.push_back("--save-csv");
+    const Said said = run(image, words);
+    EXPECT_EQ(said.code, 0) << said.err;
+    std::ifstream file(folder_.path() / "out/predictions.csv");
+    std::ostringstream text;
+    text << said.err << file.rdbuf();
+    return text.str();
+  };
+  const std::string note = "--img is 64 x 64, as " +
+                           (folder_.path() / "w.safetensors").string() +
+                           " was trained\n";
+  EXPECT_EQ(boxes({}), note + boxes({"--img=64"}));
+  EXPECT_THAT(boxes({"--img=128"}), Not(HasSubstr("was trained")));
+}
 
 TEST_F(DetectCommand, LooksAtVideosAmongImages) {
   if (const video::VideoPlugin plugin = video::built_video_plugin();

@@ -32,6 +32,24 @@ TEST(RunResult, ForPeopleWithWhatToDoNext) {
                 directory + "/weights/best.safetensors\n");
 }
 
+TEST(RunResult, WeightsAreJudgedAsTheyWereTrained) {
+  const TemporaryFolder root;
+  root.write("weights/best.safetensors", "");
+  coordinator::RunStatus status;
+  status.run_directory = root.path();
+  configs::RunConfig config;
+  config.data = "d.yaml";
+  const auto flags = [&] {
+    const std::string text = result_text(config, status);
+    return text.substr(text.find("best.safetensors") + 16);
+  };
+  config.image_height = config.image_width = 224;
+  EXPECT_EQ(flags(), " --img 224\n");
+  config.image_width = 320;
+  config.single_cls = true;
+  EXPECT_EQ(flags(), " --img 224 320 --single-cls\n");
+}
+
 TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
   const TemporaryFolder root;
   root.write("a run/weights/best.safetensors", "");
