@@ -153,6 +153,10 @@ RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
 }
 
 std::string RunEnd::resume_hint() const {
+  if (RunDirectory(in_.assignment.run_directory).holds_older_run()) {
+    return "no step was committed, and the older run in " +
+           in_.assignment.run_directory + " is as it was";
+  }
   return "continue with: headroom train --resume " +
          shell_word(in_.assignment.run_directory);
 }

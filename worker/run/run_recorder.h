@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,7 +113,9 @@ class RunRecorder {
 
  private:
   void open_files(const std::string& newest_line);
-  void report_data() const;
+  // Writes what a run has from its first step on; an older run goes.
+  void begin_files(int64_t first_step, const std::string& newest_line);
+  void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
   void write_or_say(const std::string& name, bool is_end,
                     const std::function<void()>& work) const;
@@ -124,8 +127,9 @@ class RunRecorder {
   RunDirectory directory_;
   collectives::Mesh* mesh_;  // null: this rank has the whole state
   bool records_;
-  const memory::MemoryRetry retry_;  // of files
-  std::unique_ptr<StepLog> step_log_;
+  const memory::MemoryRetry retry_;         // of files
+  std::optional<std::string> data_report_;  // once it is known
+  std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
   bool lines_wait_ = false;  // of step_log_, and it was said
   RunSummary summary_;
