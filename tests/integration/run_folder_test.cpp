@@ -113,5 +113,30 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
 }
 
+// As a user would: the line is taken from the screen and typed.
+TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult run =
+      run_program(short_run({"--max-steps", "3", "--processes", "2"}), folder);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string weights = kRun + std::string("/weights/last.safetensors");
+  EXPECT_TRUE(fs::exists(folder / weights));
+  EXPECT_EQ(run_program({program("headroom"), "val", "--data", shapes_data(),
+                         "--weights", weights, "--img", "96"},
+                        folder)
+                .exit_code,
+            0);
+  const std::string mark = "continue with: headroom ";
+  const size_t at = run.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const std::string words = run.out.substr(at + mark.size());
+  const ProgramResult resumed = run_program(
+      {"/bin/sh", "-c",
+       program("headroom") + " " + words.substr(0, words.find('\n'))},
+      folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
+}
+
 }  // namespace
 }  // namespace headroom::testing

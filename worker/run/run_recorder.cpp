@@ -279,6 +279,11 @@ void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
       step::weights_metadata(subject_.inputs, epoch), retry_);
 }
 
+void RunRecorder::save_unfinished_epoch() const {
+  write_or_say("last.safetensors", /*is_end=*/false,
+               [&] { save_average("last", /*epoch=*/0); });
+}
+
 std::filesystem::path RunRecorder::save_checkpoint() {
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
       directory_.checkpoints(), subject_.state, mesh_,

@@ -94,6 +94,8 @@ class RunRecorder {
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
+  // last.safetensors of a run that ends inside its first epoch. Collective.
+  void save_unfinished_epoch() const;
   // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
   // The outcome of one that was written beside training.
