@@ -126,8 +126,8 @@ class Supervisor {
       for (const std::string& word : std::vector<std::string>{
                "--config-fd", std::to_string(config_->get()), "--report-fd",
                std::to_string(writing.get()), "--run-directory",
-               request.run_directory, "--listen", listen, "--log",
-               log_folder_.log_file(), "--expected-workers",
+               request.run_directory, "--listen", listen, "--log", options_.log,
+               "--expected-workers",
                std::to_string(request.expected_workers())}) {
         child.command.push_back(word);
       }
@@ -335,7 +335,6 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Terminal& terminal_;
-  const LogFolder log_folder_{std::filesystem::temp_directory_path()};
   const std::unique_ptr<FileDescriptor> config_;
   LineLog log_;
   Restarts coordinator_restarts_;

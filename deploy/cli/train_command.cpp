@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "coordinator/service/listen_address.h"
+#include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
@@ -15,6 +16,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
+#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
@@ -137,6 +139,14 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   find_worker_program();  // before anything is started
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
+  const bool may_exist =
+      request.config.exist_ok || !request.config.resume.empty();
+  const RunFolder run_folder(
+      may_exist ? std::filesystem::path(request.run_directory)
+                : project_folder(request.config) / request.config.name,
+      may_exist);
+  request.run_directory = run_folder.path().string();
+  options.log = run_folder.log_file().string();
   terminal.print(headline(request));
   if (wants_anchors(request.config)) {
     ask_data(request.config, {.anchors = true});

@@ -10,6 +10,7 @@
 #include "configs/run_files.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
 
@@ -33,7 +34,7 @@ void RunDirectory::lock() {
 void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
   std::error_code error;
   const bool existed = fs::exists(root_, error);
-  if (existed && !may_exist) {
+  if (!may_exist && is_begun_run_folder(root_)) {
     throw Error("run",
                 "the run directory " + root_.string() +
                     " was made by another run in the meantime",
