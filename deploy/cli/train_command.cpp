@@ -139,6 +139,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   find_worker_program();  // before anything is started
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
+  const interrupts::Watch watch;
   const bool may_exist =
       request.config.exist_ok || !request.config.resume.empty();
   const RunFolder run_folder(
@@ -241,6 +242,7 @@ int train_command(const CommandLine& line) {
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
+    const interrupts::Watch watch;
     if (wait_for_rank_zero(*place, std::chrono::seconds(2),
                            interrupts::count)) {
       return static_cast<int>(error.exit_code());
