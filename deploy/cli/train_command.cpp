@@ -186,6 +186,7 @@ void notice_binding(int workers, Terminal& terminal) {
 
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
+  interrupts::watch_parent();
   if (line.has("--coordinator")) require_reachable(line);
   correct_binding(place, terminal);
   const RunRequest request =

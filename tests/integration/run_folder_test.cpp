@@ -2,6 +2,7 @@
 // removed from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -136,6 +137,40 @@ TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
       folder);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
+}
+
+// The last line says that the run can go on, and it can.
+TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
+  const fs::path folder = fresh_folder();
+  Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),
+              folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 4, 60));
+  fs::remove_all(folder / "runs");
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("was removed meanwhile"));
+  const std::string mark = "continue with: headroom ";
+  const size_t at = result.err.find(mark);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  const std::string words = result.err.substr(at + mark.size());
+  const ProgramResult resumed =
+      run_program({"/bin/sh", "-c",
+                   program("headroom") + " " +
+                       words.substr(0, words.find('\n')) + " --epochs 4"},
+                  folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+}
+
+// The system's signal would end each worker that writes a checkpoint.
+TEST(LimitOfFileSize, IsAnErrorThatNamesTheFile) {
+  const fs::path folder = fresh_folder();
+  std::string words;
+  for (const std::string& word : short_run()) words += "'" + word + "' ";
+  const ProgramResult run =
+      run_program({"/bin/bash", "-c", "ulimit -f 2000; exec " + words}, folder);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("File too large"));
 }
 
 }  // namespace

@@ -58,6 +58,11 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
                     format_bytes(needed_bytes),
                 "free some space, or choose another disk with --project DIR");
   }
+  make_sub_folders();
+}
+
+void RunDirectory::make_sub_folders() const {
+  std::error_code error;
   for (const fs::path& folder : {weights(), checkpoints()}) {
     fs::create_directories(folder, error);
     if (error) {

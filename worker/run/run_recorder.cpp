@@ -157,20 +157,37 @@ void RunRecorder::open_files(const std::string& newest_line) {
   }
 }
 
+void RunRecorder::write_definition(bool writes_model) const {
+  directory_.write_text("run.yaml", configs::to_yaml(subject_.config));
+  // Once and for all: the file that it was read from may change.
+  if (writes_model) {
+    directory_.write_text(layers::kModelRecord,
+                          layers::model_table_text(subject_.inputs.table));
+  }
+  directory_.write_text("plan.json",
+                        plan::plan_to_json(subject_.assignment.plan));
+}
+
+void RunRecorder::make_folder_again() const {
+  if (!step_log_ || std::filesystem::exists(directory_.root() / "run.yaml")) {
+    return;
+  }
+  directory_.make_sub_folders();
+  write_definition(true);
+  client_.report_event(
+      {"run_directory", subject_.state.counters.committed_steps, 0,
+       directory_.root().string() +
+           " was removed meanwhile and is made again, without what it had",
+       "", true});
+}
+
 void RunRecorder::begin_files(int64_t first_step,
                               const std::string& newest_line) {
   const bool replaces = directory_.holds_older_run();
   const bool goes_on =
       !replaces && continues_run(subject_.config, subject_.assignment);
   if (replaces) directory_.remove_older_run();
-  directory_.write_text("run.yaml", configs::to_yaml(subject_.config));
-  // Once and for all: the file that it was read from may change.
-  if (!goes_on || !layers::recorded_model(directory_.root())) {
-    directory_.write_text(layers::kModelRecord,
-                          layers::model_table_text(subject_.inputs.table));
-  }
-  directory_.write_text("plan.json",
-                        plan::plan_to_json(subject_.assignment.plan));
+  write_definition(!goes_on || !layers::recorded_model(directory_.root()));
   if (data_report_) directory_.write_text("data_report.txt", *data_report_);
   directory_.keep_older_run();
   if (goes_on) summary_ = read_summary(directory_.root() / "summary.json");
@@ -251,6 +268,7 @@ void RunRecorder::write_or_say(const std::string& name, bool is_end,
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (records_) {
+    write_or_say("run.yaml", is_end, [&] { make_folder_again(); });
     write_or_say("results.csv", is_end, [&] { results_->write(record); });
   }
   std::vector<std::string> names = {"last"};
@@ -285,10 +303,13 @@ void RunRecorder::save_unfinished_epoch() const {
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {
+  checkpoint::FirstFailure folder_work;  // of rank 0; the rest is collective
+  if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
       directory_.checkpoints(), subject_.state, mesh_,
       plan::plan_to_json(subject_.assignment.plan),
       subject_.config.keep_checkpoints, retry_);
+  folder_work.rethrow();
   if (!records_) return folder;
   checkpoint::CheckpointOutcome outcome{subject_.state.counters.committed_steps,
                                         folder, 0, ""};

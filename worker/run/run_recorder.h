@@ -117,6 +117,11 @@ class RunRecorder {
   void open_files(const std::string& newest_line);
   // Writes what a run has from its first step on; an older run goes.
   void begin_files(int64_t first_step, const std::string& newest_line);
+  // What a resumption reads.
+  void write_definition(bool writes_model) const;
+  // Where somebody has removed the folder meanwhile: nothing could go on with a
+  // checkpoint alone.
+  void make_folder_again() const;
   void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
   void write_or_say(const std::string& name, bool is_end,

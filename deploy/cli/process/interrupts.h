@@ -14,6 +14,10 @@ namespace headroom::interrupts {
 void install();
 int count();
 
+// From here on the loss of the parent, a launcher that was killed, is a request
+// too, and after 15 s a second one.
+void watch_parent();
+
 class Watch {
  public:
   Watch();
