@@ -155,6 +155,7 @@ int with_output_written(int exit_code) {
 int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
   const std::string_view first = argc > 1 ? argv[1] : "";
   const auto* tool = headroom::tools::find_tool_command(first);
   // A tool speaks for `headroom`, whose words were typed.

@@ -11,6 +11,7 @@
 #include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
+#include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
 #include "parallel/base/check.h"
@@ -335,6 +336,9 @@ RunRequest make_run_request(const CommandLine& line,
   } else {
     forget_found_anchors(config);
     request.run_directory = new_run_directory(config).string();
+    if (config.command == "train") {
+      configs::require_inputs_kept(config, request.run_directory);
+    }
   }
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {

@@ -73,6 +73,7 @@ int status_command(const CommandLine& line) {
   const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
   coordinator::RunStatus status = status_of(*client, address);
   show(status, json, on_top);
+  const interrupts::Watch watching;
   while (watch && !status.over() && interrupts::count() == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     try {

@@ -59,6 +59,8 @@ std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
   return file;
 }
 
+const RunExit kStoppedAtOnce = {130, "stopped at once"};
+
 // By a signal: it did not end itself.
 bool was_killed(ChildProcess& child) {
   constexpr int kKilled = 128;
@@ -126,8 +128,8 @@ class Supervisor {
       for (const std::string& word : std::vector<std::string>{
                "--config-fd", std::to_string(config_->get()), "--report-fd",
                std::to_string(writing.get()), "--run-directory",
-               request.run_directory, "--listen", listen, "--log",
-               log_folder_.log_file(), "--expected-workers",
+               request.run_directory, "--listen", listen, "--log", options_.log,
+               "--expected-workers",
                std::to_string(request.expected_workers())}) {
         child.command.push_back(word);
       }
@@ -144,6 +146,7 @@ class Supervisor {
     }
     address_.clear();
     if (!wait_for_address(reading.get())) {
+      if (options_.interrupts() > 0) return kStoppedAtOnce;
       if (!coordinator_->wait(std::chrono::seconds(1))) {
         return RunExit{5,
                        "[launch] the coordinator did not listen within 30 s"};
@@ -177,7 +180,7 @@ class Supervisor {
   // False when the coordinator closed the pipe without a word, or is late.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
-    while (Clock::now() < end && options_.interrupts() < 2) {
+    while (Clock::now() < end && options_.interrupts() == 0) {
       pollfd waiting{fd, POLLIN, 0};
       if (poll(&waiting, 1, 100) <= 0) continue;
       char buffer[512];
@@ -211,6 +214,9 @@ class Supervisor {
     last_status_ = now;
     try {
       status_ = client_->status();
+      if (!first_step_ && status_.progress.num_epochs > 0) {
+        first_step_ = status_.progress.step;
+      }
       show(reporter_.update(status_, terminal_.width(), now));
     } catch (const Error&) {
       // Its process tells more: end_of_the_children().
@@ -285,6 +291,9 @@ class Supervisor {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return std::nullopt;
     if (count == 1) {
+      if (nothing_is_committed()) {
+        return RunExit{130, "stopped before the first step was committed"};
+      }
       if (!interrupted_) interrupted_ = Clock::now();
       try {
         client_->drain("interrupted");
@@ -301,7 +310,22 @@ class Supervisor {
         }
       }
     }
-    return RunExit{130, "stopped at once"};
+    return kStoppedAtOnce;
+  }
+
+  // By this start of the run: there is nothing to wait for. Agents beyond this
+  // one have to hear of the end.
+  bool nothing_is_committed() {
+    if (options_.request.num_agents > 1) return false;
+    try {
+      status_ = client_->status();
+    } catch (const Error&) {
+      return false;
+    }
+    const bool is_known = status_.progress.num_epochs > 0;
+    if (is_known && !first_step_) first_step_ = status_.progress.step;
+    const bool goes_on = !options_.request.config.resume.empty();
+    return status_.progress.step <= (goes_on ? first_step_.value_or(0) : 0);
   }
 
   RunExit follow() {
@@ -321,13 +345,25 @@ class Supervisor {
     }
   }
 
+  // False where it takes too long, or somebody does not want to wait.
+  bool has_left(ChildProcess& child) {
+    const Clock::time_point end = Clock::now() + kGrace;
+    const int interrupts = options_.interrupts();
+    while (!child.wait(kTick)) {
+      if (Clock::now() >= end || options_.interrupts() > interrupts) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void finish() {
     const bool is_over = status_.over();
     // The coordinator stays until its agents know the outcome.
-    if (agent_ && !(is_over && agent_->wait(kGrace))) {
+    if (agent_ && !(is_over && has_left(*agent_))) {
       agent_->send(SIGKILL);  // its workers die with it
     }
-    if (coordinator_ && !(is_over && coordinator_->wait(kGrace))) {
+    if (coordinator_ && !(is_over && has_left(*coordinator_))) {
       coordinator_->terminate(std::chrono::seconds(0));
     }
     follower_.reset();
@@ -335,7 +371,6 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Terminal& terminal_;
-  const LogFolder log_folder_{std::filesystem::temp_directory_path()};
   const std::unique_ptr<FileDescriptor> config_;
   LineLog log_;
   Restarts coordinator_restarts_;
@@ -345,6 +380,7 @@ class Supervisor {
   std::atomic<bool> is_listening_{false};
   coordinator::RunStatus status_;
   Clock::time_point last_status_{};
+  std::optional<int64_t> first_step_;  // that was heard of
   std::optional<Clock::time_point> child_ended_;
   int answered_interrupts_ = 0;
   std::optional<Clock::time_point> interrupted_;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "coordinator/service/listen_address.h"
+#include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
@@ -15,6 +16,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
+#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
@@ -138,6 +140,15 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   find_worker_program();  // before anything is started
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
+  const interrupts::Watch watch;
+  const bool may_exist =
+      request.config.exist_ok || !request.config.resume.empty();
+  const RunFolder run_folder(
+      may_exist ? std::filesystem::path(request.run_directory)
+                : project_folder(request.config) / request.config.name,
+      may_exist);
+  request.run_directory = run_folder.path().string();
+  options.log = run_folder.log_file().string();
   terminal.print(headline(request));
   if (wants_anchors(request.config)) {
     ask_data(request.config, {.anchors = true});
@@ -176,6 +187,7 @@ void notice_binding(int workers, Terminal& terminal) {
 
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
+  interrupts::watch_parent();
   if (line.has("--coordinator")) require_reachable(line);
   correct_binding(place, terminal);
   const RunRequest request =
@@ -232,6 +244,7 @@ int train_command(const CommandLine& line) {
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
+    const interrupts::Watch watch;
     if (wait_for_rank_zero(*place, std::chrono::seconds(2),
                            interrupts::count)) {
       return static_cast<int>(error.exit_code());

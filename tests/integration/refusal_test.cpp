@@ -228,6 +228,9 @@ TEST(Tools, SayInOneLineWhatIsWrong) {
   for (const Row& row : std::vector<Row>{
            {"verify --data " + data + " --fix-to '' --json", 2,
             "--fix-to has an empty value: give one, or leave --fix-to out"},
+           {"verify --data " + data + " --fix-to " +
+                (fs::path(data).parent_path() / "images/train/fixed").string(),
+            2, "whose images the data set reads: name a folder outside it"},
            {"verify --data " + data + " --json >/dev/full", 5,
             "standard output cannot be written"},
            {"verify --data names.yaml", 2, "the name of class 0 is not UTF-8"},

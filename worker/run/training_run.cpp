@@ -197,7 +197,6 @@ RunOutcome TrainingRun::Implementation::run(
   reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));
   source = make_source();
-  if (pictures) pictures->begin();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   } else if (assignment.generation > 1) {
@@ -419,6 +418,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
     newest.image_width = batch.image_width;
   }
   recorder->record_step(newest);
+  if (pictures) pictures->begin();
   stop_agreed = result.verdict.stop_requested;
   leave_agreed = result.verdict.leave_requested;
   reports->say_once(batch.faults);

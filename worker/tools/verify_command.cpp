@@ -1,7 +1,9 @@
 // headroom verify --data X [--strict] [--fix-to DIR] [--json]
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "configs/data_config.h"
@@ -22,8 +24,29 @@ struct VerifyRequest {
   labels::IndexOptions index;
 };
 
+// The copy would be read as images of the data set.
+void require_outside_images(const std::filesystem::path& copy,
+                            const configs::DataConfig& config) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path target = fs::weakly_canonical(fs::absolute(copy), ignored);
+  for (const auto* split : {&config.train, &config.val, &config.test}) {
+    for (const fs::path& images : *split) {
+      if (!fs::is_directory(images, ignored)) continue;
+      const fs::path inside =
+          target.lexically_relative(fs::weakly_canonical(images, ignored));
+      if (inside.empty() || *inside.begin() == "..") continue;
+      throw Error("verify",
+                  "--fix-to " + copy.string() + " lies in " + images.string() +
+                      ", whose images the data set reads",
+                  "name a folder outside it");
+    }
+  }
+}
+
 int verify(const VerifyRequest& request) {
   const configs::DataConfig config = configs::load_data_config(request.data);
+  if (!request.fix_to.empty()) require_outside_images(request.fix_to, config);
   labels::IndexOptions index = request.index;
   index.keep_outlines = !request.fix_to.empty();
   const auto splits = labels::verify_data(config, index);

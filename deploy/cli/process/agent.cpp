@@ -14,6 +14,7 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
 
@@ -36,6 +37,7 @@ class Agent {
     }
     const coordinator::RegisteredRun run =
         client_->register_node(registration(), options_.registration_timeout);
+    const interrupts::Watch watch_interrupts;
     // Of several agents on a machine under a launcher each has a rank.
     log_ = std::make_unique<LineLog>(
         run.run_directory, "workers-" + host_name() + "-" +

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "configs/run_files.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -135,6 +136,10 @@ namespace {
 bool has_finished_checkpoint(const std::string& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
+  // Its checkpoints are another run's.
+  if (fs::exists(fs::path(run_directory) / configs::kOlderRun, error)) {
+    return false;
+  }
   fs::directory_iterator entry(fs::path(run_directory) / "checkpoints", error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code ignored;

@@ -407,7 +407,7 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
     w0->next_assignment();
     EXPECT_TRUE(eventually([&] { return run.state() == "running"; }));
     EXPECT_FALSE(std::filesystem::exists(directory));
-    std::filesystem::create_directory(directory);
+    std::filesystem::create_directories(directory / "weights");
     w0->finish(0, "", "{}", 4);
   }
   std::ifstream file(directory / "events.jsonl");

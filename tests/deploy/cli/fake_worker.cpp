@@ -2,12 +2,12 @@
 // coordinator as the real one does and then behaves as FAKE_WORKER says.
 //
 //   ""        3 epochs of 4 steps, two validations, a warning, results
-//   slow      commits steps until it is asked to stop, then ends with 130
-//   die       ends before it joins, with last words
-//   refuse    reports that the data is bad
-//   crash     rank 1 is killed in mid-run, with last words; rank 0 saves
-//   late      as "", but needs 7 s to leave, and says so in the file "left"
-//   stubborn  joins, then ignores every request to end
+//   slow      commits a step, goes on until it is asked to stop, then ends with
+//   130 die       ends before it joins, with last words refuse    reports that
+//   the data is bad crash     rank 1 is killed in mid-run, with last words;
+//   rank 0 saves late      as "", but needs 7 s to leave, and says so in the
+//   file "left" stubborn  commits a step, then ignores every request to end
+//   idle      the same without a step
 #include <unistd.h>
 
 #include <chrono>
@@ -67,6 +67,7 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
 void train_until_stopped(CoordinatorClient& client,
                          const Assignment& assignment) {
   int64_t step = 0;
+  if (assignment.rank == 0) client.commit(0, 0.5, progress_after(1));
   while (!client.stop_requested()) {
     pause();
     step = step % 11 + 1;
@@ -103,7 +104,10 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
       raise(SIGKILL);
     } else if (behaviour == "crash") {
       client.report_failure({5, "[communication] rank 1 is gone", true, 2});
+    } else if (behaviour == "idle") {
+      for (;;) ::pause();
     } else if (behaviour == "stubborn") {
+      if (assignment.rank == 0) client.commit(0, 0.5, progress_after(1));
       for (;;) ::pause();
     } else {
       train(client, assignment);

@@ -226,6 +226,44 @@ TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
   expect_nobody_left();
 }
 
+// Three within .2 s.
+TEST_F(Supervision, InterruptsInQuickSuccessionAreAllCounted) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (int times = 0; times < 3; ++times) {
+    run.signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(66));
+  }
+  const auto asked = std::chrono::steady_clock::now();
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(2));
+  expect_nobody_left();
+}
+
+TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
+  setenv("FAKE_WORKER", "idle", 1);
+  for (const std::string moment : {"", "results in", "rank 0 of 1"}) {
+    Program run(train(), folder_);
+    if (moment.empty()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    } else {
+      ASSERT_TRUE(wait_for(moment));
+    }
+    run.signal(SIGINT);
+    const auto asked = std::chrono::steady_clock::now();
+    const ProgramResult result = run.join();
+    EXPECT_EQ(result.exit_code, 130) << moment << result.err;
+    EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(2))
+        << moment;
+    expect_nobody_left();
+    EXPECT_FALSE(fs::exists(folder_ / "runs")) << moment;
+  }
+}
+
 // Under MPI all processes leave together, which a busy machine delays: who is
 // killed then makes mpirun call a good run a failure.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {

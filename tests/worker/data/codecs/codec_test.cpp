@@ -215,5 +215,18 @@ TEST_F(Codecs, WhatIsNoFileIsRefused) {
   EXPECT_EQ(decode_image("/dev/zero").reason, "not a regular file");
 }
 
+// Each scan costs a pass over all pixels, though it may have hardly a byte.
+TEST_F(Codecs, ManyScansAreForSmallPicturesOnly) {
+  JpegForm form;
+  form.scans = 60;
+  const cv::Mat small(200, 200, CV_8UC3, cv::Scalar(90, 120, 40));
+  EXPECT_EQ(reason(encode_jpeg(small, form)), "");
+  const cv::Mat large(4000, 4000, CV_8UC3, cv::Scalar(90, 120, 40));
+  EXPECT_EQ(reason(encode_jpeg(large, form)),
+            "damaged JPEG: more than 20 scans");
+  form.scans = 18;  // what ordinary encoders write at most
+  EXPECT_EQ(reason(encode_jpeg(large, form)), "");
+}
+
 }  // namespace
 }  // namespace headroom::codecs
