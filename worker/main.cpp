@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -73,6 +74,14 @@ int answer_question(int argc, char** argv) {
   }
 }
 
+// Where the agent left it. Processes that this one starts do not get it.
+std::string secret_of_environment() {
+  const char* const secret = std::getenv(headroom::wire::kSecretVariable);
+  const std::string text = secret == nullptr ? "" : secret;
+  ::unsetenv(headroom::wire::kSecretVariable);
+  return text;
+}
+
 void prepare_process(int threads) {
   headroom::kernels::keep_freed_memory();
   headroom::activations::CountingAllocator::install();
@@ -88,7 +97,10 @@ int run(const CommandLine& line) {
   headroom::wire::set_channel_security(headroom::wire::read_channel_security(
       line.certs, line.token_file, headroom::wire::ChannelSide::kClient));
   const auto client = headroom::control::CoordinatorClient::connect(
-      line.coordinator, line.node_id, line.worker_id,
+      line.coordinator,
+      {.node_id = line.node_id,
+       .worker_id = line.worker_id,
+       .secret = secret_of_environment()},
       line.worker.advertise_host);
   return headroom::run::run_generations(*client, line.worker);
 }

@@ -1,5 +1,6 @@
 #include "coordinator/service/control_client.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
+constexpr milliseconds kMaxPause{1000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
@@ -58,12 +60,10 @@ class GrpcControlClient final : public ControlClient {
                               milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
     const wire::RegisterRequest request = to_wire(node);
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, timeout);
-    const grpc::Status status = stub_->Register(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+    stub_ = wire::Coordinator::NewStub(wire::make_channel(
+        address_, wire::channel_security(),
+        {.node_id = request.node_id(), .worker_id = "", .secret = secret_}));
+    const wire::RegisterResponse response = send_registration(request, timeout);
     node_id_ = request.node_id();
     run_digest_ = response.run_digest();
     last_answer_ = std::chrono::steady_clock::now();
@@ -86,13 +86,11 @@ class GrpcControlClient final : public ControlClient {
   }
 
   void register_successors(const NodeRegistration& node) override {
-    const wire::RegisterRequest request = to_wire(node);
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->Register(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+    send_registration(to_wire(node), kCallTimeout);
+  }
+
+  std::string secret_of(const std::string& worker_id) const override {
+    return wire::secret_of_worker(secret_, valid_utf8(worker_id));
   }
 
   SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
@@ -169,6 +167,25 @@ class GrpcControlClient final : public ControlClient {
   }
 
  private:
+  // Sent again while the coordinator is away, or too busy.
+  wire::RegisterResponse send_registration(const wire::RegisterRequest& request,
+                                           milliseconds timeout) {
+    const auto end = std::chrono::system_clock::now() + timeout;
+    for (milliseconds pause{50};; pause = std::min(2 * pause, kMaxPause)) {
+      wire::RegisterResponse response;
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      context.set_deadline(end);
+      const grpc::Status status = stub_->Register(&context, request, &response);
+      if (status.ok()) return response;
+      if (!wire::is_unreachable(status) ||
+          std::chrono::system_clock::now() + pause >= end) {
+        wire::throw_failure(status, "registering with " + whom());
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
   void drain(const std::string& node_id, const std::string& reason) {
     wire::DrainRequest request;
     request.set_reason(valid_utf8(reason));
@@ -220,9 +237,10 @@ class GrpcControlClient final : public ControlClient {
   }
 
   const std::string address_;
-  const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  std::string node_id_;     // constant once registered
-  std::string run_digest_;  // constant once registered
+  const std::string secret_ = wire::new_member_secret();
+  std::unique_ptr<wire::Coordinator::Stub> stub_;  // constant once registered
+  std::string node_id_;                            // constant once registered
+  std::string run_digest_;                         // constant once registered
   std::thread heartbeats_;
 
   mutable std::mutex mutex_;

@@ -16,6 +16,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
+#include "proto/member_identity.h"
 
 namespace headroom::cli {
 namespace {
@@ -96,7 +97,9 @@ class Agent {
                         options_.first_local_rank + static_cast<int>(k),
                         std::max(options_.local_workers, options_.processes),
                         static_cast<int>(threads_));
-    child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
+    child.extra_environment = {
+        {"OMP_NUM_THREADS", std::to_string(threads_)},
+        {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     child.on_line = [this, process = child.name](const std::string& line) {
       log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);

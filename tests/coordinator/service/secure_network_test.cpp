@@ -50,8 +50,8 @@ class SecureNetwork : public ::testing::Test {
     node.hostname = "h";
     node.worker_ids = {"w0"};
     agent_->register_node(node);
-    worker_ = control::CoordinatorClient::connect(server_->address(), "n", "w0",
-                                                  "127.0.0.1");
+    worker_ = control::CoordinatorClient::connect(
+        server_->address(), {"n", "w0", agent_->secret_of("w0")}, "127.0.0.1");
     assignment_ = worker_->next_assignment();
     ASSERT_EQ(assignment_.action, control::Action::kRun);
   }
@@ -113,6 +113,27 @@ TEST_F(SecureNetwork, AWrongTokenIsRefused) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(status.error_message(), "wrong join token");
   EXPECT_EQ(server_->refused_calls().at("wrong join token"), 2);
+}
+
+// From the address of an agent, which then registers a successor.
+TEST_F(SecureNetwork, GuessesOfTheTokenAreNobodysLoss) {
+  wire::ChannelSecurity wrong = security_;
+  wrong.token = std::string(64, 'a');
+  const auto stub = wire::Coordinator::NewStub(
+      wire::make_channel(server_->address(), wrong));
+  wire::RegisterRequest request;
+  wire::RegisterResponse response;
+  for (int i = 0; i < 3000; ++i) {
+    grpc::ClientContext context;
+    ASSERT_EQ(stub->Register(&context, request, &response).error_code(),
+              grpc::StatusCode::UNAUTHENTICATED)
+        << i;
+  }
+  NodeRegistration node;
+  node.node_id = "n";
+  node.hostname = "h";
+  node.worker_ids = {"w0"};
+  EXPECT_NO_THROW(agent_->register_successors(node));
 }
 
 TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
