@@ -101,6 +101,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // A connection of its own, so that its loss is this client's loss.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  arguments.SetMaxSendMessageSize(kMaxReportBytes);
   std::vector<std::unique_ptr<experimental::ClientInterceptorFactoryInterface>>
       interceptors;
   Headers headers = {{kTokenMetadata, security.token},

@@ -36,10 +36,12 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
                                        const RunOptions& options,
                                        const configs::RunConfig& config,
                                        const Clock& clock,
+                                       Connections& connections,
                                        std::unique_ptr<RunLog> log,
                                        const std::string& token)
     : identity_(identity),
       clock_(clock),
+      connections_(connections),
       admission_(token),
       state_(options, config, clock.now()),
       rules_(state_, identity_.run_digest),
@@ -84,6 +86,7 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
+    hear_the_unread(now);
     state_.tick(now);
     publish_changes(after);
     lines = delivery_.take_event_lines();
@@ -162,8 +165,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
     std::lock_guard lock(mutex_);
     try {
       const Caller caller = admission_.caller_of(*context);
-      refusal = admission_.admit(clock_.now(), *context, caller,
-                                 call == Call::kJoins);
+      refusal = admit(*context, caller, call == Call::kJoins);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
         refusal = body(clock_.now(), caller);
@@ -183,6 +185,36 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
   ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(status_of(refusal));
   return reactor;
+}
+
+Answer CoordinatorService::admit(const CallbackServerContext& context,
+                                 const Caller& caller, bool joins) {
+  const TimePoint now = clock_.now();
+  Answer refusal = admission_.admit(now, context, caller, joins);
+  if (!refusal) {
+    connections_.note_call(
+        now, caller.peer,
+        caller.is_proved ? Standing::kMember : Standing::kGuest);
+  }
+  return refusal;
+}
+
+// A coordinator that is busy is nobody's silence: whose words have come, but
+// were not read yet, has spoken.
+void CoordinatorService::hear_the_unread(TimePoint now) {
+  constexpr std::chrono::milliseconds kQuiet{500};
+  const auto hear = [&](const std::string& name, TimePoint last_seen) {
+    if (now - last_seen < kQuiet) return;
+    const auto at = connections_.unread_since(now, name);
+    if (at) state_.note_sign_of_life(*at, name);
+  };
+  for (const Member& member : state_.membership().members()) {
+    if (member.state != MemberState::kJoined) continue;
+    hear(member.worker_id, member.last_seen);
+  }
+  for (const Node& node : state_.membership().nodes()) {
+    hear(node.node_id, node.last_seen);
+  }
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
@@ -274,7 +306,7 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admission_.admit(clock_.now(), *context, caller, true);
+  Answer refusal = admit(*context, caller, true);
   if (!refusal) refusal = join(clock_.now(), caller, *request);
   if (refusal) count_refusal(*context, *refusal);
   if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
@@ -315,6 +347,9 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
                    "worker " + request->worker_id() +
                        " takes no part in this run (any more)"}};
         }
+        connections_.note_heartbeat(caller.peer, request->worker_id().empty()
+                                                     ? request->node_id()
+                                                     : request->worker_id());
         response->set_stop_requested(state_.stop_requested());
         response->set_leave_requested(state_.leave_requested());
         response->set_peer_lost(state_.peer_lost());
@@ -337,7 +372,8 @@ ServerUnaryReactor* CoordinatorService::Publish(
         if (refusal) return refusal;
         refusal = refuse_for(
             RefusalKind::kNoRoom,
-            delivery_.keys().publish(request->key(), request->value()));
+            delivery_.keys().publish(caller.identity.worker_id, request->key(),
+                                     request->value()));
         if (refusal) return refusal;
         wire::LoggedKey key;
         key.set_generation(request->stamp().generation());
@@ -355,7 +391,7 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admission_.admit(clock_.now(), *context, caller, false);
+  Answer refusal = admit(*context, caller, false);
   if (!refusal) {
     refusal = rules_.check_worker(request->stamp(), caller,
                                   caller.identity.worker_id, false);
@@ -516,13 +552,17 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
   std::lock_guard lock(mutex_);
   Answer refusal = admission_.admit(clock_.now(), *context,
                                     admission_.caller_of(*context), false);
+  if (!refusal && closed_) refusal = kEnding;
+  if (!refusal) {
+    refusal = refuse_for(RefusalKind::kNoRoom,
+                         delivery_.follower_error(context->peer()));
+  }
   if (refusal) {
     count_refusal(*context, *refusal);
-  } else if (closed_) {
-    refusal = kEnding;
+    return new RefusedStream<wire::Event>(status_of(refusal));
   }
-  if (refusal) return new RefusedStream<wire::Event>(status_of(refusal));
-  return delivery_.follow_events(request->after_sequence(), after);
+  return delivery_.follow_events(context->peer(), request->after_sequence(),
+                                 after);
 }
 
 ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,

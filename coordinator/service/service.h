@@ -23,6 +23,7 @@
 #include "coordinator/run/run_state.h"
 #include "coordinator/service/call_admission.h"
 #include "coordinator/service/caller_rules.h"
+#include "coordinator/service/connections.h"
 #include "coordinator/service/delivery.h"
 #include "coordinator/service/message_stream.h"
 #include "coordinator/service/run_journal.h"
@@ -32,10 +33,12 @@ namespace headroom::coordinator {
 
 class CoordinatorService final : public wire::Coordinator::CallbackService {
  public:
-  // `clock` must outlive the service. With a log that holds a run the service
-  // goes on with it; null: nothing outlives this process.
+  // The clock and the connections must outlive the service. With a log that
+  // holds a run the service goes on with it; null: nothing outlives this
+  // process.
   CoordinatorService(const RunIdentity& identity, const RunOptions& options,
                      const configs::RunConfig& config, const Clock& clock,
+                     Connections& connections,
                      std::unique_ptr<RunLog> log = nullptr,
                      const std::string& token = "");
   ~CoordinatorService() override;
@@ -119,6 +122,9 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                    Call call = Call::kChanges);
 
   // The mutex is held in all of these.
+  Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
+               bool joins);
+  void hear_the_unread(TimePoint now);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
   Answer join(TimePoint now, const Caller& caller,
@@ -131,6 +137,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
 
   const RunIdentity identity_;
   const Clock& clock_;
+  Connections& connections_;
 
   std::mutex mutex_;
   std::condition_variable over_changed_;
