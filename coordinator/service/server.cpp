@@ -102,17 +102,10 @@ bool go_on(ServerOptions& options, const LoggedRun& found) {
 
 ListenAddress allowed_address(const ServerOptions& options) {
   const ListenAddress listen = parse_listen_address(options.listen);
-  if (is_loopback(listen.host) || options.security.is_encrypted()) {
+  wire::require_protected(listen.to_string(), options.security,
+                          options.insecure_network);
+  if (wire::is_loopback(listen.host) || options.security.is_encrypted()) {
     return listen;
-  }
-  if (!options.insecure_network) {
-    throw Error("coordinator",
-                "listening on " + listen.to_string() +
-                    " would carry unprotected control traffic beyond this "
-                    "machine",
-                "listen on 127.0.0.1, give --certs DIR (headroom coordinator "
-                "--init-certs DIR makes it), or pass --insecure-network in a "
-                "network you trust");
   }
   log::warn("[coordinator] " + listen.to_string() +
             " carries unprotected control traffic beyond this machine "

@@ -63,9 +63,9 @@ int status_command(const CommandLine& line) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT");
   }
-  take_identity(line);
   const std::string address = line.value_of("--coordinator", "");
   host_of(address, "--coordinator");
+  take_identity(line, address);
   const std::unique_ptr<coordinator::ControlClient> client =
       coordinator::ControlClient::connect(address);
   const bool json = line.has("--json");

@@ -48,14 +48,14 @@ std::vector<LaunchFlag> flags_of_processes() {
        "Workers to start on this machine. Default 1."},
       {"--insecure-network",
        "",
-       {"train", "val", "coordinator"},
+       {"train", "val", "coordinator", "agent", "status"},
        "Allow control traffic beyond loopback although it is neither encrypted "
        "nor authenticated; for private networks."},
       {"--certs",
        "DIR",
        {"train", "val", "coordinator", "agent", "status"},
        "Certificates of --init-certs: control traffic is encrypted, and both "
-       "sides prove who they are. Needed beyond loopback."},
+       "sides prove who they are. Needed beyond loopback, with a token."},
       {"--token-file",
        "FILE",
        {"train", "val", "coordinator", "agent", "status"},

@@ -254,6 +254,7 @@ std::vector<std::string> SecurityFiles::flags() const {
   if (!token_file.empty()) {
     words.insert(words.end(), {"--token-file", token_file});
   }
+  if (insecure_network) words.emplace_back("--insecure-network");
   return words;
 }
 

@@ -245,7 +245,46 @@ TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
       [&] { return refused("no TLS") + refused("broken handshake") >= 100; }));
 }
 
-TEST(OpenNetwork, BeyondLoopbackCertificatesAreEnough) {
+TEST(OpenNetwork, OnlyThisMachineIsLoopback) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.8.9.10", "::1"}) {
+    EXPECT_TRUE(wire::is_loopback(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "128.0.0.1", "node",
+                           "127.0.0.1.example.org", ""}) {
+    EXPECT_FALSE(wire::is_loopback(host)) << host;
+  }
+}
+
+TEST(OpenNetwork, BeyondLoopbackTlsAndATokenAreNeededOrAFlag) {
+  wire::ChannelSecurity security;
+  const auto refusal = [&](const std::string& address) -> std::string {
+    try {
+      wire::require_protected(address, security, false);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("127.0.0.1:29500"), "");
+  EXPECT_EQ(refusal("[::1]:29500"), "");
+  EXPECT_THAT(refusal("10.0.0.5:29500"),
+              HasSubstr("[network] 10.0.0.5:29500 is beyond loopback, where "
+                        "control traffic must have TLS and a join token, and "
+                        "there is neither: give --certs DIR"));
+  EXPECT_NO_THROW(wire::require_protected("node:1", security, true));
+  security.token = std::string(64, 'a');
+  EXPECT_THAT(refusal("10.0.0.5:29500"), HasSubstr("no certificates"));
+  security = read_channel_security(fresh_certificates("rule"), "",
+                                   wire::ChannelSide::kClient);
+  EXPECT_EQ(refusal("10.0.0.5:29500"), "");
+  security.token.clear();
+  EXPECT_THAT(refusal("10.0.0.5:29500"),
+              HasSubstr("there is no token: put one into the folder of --certs "
+                        "as 'token', or give --token-file FILE"));
+}
+
+TEST(OpenNetwork, BeyondLoopbackCertificatesAndATokenAreEnough) {
   const fs::path folder = fresh_certificates("beyond");
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   options.listen = "0.0.0.0:0";
