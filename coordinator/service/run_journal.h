@@ -38,6 +38,8 @@ class RunJournal {
 
   // The run that the log holds; null where there is none to go on with.
   const LoggedRun* found() const;
+  // What was dropped at its end, in words; "" for nothing.
+  std::string torn_end() const { return log_ ? log_->torn_end() : ""; }
   // How often a coordinator was started on this log.
   uint64_t term() const { return term_; }
 

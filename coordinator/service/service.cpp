@@ -71,7 +71,8 @@ void CoordinatorService::restore() {
     record.reason =
         "the coordinator was started again and goes on with generation " +
         std::to_string(state_.generation().number) + ", start " +
-        std::to_string(journal_.term());
+        std::to_string(journal_.term()) +
+        (journal_.torn_end().empty() ? "" : "; " + journal_.torn_end());
     record.warning = true;
     delivery_.add_event(record);
   }
