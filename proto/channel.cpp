@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "proto/connection_fault.h"
 #include "proto/handshake_watch.h"
 
 namespace headroom::wire {
@@ -125,8 +126,16 @@ bool is_unreachable(const grpc::Status& status) {
           status.error_message().starts_with("Received RST_STREAM"));
 }
 
-void throw_failure(const grpc::Status& status, const std::string& doing) {
+void throw_failure(const grpc::Status& status, const std::string& doing,
+                   const std::string& address) {
   if (is_unreachable(status)) {
+    const auto fault = address.empty()
+                           ? std::nullopt
+                           : connection_fault(address, channel_security());
+    if (fault) {
+      throw CommunicationError(doing + ": " + fault->what + ": " +
+                               fault->remedy);
+    }
     throw CommunicationError(doing + ": no answer (" + status.error_message() +
                              ")");
   }

@@ -50,9 +50,11 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(
 // REQUIRES: !status.ok(). Throws CommunicationError if nobody answered within
 // the deadline, else Error with the coordinator's own words: exit 2 if it
 // refused what was asked, 5 otherwise. `doing` starts the sentence:
-// "registering with the coordinator at HOST:PORT".
+// "registering with the coordinator at HOST:PORT". Where nobody answered and
+// `address` is not "", it says why (connection_fault.h).
 [[noreturn]] void throw_failure(const grpc::Status& status,
-                                const std::string& doing);
+                                const std::string& doing,
+                                const std::string& address = "");
 
 // True if the connection, not the coordinator, said no, or the coordinator is
 // too busy: a later call may be answered.

@@ -11,6 +11,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
@@ -24,6 +25,8 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kMaxPause{1000};
+// After so long without an answer it is asked why.
+constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
@@ -113,7 +116,7 @@ class GrpcControlClient final : public ControlClient {
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->ReportExit(&context, request, &response);
     if (!status.ok())
-      wire::throw_failure(status, "reporting an exit to " + whom());
+      wire::throw_failure(status, "reporting an exit to " + whom(), address_);
     return {response.restart(), std::chrono::milliseconds(response.delay_ms()),
             response.reason()};
   }
@@ -123,7 +126,7 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->GetStatus(&context, {}, &response);
-    if (!status.ok()) wire::throw_failure(status, "asking " + whom());
+    if (!status.ok()) wire::throw_failure(status, "asking " + whom(), address_);
     return from_wire(response);
   }
 
@@ -147,7 +150,8 @@ class GrpcControlClient final : public ControlClient {
       }
     }
     const grpc::Status status = reader->Finish();
-    if (!status.ok()) wire::throw_failure(status, "following " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "following " + whom(), address_);
     return last;
   }
 
@@ -163,7 +167,8 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->Stop(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "stopping " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "stopping " + whom(), address_);
   }
 
  private:
@@ -175,15 +180,22 @@ class GrpcControlClient final : public ControlClient {
       wire::RegisterResponse response;
       grpc::ClientContext context;
       context.set_wait_for_ready(true);
-      context.set_deadline(end);
+      context.set_deadline(
+          std::min(end, std::chrono::system_clock::now() + kFirstLook));
       const grpc::Status status = stub_->Register(&context, request, &response);
       if (status.ok()) return response;
-      if (!wire::is_unreachable(status) ||
-          std::chrono::system_clock::now() + pause >= end) {
-        wire::throw_failure(status, "registering with " + whom());
+      const bool is_late = std::chrono::system_clock::now() + pause >= end;
+      if (!wire::is_unreachable(status) || is_late || is_in_vain()) {
+        wire::throw_failure(status, "registering with " + whom(), address_);
       }
       std::this_thread::sleep_for(pause);
     }
+  }
+
+  bool is_in_vain() const {
+    const auto fault =
+        wire::connection_fault(address_, wire::channel_security());
+    return fault && fault->is_lasting;
   }
 
   void drain(const std::string& node_id, const std::string& reason) {
@@ -194,7 +206,8 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->Drain(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "draining " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "draining " + whom(), address_);
   }
 
   std::string whom() const { return "the coordinator at " + address_; }

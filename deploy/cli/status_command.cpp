@@ -12,6 +12,7 @@
 #include "deploy/cli/show/ledger.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "proto/connection_fault.h"
 
 namespace headroom::cli {
 namespace {
@@ -28,10 +29,11 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
                                  const std::string& address) {
   try {
     return client.status();
-  } catch (const CommunicationError&) {
-    throw Error("status", "no coordinator answers at " + address,
-                "it ends with its run; headroom train prints its address when "
-                "it starts",
+  } catch (const CommunicationError& error) {
+    const auto fault =
+        wire::connection_fault(address, wire::channel_security());
+    throw Error("status", fault ? fault->what : error.what(),
+                fault ? fault->remedy : "ask again in a moment",
                 ExitCode::kResource);
   }
 }

@@ -14,6 +14,7 @@
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
@@ -308,11 +309,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (!wire::is_unreachable(status))
         wire::throw_failure(status, "joining " + whom);
       if (silence < limit) return false;
+      const auto fault =
+          wire::connection_fault(address_, wire::channel_security());
       throw CommunicationError(
           "no answer from " + whom + " for " +
           std::to_string(
               std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-          " s (" + status.error_message() + ")");
+          " s (" + (fault ? fault->what : status.error_message()) + ")");
     } catch (const Error&) {
       failure_ = std::current_exception();
     }

@@ -45,7 +45,8 @@ TEST(CoordinatorClient, ARegistrationGivesUpAfterItsTimeout) {
   EXPECT_THAT([&] { agent->register_node({}, milliseconds(300)); },
               ThrowsMessage<CommunicationError>(
                   HasSubstr("registering with the coordinator at "
-                            "127.0.0.1:1: no answer")));
+                            "127.0.0.1:1: no coordinator answers at "
+                            "127.0.0.1:1: Connection refused")));
 }
 
 TEST(CoordinatorClient, NobodyToAskIsACommunicationErrorAtOnce) {

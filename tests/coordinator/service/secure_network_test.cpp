@@ -12,6 +12,7 @@
 #include "coordinator/service/server.h"
 #include "parallel/base/check.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
 #include "tests/coordinator/service/local_run.h"
@@ -158,6 +159,39 @@ TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
   deceived.ca = foreign.ca;
   EXPECT_TRUE(eventually([&] { return refused("foreign certificate") >= 1; }));
   EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// gRPC says of all of these that nobody answered.
+TEST_F(SecureNetwork, WhyThereIsNoConnectionIsSaidInWords) {
+  const auto fault = [&](const wire::ChannelSecurity& security) {
+    const auto found = wire::connection_fault(server_->address(), security);
+    return found ? found->what : "";
+  };
+  const std::string whom = "the coordinator at " + server_->address();
+  EXPECT_EQ(fault(security_), "");
+  wire::ChannelSecurity other = client_of(fresh_certificates("other"));
+  EXPECT_THAT(fault(other),
+              HasSubstr(whom + " shows a certificate that is not accepted "
+                               "here: "));
+  other.ca = security_.ca;
+  EXPECT_THAT(fault(other),
+              HasSubstr(whom + " refuses the certificate of this side: "));
+  EXPECT_THAT(fault({}), HasSubstr(whom + " hangs up on connections without"));
+  const auto plain = Server::start(LocalRun::options(1, "/runs/plain"));
+  const auto found = wire::connection_fault(plain->address(), security_);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->what, HasSubstr(" speaks no TLS"));
+  wire::set_channel_security(client_of(ours_.parent_path() / "other"));
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    ControlClient::connect(server_->address())->register_node({});
+    ADD_FAILURE() << "a foreign coordinator is believed";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not accepted here"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10))
+      << "it will not be accepted later";
+  wire::set_channel_security(security_);
 }
 
 // What was said in another generation, or in another run, is said in vain.
