@@ -50,13 +50,15 @@ std::vector<CommandFlag> flags_of_processes() {
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
       flag({"--processes"}, {"agent"},
            "Workers to start on this machine. Default 1.", {.value_name = "N"}),
-      flag({"--insecure-network"}, {"train", "val", "coordinator"},
+      flag({"--insecure-network"},
+           {"train", "val", "coordinator", "agent", "status"},
            "Allow control traffic beyond loopback although it is neither "
            "encrypted nor authenticated; for private networks.",
            {.known_to = KnownTo::kHeadroom}),
       flag({"--certs"}, {"train", "val", "coordinator", "agent", "status"},
            "Certificates of --init-certs: control traffic is encrypted, and "
-           "both sides prove who they are. Needed beyond loopback.",
+           "both sides prove who they are. Needed beyond loopback, with a "
+           "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag({"--token-file"}, {"train", "val", "coordinator", "agent", "status"},
            "The join token that everybody must know; default: the one in "

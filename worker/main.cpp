@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@ struct CommandLine {
   std::string worker_id;
   std::string certs;
   std::string token_file;
+  bool insecure_network = false;
   int local_rank = 0;
   int threads = 1;
   headroom::run::WorkerOptions worker;
@@ -72,6 +74,14 @@ int answer_question(int argc, char** argv) {
   }
 }
 
+// Where the agent left it. Processes that this one starts do not get it.
+std::string secret_of_environment() {
+  const char* const secret = std::getenv(headroom::wire::kSecretVariable);
+  const std::string text = secret == nullptr ? "" : secret;
+  ::unsetenv(headroom::wire::kSecretVariable);
+  return text;
+}
+
 void prepare_process(int threads) {
   headroom::kernels::keep_freed_memory();
   headroom::activations::CountingAllocator::install();
@@ -84,10 +94,20 @@ int run(const CommandLine& line) {
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   prepare_process(line.threads);
-  headroom::wire::set_channel_security(headroom::wire::read_channel_security(
-      line.certs, line.token_file, headroom::wire::ChannelSide::kClient));
+  const headroom::wire::ChannelSecurity security =
+      headroom::wire::read_channel_security(
+          line.certs, line.token_file, headroom::wire::ChannelSide::kClient);
+  // The secret that peers must know travels with control traffic.
+  for (const std::string& address :
+       {line.coordinator, line.worker.advertise_host + ":0"}) {
+    headroom::wire::require_protected(address, security, line.insecure_network);
+  }
+  headroom::wire::set_channel_security(security);
   const auto client = headroom::control::CoordinatorClient::connect(
-      line.coordinator, line.node_id, line.worker_id,
+      line.coordinator,
+      {.node_id = line.node_id,
+       .worker_id = line.worker_id,
+       .secret = secret_of_environment()},
       line.worker.advertise_host);
   return headroom::run::run_generations(*client, line.worker);
 }
@@ -136,6 +156,8 @@ int drive_device(int argc, char** argv) {
   app.add_option("--threads", line.threads, "compute threads");
   app.add_option("--certs", line.certs, "folder of certificates");
   app.add_option("--token-file", line.token_file, "the join token");
+  app.add_flag("--insecure-network", line.insecure_network,
+               "unprotected traffic beyond loopback is allowed");
   app.add_option("--advertise-host", line.worker.advertise_host,
                  "where other workers reach this one");
   CLI11_PARSE(app, argc, argv);

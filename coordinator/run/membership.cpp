@@ -64,6 +64,11 @@ std::optional<std::string> Membership::register_node(TimePoint now,
 
 std::optional<std::string> Membership::room_error(const Node& node) const {
   constexpr size_t kMostSlots = 4096;
+  constexpr size_t kMostNodes = 4096;
+  if (nodes_.size() >= kMostNodes) {
+    return "this run has " + std::to_string(nodes_.size()) +
+           " nodes, the most there may be";
+  }
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
   if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
@@ -144,6 +149,15 @@ bool Membership::heartbeat_node(TimePoint now, const std::string& node_id) {
     return true;
   }
   return false;
+}
+
+void Membership::note_sign_of_life(TimePoint at, const std::string& name) {
+  if (Member* member = find_mutable(name)) {
+    member->last_seen = std::max(member->last_seen, at);
+  }
+  for (Node& node : nodes_) {
+    if (node.node_id == name) node.last_seen = std::max(node.last_seen, at);
+  }
 }
 
 bool Membership::leave(const std::string& worker_id) {

@@ -81,6 +81,9 @@ class Membership {
   bool heartbeat_worker(TimePoint now, const std::string& worker_id);
   bool heartbeat_node(TimePoint now, const std::string& node_id);
 
+  // The worker or node of that name was heard at `at`, if not later too.
+  void note_sign_of_life(TimePoint at, const std::string& name);
+
   // What a coordinator before this one knew. REQUIRES: nobody is here yet.
   void restore(std::vector<Node> nodes, std::vector<Member> members,
                Leavers leavers) {

@@ -135,14 +135,13 @@ std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,
                                        const std::string& current_run_digest,
-                                       bool before_first) {
-  const bool knows_run = !(before_first && run_digest.empty());
-  if (knows_run && run_digest != current_run_digest) {
+                                       bool may_wait) {
+  if (run_digest != current_run_digest) {
     return "the message is of run " +
            (run_digest.empty() ? "(none)" : run_digest) +
            ", this coordinator serves run " + current_run_digest;
   }
-  if (before_first && generation == 0) return std::nullopt;
+  if (may_wait && generation == 0) return std::nullopt;
   if (generation != current_generation) {
     return "the message is of generation " + std::to_string(generation) +
            ", the run is at generation " + std::to_string(current_generation);

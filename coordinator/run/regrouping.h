@@ -132,12 +132,11 @@ Generation next_generation(const Generation& previous,
 
 // Nothing if a message stamped with `generation` and `run_digest` belongs to
 // the current generation of this run, else why not, with both numbers.
-// `before_first`: the sender may not know of a generation or digest yet, and
-// says 0 and "".
+// `may_wait`: the sender may stand outside generations, and says 0.
 std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,
                                        const std::string& current_run_digest,
-                                       bool before_first);
+                                       bool may_wait);
 
 }  // namespace headroom::coordinator

@@ -323,10 +323,10 @@ RunStatus RunState::status(TimePoint now) const {
 // --- what follows from what happened ----------------------------------------
 
 void RunState::tick(TimePoint now) {
-  // If this very process was stopped (a paused machine, SIGSTOP), nobody else
-  // is to blame for the silence.
-  const auto pause = now - last_tick_;
-  if (pause > options_.heartbeat_timeout / 2) membership_.excuse(pause);
+  // If this very process was stopped (a paused machine, SIGSTOP), or is so busy
+  // that it comes late, nobody else is to blame for the silence.
+  const auto late = now - last_tick_ - options_.heartbeat_timeout / 8;
+  if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;
 
   const Expired expired = membership_.expire(now);

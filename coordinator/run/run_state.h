@@ -88,6 +88,10 @@ class RunState {
   // False: nobody of that name takes part (any more).
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
                         const std::optional<wire::RunProgress>& progress);
+  // Words of a worker or node came then, whatever they say.
+  void note_sign_of_life(TimePoint at, const std::string& name) {
+    membership_.note_sign_of_life(at, name);
+  }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
   // The worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);

@@ -15,6 +15,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,10 @@ class Delivery {
   }
   // Lines for the event file since the last call.
   std::vector<std::string> take_event_lines();
-  grpc::ServerWriteReactor<wire::Event>* follow_events(int64_t after_sequence,
+  // Nothing, or why this peer may not follow, with both numbers.
+  std::optional<std::string> follower_error(const std::string& peer) const;
+  grpc::ServerWriteReactor<wire::Event>* follow_events(const std::string& peer,
+                                                       int64_t after_sequence,
                                                        AfterUnlock& after);
   bool has_followers() const { return !followers_.empty(); }
 
@@ -89,6 +93,7 @@ class Delivery {
   };
   struct Follower {
     EventStream* stream = nullptr;
+    std::string peer;
     int64_t last_sequence = 0;
   };
 

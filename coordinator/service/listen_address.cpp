@@ -49,17 +49,6 @@ ListenAddress parse_listen_address(const std::string& text) {
   return address;
 }
 
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr ipv4{};
-  if (inet_pton(AF_INET, host.c_str(), &ipv4) == 1) {
-    return (ntohl(ipv4.s_addr) >> 24) == 127;
-  }
-  in6_addr ipv6{};
-  return inet_pton(AF_INET6, host.c_str(), &ipv6) == 1 &&
-         IN6_IS_ADDR_LOOPBACK(&ipv6);
-}
-
 std::string binding_error(const ListenAddress& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -1,5 +1,4 @@
-// ListenAddress: HOST:PORT as a person gives it, and whether it is private to
-// this machine.
+// ListenAddress: HOST:PORT as a person gives it.
 #pragma once
 
 #include <string>
@@ -14,9 +13,6 @@ struct ListenAddress {
 
 // Throws Error (exit 2) naming what is wrong with `text`.
 ListenAddress parse_listen_address(const std::string& text);
-
-// localhost, 127.0.0.0/8 or ::1; names that merely resolve there are not.
-bool is_loopback(const std::string& host);
 
 // The system's words for why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.

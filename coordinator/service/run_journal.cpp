@@ -10,8 +10,12 @@
 namespace headroom::coordinator {
 
 RunJournal::RunJournal(const RunIdentity& identity, const RunState& state,
+                       const MemberSecrets& secrets,
                        std::unique_ptr<RunLog> log)
-    : identity_(identity), state_(state), log_(std::move(log)) {
+    : identity_(identity),
+      state_(state),
+      secrets_(secrets),
+      log_(std::move(log)) {
   const LoggedRun* run = found();
   if (run == nullptr) return;
   term_ = run->snapshot.term() + 1;
@@ -48,6 +52,11 @@ wire::LogSnapshot RunJournal::snapshot() const {
   *snapshot.mutable_state() = RunStateSnapshot::of(state_);
   for (const auto& [worker_id, order] : newest_orders_) {
     *snapshot.add_orders() = order;
+  }
+  for (const auto& [node_id, secret] : secrets_.by_node()) {
+    wire::LoggedSecret* entry = snapshot.add_secrets();
+    entry->set_node_id(node_id);
+    entry->set_secret(secret);
   }
   return snapshot;
 }

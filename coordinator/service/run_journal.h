@@ -17,6 +17,7 @@
 #include "coordinator/log/run_log.h"
 #include "coordinator/run/rendezvous_keys.h"
 #include "coordinator/run/run_state.h"
+#include "coordinator/service/call_admission.h"
 #include "coordinator/service/event_log.h"
 
 namespace headroom::coordinator {
@@ -31,12 +32,14 @@ struct RunIdentity {
 
 class RunJournal {
  public:
-  // `log` may be null. The identity and the state must outlive the journal.
+  // `log` may be null. The others must outlive the journal.
   RunJournal(const RunIdentity& identity, const RunState& state,
-             std::unique_ptr<RunLog> log);
+             const MemberSecrets& secrets, std::unique_ptr<RunLog> log);
 
   // The run that the log holds; null where there is none to go on with.
   const LoggedRun* found() const;
+  // What was dropped at its end, in words; "" for nothing.
+  std::string torn_end() const { return log_ ? log_->torn_end() : ""; }
   // How often a coordinator was started on this log.
   uint64_t term() const { return term_; }
 
@@ -63,6 +66,7 @@ class RunJournal {
 
   const RunIdentity& identity_;
   const RunState& state_;
+  const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
   uint64_t term_ = 1;

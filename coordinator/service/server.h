@@ -41,7 +41,8 @@ void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
   // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
-  // included) is refused without certificates, unless insecure_network.
+  // included) is refused without certificates and a token, unless
+  // insecure_network.
   std::string listen = "127.0.0.1:0";
   // The run that everybody gets.
   configs::RunConfig config;

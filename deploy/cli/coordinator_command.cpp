@@ -106,7 +106,7 @@ std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
     const CommandLine& line, const coordinator::Server& server) {
   const std::string address = line.value_of("--metrics", "");
   if (address.empty()) return nullptr;
-  if (!coordinator::is_loopback(host_of(address, "--metrics")) &&
+  if (!wire::is_loopback(host_of(address, "--metrics")) &&
       !line.has("--insecure-network")) {
     throw Error("metrics",
                 "--metrics " + address +

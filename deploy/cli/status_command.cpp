@@ -12,6 +12,7 @@
 #include "deploy/cli/show/ledger.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "proto/connection_fault.h"
 
 namespace headroom::cli {
 namespace {
@@ -28,10 +29,11 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
                                  const std::string& address) {
   try {
     return client.status();
-  } catch (const CommunicationError&) {
-    throw Error("status", "no coordinator answers at " + address,
-                "it ends with its run; headroom train prints its address when "
-                "it starts",
+  } catch (const CommunicationError& error) {
+    const auto fault =
+        wire::connection_fault(address, wire::channel_security());
+    throw Error("status", fault ? fault->what : error.what(),
+                fault ? fault->remedy : "ask again in a moment",
                 ExitCode::kResource);
   }
 }
@@ -63,9 +65,9 @@ int status_command(const CommandLine& line) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT");
   }
-  take_identity(line);
   const std::string address = line.value_of("--coordinator", "");
   host_of(address, "--coordinator");
+  take_identity(line, address);
   const std::unique_ptr<coordinator::ControlClient> client =
       coordinator::ControlClient::connect(address);
   const bool json = line.has("--json");

@@ -133,9 +133,6 @@ class Supervisor {
                std::to_string(request.expected_workers())}) {
         child.command.push_back(word);
       }
-      if (options_.insecure_network) {
-        child.command.push_back("--insecure-network");
-      }
       if (request.saved_plan) child.command.push_back("--saved-plan");
       if (!options_.metrics.empty()) {
         child.command.insert(child.command.end(),

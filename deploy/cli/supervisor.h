@@ -24,7 +24,6 @@ namespace headroom::cli {
 struct SupervisorOptions {
   RunRequest request;
   std::string listen = "127.0.0.1:0";
-  bool insecure_network = false;
   SecurityFiles security;
   std::string log;      // file of the coordinator's decisions
   std::string metrics;  // HOST:PORT of --metrics; "" for none

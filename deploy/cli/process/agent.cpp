@@ -17,6 +17,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
+#include "proto/member_identity.h"
 
 namespace headroom::cli {
 namespace {
@@ -98,7 +99,9 @@ class Agent {
                         options_.first_local_rank + static_cast<int>(k),
                         std::max(options_.local_workers, options_.processes),
                         static_cast<int>(threads_));
-    child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
+    child.extra_environment = {
+        {"OMP_NUM_THREADS", std::to_string(threads_)},
+        {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     child.on_line = [this, process = child.name](const std::string& line) {
       log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);
@@ -253,6 +256,7 @@ std::vector<std::string> SecurityFiles::flags() const {
   if (!token_file.empty()) {
     words.insert(words.end(), {"--token-file", token_file});
   }
+  if (insecure_network) words.emplace_back("--insecure-network");
   return words;
 }
 

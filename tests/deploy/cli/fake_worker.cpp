@@ -145,8 +145,10 @@ int main(int argc, char** argv) {
   headroom::wire::set_channel_security(headroom::wire::read_channel_security(
       flags["--certs"], flags["--token-file"],
       headroom::wire::ChannelSide::kClient));
-  const auto client = CoordinatorClient::connect(
-      flags["--coordinator"], flags["--node-id"], flags["--worker-id"],
-      flags["--advertise-host"]);
+  const auto client =
+      CoordinatorClient::connect(flags["--coordinator"],
+                                 {flags["--node-id"], flags["--worker-id"],
+                                  std::getenv(headroom::wire::kSecretVariable)},
+                                 flags["--advertise-host"]);
   return behave(*client, behaviour);
 }

@@ -477,10 +477,19 @@ TEST_F(Supervision, SeveralHostsNeedAPlaceToMeetAndAPrivateNetwork) {
       on_host(0, train({"--coordinator", "192.0.2.1:29500"})), folder_);
   EXPECT_EQ(insecure.exit_code, 2);
   EXPECT_EQ(insecure.err,
-            "[network] the coordinator's address 192.0.2.1:29500 is beyond "
-            "loopback, where control traffic must be encrypted: give --certs "
-            "DIR (headroom coordinator --init-certs DIR makes it), or allow "
-            "plain text with --insecure-network on a private network\n");
+            "[network] 192.0.2.1:29500 is beyond loopback, where control "
+            "traffic must have TLS and a join token, and there is neither: "
+            "give --certs DIR (headroom coordinator --init-certs DIR makes "
+            "it), or allow plain text with --insecure-network on a private "
+            "network\n");
+  for (const char* command : {"agent", "status", "train"}) {
+    std::vector<std::string> words = {headroom(), command, "--coordinator",
+                                      "192.0.2.1:29500"};
+    if (command == std::string("train")) words = train({words[2], words[3]});
+    const ProgramResult refused = run_program(words, folder_);
+    EXPECT_EQ(refused.exit_code, 2) << command;
+    EXPECT_EQ(refused.err, insecure.err) << command;
+  }
 }
 
 TEST_F(Supervision, CoordinatorAndAgentsOnTheirOwn) {
