@@ -231,13 +231,13 @@ class AnyFit {
                             : std::vector<std::string>{config_.activations};
     const int64_t last = last_zero_stage(config_, world_size_);
     configs::RunConfig trial = config_;
-    if (chooses_groups()) trial.batch_norm_group_size = 1;
     bool is_first = true;
     for (const std::string& policy : policies) {
       for (int64_t zero = last; zero >= config_.zero_stage; --zero) {
         trial.activations = policy;
         trial.zero_stage = zero;
-        for (const int64_t micro_batch : micro_batches()) {
+        for (const auto& [group, micro_batch] : pieces()) {
+          trial.batch_norm_group_size = group;
           trial.micro_batch_size = micro_batch;
           if (is_first && exceeds_by_far(trial)) return std::nullopt;
           is_first = false;
@@ -249,16 +249,24 @@ class AnyFit {
   }
 
  private:
-  bool chooses_groups() const {
-    return config_.batch_norm_group_size == 0 && !config_.sync_batch_norm;
-  }
-
-  std::vector<int64_t> micro_batches() const {
-    if (config_.micro_batch_size > 0) return {config_.micro_batch_size};
-    const int64_t group = config_.sync_batch_norm ? config_.global_batch_size
-                          : chooses_groups()      ? 1
-                                             : config_.batch_norm_group_size;
-    return {group, 0};
+  // Groups and micro-batches, the leanest first.
+  std::vector<std::pair<int64_t, int64_t>> pieces() const {
+    const int64_t batch = config_.global_batch_size;
+    const int64_t micro_batch = config_.micro_batch_size;
+    const int64_t given = config_.batch_norm_group_size;
+    const bool chooses_groups = given == 0 && !config_.sync_batch_norm;
+    if (!chooses_groups) {
+      if (micro_batch > 0) return {{given, micro_batch}};
+      return {{given, given > 0 ? given : batch}, {given, 0}};
+    }
+    if (micro_batch == 0) return {{1, 1}, {1, 0}};
+    // Groups say how many images ranks share out.
+    std::vector<std::pair<int64_t, int64_t>> all;
+    const int64_t usual = plan::default_batch_norm_group_size(batch);
+    for (int64_t group = 1; group <= usual; ++group) {
+      if (batch % group == 0) all.emplace_back(group, micro_batch);
+    }
+    return all;
   }
 
   // Whether the leanest is so much too large that nothing else fits either.

@@ -67,7 +67,7 @@ class RemedySearch {
         scope_(scope),
         try_plan_(try_plan),
         given_{config.activations != "auto", config.micro_batch_size > 0,
-               config.zero_stage > 0, config.layout && world_size > 1},
+               config.zero_stage > 0, config.layout.has_value()},
         stride_(layers::largest_stride(layers)) {}
 
   std::vector<Remedy> run() {
@@ -224,7 +224,7 @@ class RemedySearch {
     if (given_.zero) {
       add(RemedyKind::kZero, fastest_with({.zero = true}, world_size_));
     }
-    if (given_.layout) {
+    if (given_.layout && world_size_ > 1) {
       add(RemedyKind::kLayout, fastest_with({.layout = true}, world_size_));
     }
     // Of those the fewest, and more where that saves the batch-norm groups.
@@ -245,9 +245,10 @@ class RemedySearch {
     for (int set = 0; set < 16; ++set) {
       const MemoryFlags freed{(set & 1) != 0, (set & 2) != 0, (set & 4) != 0,
                               (set & 8) != 0};
-      const bool is_given = (!freed.micro_batch || given_.micro_batch) &&
-                            (!freed.zero || given_.zero) &&
-                            (!freed.layout || given_.layout);
+      const bool is_given =
+          (!freed.micro_batch || given_.micro_batch) &&
+          (!freed.zero || given_.zero) &&
+          (!freed.layout || (given_.layout && world_size > 1));
       if (!is_given || freed.count() != count) continue;
       auto fit = fastest_with(freed, world_size);
       if (fit && (!best || fit->seconds < best->seconds)) best = std::move(fit);
