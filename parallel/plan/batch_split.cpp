@@ -99,13 +99,15 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  for (const SampleRange& group : batch_norm_groups(
-           count, cut.batch_norm_group_size, smallest_map_elements)) {
-    for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-      const int64_t begin =
-          part_of(cut, count, smallest_map_elements, rank).local.begin;
-      if (group.begin < begin && begin < group.end) return true;
-    }
+  const std::vector<SampleRange> groups = batch_norm_groups(
+      count, cut.batch_norm_group_size, smallest_map_elements);
+  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+    const int64_t begin =
+        part_of(cut, count, smallest_map_elements, rank).local.begin;
+    const auto is_inside = [begin](const SampleRange& group) {
+      return group.begin < begin && begin < group.end;
+    };
+    if (std::ranges::any_of(groups, is_inside)) return true;
   }
   return false;
 }

@@ -27,12 +27,15 @@ void predict_memory(const configs::RunConfig& config,
                     const std::vector<layers::LayerCost>& layers,
                     plan::Plan& plan);
 
+// Whether what predict_memory() would say stays within config.memory_limit, in
+// less time. REQUIRES: as there.
+bool fits_memory_limit(const configs::RunConfig& config,
+                       const std::vector<layers::LayerCost>& layers,
+                       const plan::Plan& plan);
+
 // Why --host-memory-limit does not suffice for even the smallest loader;
 // nothing if it does, or there is none.
-struct HostShortage {
-  std::string reason, remedy;
-};
-std::optional<HostShortage> host_shortage(
+std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan);
 

@@ -54,8 +54,8 @@ class ReplanSearch {
     // By itself the planner offloads nothing, but the failed plan did.
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
-      const PlanDecision decision = choose_plan(trial, world_size_, layers_,
-                                                PlanAnswer::kWithoutProposals);
+      const PlanDecision decision =
+          choose_plan(trial, world_size_, layers_, PlanAnswer::kWithoutRemedy);
       if (decision.plan) return decision.plan;
     }
     return std::nullopt;
@@ -172,8 +172,7 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const std::vector<layers::LayerCost>& layers) {
   HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
   const int asked = wanted.layout.world_size();
-  const bool keeps =
-      workers == asked || (workers > asked && config.layout);
+  const bool keeps = workers == asked || (workers > asked && config.layout);
   if (keeps) return {wanted, wanted.reason};
   configs::RunConfig open = config;
   open.layout.reset();
