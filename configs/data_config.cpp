@@ -20,8 +20,8 @@ void check_class_names(const std::vector<std::string>& names,
     if (valid_utf8(names[i]) == names[i]) {
       throw Error("data",
                   file.string() + ": the name of class " + std::to_string(i) +
-                      " holds control characters: '" + short_line(names[i], 200) +
-                      "'",
+                      " holds control characters: '" +
+                      short_line(names[i], 200) + "'",
                   "remove them: names are shown in tables and pictures");
     }
     throw Error("data",
