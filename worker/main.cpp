@@ -17,6 +17,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
@@ -191,10 +192,12 @@ int main(int argc, char** argv) {
     return first == kAnswer ? answer_question(argc - 1, argv + 1)
                             : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
-    std::fprintf(stderr, "%s%s\n", speaker, error.what());
+    std::fprintf(stderr, "%s%s\n", speaker,
+                 headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s%s\n", speaker, error.what());
+    std::fprintf(stderr, "%s%s\n", speaker,
+                 headroom::printable(error.what()).c_str());
     return static_cast<int>(headroom::ExitCode::kResource);
   }
 }

@@ -215,6 +215,7 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
     fail("cutting its torn end");
   }
   bytes_ = static_cast<int64_t>(end);
+  written_ = number_;
 }
 
 size_t WriteAheadLog::read_records(std::string_view bytes,
@@ -304,11 +305,12 @@ void WriteAheadLog::append(const std::string& payload) {
                  std::to_string(payload.size()) + " bytes");
   const std::string record = next_record(payload);
   if (!write_all(descriptor_, record)) fail("appending");
+  written_ = number_;
   bytes_ += static_cast<int64_t>(record.size());
 }
 
 void WriteAheadLog::sync() {
-  const uint64_t number = number_;
+  const uint64_t number = written_;
   if (::fdatasync(descriptor_) != 0) fail("syncing");
   note_synced(number);
 }
@@ -332,6 +334,7 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
   const int old = descriptor_.exchange(descriptor);
   if (old >= 0) ::close(old);
   bytes_ = static_cast<int64_t>(bytes.size());
+  written_ = number_;
   note_synced(number_);
 }
 

@@ -24,9 +24,10 @@ std::optional<std::string> RendezvousKeys::publish(const std::string& member,
     ++share->keys;
     share->bytes += key.size() + value.size();
   }
-  if (auto why = excess_of("worker " + member, own, kMaxKeysOfMember,
-                           kMaxBytesOfMember)) {
-    return why;
+  if (!member.empty()) {
+    auto why =
+        excess_of("worker " + member, own, kMaxKeysOfMember, kMaxBytesOfMember);
+    if (why) return why;
   }
   if (auto why = excess_of("this generation", all, kMaxKeys, kMaxBytes)) {
     return why;

@@ -21,7 +21,7 @@ class RendezvousKeys {
   static constexpr size_t kMaxBytesOfMember = size_t{16} << 20;
 
   // Overwrites. Nothing, or why it is refused, with both numbers. `member`: who
-  // publishes it.
+  // publishes it; "" for what a coordinator before this one has let in.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);

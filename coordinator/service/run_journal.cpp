@@ -28,6 +28,19 @@ const LoggedRun* RunJournal::found() const {
   return log_ && log_->found() ? &*log_->found() : nullptr;
 }
 
+wire::EventRecord RunJournal::restart_event() const {
+  wire::EventRecord record;
+  record.event = "coordinator_restart";
+  record.step = RunStateSnapshot::progress_of(state_).step;
+  record.reason =
+      "the coordinator was started again and goes on with generation " +
+      std::to_string(state_.generation().number) + ", start " +
+      std::to_string(term_);
+  if (!log_->torn_end().empty()) record.reason += "; " + log_->torn_end();
+  record.warning = true;
+  return record;
+}
+
 int64_t RunJournal::add_order(const Order& order) {
   wire::LoggedOrder& entry = newest_orders_[order.worker_id];
   entry.set_worker_id(order.worker_id);

@@ -38,10 +38,9 @@ class RunJournal {
 
   // The run that the log holds; null where there is none to go on with.
   const LoggedRun* found() const;
-  // What was dropped at its end, in words; "" for nothing.
-  std::string torn_end() const { return log_ ? log_->torn_end() : ""; }
-  // How often a coordinator was started on this log.
-  uint64_t term() const { return term_; }
+  // Says that a coordinator was started on it again, and what was dropped at
+  // its end. REQUIRES: found() is not null, and the state is restored from it.
+  wire::EventRecord restart_event() const;
 
   // Numbers an order, counted from 1 for each worker, and keeps it as its
   // newest.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
+#include "coordinator/service/member_words.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
@@ -65,16 +66,7 @@ void CoordinatorService::restore() {
       state_.committed(progress.step, progress);
     }
     event_file_.add_unwritten(delivery_.restore(*run));
-    wire::EventRecord record;
-    record.event = "coordinator_restart";
-    record.step = RunStateSnapshot::progress_of(state_).step;
-    record.reason =
-        "the coordinator was started again and goes on with generation " +
-        std::to_string(state_.generation().number) + ", start " +
-        std::to_string(journal_.term()) +
-        (journal_.torn_end().empty() ? "" : "; " + journal_.torn_end());
-    record.warning = true;
-    delivery_.add_event(record);
+    delivery_.add_event(journal_.restart_event());
   }
   journal_.save();
 }
@@ -249,7 +241,7 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         Node node;
         node.node_id = request->node_id();
-        node.hostname = request->hostname();
+        node.hostname = printable(request->hostname());
         node.launcher_rank = request->launcher_rank();
         node.worker_ids = {request->worker_ids().begin(),
                            request->worker_ids().end()};
@@ -430,8 +422,8 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                   if (refusal) return refusal;
                   state_.worker_failed(
                       now, request->worker_id(), request->exit_code(),
-                      request->message(), request->committed_steps(),
-                      request->peer_lost(),
+                      short_line(request->message(), kMaxMessage),
+                      request->committed_steps(), request->peer_lost(),
                       {request->holds_a_part(), request->checkpoint_steps()});
                   return std::nullopt;
                 });
@@ -470,7 +462,7 @@ ServerUnaryReactor* CoordinatorService::ReportExit(
                   if (refusal) return refusal;
                   const RestartDecision decision = state_.worker_exited(
                       now, request->worker_id(), request->exit_code(),
-                      request->last_words());
+                      end_of_last_words(request->last_words()));
                   response->set_restart(decision.restart);
                   response->set_delay_ms(decision.delay.count());
                   response->set_reason(valid_utf8(decision.reason));
@@ -514,7 +506,10 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
                       rules_.check_worker(request->stamp(), caller,
                                           caller.identity.worker_id, false);
                   if (refusal) return refusal;
-                  delivery_.add_event(wire::from_wire(request->event()));
+                  wire::EventRecord event = wire::from_wire(request->event());
+                  refusal = limit_words(event);
+                  if (refusal) return refusal;
+                  delivery_.add_event(event);
                   return std::nullopt;
                 });
 }
@@ -522,17 +517,18 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
 ServerUnaryReactor* CoordinatorService::Finish(
     CallbackServerContext* context, const wire::FinishRequest* request,
     wire::FinishResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  Answer refusal = rules_.check_worker(
-                      request->stamp(), caller, request->worker_id(), false);
-                  if (refusal) return refusal;
-                  return refuse_for(
-                      RefusalKind::kNotAsAgreed,
-                      state_.finish(now, request->worker_id(),
-                                    request->exit_code(), request->reason(),
-                                    request->result_json(), request->step()));
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxReportBytes,
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             request->worker_id(), false);
+        if (refusal) return refusal;
+        return refuse_for(
+            RefusalKind::kNotAsAgreed,
+            state_.finish(now, request->worker_id(), request->exit_code(),
+                          short_line(request->reason(), kMaxMessage),
+                          request->result_json(), request->step()));
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::GetStatus(
@@ -569,18 +565,19 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
 ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
                                               const wire::DrainRequest* request,
                                               wire::DrainResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  if (request->node_id().empty()) {
-                    state_.drain(now, request->reason());
-                    return std::nullopt;
-                  }
-                  Answer refusal =
-                      rules_.check_agent(caller, request->node_id());
-                  if (refusal) return refusal;
-                  state_.drain_node(now, request->node_id(), request->reason());
-                  return std::nullopt;
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        if (request->node_id().empty()) {
+          state_.drain(now, short_line(request->reason(), kMaxReason));
+          return std::nullopt;
+        }
+        Answer refusal = rules_.check_agent(caller, request->node_id());
+        if (refusal) return refusal;
+        state_.drain_node(now, request->node_id(),
+                          short_line(request->reason(), kMaxReason));
+        return std::nullopt;
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
@@ -588,7 +585,7 @@ ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
                                              wire::StopResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
                 [&](TimePoint now, const Caller&) -> Answer {
-                  state_.stop(now, request->reason());
+                  state_.stop(now, short_line(request->reason(), kMaxReason));
                   return std::nullopt;
                 });
 }

@@ -18,6 +18,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "proto/version.h"
 
 namespace {
@@ -110,7 +111,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     end = {1, std::string("[headroom] internal error: ") + error.what()};
   }
-  std::fprintf(stderr, "%s\n", end.reason.c_str());
+  std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());
   }

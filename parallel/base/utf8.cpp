@@ -54,6 +54,56 @@ std::string valid_utf8(std::string_view bytes) {
   return text;
 }
 
+namespace {
+
+// Controls: U+0000 to U+001F, U+007F to U+009F. Directions: U+202A to U+202E,
+// U+2066 to U+2069.
+bool commands_a_terminal(std::string_view character) {
+  const auto byte = [&](size_t i) {
+    return static_cast<uint8_t>(character[i]);
+  };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  return (byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) ||
+         (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  const std::string valid = valid_utf8(bytes);
+  std::string text;
+  for (std::string_view rest = valid; !rest.empty();) {
+    const std::string_view character = rest.substr(0, character_length(rest));
+    rest.remove_prefix(character.size());
+    if (character == "\n" || character == "\t" ||
+        !commands_a_terminal(character)) {
+      text += character;
+      continue;
+    }
+    for (const char c : character) {
+      const auto byte = static_cast<uint8_t>(c);
+      text += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return text;
+}
+
+std::string short_line(std::string_view bytes, size_t max_bytes) {
+  constexpr std::string_view kCut = "...";
+  std::string text = printable(bytes.substr(0, max_bytes));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  if (bytes.size() <= max_bytes && text.size() <= max_bytes) return text;
+  size_t length = std::min(text.size(), max_bytes - kCut.size());
+  while (length > 0 && (static_cast<uint8_t>(text[length]) & 0xC0) == 0x80) {
+    --length;
+  }
+  return text.substr(0, length).append(kCut);
+}
+
 std::string shell_word(const std::string& text) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -11,6 +11,14 @@ namespace headroom {
 // `bytes` with every byte that is not part of a UTF-8 character as '?'.
 std::string valid_utf8(std::string_view bytes);
 
+// `bytes` as a terminal may show them: valid UTF-8, and characters that would
+// command it (controls other than line feed and tab, and marks that turn the
+// direction of writing) in the form "\x1b".
+std::string printable(std::string_view bytes);
+
+// The same in one line of at most `max_bytes`; what is cut ends with "...".
+std::string short_line(std::string_view bytes, size_t max_bytes);
+
 // `text` as one word of a shell command, for hints that people copy: unchanged
 // where the shell would not change it, else in single quotes.
 std::string shell_word(const std::string& text);

@@ -80,7 +80,7 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
 }
 
 void leave_out(const std::string& what) {
-  std::fprintf(stderr, "left out: %s\n", what.c_str());
+  std::fprintf(stderr, "left out: %s\n", printable(what).c_str());
 }
 
 // Results that keep their folder's name would be written over them.
@@ -163,7 +163,7 @@ void DetectRun::provide_videos(const DetectRequest& request) {
 void DetectRun::say(const std::string& which,
                     const detect::ImageDetections& found, double seconds) {
   std::printf(
-      "%s: %lld x %lld, %s, %.0f ms\n", which.c_str(),
+      "%s: %lld x %lld, %s, %.0f ms\n", printable(which).c_str(),
       static_cast<long long>(found.height), static_cast<long long>(found.width),
       detect::counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
   std::fflush(stdout);
@@ -206,8 +206,8 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
     leave_out(file.string() + ": " +
               (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
   } else if (!outcome.fault.empty()) {
-    std::fprintf(stderr, "%s is damaged: %s\n", file.c_str(),
-                 outcome.fault.c_str());
+    std::fprintf(stderr, "%s is damaged: %s\n",
+                 printable(file.string()).c_str(), outcome.fault.c_str());
   }
 }
 

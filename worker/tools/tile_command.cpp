@@ -6,6 +6,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"
@@ -46,7 +47,7 @@ int tile_command(int argc, char** argv) {
   if (json) {
     std::puts(tiles::tiling_json(splits, request.output).c_str());
   } else {
-    std::fputs(tiles::tiling_text(splits).c_str(), stdout);
+    std::fputs(printable(tiles::tiling_text(splits)).c_str(), stdout);
     std::printf("data: %s\n", (request.output / "data.yaml").c_str());
   }
   if (!config.test_split_error.empty()) {

@@ -9,6 +9,7 @@
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
 
@@ -69,7 +70,9 @@ int verify(const VerifyRequest& request) {
   if (request.json) {
     std::puts(labels::verification_json(splits).c_str());
   } else {
-    std::fputs(labels::verification_text(splits, request.all).c_str(), stdout);
+    std::fputs(
+        printable(labels::verification_text(splits, request.all)).c_str(),
+        stdout);
   }
   if (!config.test_split_error.empty()) {
     std::fprintf(stderr, "test was not verified: %s\n",

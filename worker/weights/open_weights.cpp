@@ -5,6 +5,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
 
@@ -33,6 +34,7 @@ void check_parameters(const std::filesystem::path& path,
 std::vector<std::string> names_of(
     const std::map<std::string, std::string>& metadata, int64_t classes) {
   std::vector<std::string> names = class_names_of(metadata);
+  for (std::string& name : names) name = printable(name);
   if (static_cast<int64_t>(names.size()) == classes) return names;
   names.clear();
   for (int64_t i = 0; i < classes; ++i) {

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "parallel/base/utf8.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -32,7 +34,8 @@ size_t Terminal::width() const {
   return size.ws_col > 1 ? size.ws_col - 1u : 0;
 }
 
-void Terminal::print(const std::string& line) {
+void Terminal::print(const std::string& given) {
+  const std::string line = printable(given);
   std::lock_guard lock(mutex_);
   if (live_.empty()) {
     write_all(line + "\n");

@@ -49,6 +49,9 @@ TEST(RendezvousKeys, AMemberLeavesRoomForTheOthers) {
   EXPECT_EQ(keys.publish("w1", "more", ""), std::nullopt);
   EXPECT_EQ(keys.publish("w1", "0", "taken over"), std::nullopt);
   EXPECT_EQ(keys.publish("w0", "again", ""), std::nullopt);
+  for (size_t i = 0; i <= RendezvousKeys::kMaxKeysOfMember; ++i) {
+    ASSERT_EQ(keys.publish("", "log/" + std::to_string(i), ""), std::nullopt);
+  }
   keys.clear();
   const std::string half(RendezvousKeys::kMaxBytesOfMember / 2, 'v');
   EXPECT_EQ(keys.publish("w0", "a", half), std::nullopt);

@@ -6,6 +6,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/service/cuttable_wire.h"
 #include "tests/coordinator/service/local_run.h"
 
@@ -47,6 +49,26 @@ TEST(CoordinatorClient, ARegistrationGivesUpAfterItsTimeout) {
                   HasSubstr("registering with the coordinator at "
                             "127.0.0.1:1: no coordinator answers at "
                             "127.0.0.1:1: Connection refused")));
+}
+
+// Somebody of the same host has used up what its newcomers may say at once.
+TEST(CoordinatorClient, ABusyCoordinatorIsAskedAgain) {
+  const auto server = Server::start(LocalRun::options(1, "/runs/exp"));
+  const auto stub =
+      wire::Coordinator::NewStub(wire::make_channel(server->address()));
+  int refused = 0;
+  while (refused < 200) {
+    const wire::RegisterRequest request;
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = stub->Register(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) ++refused;
+  }
+  NodeRegistration node;
+  node.node_id = "n";
+  node.worker_ids = {"w0"};
+  const auto agent = ControlClient::connect(server->address());
+  EXPECT_EQ(agent->register_node(node).run_directory, "/runs/exp");
 }
 
 TEST(CoordinatorClient, NobodyToAskIsACommunicationErrorAtOnce) {

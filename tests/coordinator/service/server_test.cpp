@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -283,6 +285,43 @@ TEST(Server, APortInUseIsOneLine) {
                                    run.server->address() +
                                    ": Address already in use: choose another "
                                    "address, or port 0 for any free port"));
+}
+
+TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(0);
+  close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next);
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::string words;
+  try {
+    Server::start(LocalRun::options(1, ""));
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(words, HasSubstr("cannot listen on 127.0.0.1:0: Too many open "
+                               "files"));
+}
+
+TEST(Server, WordsOfMembersAreShortAndCommandNoTerminal) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  control::RunEvent event;
+  event.event = "validation" + std::string(1000, 'x');
+  event.reason = "\x1b[2J" + std::string(100'000, 'y');
+  w0->report_event(event);
+  ASSERT_TRUE(eventually([&] {
+    const auto events = run.server->status().events;
+    return !events.empty() && events.back().event.starts_with("validation");
+  }));
+  const wire::EventRecord kept = run.server->status().events.back();
+  EXPECT_EQ(kept.event.size(), 64u);
+  EXPECT_EQ(kept.reason.size(), 4000u);
+  EXPECT_THAT(kept.reason, StartsWith("\\x1b[2Jyyy"));
 }
 
 TEST(Server, BeyondLoopbackNeedsTheFlag) {
