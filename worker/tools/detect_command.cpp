@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ using Clock = std::chrono::steady_clock;
 struct DetectRequest {
   std::string weights, cfg, source, output;
   std::string image_size, tile_size, classes;
+  detect::Resample resample = detect::Resample::kBilinear;
   double overlap = 0.2;
   int threads = 1;
   int64_t video_stride = 1;
@@ -79,6 +81,7 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   const int64_t stride = model.max_stride();
   options.height = layers::round_up_to_stride(input.height, stride);
   options.width = layers::round_up_to_stride(input.width, stride);
+  options.resample = request.resample;
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles = detect::DetectionTiles{
@@ -258,6 +261,11 @@ int detect_command(int argc, char** argv) {
   app.add_flag("--exist-ok", request.folder.may_exist);
   app.add_option("--cfg", request.cfg);
   app.add_option("--img,--imgsz,--img-size", request.image_size);
+  app.add_option("--resample", request.resample)
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, detect::Resample>{
+              {"area", detect::Resample::kArea},
+              {"bilinear", detect::Resample::kBilinear}}));
   app.add_option("--tile", request.tile_size);
   app.add_option("--tile-overlap", request.overlap)->check(within(0.0, 0.9));
   app.add_option("--conf-thres", request.nms.confidence_threshold)

@@ -343,6 +343,11 @@ std::vector<LaunchFlag> tool_flags() {
        2},
       {"--imgsz", "HEIGHT [WIDTH]", {"detect"}, "", 2},
       {"--img-size", "HEIGHT [WIDTH]", {"detect"}, "", 2},
+      {"--resample",
+       "area|bilinear",
+       {"detect"},
+       "How images shrink: area as in val, or bilinear as in YOLOv5's detect, "
+       "the default."},
       {"--tile",
        "HEIGHT [WIDTH]",
        {"detect"},
