@@ -31,8 +31,7 @@ std::string metric(const Json& summary, const char* key, const char* name) {
 }
 
 std::string row(const std::string& name, const Json& result) {
-  std::string text = "          " + name +
-                     std::string(name.size() < 16 ? 16 - name.size() : 0, ' ');
+  std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
   // Of headroom val: COCO's definition, by size; -1 is no such object.
@@ -56,9 +55,7 @@ std::string size_table(const Json& summary) {
   }
   for (const auto& [name, figures] : summary["per_size"].items()) {
     if (!figures.is_object()) continue;
-    const std::string title = "COCO, " + name;
-    text += "          " + title +
-            std::string(title.size() < 16 ? 16 - title.size() : 0, ' ') +
+    text += "          " + padded("COCO, " + name, 16) +
             metric(figures, "AP", "AP") + metric(figures, "AP50", "AP50") +
             metric(figures, "AP75", "AP75") +
             metric(figures, "AR100", "AR100") + "  of " +

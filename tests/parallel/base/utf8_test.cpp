@@ -27,5 +27,17 @@ TEST(ValidUtf8, EveryForeignByteBecomesAQuestionMark) {
   EXPECT_EQ(valid_utf8("\xf5\x80\x80\x80"), "????");
 }
 
+TEST(DisplayWidth, ColumnsOfATerminal) {
+  EXPECT_EQ(display_width(""), 0u);
+  EXPECT_EQ(display_width("car"), 3u);
+  EXPECT_EQ(display_width("Äpfel"), 5u);
+  EXPECT_EQ(display_width("自転車"), 6u);
+  EXPECT_EQ(display_width("e\xcc\x81"), 1u);  // e and an accent
+  EXPECT_EQ(display_width("a\xff"), 2u);
+  EXPECT_EQ(display_width(std::string("a\0b", 3)), 2u);
+  EXPECT_EQ(padded("Äpfel", 7), "Äpfel  ");
+  EXPECT_EQ(padded("自転車", 5), "自転車");
+}
+
 }  // namespace
 }  // namespace headroom

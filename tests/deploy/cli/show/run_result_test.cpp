@@ -85,6 +85,20 @@ TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
       << text;
 }
 
+TEST(RunResult, NamesBeyondAsciiStandInOneColumn) {
+  coordinator::RunStatus status;
+  status.result_json =
+      R"({"per_class": [{"name": "Äpfel", "labels": 1, "precision": 1},)"
+      R"( {"name": "自転車", "labels": 1, "precision": 1}]})";
+  const std::string text = result_text(configs::RunConfig(), status);
+  EXPECT_NE(text.find("\n          Äpfel             P 1.000"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n          自転車            P 1.000"),
+            std::string::npos)
+      << text;
+}
+
 TEST(RunResult, EveryClassWithLabelsHasALine) {
   coordinator::RunStatus status;
   status.run_directory = "/r";
