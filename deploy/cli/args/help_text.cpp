@@ -126,6 +126,7 @@ const std::vector<CommandSummary>& command_summaries() {
        false,
        {"headroom status --coordinator 127.0.0.1:29500",
         "headroom status --coordinator 127.0.0.1:29500 --watch",
+        "headroom status runs/train/exp",
         "headroom status runs/train/exp --ledger"}},
   };
   return all;

@@ -346,8 +346,8 @@ std::vector<LaunchFlag> tool_flags() {
       {"--resample",
        "area|bilinear",
        {"detect"},
-       "How images shrink: area as in val, or bilinear as in YOLOv5's detect, "
-       "the default."},
+       "How images shrink: area as in val, or bilinear as in YOLOv5, the "
+       "default."},
       {"--tile",
        "HEIGHT [WIDTH]",
        {"detect"},
