@@ -268,6 +268,9 @@ std::vector<CommandFlag> flags_of_tools() {
            "The network's input size in pixels; images keep their shape. "
            "Default: as trained, else 640.",
            {.value_name = kPixels, .most_values = 2}),
+      flag({"--resample"}, {"detect"},
+           "How images shrink: area as in val, or bilinear as in YOLOv5.",
+           {.value_name = "area|bilinear", .default_value = "bilinear"}),
       flag({"--tile"}, {"detect"},
            "Look at tiles of so many pixels of the image instead of all of it "
            "at once, and merge what they show: for small things in large "

@@ -443,7 +443,7 @@ std::vector<Knob> validation() {
       knob("save_json", &C::save_json,
            "Write what is found as a COCO result file, predictions.json: ids "
            "of the annotations where the data set is COCO's JSON, else file "
-           "names and classes from 1.",
+           "names and classes from 0, or COCO's ids for its names.",
            {.flag = {.spellings = {"--save-json"}, .commands = kVal}}),
       knob("tile_height", &C::tile_height,
            "headroom val looks at tiles of so many pixels of an image "

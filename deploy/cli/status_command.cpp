@@ -10,6 +10,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/show/ledger.h"
+#include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
 #include "proto/connection_fault.h"
@@ -52,18 +53,26 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
+int show_folder(const CommandLine& line) {
+  const std::string text = line.has("--json")
+                               ? folder_summary_json(line.run_directory) + "\n"
+                               : folder_summary(line.run_directory);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int status_command(const CommandLine& line) {
   if (line.has("--ledger")) return show_ledger(line);
-  if (!line.run_directory.empty()) {
-    throw Error("status", "'" + line.run_directory + "' stands alone",
-                "write headroom status RUN_DIR --ledger, or --coordinator "
-                "HOST:PORT");
+  if (!line.run_directory.empty() && line.has("--coordinator")) {
+    throw Error("status", "a run directory and --coordinator are both given",
+                "name one of them");
   }
+  if (!line.run_directory.empty()) return show_folder(line);
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
-                "give --coordinator HOST:PORT");
+                "give --coordinator HOST:PORT, or a run directory");
   }
   const std::string address = line.value_of("--coordinator", "");
   host_of(address, "--coordinator");

@@ -1,7 +1,9 @@
 #include "parallel/base/utf8.h"
 
 #include <algorithm>
+#include <clocale>
 #include <cstdint>
+#include <cwchar>
 
 namespace headroom {
 namespace {
@@ -102,6 +104,31 @@ std::string short_line(std::string_view bytes, size_t max_bytes) {
     --length;
   }
   return text.substr(0, length).append(kCut);
+}
+
+size_t display_width(std::string_view text) {
+  // The system's table of widths; a process may run under another locale.
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (utf8 == nullptr) return text.size();
+  const std::string valid = valid_utf8(text);
+  const locale_t before = uselocale(utf8);
+  size_t columns = 0;
+  std::mbstate_t state{};
+  for (size_t at = 0; at < valid.size();) {
+    wchar_t character = 0;
+    const size_t length =
+        std::mbrtowc(&character, &valid[at], valid.size() - at, &state);
+    at += std::clamp<size_t>(length, 1, 4);  // 0 is the character NUL
+    columns += static_cast<size_t>(std::max(0, wcwidth(character)));
+  }
+  uselocale(before);
+  return columns;
+}
+
+std::string padded(std::string_view text, size_t columns) {
+  const size_t taken = display_width(text);
+  return std::string(text) +
+         std::string(columns > taken ? columns - taken : 0, ' ');
 }
 
 std::string shell_word(const std::string& text) {

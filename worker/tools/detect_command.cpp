@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -34,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
   std::string weights, cfg, source, output, image_size, tile_size, classes;
+  std::string resample;
   double overlap = 0;
   int threads = 0;
   int64_t video_stride = 0;
@@ -61,6 +63,13 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   return wanted;
 }
 
+detect::Resample resample_of(const std::string& name) {
+  if (name == "area") return detect::Resample::kArea;
+  if (name == "bilinear") return detect::Resample::kBilinear;
+  throw Error("command line", "--resample " + name + " is not known",
+              "give area or bilinear");
+}
+
 detect::DetectorOptions detector_options(const DetectRequest& request,
                                          const model::LayerGraph& model) {
   detect::DetectorOptions options;
@@ -71,6 +80,7 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
   const int64_t stride = model.max_stride();
   options.height = round_up(input.height, stride);
   options.width = round_up(input.width, stride);
+  options.resample = resample_of(request.resample);
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles = detect::DetectionTiles{
@@ -249,6 +259,7 @@ int detect_command(int argc, char** argv) {
                    {"--exist-ok", &request.folder.may_exist},
                    {"--cfg", &request.cfg},
                    {"--img", &request.image_size},
+                   {"--resample", &request.resample},
                    {"--tile", &request.tile_size},
                    {"--tile-overlap", &request.overlap},
                    {"--conf-thres", &request.nms.confidence_threshold},

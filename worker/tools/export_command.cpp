@@ -41,8 +41,8 @@ exporter::CalibrationImages calibration_images(
       const codecs::ImageResult image =
           codecs::decode_image(split->path(i * all / used), limits);
       if (!image.ok()) continue;
-      const auto input =
-          detect::network_image(image.pixels, height, width, stride);
+      const auto input = detect::network_image(image.pixels, height, width,
+                                               stride, detect::Resample::kArea);
       if (input) hand_over(input->images);
     }
   };

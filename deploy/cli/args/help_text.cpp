@@ -124,8 +124,8 @@ const std::vector<CommandSummary>& command_summaries() {
       {"status",
        "what a run is doing: processes, plan, progress, last events",
        false,
-       {"headroom status --coordinator 127.0.0.1:29500",
-        "headroom status --coordinator 127.0.0.1:29500 --watch",
+       {"headroom status --coordinator 127.0.0.1:29500 --watch",
+        "headroom status runs/train/exp",
         "headroom status runs/train/exp --ledger"}},
   };
   return all;

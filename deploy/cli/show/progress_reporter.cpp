@@ -89,6 +89,10 @@ ProgressReporter::Output ProgressReporter::warning(
 ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
                                                  coordinator::TimePoint now) {
   Output output;
+  if (event.event == "weights" && !event.warning) {  // what was transferred
+    output.lines.push_back(event.reason);
+    return output;
+  }
   if (event.event == "epoch") {
     output.lines.push_back(epoch_line(event, last_, eta_seconds_));
     told_steps_ = event.step;

@@ -2,7 +2,8 @@
 //
 // Each epoch has its lines, of training and of validation, in order. Besides, a
 // terminal has one live line, rewritten in place; elsewhere (a log file) an
-// epoch that takes long has a line a minute.
+// epoch that takes long has a line a minute. What was transferred from weights
+// is a line.
 // Warnings are printed as they come, but for a fault: when it ends the run, its
 // words are the run's last line, and are not said twice.
 //

@@ -1,10 +1,15 @@
 #include "deploy/cli/show/run_result.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "configs/run_files.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -32,8 +37,7 @@ std::string metric(const Json& summary, const char* key, const char* name) {
 }
 
 std::string row(const std::string& name, const Json& result) {
-  std::string text = "          " + name +
-                     std::string(name.size() < 16 ? 16 - name.size() : 0, ' ');
+  std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
   // Of headroom val: COCO's definition, by size; -1 is no such object.
@@ -57,9 +61,7 @@ std::string size_table(const Json& summary) {
   }
   for (const auto& [name, figures] : summary["per_size"].items()) {
     if (!figures.is_object()) continue;
-    const std::string title = "COCO, " + name;
-    text += "          " + title +
-            std::string(title.size() < 16 ? 16 - title.size() : 0, ' ') +
+    text += "          " + padded("COCO, " + name, 16) +
             metric(figures, "AP", "AP") + metric(figures, "AP50", "AP50") +
             metric(figures, "AP75", "AP75") +
             metric(figures, "AR100", "AR100") + "  of " +
@@ -159,6 +161,89 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
     return "";
   }
   return "go on with: headroom train --resume " + shell_word(run_directory);
+}
+
+namespace {
+
+// The last whole line of a file of JSON lines; empty where there is none. Only
+// the file's end is read.
+Json last_record(const std::string& file) {
+  constexpr std::streamoff kTail = 4 << 20;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return Json::object();
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
+  Json last = Json::object();
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    Json record = Json::parse(line, nullptr, false);
+    if (record.is_object()) last = std::move(record);
+  }
+  return last;
+}
+
+struct FolderState {
+  configs::RunConfig config;
+  Json end;   // the run_over event; empty where none is written
+  Json step;  // the last line of steps.jsonl
+  std::string summary_json;
+};
+
+FolderState read_folder(const std::string& run_directory) {
+  const std::string file = run_directory + "/run.yaml";
+  if (!std::filesystem::exists(file)) {
+    throw Error("status", run_directory + " has no run.yaml",
+                "name a run directory, for example runs/train/exp");
+  }
+  FolderState state;
+  state.config =
+      configs::parse_run_config(yaml::read_config_file(file, "status"), file);
+  state.end = last_record(run_directory + "/events.jsonl");
+  if (state.end.value("event", "") != wire::kRunOverEvent) {
+    state.end = Json::object();
+  }
+  state.step = last_record(run_directory + "/steps.jsonl");
+  std::ifstream summary(run_directory + "/summary.json");
+  state.summary_json = {std::istreambuf_iterator<char>(summary), {}};
+  return state;
+}
+
+std::string state_of(const FolderState& state) {
+  return state.end.value("state", "not ended");
+}
+
+}  // namespace
+
+std::string folder_summary(const std::string& run_directory) {
+  const FolderState folder = read_folder(run_directory);
+  coordinator::RunStatus status;
+  status.run_directory = run_directory;
+  status.reason = folder.end.value(
+      "reason", "none is written: the run goes on, or was killed");
+  status.result_json = folder.summary_json;
+  std::string text = "state:    " + state_of(folder);
+  if (!folder.end.empty()) text += " at " + folder.end.value("time", "?");
+  text += "\nprogress: " +
+          counted(folder.step.value("step", int64_t{-1}) + 1, "step") +
+          ", epoch " +
+          std::to_string(folder.step.value("epoch", int64_t{-1}) + 1) + "/" +
+          std::to_string(folder.config.epochs) + "\n" +
+          result_text(folder.config, status);
+  const int exit_code =
+      folder.end.value("exit_code", static_cast<int>(ExitCode::kInterrupted));
+  const std::string hint = resume_hint({exit_code, ""}, run_directory);
+  return text + hint + (hint.empty() ? "" : "\n");
+}
+
+std::string folder_summary_json(const std::string& run_directory) {
+  const FolderState folder = read_folder(run_directory);
+  Json document = {{"run_directory", run_directory},
+                   {"state", state_of(folder)},
+                   {"reason", folder.end.value("reason", "")},
+                   {"steps", folder.step.value("step", int64_t{-1}) + 1},
+                   {"epoch", folder.step.value("epoch", int64_t{-1}) + 1},
+                   {"num_epochs", folder.config.epochs},
+                   {"result", summary_of(folder.summary_json)}};
+  if (!folder.end.empty()) document["exit_code"] = folder.end["exit_code"];
+  return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace headroom::cli

@@ -24,4 +24,10 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
 // reason says so already.
 std::string resume_hint(const RunExit& end, const std::string& run_directory);
 
+// What the files of a run directory say of its run, for people or as one JSON
+// document: how far it came, how it ended, its results. Throws Error (exit 2)
+// if the folder is none of a run.
+std::string folder_summary(const std::string& run_directory);
+std::string folder_summary_json(const std::string& run_directory);
+
 }  // namespace headroom::cli

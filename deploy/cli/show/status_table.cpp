@@ -7,6 +7,7 @@
 #include "deploy/cli/show/progress_line.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -14,10 +15,6 @@ namespace headroom::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
 
 std::string seconds_text(double seconds) {
   char text[32];

@@ -46,5 +46,17 @@ TEST(ShortLine, IsShortAndOneLine) {
   EXPECT_EQ(short_line("012345\xc3\xa4\xc3\xa4 ", 10), "012345...");
 }
 
+TEST(DisplayWidth, ColumnsOfATerminal) {
+  EXPECT_EQ(display_width(""), 0u);
+  EXPECT_EQ(display_width("car"), 3u);
+  EXPECT_EQ(display_width("Äpfel"), 5u);
+  EXPECT_EQ(display_width("自転車"), 6u);
+  EXPECT_EQ(display_width("e\xcc\x81"), 1u);  // e and an accent
+  EXPECT_EQ(display_width("a\xff"), 2u);
+  EXPECT_EQ(display_width(std::string("a\0b", 3)), 2u);
+  EXPECT_EQ(padded("Äpfel", 7), "Äpfel  ");
+  EXPECT_EQ(padded("自転車", 5), "自転車");
+}
+
 }  // namespace
 }  // namespace headroom

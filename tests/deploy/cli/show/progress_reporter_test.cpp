@@ -129,6 +129,17 @@ TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
               IsEmpty());
 }
 
+TEST(ProgressReporter, WhatWasTransferredIsSaid) {
+  wire::EventRecord event;
+  event.event = "weights";
+  event.reason = "Transferred 342/349 items from yolov5s.pt";
+  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+              ElementsAre(event.reason));
+  event.warning = true;
+  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+              ElementsAre("warning: " + event.reason));
+}
+
 TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
   ProgressReporter reporter(false);
   reporter.update(after(4), 0, at(0));
