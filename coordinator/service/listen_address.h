@@ -1,7 +1,7 @@
 // ListenAddress: HOST:PORT as a person gives it, and whether it is private to
 // this machine.
 //
-// Threads: pure, but for binding_error, which asks the system.
+// Threads: pure, but for the two that ask the system.
 #pragma once
 
 #include <string>
@@ -23,5 +23,10 @@ bool is_loopback(const std::string& host);
 // The system's words for why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.
 std::string binding_error(const ListenAddress& address);
+
+// A descriptor that keeps the address, at which a server that shares its port
+// listens, from everybody but that server's successors: nothing is accepted
+// there. -1 where the system refuses.
+int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

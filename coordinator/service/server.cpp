@@ -101,14 +101,15 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock, std::unique_ptr<RunLog> log)
-      : listen_(parse_listen_address(options.listen)),
+      : is_successor_(log && log->found()),
+        listen_(parse_listen_address(options.listen)),
         service_(identify(options), run, options.config, clock, std::move(log),
                  options.security.token),
         handshakes_([this](const std::string& why) {
           service_.connection_refused(why);
         }) {
     refuse_open_network(options);
-    listen(options);
+    listen(options, options.shares_port && is_successor_);
     ticker_ = std::thread([this] {
       while (!stopping_) {
         service_.tick();
@@ -157,7 +158,7 @@ class GrpcServer final : public Server {
               "(--insecure-network)");
   }
 
-  void listen(const ServerOptions& options) {
+  void listen(const ServerOptions& options, bool address_is_held) {
     wire::quieten_grpc();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
@@ -168,7 +169,7 @@ class GrpcServer final : public Server {
     offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
     // Two coordinators on one port would each get half of the workers.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, options.shares_port);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -184,7 +185,7 @@ class GrpcServer final : public Server {
     quota.Resize(size_t{512} << 20);
     builder.SetResourceQuota(quota);
     // gRPC says only that it failed; the system says why.
-    const std::string why = binding_error(listen_);
+    const std::string why = address_is_held ? "" : binding_error(listen_);
     if (why.empty()) server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
       throw Error("coordinator",
@@ -195,6 +196,7 @@ class GrpcServer final : public Server {
     listen_.port = port;
   }
 
+  const bool is_successor_;  // of a coordinator of the same run
   ListenAddress listen_;
   mutable CoordinatorService service_;
   const wire::HandshakeWatch handshakes_;  // outlived by the service

@@ -127,6 +127,7 @@ void CoordinatorService::tick() {
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
     state_.tick(now);
+    for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
     lines = delivery_.take_event_lines();
     if (state_.everybody_told(now, !delivery_.has_followers()) &&
@@ -138,7 +139,7 @@ void CoordinatorService::tick() {
   event_file_.add(lines);
   event_file_.write();
   journal_.sync();
-  if (!journal_.wants_compaction()) return;
+  if (!journal_.wants_compaction(clock_.now())) return;
   std::lock_guard lock(mutex_);
   journal_.compact(delivery_.events(), delivery_.keys());
 }

@@ -6,6 +6,8 @@
 // Threads: pure functions, but for a look whether there are checkpoints.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "configs/run_config.h"
@@ -25,5 +27,17 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
 // How to go on with a run that stopped early; "" when it saved nothing or its
 // reason says so already.
 std::string resume_hint(const RunExit& end, const std::string& run_directory);
+
+// A run's end as it wrote it into its folder itself.
+struct WrittenEnd {
+  int exit_code = 0;
+  std::string reason;
+  std::string summary_json;
+};
+
+// Nothing if its folder has none that was written at `not_before` or later.
+std::optional<WrittenEnd> written_end(
+    const std::string& run_directory,
+    std::filesystem::file_time_type not_before);
 
 }  // namespace headroom::cli

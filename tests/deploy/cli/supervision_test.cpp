@@ -1,7 +1,10 @@
 // The whole program, with workers that only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -308,6 +311,63 @@ TEST_F(Supervision, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   expect_nobody_left();
 }
 
+std::string address_in(const std::string& said) {
+  const size_t at = said.find("--coordinator ") + 14;
+  return said.substr(at, said.find('\n', at) - at);
+}
+
+// Somebody wants the port as soon as the coordinator is gone.
+TEST_F(Supervision, AKilledCoordinatorsPortIsNobodyElses) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const std::string address = address_in(standard_error());
+  sockaddr_in wanted{};
+  wanted.sin_family = AF_INET;
+  wanted.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  wanted.sin_port = htons(
+      static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  for (pid_t pid : descendants(run.pid(), "--config-fd")) kill(pid, SIGKILL);
+  const int thief = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(thief, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  bool is_stolen = false;
+  for (int i = 0; i < 300 && !is_stolen; ++i) {
+    is_stolen = bind(thief, reinterpret_cast<const sockaddr*>(&wanted),
+                     sizeof wanted) == 0 &&
+                listen(thief, 1) == 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(is_stolen);
+  EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
+      << standard_error();
+  close(thief);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+TEST_F(Supervision, ALogThatCannotBeWrittenIsSaidAtOnceAndTriedAgain) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto coordinators = descendants(run.pid(), "--config-fd");
+  ASSERT_EQ(coordinators.size(), 1u);
+  rlimit before{};
+  const rlimit nothing{0, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(coordinators[0], RLIMIT_FSIZE, &nothing, &before), 0);
+  EXPECT_TRUE(wait_for("coordinator.log: File too large"));
+  EXPECT_THAT(standard_error(),
+              HasSubstr("does not outlive its coordinator until the log can be "
+                        "written"));
+  ASSERT_EQ(prlimit(coordinators[0], RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_TRUE(wait_for("the coordinator's log is written again"));
+  kill(coordinators[0], SIGKILL);
+  EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
+      << standard_error();
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
 TEST_F(Supervision, AKilledAgentIsStartedAgainWithNewWorkers) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);
@@ -334,6 +394,31 @@ TEST_F(Supervision, AKilledAgentIsStartedAgainWithNewWorkers) {
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
   expect_nobody_left();
+}
+
+// A worker that waits for the others, or the agent.
+TEST_F(Supervision, AKillBeforeTheFirstGenerationStartsTheRunAgain) {
+  setenv("FAKE_WORKER", "hesitate", 1);
+  int runs = 0;
+  for (const char* victim : {"bin/headroom-worker", "--supervised"}) {
+    std::error_code ignored;
+    fs::remove(folder_ / "hesitated", ignored);
+    Program run(train({"--processes", "2"}), folder_);
+    std::vector<pid_t> victims;
+    for (int i = 0; i < 1000 && !fs::exists(folder_ / "hesitated"); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    victims = descendants(run.pid(), victim);
+    ASSERT_FALSE(victims.empty());
+    kill(victims.front(), SIGKILL);
+    const ProgramResult result = run.join();
+    EXPECT_EQ(result.exit_code, 0) << victim << result.err;
+    EXPECT_THAT(result.err,
+                HasSubstr("the run had not begun and is started again"));
+    expect_nobody_left();
+    ++runs;
+  }
+  EXPECT_EQ(runs, 2);
 }
 
 TEST_F(Supervision, AnAgentThatIsKilledEachTimeEndsTheRun) {
