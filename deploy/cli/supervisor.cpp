@@ -219,8 +219,9 @@ class Supervisor {
   // Nothing if all is well.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
-    held_address_.emplace(
-        coordinator::hold_address(coordinator::parse_listen_address(address_)));
+    const int held =
+        coordinator::hold_address(coordinator::parse_listen_address(address_));
+    if (held >= 0) held_address_.emplace(held);
     if (options_.on_address) options_.on_address(address_);
     start_agent();
     client_ = coordinator::ControlClient::connect(address_);
@@ -322,8 +323,9 @@ class Supervisor {
         terminal_.print(end->reason);
       }
     }
-    if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now))
+    if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
       start_agent();
+    }
   }
 
   // The run's end as told by a child that ended before its time.
