@@ -112,6 +112,7 @@ void CoordinatorService::restore() {
         std::to_string(state_.generation().number) + ", start " +
         std::to_string(journal_.term());
     record.warning = true;
+    journal_.save();  // this start counts before anybody hears of it
     delivery_.add_event(record);
   }
   journal_.save();

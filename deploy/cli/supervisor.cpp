@@ -195,7 +195,7 @@ class Supervisor {
     }
     address_.clear();
     if (!wait_for_address(reading.get())) {
-      if (options_.interrupts() > 0) return kStoppedAtOnce;
+      if (options_.interrupts() > bearable_interrupts()) return kStoppedAtOnce;
       if (!coordinator_->wait(std::chrono::seconds(1))) {
         return RunExit{5,
                        "[launch] the coordinator did not listen within 30 s"};
@@ -229,10 +229,14 @@ class Supervisor {
     return std::nullopt;
   }
 
+  // While a coordinator starts: in mid-run it is needed to stop gently.
+  int bearable_interrupts() const { return follower_ ? 1 : 0; }
+
   // False when the coordinator closed the pipe without a word, or is late.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
-    while (Clock::now() < end && options_.interrupts() == 0) {
+    while (Clock::now() < end &&
+           options_.interrupts() <= bearable_interrupts()) {
       pollfd waiting{fd, POLLIN, 0};
       if (poll(&waiting, 1, 100) <= 0) continue;
       char buffer[512];
