@@ -360,7 +360,8 @@ std::vector<Knob> what_is_written() {
                      .value_name = "NAME",
                      .commands = kTrainAndVal}}),
       knob("exist_ok", &C::exist_ok,
-           "Write into project/name even if it is there.",
+           "Write into project/name even if it is there; an older run there "
+           "gives way to the first committed step.",
            {.flag = {.spellings = {"--exist-ok"}, .commands = kTrainAndVal}}),
       knob("resume", &C::resume,
            "Continue the run in this folder at its newest valid checkpoint. "

@@ -17,6 +17,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/standard_output.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
 #include "worker/control/coordinator_client.h"
@@ -168,6 +169,7 @@ int drive_device(int argc, char** argv) {
 // A result that nobody can read is no result.
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  headroom::end_if_output_has_no_reader();
   throw headroom::Error("output", "standard output cannot be written",
                         "free some space, or choose another place",
                         headroom::ExitCode::kResource);

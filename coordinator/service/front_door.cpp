@@ -52,11 +52,12 @@ int port_of(int descriptor) {
 }
 
 // -1 with errno.
-int listener_at(const addrinfo& where) {
+int listener_at(const addrinfo& where, bool shares_port) {
   const int handle =
       socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (handle < 0) return -1;
   const int on = 1;
+  const int shares = shares_port ? 1 : 0;
   // "::" is every address; IPv4 has listeners of its own otherwise.
   const int ipv6_alone =
       where.ai_family == AF_INET6 &&
@@ -65,6 +66,8 @@ int listener_at(const addrinfo& where) {
   // A port in TIME_WAIT is free. Connections inherit TCP_NODELAY.
   const bool listens =
       setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      setsockopt(handle, SOL_SOCKET, SO_REUSEPORT, &shares, sizeof(shares)) ==
+          0 &&
       setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 &&
       (where.ai_family != AF_INET6 ||
        setsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_alone,
@@ -111,8 +114,13 @@ void drop(int descriptor) {
 }  // namespace
 
 FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
-                     const Clock& clock)
+                     const Clock& clock, Port port)
     : connections_(connections), clock_(clock) {
+  // Two coordinators on one port would each get half of the workers.
+  if (port.shares_port && !port.is_held) {
+    const std::string why = binding_error(address);
+    if (!why.empty()) throw cannot_listen(address, why);
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -125,7 +133,7 @@ FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
   for (const addrinfo* next = found.get(); next != nullptr;
        next = next->ai_next) {
     set_port(next->ai_addr, address.port);
-    const int listener = listener_at(*next);
+    const int listener = listener_at(*next, port.shares_port);
     if (listener < 0) {
       if (why.empty()) why = std::strerror(errno);
       continue;

@@ -28,10 +28,17 @@ class FrontDoor {
   // One connection was refused or ended, `why` in few words.
   using Refused = std::function<void(const std::string& why)>;
 
+  // Whether the port is shared with who holds it (hold_address) for later
+  // coordinators of this run, and whether it is held already.
+  struct Port {
+    bool shares_port = false;
+    bool is_held = false;
+  };
+
   // Listens at `address`, whose port becomes the one in use. The others must
   // outlive the door.
   FrontDoor(ListenAddress& address, Connections& connections,
-            const Clock& clock);
+            const Clock& clock, Port port = {});
   ~FrontDoor() { stop(); }
   FrontDoor(const FrontDoor&) = delete;
   FrontDoor& operator=(const FrontDoor&) = delete;

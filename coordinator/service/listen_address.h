@@ -18,4 +18,9 @@ ListenAddress parse_listen_address(const std::string& text);
 // example "Address already in use"; "" if it can.
 std::string binding_error(const ListenAddress& address);
 
+// A descriptor that keeps the address, at which a server that shares its port
+// listens, from everybody but that server's successors: nothing is accepted
+// there. -1 where the system refuses.
+int hold_address(const ListenAddress& address);
+
 }  // namespace headroom::coordinator

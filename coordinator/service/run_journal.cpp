@@ -1,13 +1,19 @@
 #include "coordinator/service/run_journal.h"
 
+#include <chrono>
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
 #include "parallel/base/check.h"
-#include "parallel/base/log.h"
 #include "proto/convert.h"
 
 namespace headroom::coordinator {
+
+namespace {
+
+constexpr std::chrono::seconds kRetryInterval{5};
+
+}  // namespace
 
 RunJournal::RunJournal(const RunIdentity& identity, const RunState& state,
                        const MemberSecrets& secrets,
@@ -94,8 +100,27 @@ void RunJournal::sync() {
   write([&] { log_->sync(); });
 }
 
-bool RunJournal::wants_compaction() const {
-  return log_ && !has_failed_ && log_->wants_compaction();
+bool RunJournal::wants_compaction(TimePoint now) {
+  if (!log_) return false;
+  if (!has_failed_) return log_->wants_compaction();
+  if (now < next_try_) return false;
+  next_try_ = now + kRetryInterval;
+  return true;
+}
+
+std::vector<wire::EventRecord> RunJournal::take_news() {
+  std::lock_guard lock(news_mutex_);
+  return std::exchange(news_, {});
+}
+
+void RunJournal::tell(const std::string& reason) {
+  wire::EventRecord record;
+  record.event = "coordinator_log";
+  record.step = RunStateSnapshot::progress_of(state_).step;
+  record.reason = reason;
+  record.warning = true;
+  std::lock_guard lock(news_mutex_);
+  news_.push_back(record);
 }
 
 void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
@@ -106,7 +131,24 @@ void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
     run.events.push_back(wire::to_wire(event));
   }
   run.keys = keys.values();
-  write([&] { log_->compact(run); });
+  const bool was_given_up = has_failed_.exchange(false);
+  try {
+    log_->compact(run);
+    if (was_given_up) {
+      tell("the coordinator's log is written again: the run outlives it");
+    }
+  } catch (const Error& error) {
+    give_up(error, !was_given_up);
+  }
+}
+
+void RunJournal::give_up(const Error& error, bool is_new) {
+  has_failed_ = true;
+  log_->give_up();
+  if (!is_new) return;
+  tell(std::string(error.what()) +
+       "; the run goes on, but does not outlive its coordinator until the "
+       "log can be written");
 }
 
 void RunJournal::write(const std::function<void()>& body) {
@@ -114,10 +156,7 @@ void RunJournal::write(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    has_failed_ = true;
-    log_->give_up();
-    log::warn(std::string(error.what()) +
-              "; the run goes on, but no longer outlives its coordinator");
+    give_up(error, /*is_new=*/true);
   }
 }
 

@@ -124,7 +124,9 @@ class GrpcServer final : public Server {
              const Clock& clock, std::unique_ptr<RunLog> log)
       : listen_(allowed_address(options)),
         connections_(connection_limits(max_descriptors())),
-        door_(listen_, connections_, clock),
+        door_(listen_, connections_, clock,
+              {.shares_port = options.shares_port,
+               .is_held = options.shares_port && log && log->found()}),
         service_(identify(options), run, options.config, clock, connections_,
                  std::move(log), options.security.token),
         handshakes_([this](const std::string& why) {

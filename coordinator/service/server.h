@@ -63,6 +63,10 @@ struct ServerOptions {
   wire::ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
+  // Whoever started this process holds its address (hold_address) for those
+  // that are started after it: the port is shared with that, and found taken
+  // where the log holds a run.
+  bool shares_port = false;
   // gRPC's server reflection is answered.
   bool debug_reflection = false;
 };

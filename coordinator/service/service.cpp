@@ -66,6 +66,7 @@ void CoordinatorService::restore() {
       state_.committed(progress.step, progress);
     }
     event_file_.add_unwritten(delivery_.restore(*run));
+    journal_.save();  // this start counts before anybody hears of it
     delivery_.add_event(journal_.restart_event());
   }
   journal_.save();
@@ -81,6 +82,7 @@ void CoordinatorService::tick() {
     const TimePoint now = clock_.now();
     hear_the_unread(now);
     state_.tick(now);
+    for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
     lines = delivery_.take_event_lines();
     if (state_.everybody_told(now, !delivery_.has_followers()) &&
@@ -92,7 +94,7 @@ void CoordinatorService::tick() {
   event_file_.add(lines);
   event_file_.write();
   journal_.sync();
-  if (!journal_.wants_compaction()) return;
+  if (!journal_.wants_compaction(clock_.now())) return;
   std::lock_guard lock(mutex_);
   journal_.compact(delivery_.events(), delivery_.keys());
 }

@@ -142,6 +142,7 @@ int coordinator_command(const CommandLine& line) {
   allow_many_connections();
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
+  options.shares_port = is_supervised;
 
   const interrupts::Watch watch;
   const std::unique_ptr<coordinator::Server> server =

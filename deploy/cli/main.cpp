@@ -18,6 +18,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/standard_output.h"
 #include "parallel/base/utf8.h"
 #include "proto/version.h"
 
@@ -78,6 +79,7 @@ void open_standard_streams() {
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const std::string why = std::strerror(errno);
+  headroom::end_if_output_has_no_reader();
   std::fprintf(stderr,
                "[headroom] the result could not be written to standard output "
                "(%s): free some space, or send it elsewhere\n",

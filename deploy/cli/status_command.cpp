@@ -85,7 +85,8 @@ int status_command(const CommandLine& line) {
   coordinator::RunStatus status = status_of(*client, address);
   show(status, json, on_top);
   const interrupts::Watch watching;
-  while (watch && !status.over() && interrupts::count() == 0) {
+  while (watch && !status.over() && interrupts::count() == 0 &&
+         std::ferror(stdout) == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     try {
       status = client->status();

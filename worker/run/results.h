@@ -74,6 +74,7 @@ struct RunSummary {
   std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
   CheckpointCounts checkpoints;
   std::string ended;  // the reason, for people
+  int exit_code = 0;  // once it has ended
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const validation::ValidationResult& result);

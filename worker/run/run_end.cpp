@@ -145,7 +145,8 @@ RunOutcome RunEnd::save_alone() {
 RunOutcome RunEnd::end_generation(ExitCode exit_code,
                                   const std::string& reason) {
   in_.checkpoints.finish();
-  return {static_cast<int>(exit_code), reason, in_.recorder.record_end(reason)};
+  return {static_cast<int>(exit_code), reason,
+          in_.recorder.record_end(exit_code, reason)};
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {

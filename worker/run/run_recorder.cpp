@@ -128,18 +128,26 @@ void RunRecorder::open(const std::string& newest_line) {
   } catch (const Error& error) {
     // Before the first step there is nothing to resume: the request is wrong.
     const bool is_begun = subject_.assignment.generation > 1;
-    const bool is_wrong = error.exit_code() == ExitCode::kResource && !is_begun;
-    throw Error(error.tag(), error.text(), error.remedy(),
-                is_wrong ? ExitCode::kRequest : error.exit_code());
+    ExitCode exit_code = error.exit_code();
+    if (exit_code == ExitCode::kResource && !is_begun) {
+      exit_code = ExitCode::kRequest;
+    } else if (exit_code == ExitCode::kRequest && is_begun) {
+      exit_code = ExitCode::kResource;
+    }
+    throw Error(error.tag(), error.text(), error.remedy(), exit_code);
   }
 }
 
 void RunRecorder::open_files(const std::string& newest_line) {
   const configs::RunConfig& config = subject_.config;
   const bool resumed = continues_run(config, subject_.assignment);
-  // A resumed run replaces checkpoints that are there already.
-  const int64_t needed = (resumed ? 1 : config.keep_checkpoints + 1) *
-                         checkpoint::checkpoint_bytes(subject_.state);
+  // A resumed run replaces checkpoints that are there already; one that is
+  // under way goes on without room, as it did before.
+  const int64_t checkpoints = subject_.assignment.generation > 1 ? 0
+                              : resumed                          ? 1
+                                        : config.keep_checkpoints + 1;
+  const int64_t needed =
+      checkpoints * checkpoint::checkpoint_bytes(subject_.state);
   directory_.create(config.exist_ok || resumed, needed);
   // One that a new run was to replace, and did not.
   if (!config.resume.empty()) directory_.keep_older_run();
@@ -187,15 +195,21 @@ void RunRecorder::begin_files(int64_t first_step,
   const bool goes_on =
       !replaces && continues_run(subject_.config, subject_.assignment);
   if (replaces) directory_.remove_older_run();
-  write_definition(!goes_on || !layers::recorded_model(directory_.root()));
+  // Those of an earlier generation will do.
+  const bool may_wait = subject_.assignment.generation > 1 && !replaces;
+  write_or_say("run.yaml", /*is_end=*/!may_wait, [&] {
+    write_definition(!goes_on || !layers::recorded_model(directory_.root()));
+  });
   if (data_report_) directory_.write_text("data_report.txt", *data_report_);
   directory_.keep_older_run();
   if (goes_on) summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;
   step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
                                         first_step, newest_line);
-  results_ = std::make_unique<Results>(directory_.root(),
-                                       subject_.state.counters.recorded_epochs);
+  write_or_say("results.csv", /*is_end=*/!may_wait, [&] {
+    results_ = std::make_unique<Results>(
+        directory_.root(), subject_.state.counters.recorded_epochs);
+  });
 }
 
 // The first lines for people, all of them in a file.
@@ -269,7 +283,12 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (records_) {
     write_or_say("run.yaml", is_end, [&] { make_folder_again(); });
-    write_or_say("results.csv", is_end, [&] { results_->write(record); });
+    write_or_say("results.csv", is_end, [&] {
+      if (!results_) {
+        results_ = std::make_unique<Results>(directory_.root(), record.epoch);
+      }
+      results_->write(record);
+    });
   }
   std::vector<std::string> names = {"last"};
   if (is_best) names.push_back("best");
@@ -390,7 +409,8 @@ void RunRecorder::record_device_memory(
   if (records_) summary_.device_memory = ranks;
 }
 
-std::string RunRecorder::record_end(const std::string& reason) {
+std::string RunRecorder::record_end(ExitCode exit_code,
+                                    const std::string& reason) {
   if (!records_) return "";
   if (step_log_ && !step_log_->write_waiting()) {
     throw Error("run", "cannot write " + step_log_->path().string(),
@@ -398,6 +418,7 @@ std::string RunRecorder::record_end(const std::string& reason) {
                 ExitCode::kResource);
   }
   report_checkpoints();
+  summary_.exit_code = static_cast<int>(exit_code);
   if (!directory_.holds_older_run()) write_summary(reason);
   return to_json(summary_);
 }

@@ -22,6 +22,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
 #include "parallel/collectives/mesh.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/control/coordinator_client.h"
@@ -106,7 +107,7 @@ class RunRecorder {
   // The newest one replaces those before.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // Ends the record of the run; returns summary.json's content.
-  std::string record_end(const std::string& reason);
+  std::string record_end(ExitCode exit_code, const std::string& reason);
 
   // Peers are lost, rank 0 maybe among them, which may not have written the
   // newest committed step. From here this rank records, and has the whole

@@ -132,6 +132,22 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
   return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
+std::optional<WrittenEnd> written_end(
+    const std::string& run_directory,
+    std::filesystem::file_time_type not_before) {
+  const std::filesystem::path file =
+      std::filesystem::path(run_directory) / "summary.json";
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error || time < not_before) return std::nullopt;
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Json summary = summary_of(text);
+  const std::string reason = summary.value("ended", "");
+  if (reason.empty() || !summary.contains("exit_code")) return std::nullopt;
+  return WrittenEnd{summary["exit_code"].get<int>(), reason, text};
+}
+
 namespace {
 
 // An unfinished checkpoint has no manifest: it is written last.

@@ -4,6 +4,8 @@
 // is there is shown.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "configs/run_config.h"
@@ -29,5 +31,17 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory);
 // if the folder is none of a run.
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
+
+// A run's end as it wrote it into its folder itself.
+struct WrittenEnd {
+  int exit_code = 0;
+  std::string reason;
+  std::string summary_json;
+};
+
+// Nothing if its folder has none that was written at `not_before` or later.
+std::optional<WrittenEnd> written_end(
+    const std::string& run_directory,
+    std::filesystem::file_time_type not_before);
 
 }  // namespace headroom::cli

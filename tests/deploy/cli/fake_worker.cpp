@@ -7,6 +7,7 @@
 //   the data is bad crash     rank 1 is killed in mid-run, with last words;
 //   rank 0 saves late      as "", but needs 7 s to leave, and says so in the
 //   file "left" stubborn  commits a step, then ignores every request to end
+//   hesitate  the first of all never joins; the others as ""
 //   idle      the same without a step
 #include <unistd.h>
 
@@ -139,6 +140,10 @@ int main(int argc, char** argv) {
   if (behaviour == "die") {
     std::fprintf(stderr, "12:00:00 info starting\nno more strength\n");
     return 7;
+  }
+  if (behaviour == "hesitate" && !std::ifstream("hesitated")) {
+    std::ofstream("hesitated") << "once";
+    for (;;) ::pause();
   }
   std::map<std::string, std::string> flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
