@@ -254,7 +254,7 @@ TEST(Remedies, OfRandomRefusalsFitAndNoCheaperOneOfTheirKindDoes) {
     ++refusals;
     SCOPED_TRACE(text_of(request));
     RemedyScope scope;
-    scope.most_processes = random.one_in(10) ? 64 : 16;
+    scope.most_processes = random.one_in(30) ? 64 : 9;
     const std::vector<Remedy> remedies = remedies_of(request, scope);
     EXPECT_FALSE(remedies.empty());
     for (const Remedy& remedy : remedies) {
@@ -328,8 +328,7 @@ TEST(Remedies, FlagsThatAreInTheWayAreChangedBeforeImagesShrink) {
   request.config.activations = "keep";
   request.config.micro_batch_size = 32;
   const auto flags = flags_for(request);
-  EXPECT_THAT(flags.front(), StartsWith("--activations "));
-  EXPECT_THAT(flags.front(), ::testing::HasSubstr(" --micro-batch "));
+  EXPECT_EQ(flags.front(), "--micro-batch 1");
   EXPECT_THAT(flags, ::testing::Not(Contains(StartsWith("--img"))));
 }
 
