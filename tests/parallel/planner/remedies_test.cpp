@@ -254,7 +254,7 @@ TEST(Remedies, OfRandomRefusalsFitAndNoCheaperOneOfTheirKindDoes) {
     ++refusals;
     SCOPED_TRACE(text_of(request));
     RemedyScope scope;
-    scope.most_processes = random.one_in(30) ? 64 : 9;
+    scope.most_processes = random.one_in(50) ? 64 : 6;
     const std::vector<Remedy> remedies = remedies_of(request, scope);
     EXPECT_FALSE(remedies.empty());
     for (const Remedy& remedy : remedies) {
