@@ -89,9 +89,9 @@ class Random {
 Request random_request(Random& random) {
   Request request;
   configs::RunConfig& config = request.config;
-  config.cfg =
-      random.any_of<std::string>({"yolov5n", "yolov5n", "yolov5n", "yolov5s",
-                                  "yolov5s", "yolov5m", "yolov5l", "yolov5x"});
+  config.cfg = random.any_of<std::string>(
+      {"yolov5n", "yolov5n", "yolov5n", "yolov5n", "yolov5n", "yolov5s",
+       "yolov5s", "yolov5m", "yolov5l", "yolov5x"});
   const int64_t side = 32 * (2 + random.below(random.one_in(3) ? 46 : 20));
   config.image_height = config.image_width = side;
   if (random.one_in(5)) config.image_width = 32 * (2 + random.below(20));
