@@ -248,7 +248,8 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   ElasticPlan found;
   for (int count = workers; count >= 1; --count) {
     if (count == asked) return {wanted, wanted.reason};
-    const PlanDecision decision = choose_plan(open, count, layers);
+    const PlanDecision decision =
+        choose_plan(open, count, layers, PlanAnswer::kWithoutRemedy);
     found.reason = decision.reason;
     if (!decision.plan) continue;
     found.plan = decision.plan;
