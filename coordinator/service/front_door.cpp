@@ -22,11 +22,6 @@ namespace {
 constexpr int kTickMs = 50;
 constexpr int kBacklog = 4096;
 
-struct FreeAddresses {
-  void operator()(addrinfo* found) const { freeaddrinfo(found); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
 Error cannot_listen(const ListenAddress& address, const std::string& why) {
   return Error("coordinator",
                "cannot listen on " + address.to_string() + ": " + why,
@@ -117,19 +112,11 @@ FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
                      const Clock& clock, Port port)
     : connections_(connections), clock_(clock) {
   // Two coordinators on one port would each get half of the workers.
-  if (port.shares_port && !port.is_held) {
-    const std::string why = binding_error(address);
-    if (!why.empty()) throw cannot_listen(address, why);
-  }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* first = nullptr;
-  const int failure =
-      getaddrinfo(address.host.c_str(), nullptr, &hints, &first);
-  if (failure != 0) throw cannot_listen(address, gai_strerror(failure));
-  const Addresses found(first);
   std::string why;
+  if (port.shares_port && !port.is_held) why = binding_error(address);
+  if (!why.empty()) throw cannot_listen(address, why);
+  const Addresses found = resolved(address, &why);
+  if (!found) throw cannot_listen(address, why);
   for (const addrinfo* next = found.get(); next != nullptr;
        next = next->ai_next) {
     set_port(next->ai_addr, address.port);

@@ -38,7 +38,7 @@ class FrontDoor {
   // Listens at `address`, whose port becomes the one in use. The others must
   // outlive the door.
   FrontDoor(ListenAddress& address, Connections& connections,
-            const Clock& clock, Port port = {});
+            const Clock& clock, Port port);
   ~FrontDoor() { stop(); }
   FrontDoor(const FrontDoor&) = delete;
   FrontDoor& operator=(const FrontDoor&) = delete;

@@ -50,14 +50,8 @@ ListenAddress parse_listen_address(const std::string& text) {
   return address;
 }
 
-namespace {
+void FreeAddresses::operator()(addrinfo* found) const { freeaddrinfo(found); }
 
-struct FreeAddresses {
-  void operator()(addrinfo* found) const { freeaddrinfo(found); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
-// Null, with the system's words in `why`.
 Addresses resolved(const ListenAddress& address, std::string* why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -69,8 +63,6 @@ Addresses resolved(const ListenAddress& address, std::string* why) {
   if (failure != 0) *why = gai_strerror(failure);
   return Addresses(failure == 0 ? found : nullptr);
 }
-
-}  // namespace
 
 int hold_address(const ListenAddress& address) {
   std::string why;

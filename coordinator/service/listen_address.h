@@ -1,7 +1,10 @@
 // ListenAddress: HOST:PORT as a person gives it.
 #pragma once
 
+#include <memory>
 #include <string>
+
+struct addrinfo;
 
 namespace headroom::coordinator {
 
@@ -17,6 +20,14 @@ ListenAddress parse_listen_address(const std::string& text);
 // The system's words for why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.
 std::string binding_error(const ListenAddress& address);
+
+struct FreeAddresses {
+  void operator()(addrinfo* found) const;
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+// The system's addresses to listen on; null, with its words in `why`.
+Addresses resolved(const ListenAddress& address, std::string* why);
 
 // A descriptor that keeps the address, at which a server that shares its port
 // listens, from everybody but that server's successors: nothing is accepted

@@ -254,7 +254,8 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
     }
     run.plan = saved.plan;
   } else {
-    planner::plan_or_throw(options.config, options.expected_workers, layers);
+    planner::plan_or_throw(options.config, options.expected_workers, layers,
+                           {.processes_flag = "--expected-workers"});
   }
   return std::make_unique<GrpcServer>(
       options, run, clock == nullptr ? system_clock : *clock, std::move(log));

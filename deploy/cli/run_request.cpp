@@ -14,6 +14,7 @@
 #include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
+#include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
@@ -363,7 +364,11 @@ RunRequest make_run_request(const CommandLine& line,
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
   // Before the plan: what an operator takes grows with its threads.
-  if (config.threads == 0) {
+  const bool shares_cores = config.threads == 0;
+  request.remedies =
+      remedy_scope(line, config, place.has_value(), request.num_agents,
+                   shares_cores && !place ? cores : 0);
+  if (shares_cores) {
     const int workers_here =
         request.workers_per_agent * (place ? place->local_size : 1);
     config.threads = std::max(1, cores / workers_here);
@@ -388,7 +393,8 @@ RunRequest make_run_request(const CommandLine& line,
   }
   if (must_fit && !request.saved_plan) {
     const plan::Plan plan = planner::plan_or_throw(
-        config, request.expected_workers(), planner::layers_for_plan(config));
+        config, request.expected_workers(), planner::layers_for_plan(config),
+        request.remedies);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }

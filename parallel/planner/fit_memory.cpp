@@ -174,7 +174,8 @@ class FitSearch {
       return std::nullopt;
     }
     last_ = decision;
-    const bool fits = fits_memory_limit(trial, layers_, *decision.plan);
+    const bool fits =
+        memory_fit(trial, layers_, *decision.plan) == MemoryFit::kFits;
     if (!fits && !wants_least_) return std::nullopt;
     predict_memory(trial, layers_, *decision.plan);
     const int64_t bytes = bytes_of(decision);
@@ -225,30 +226,45 @@ class AnyFit {
         planner_(planner) {}
 
   std::optional<PlanDecision> run() const {
-    const bool chooses_activations = config_.activations == "auto";
-    const std::vector<std::string> policies =
-        chooses_activations ? std::vector<std::string>{"recompute", "keep"}
-                            : std::vector<std::string>{config_.activations};
-    const int64_t last = last_zero_stage(config_, world_size_);
-    configs::RunConfig trial = config_;
-    bool is_first = true;
-    for (const std::string& policy : policies) {
-      for (int64_t zero = last; zero >= config_.zero_stage; --zero) {
-        trial.activations = policy;
-        trial.zero_stage = zero;
-        for (const auto& [group, micro_batch] : pieces()) {
-          trial.batch_norm_group_size = group;
-          trial.micro_batch_size = micro_batch;
-          if (is_first && exceeds_by_far(trial)) return std::nullopt;
-          is_first = false;
-          if (auto found = attempt(trial)) return found;
-        }
-      }
+    for (int64_t zero = last_zero_stage(config_, world_size_);
+         zero >= config_.zero_stage; --zero) {
+      if (auto found = with_zero(zero)) return found;
     }
     return std::nullopt;
   }
 
  private:
+  std::optional<PlanDecision> with_zero(int64_t zero) const {
+    configs::RunConfig trial = config_;
+    trial.zero_stage = zero;
+    bool is_leanest = true;
+    for (const std::string& policy :
+         config_.activations == "auto"
+             ? std::vector<std::string>{"recompute", "keep"}
+             : std::vector<std::string>{config_.activations}) {
+      trial.activations = policy;
+      for (const auto& [group, micro_batch] : pieces()) {
+        trial.batch_norm_group_size = group;
+        trial.micro_batch_size = micro_batch;
+        const PlanDecision decision = planner_(trial, world_size_, layers_);
+        if (!decision.plan) continue;
+        const MemoryFit fit = memory_fit(trial, layers_, *decision.plan);
+        if (fit == MemoryFit::kFits) return decision;
+        // Stages are cut anew for each trial.
+        const bool keeps_state =
+            decision.plan->layout.pipeline_parallel_size == 1;
+        if (fit == MemoryFit::kStateTooLarge && keeps_state) {
+          return std::nullopt;
+        }
+        if (is_leanest && exceeds_by_far(trial, *decision.plan)) {
+          return std::nullopt;
+        }
+        is_leanest = false;
+      }
+    }
+    return std::nullopt;
+  }
+
   // Groups and micro-batches, the leanest first.
   std::vector<std::pair<int64_t, int64_t>> pieces() const {
     const int64_t batch = config_.global_batch_size;
@@ -259,31 +275,23 @@ class AnyFit {
       if (micro_batch > 0) return {{given, micro_batch}};
       return {{given, given > 0 ? given : batch}, {given, 0}};
     }
-    if (micro_batch == 0) return {{1, 1}, {1, 0}};
-    // Groups say how many images ranks share out.
+    // Groups say how ranks share images out, and where stages are cut.
     std::vector<std::pair<int64_t, int64_t>> all;
     const int64_t usual = plan::default_batch_norm_group_size(batch);
     for (int64_t group = 1; group <= usual; ++group) {
-      if (batch % group == 0) all.emplace_back(group, micro_batch);
+      if (batch % group != 0) continue;
+      if (micro_batch == 0) all.emplace_back(group, group);
+      all.emplace_back(group, micro_batch);
     }
     return all;
   }
 
   // Whether the leanest is so much too large that nothing else fits either.
-  bool exceeds_by_far(const configs::RunConfig& leanest) const {
-    const PlanDecision decision = planner_(leanest, world_size_, layers_);
-    if (!decision.plan) return false;
+  bool exceeds_by_far(const configs::RunConfig& leanest,
+                      const plan::Plan& plan) const {
     configs::RunConfig relaxed = leanest;
     relaxed.memory_limit += relaxed.memory_limit / 5 * 2;
-    return !fits_memory_limit(relaxed, layers_, *decision.plan);
-  }
-
-  std::optional<PlanDecision> attempt(const configs::RunConfig& trial) const {
-    PlanDecision decision = planner_(trial, world_size_, layers_);
-    if (!decision.plan || !fits_memory_limit(trial, layers_, *decision.plan)) {
-      return std::nullopt;
-    }
-    return decision;
+    return memory_fit(relaxed, layers_, plan) != MemoryFit::kFits;
   }
 
   const configs::RunConfig& config_;

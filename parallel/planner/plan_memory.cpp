@@ -96,9 +96,9 @@ void predict_memory(const configs::RunConfig& config,
   }
 }
 
-bool fits_memory_limit(const configs::RunConfig& config,
-                       const std::vector<layers::LayerCost>& layers,
-                       const plan::Plan& plan) {
+MemoryFit memory_fit(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const plan::Plan& plan) {
   predict::MemoryRequest request =
       predict::memory_request(config, plan, layers);
   request.plan.validation_images =
@@ -113,13 +113,15 @@ bool fits_memory_limit(const configs::RunConfig& config,
     if (!known.insert(kinds.of(rank, at)).second) continue;
     // What takes least time to know comes first.
     if (!fits(predict::estimate_checkpoint(request, at)) ||
-        !fits(predict::estimate_start_up(request, at)) ||
-        !fits(predict::estimate_rank_memory(request, at)) ||
+        !fits(predict::estimate_start_up(request, at))) {
+      return MemoryFit::kStateTooLarge;
+    }
+    if (!fits(predict::estimate_rank_memory(request, at)) ||
         !fits(predict::estimate_validation(request, at))) {
-      return false;
+      return MemoryFit::kStepTooLarge;
     }
   }
-  return true;
+  return MemoryFit::kFits;
 }
 
 std::optional<std::string> host_shortage(

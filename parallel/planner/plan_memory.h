@@ -28,10 +28,12 @@ void predict_memory(const configs::RunConfig& config,
                     plan::Plan& plan);
 
 // Whether what predict_memory() would say stays within config.memory_limit, in
-// less time. REQUIRES: as there.
-bool fits_memory_limit(const configs::RunConfig& config,
-                       const std::vector<layers::LayerCost>& layers,
-                       const plan::Plan& plan);
+// less time. The state is what a rank has beside its steps, which depends on
+// its layers, the layout and the ZeRO stage alone. REQUIRES: as there.
+enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
+MemoryFit memory_fit(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const plan::Plan& plan);
 
 // Why --host-memory-limit does not suffice for even the smallest loader;
 // nothing if it does, or there is none.

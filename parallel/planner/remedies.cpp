@@ -78,13 +78,23 @@ class RemedySearch {
     smaller_batch();
     smaller_groups();
     drop_small_answers();
-    std::ranges::stable_sort(found_, {}, [](const Remedy& remedy) {
-      return changes_training(remedy) ? 2 : shrinks_groups(remedy) ? 1 : 0;
-    });
+    std::ranges::stable_sort(
+        found_, {}, [this](const Remedy& remedy) { return rank_of(remedy); });
     return std::move(found_);
   }
 
  private:
+  // What changes least comes first. A limit far from the one there is, or many
+  // more processes, may be what nobody has.
+  int rank_of(const Remedy& remedy) const {
+    if (changes_training(remedy)) return 3;
+    if (remedy.config.memory_limit > 2 * config_.memory_limit ||
+        remedy.world_size > 4 * world_size_) {
+      return 2;
+    }
+    return shrinks_groups(remedy) ? 1 : 0;
+  }
+
   // What can differ between the requests of a search.
   using Key =
       std::tuple<std::string, int64_t, int64_t, std::string, int64_t, bool,
@@ -476,9 +486,8 @@ class RemedySearch {
 std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
   if (remedy.kind == RemedyKind::kGroups || shrinks_groups(remedy)) {
-    text += ", with batch-norm groups of " +
-            counted(remedy.plan.batch_norm_group_size, "image") +
-            ", which changes the mathematics";
+    text += ", batch-norm groups of " +
+            std::to_string(remedy.plan.batch_norm_group_size);
   }
   return " (" + text + ")";
 }

@@ -309,7 +309,8 @@ CommandLine parse_command_line(const std::vector<std::string>& words) {
   if (line.version || is_help(first) || first == "help") return line;
   if (find_command(first) == nullptr) refuse_command(first);
   line.command = first;
-  if (!line.help) parse_flags(line, {words.begin() + 1, words.end()});
+  line.words = {words.begin() + 1, words.end()};
+  if (!line.help) parse_flags(line, line.words);
   return line;
 }
 

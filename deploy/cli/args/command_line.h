@@ -16,6 +16,7 @@ namespace headroom::cli {
 
 struct CommandLine {
   std::string command;  // "" when there is none: --help or --version
+  std::vector<std::string> words;  // after the command, as they were typed
   bool help = false;
   bool version = false;
   std::vector<configs::FlagUse> run_flags;  // in the order given

@@ -329,13 +329,15 @@ Json range_json(const plan::SampleRange& range) {
 }  // namespace
 
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
-                            bool with_schedule) {
+                            bool with_schedule,
+                            const planner::RemedyScope& remedies) {
   PlanReport report;
   report.config = config;
   report.model =
       std::filesystem::path(planner::model_of_run(config)).stem().string();
   report.layers = planner::model_layers(config);
-  report.plan = planner::plan_or_throw(config, world_size, report.layers);
+  report.plan =
+      planner::plan_or_throw(config, world_size, report.layers, remedies);
   report.stages = planner::stage_shares(report.plan, report.layers);
   report.memory = predict::estimate_memory(
       predict::memory_request(config, report.plan, report.layers));

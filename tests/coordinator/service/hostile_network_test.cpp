@@ -119,7 +119,7 @@ TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
   const SystemClock clock;
   Connections connections({});
   std::atomic<int> served = -1;
-  FrontDoor door(address, connections, clock);
+  FrontDoor door(address, connections, clock, {});
   door.open([&](int, int descriptor) { served = descriptor; },
             [](const std::string&) {});
   const RawConnection peer(address.to_string());
