@@ -59,9 +59,9 @@ std::vector<Knob> what_to_train() {
 std::vector<Knob> how_to_train() {
   return {
       knob("noautoanchor", &C::noautoanchor,
-           "Keep the model's anchors. Without it, anchors that answer for no "
+           "Keep the model's anchors. Without it, anchors that match no "
            "more than 0.98 of the training boxes are replaced by ones found "
-           "from the boxes, if these answer for more.",
+           "from the boxes, if these match more.",
            {.flag = {.spellings = {"--noautoanchor"}}}),
       knob("anchors", &C::anchors,
            "The anchors that the run trains with, width,height in pixels, "

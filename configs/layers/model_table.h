@@ -19,7 +19,7 @@
 
 namespace headroom::layers {
 
-// AnchorList: the box shapes that a detector's levels answer for, as one line
+// AnchorList: the box shapes that a detector's levels match, as one line
 // of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,
 // levels by rising stride.
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -69,6 +70,9 @@ int worker_command(const CommandLine& line) {
                   "give one, or leave " + flag + " out");
     }
     words.push_back(value.empty() ? flag : flag + "=" + value);
+  }
+  for (const std::string& note : line.notes) {
+    std::fprintf(stderr, "%s\n", note.c_str());
   }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -86,13 +86,14 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
       entries.push_back(entry);
     }
   }
-  if (!find_command(command)->takes_run_flags) return entries;
-  for (const configs::Flag& flag : configs::flags()) {
-    if (is_run_flag_of(flag, command)) {
-      entries.push_back(add_run_flag(app, flag));
+  if (find_command(command)->takes_run_flags) {
+    for (const configs::Flag& flag : configs::flags()) {
+      if (is_run_flag_of(flag, command)) {
+        entries.push_back(add_run_flag(app, flag));
+      }
     }
   }
-  for (const configs::AbsentFlag& flag : configs::absent_flags()) {
+  for (const configs::AbsentFlag& flag : configs::absent_flags(command)) {
     Entry entry;
     entry.absent_spelling = flag.spelling;
     entry.option = flag.max_values == 0
