@@ -6,6 +6,7 @@
 
 #include "configs/knobs.h"
 #include "configs/yaml/shipped_files.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 
 namespace headroom::configs {

@@ -51,6 +51,7 @@ std::vector<std::string> Delivery::restore(const LoggedRun& run) {
   for (const wire::Event& event : run.events) {
     lines.push_back(
         wire::to_json_line(events_.restore(wire::from_wire(event))));
+    newest_reports_[event.reporter()] = event.report();
   }
   return lines;
 }
@@ -167,6 +168,13 @@ void Delivery::add_event(const wire::EventRecord& record) {
   journal_.add(kept);
   log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,
              kept.event + ": " + kept.reason);
+}
+
+void Delivery::add_report(const wire::EventRecord& record) {
+  int64_t& newest = newest_reports_[record.reporter];
+  if (record.report <= newest && record.report > 0) return;
+  newest = record.report;
+  add_event(record);
 }
 
 std::vector<std::string> Delivery::take_event_lines() {

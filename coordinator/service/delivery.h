@@ -63,6 +63,9 @@ class Delivery {
 
   // --- events ---------------------------------------------------------------
   void add_event(const wire::EventRecord& record);
+  // Likewise, unless its reporter has sent it before: a call is repeated whose
+  // answer was lost with the coordinator that wrote the event down.
+  void add_report(const wire::EventRecord& record);
   std::vector<wire::EventRecord> newest_events(size_t count) const {
     return events_.newest(count);
   }
@@ -109,6 +112,7 @@ class Delivery {
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
   EventLog events_;
+  std::map<std::string, int64_t> newest_reports_;  // by reporter
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // by worker_id
   std::list<Follower> followers_;

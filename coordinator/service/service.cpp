@@ -511,7 +511,8 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
                   wire::EventRecord event = wire::from_wire(request->event());
                   refusal = limit_words(event);
                   if (refusal) return refusal;
-                  delivery_.add_event(event);
+                  event.reporter = caller.identity.worker_id;
+                  delivery_.add_report(event);
                   return std::nullopt;
                 });
 }

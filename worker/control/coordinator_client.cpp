@@ -152,6 +152,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     message->set_reason(valid_utf8(event.reason));
     message->set_detail_json(valid_utf8(event.detail_json));
     message->set_warning(event.warning);
+    std::lock_guard lock(report_mutex_);  // counted in the order of sending
+    message->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
       wire::ReportEventResponse response;
       return stub_->ReportEvent(&context, request, &response);
@@ -402,6 +404,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   std::thread watcher_;
   std::thread heartbeats_;
+  std::mutex report_mutex_;
+  int64_t num_reports_ = 0;
   ReportQueue reports_;  // ends first: its calls use what is above
 };
 

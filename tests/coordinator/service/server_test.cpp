@@ -235,6 +235,28 @@ TEST(Server, AMemberThatNamesNoGenerationOrRunIsRefused) {
   EXPECT_EQ(run.state(), "running");
 }
 
+// A call is repeated when its answer was lost.
+TEST(Server, AReportThatIsRepeatedIsOneEvent) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address(), run.identity("w0"));
+  wire::ReportEventRequest request;
+  request.mutable_stamp()->set_generation(1);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.mutable_event()->set_event("note");
+  wire::ReportEventResponse response;
+  for (const int64_t report : {1, 1, 2, 1, 2}) {
+    request.mutable_event()->set_report(report);
+    EXPECT_TRUE(raw.call(&Stub::ReportEvent, request, &response).ok());
+  }
+  int64_t notes = 0;
+  for (const wire::EventRecord& event : run.server->status().events) {
+    notes += event.event == "note";
+  }
+  EXPECT_EQ(notes, 2);
+}
+
 TEST(Server, AnotherVersionIsRefusedWithBoth) {
   LocalRun run(1);
   RawClient raw(run.server->address());
