@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
