@@ -40,8 +40,8 @@ std::unique_ptr<Communicator> make_communicator(
 // at the first failure this rank closes all of its connections, which makes its
 // peers fail at once too. The first communicator sets SIGPIPE to be ignored if
 // it still has its default action: otherwise a dying peer could end this
-// process too. Gloo's sockets do not authenticate peers: bind to loopback, or
-// to a private network (README.md).
+// process too. Who connects must know the group's secret (tensor_port.h); what
+// is sent can be read on the network.
 //
 // Throws Error when `hostname` cannot be bound. REQUIRES: 0 <= rank < size.
 std::unique_ptr<Communicator> make_gloo_communicator(

@@ -20,6 +20,7 @@
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/gloo_connection.h"
+#include "parallel/collectives/tensor_port.h"
 
 namespace headroom::collectives {
 namespace {
@@ -29,7 +30,17 @@ using gloo_group::Connection;
 using gloo_group::ParkedGroups;
 using gloo_group::reason_of;
 using gloo_group::RendezvousStore;
-using Device = std::shared_ptr<gloo::transport::Device>;
+
+// What Gloo listens with, for a first group and those of its split().
+struct Device {
+  std::shared_ptr<gloo::transport::Device> gloo;
+  TensorPort port;
+
+  explicit Device(const std::string& hostname)
+      : port([&] {
+          gloo = c10d::ProcessGroupGloo::createDeviceForHostname(hostname);
+        }) {}
+};
 
 // The stand-ins for Gloo's headers (gloo_stubs/) were written for this version.
 static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11);
@@ -91,10 +102,12 @@ struct Origin {
   std::shared_ptr<KeyValueStore> store;
   std::string prefix;
   GlooOptions options;
-  Device device;
+  std::shared_ptr<Device> device;
 };
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size);
+// A first group is one for which its ranks are not introduced yet.
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
+                                      bool is_first = false);
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -255,15 +268,21 @@ Group connect_unless_aborted(std::function<Group()> connecting) {
   return std::move(shared->group);
 }
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
+                                      bool is_first) {
   if (size == 1) return make_single_communicator();
   ParkedGroups::instance().release_finished();
   const auto options =
       c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
   options->threads = origin.options.threads;
-  options->devices.push_back(origin.device);
+  options->devices.push_back(origin.device->gloo);
+  const TensorPort::Opening opening(origin.device->port);
   try {
     Group group = connect_unless_aborted([=] {
+      if (is_first) {
+        origin.device->port.introduce(*origin.store, origin.prefix, rank, size,
+                                      origin.options.timeout);
+      }
       return c10::make_intrusive<ClosableGroup>(
           c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
                                                origin.options.timeout),
@@ -285,9 +304,9 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     int size, const GlooOptions& options) {
   check_rank(rank, size);
   ignore_broken_pipes();
-  Device device;
+  std::shared_ptr<Device> device;
   try {
-    device = c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname);
+    device = std::make_shared<Device>(options.hostname);
   } catch (const std::exception& error) {
     throw Error(
         "gloo",
@@ -295,7 +314,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(
         "give a name or address of this machine");
   }
   return connect({std::move(store), prefix, options, std::move(device)}, rank,
-                 size);
+                 size, /*is_first=*/true);
 }
 
 }  // namespace headroom::collectives

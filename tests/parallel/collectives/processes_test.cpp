@@ -1,46 +1,63 @@
 // Real processes, one of which may die.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tests/support/folder_store.h"
 
 extern char** environ;
 
 namespace headroom::collectives {
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
+
+std::string new_folder() {
+  std::string folder = testing::TempDir() + "ranks-XXXXXX";
+  EXPECT_NE(mkdtemp(folder.data()), nullptr) << folder;
+  return folder;
+}
+
+pid_t start_rank(const std::string& backend, int rank, int size,
+                 const std::string& folder, const std::string& mode) {
+  std::vector<std::string> words = {
+      HEADROOM_RANK_PROCESS, backend, std::to_string(rank),
+      std::to_string(size),  folder,  mode};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t process = 0;
+  EXPECT_EQ(posix_spawn(&process, words[0].c_str(), nullptr, nullptr,
+                        arguments.data(), environ),
+            0);
+  return process;
+}
 
 // The exit codes of `size` ranks, -SIGNAL for those that a signal ended; all
 // are killed after `limit`.
 std::vector<int> run_processes(const std::string& backend, int size,
                                const std::string& mode, seconds limit) {
-  std::string folder = testing::TempDir() + "ranks-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) {
-    ADD_FAILURE() << "no folder " << folder;
-    return {};
-  }
+  const std::string folder = new_folder();
   std::vector<pid_t> processes;
   for (int rank = 0; rank < size; ++rank) {
-    std::vector<std::string> words = {
-        HEADROOM_RANK_PROCESS, backend, std::to_string(rank),
-        std::to_string(size),  folder,  mode};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t process = 0;
-    EXPECT_EQ(posix_spawn(&process, words[0].c_str(), nullptr, nullptr,
-                          arguments.data(), environ),
-              0);
-    processes.push_back(process);
+    processes.push_back(start_rank(backend, rank, size, folder, mode));
   }
   std::vector<int> codes(size, -1000);
   const Clock::time_point deadline = Clock::now() + limit;
@@ -54,7 +71,7 @@ std::vector<int> run_processes(const std::string& backend, int size,
     }
     codes[rank] = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  std::filesystem::remove_all(folder);
+  fs::remove_all(folder);
   return codes;
 }
 
@@ -77,6 +94,93 @@ TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
   // The hanging one sleeps for a minute.
   EXPECT_EQ(run_processes(GetParam(), 3, "hang", seconds(20)),
             (std::vector<int>{7, 7, -SIGKILL}));
+}
+
+// Where `process` listens, in the host's byte order; 0: nowhere yet.
+int listening_port(pid_t process) {
+  const fs::path about = "/proc/" + std::to_string(process);
+  std::set<std::string> inodes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(about / "fd", error)) {
+    const std::string target = fs::read_symlink(entry.path(), error).string();
+    if (target.starts_with("socket:[")) {
+      inodes.insert(target.substr(8, target.size() - 9));
+    }
+  }
+  std::ifstream table(about / "net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::istringstream words(line);
+    std::vector<std::string> fields;
+    for (std::string word; words >> word;) fields.push_back(word);
+    if (fields.at(3) == "0A" && inodes.contains(fields.at(9))) {
+      return std::stoi(fields[1].substr(fields[1].find(':') + 1), nullptr, 16);
+    }
+  }
+  return 0;
+}
+
+size_t open_files(pid_t process) {
+  const fs::directory_iterator files("/proc/" + std::to_string(process) +
+                                     "/fd");
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+// Asks for a connection to `port`; the handle is the caller's.
+int stranger_at(int port) {
+  const int handle =
+      socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  name.sin_port = htons(static_cast<uint16_t>(port));
+  connect(handle, reinterpret_cast<sockaddr*>(&name), sizeof name);
+  return handle;
+}
+
+bool is_answered(int stranger, std::chrono::milliseconds limit) {
+  pollfd waiting{stranger, POLLOUT, 0};
+  return poll(&waiting, 1, static_cast<int>(limit.count())) == 1;
+}
+
+TEST(TensorPort, StrangersCostNothing) {
+  const std::string folder = new_folder();
+  FolderStore store(folder);
+  const pid_t first = start_rank("gloo", 0, 2, folder, "besieged");
+  int port = 0;
+  for (int i = 0; i < 1000 && port == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    port = listening_port(first);
+  }
+  ASSERT_NE(port, 0);
+
+  // While it waits for the second there are more strangers than it may have
+  // files open: silent ones, and some who make up words.
+  const size_t before = open_files(first);
+  std::vector<int> strangers;
+  for (int i = 0; i < 400; ++i) {
+    strangers.push_back(stranger_at(port));
+    const std::string words(i % 2 == 0 ? 0 : i % 50, '\0');
+    send(strangers.back(), words.data(), words.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_TRUE(is_answered(strangers.front(), seconds(5)));
+  EXPECT_LE(open_files(first), before + 2);
+  const pid_t second = start_rank("gloo", 1, 2, folder, "besieged");
+  for (const char* key : {"connected 0", "connected 1"}) {
+    EXPECT_NO_THROW(store.get(key, seconds(30))) << key;
+  }
+  // From then on nobody is heard.
+  strangers.push_back(stranger_at(port));
+  EXPECT_FALSE(is_answered(strangers.back(), std::chrono::milliseconds(300)));
+  store.set("go", "");
+  for (const pid_t rank : {first, second}) {
+    int status = 0;
+    EXPECT_EQ(waitpid(rank, &status, 0), rank);
+    EXPECT_EQ(status, 0);
+  }
+  for (const int stranger : strangers) close(stranger);
+  fs::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,

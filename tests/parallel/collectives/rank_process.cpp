@@ -6,11 +6,14 @@
 //
 // MODE check runs every collective check; die and hang misbehave in the middle
 // of a collective (the last rank), fail throws there, crowd asks for a rank too
-// many. Exits with 0, or prints one line and exits with 7 on CommunicationError
-// and 1 on anything else.
+// many, besieged waits for no other rank before it connects, with few file
+// descriptors, and once it is connected for the key "go". Exits with 0, or
+// prints one line and exits with 7 on CommunicationError and 1 on anything
+// else.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -77,7 +80,13 @@ void run(const std::vector<std::string>& arguments) {
   const int rank = std::stoi(arguments.at(1));
   const int size = std::stoi(arguments.at(2));
   const auto store = std::make_shared<FolderStore>(arguments.at(3));
-  wait_for_all(*store, rank, size);
+  const bool is_besieged = arguments.at(4) == "besieged";
+  if (is_besieged) {
+    const rlimit few = {256, 256};
+    setrlimit(RLIMIT_NOFILE, &few);
+  } else {
+    wait_for_all(*store, rank, size);
+  }
   GlooOptions options;
   options.timeout = milliseconds(arguments.at(4) == "hang" ? 2000 : 20000);
   const auto ranks =
@@ -85,6 +94,10 @@ void run(const std::vector<std::string>& arguments) {
           ? make_gloo_communicator(store, "test", rank, size, options)
           : make_communicator(plan::Backend::kGloo, store, "test", rank, size,
                               options);
+  if (is_besieged) {
+    store->set("connected " + std::to_string(rank), "");
+    store->get("go", std::chrono::seconds(60));
+  }
   work(*ranks, arguments.at(4));
 }
 

@@ -1,0 +1,255 @@
+#include "parallel/collectives/tensor_port.h"
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "parallel/base/check.h"
+
+namespace headroom::collectives {
+namespace {
+
+using Secret = TensorPort::Secret;
+
+// What accept() and connect() below look up. Never destroyed: Gloo's threads
+// may outlive the statics.
+class KnownSockets {
+ public:
+  static KnownSockets& instance() {
+    static auto* const known = new KnownSockets;
+    return *known;
+  }
+
+  void add_listener(int socket, std::weak_ptr<const Secret> secret) {
+    const std::lock_guard lock(mutex_);
+    listeners_[socket] = std::move(secret);
+  }
+  void remove_listener(int socket) {
+    const std::lock_guard lock(mutex_);
+    listeners_.erase(socket);
+  }
+  // Ranks that are threads of one process each know the same ports.
+  void add_peer(const std::string& address,
+                std::weak_ptr<const Secret> secret) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(peers_,
+                  [](const auto& peer) { return peer.second.expired(); });
+    peers_.emplace(address, std::move(secret));
+  }
+
+  bool is_listener(int socket) const {
+    const std::lock_guard lock(mutex_);
+    return listeners_.contains(socket);
+  }
+  // Null: nobody may connect yet.
+  std::shared_ptr<const Secret> of_listener(int socket) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = listeners_.find(socket);
+    return found == listeners_.end() ? nullptr : found->second.lock();
+  }
+  // Null for an address that is no rank's.
+  std::shared_ptr<const Secret> of_peer(const std::string& address) const {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = peers_.equal_range(address);
+    for (auto peer = begin; peer != end; ++peer) {
+      if (auto secret = peer->second.lock()) return secret;
+    }
+    return nullptr;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, std::weak_ptr<const Secret>> listeners_;
+  std::multimap<std::string, std::weak_ptr<const Secret>> peers_;
+};
+
+// Address and port as bytes; "" for what is not TCP over IP.
+std::string key_of(const sockaddr* name, socklen_t size) {
+  if (name == nullptr) return "";
+  std::string key;
+  const auto add = [&key](const auto& part) {
+    key.append(reinterpret_cast<const char*>(&part), sizeof(part));
+  };
+  if (name->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
+    sockaddr_in v4;
+    std::memcpy(&v4, name, sizeof(v4));
+    add(v4.sin_addr);
+    add(v4.sin_port);
+  } else if (name->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, name, sizeof(v6));
+    add(v6.sin6_addr);
+    add(v6.sin6_port);
+  }
+  return key;
+}
+
+std::vector<int> listening_sockets() {
+  std::vector<int> sockets;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int descriptor = std::stoi(entry.path().filename().string());
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) ==
+            0 &&
+        listens != 0) {
+      sockets.push_back(descriptor);
+    }
+  }
+  std::sort(sockets.begin(), sockets.end());
+  return sockets;
+}
+
+// It was sent in one piece, and is there whole or not at all.
+bool presents(int descriptor, const Secret& secret) {
+  Secret said{};
+  if (recv(descriptor, said.data(), said.size(), MSG_DONTWAIT) !=
+      static_cast<ssize_t>(said.size())) {
+    return false;
+  }
+  int difference = 0;  // in a time that does not depend on where they differ
+  for (size_t i = 0; i < said.size(); ++i) difference |= said[i] ^ secret[i];
+  return difference == 0;
+}
+
+// accept4(2) of a rank. Of its failures Gloo bears EAGAIN only.
+int accept_rank(int listener, sockaddr* name, socklen_t* size, int flags) {
+  const auto descriptor =
+      static_cast<int>(syscall(SYS_accept4, listener, name, size, flags));
+  if (descriptor < 0) {
+    if (errno != EINTR) errno = EAGAIN;
+    return -1;
+  }
+  const auto secret = KnownSockets::instance().of_listener(listener);
+  if (secret && presents(descriptor, *secret)) return descriptor;
+  close(descriptor);
+  errno = EAGAIN;
+  return -1;
+}
+
+int accept_any(int listener, sockaddr* name, socklen_t* size, int flags) {
+  if (KnownSockets::instance().is_listener(listener)) {
+    return accept_rank(listener, name, size, flags);
+  }
+  return static_cast<int>(syscall(SYS_accept4, listener, name, size, flags));
+}
+
+// Where a rank's machine does not answer for so long, the connection goes on
+// without the secret, and is refused.
+constexpr int kLongestConnectMs = 10'000;
+
+int connect_any(int descriptor, const sockaddr* name, socklen_t size) {
+  const auto secret = KnownSockets::instance().of_peer(key_of(name, size));
+  const auto result =
+      static_cast<int>(syscall(SYS_connect, descriptor, name, size));
+  if (!secret || (result != 0 && errno != EINPROGRESS)) return result;
+  pollfd waiting{descriptor, POLLOUT, 0};
+  if (result == 0 || (poll(&waiting, 1, kLongestConnectMs) == 1 &&
+                      waiting.revents == POLLOUT)) {
+    // If it fails the connection did, of which Gloo hears by itself.
+    static_cast<void>(!send(descriptor, secret->data(), secret->size(),
+                            MSG_NOSIGNAL | MSG_DONTWAIT));
+  }
+  errno = EINPROGRESS;
+  return result;
+}
+
+}  // namespace
+
+TensorPort::TensorPort(const std::function<void()>& listen) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const std::vector<int> before = listening_sockets();
+  listen();
+  for (const int socket : listening_sockets()) {
+    if (!std::binary_search(before.begin(), before.end(), socket)) {
+      socket_ = socket;
+    }
+  }
+  constexpr int kPatienceS = 1;
+  if (socket_ < 0 || setsockopt(socket_, IPPROTO_TCP, TCP_DEFER_ACCEPT,
+                                &kPatienceS, sizeof(kPatienceS)) != 0) {
+    throw Error("gloo", "its port cannot be kept from strangers",
+                "allow this process to read /proc/self/fd");
+  }
+  KnownSockets::instance().add_listener(socket_, {});
+  change(0);
+}
+
+// Groups that are still parked may hold the socket: it stays closed.
+TensorPort::~TensorPort() { KnownSockets::instance().remove_listener(socket_); }
+
+void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
+                           int rank, int size,
+                           std::chrono::milliseconds timeout) {
+  if (rank == 0) {
+    Secret drawn;
+    HEADROOM_CHECK(getentropy(drawn.data(), drawn.size()) == 0,
+                   std::strerror(errno));
+    store.set(prefix + "/secret", {drawn.begin(), drawn.end()});
+  }
+  const std::string told = store.get(prefix + "/secret", timeout);
+  Secret secret{};
+  HEADROOM_CHECK(told.size() == secret.size(),
+                 std::to_string(told.size()) + " bytes");
+  std::copy(told.begin(), told.end(), secret.begin());
+  secret_ = std::make_shared<const Secret>(secret);
+  KnownSockets::instance().add_listener(socket_, secret_);
+
+  sockaddr_storage name{};
+  socklen_t name_size = sizeof(name);
+  getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &name_size);
+  const std::string port = prefix + "/port/";
+  store.set(port + std::to_string(rank),
+            key_of(reinterpret_cast<const sockaddr*>(&name), name_size));
+  for (int peer = 0; peer < size; ++peer) {
+    KnownSockets::instance().add_peer(
+        store.get(port + std::to_string(peer), timeout), secret_);
+  }
+}
+
+void TensorPort::change(int openings) {
+  const std::lock_guard lock(mutex_);
+  openings_ += openings;
+  if (openings_ > 0) {
+    const int unused = 0;
+    setsockopt(socket_, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+    return;
+  }
+  sock_filter drop_all = {BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program = {1, &drop_all};
+  setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
+
+}  // namespace headroom::collectives
+
+// LibTorch finds a program's own functions before the C library's.
+extern "C" {
+
+int accept(int listener, sockaddr* name, socklen_t* size) {
+  return headroom::collectives::accept_any(listener, name, size, 0);
+}
+
+int accept4(int listener, sockaddr* name, socklen_t* size, int flags) {
+  return headroom::collectives::accept_any(listener, name, size, flags);
+}
+
+int connect(int descriptor, const sockaddr* name, socklen_t size) {
+  return headroom::collectives::connect_any(descriptor, name, size);
+}
+
+}  // extern "C"

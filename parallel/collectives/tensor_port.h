@@ -1,0 +1,70 @@
+// TensorPort: the port that Gloo listens on, kept from strangers.
+//
+// Gloo itself asks nobody who he is, keeps every connection, and ends the
+// process when it cannot take one. So:
+// - a connection begins with the secret of the group that was made first, which
+//   its rank 0 draws and the group's store carries; whatever begins otherwise
+//   is closed before Gloo hears of it, and what says nothing is never accepted
+//   (TCP_DEFER_ACCEPT);
+// - between the moments at which groups connect nothing that arrives for the
+//   port is even answered (a socket filter), where the system has such filters;
+// - a failure to accept lasts until the next connection.
+//
+// The secret is sent as it is: it keeps out who cannot read the network.
+//
+// Gloo offers no place for any of this. tensor_port.cpp defines accept() and
+// connect() for the whole program in the place of the C library's; sockets
+// that are not of a TensorPort behave as ever.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "parallel/base/key_value_store.h"
+
+namespace headroom::collectives {
+
+class TensorPort {
+ public:
+  using Secret = std::array<char, 32>;
+
+  // Finds the socket on which `listen` makes this process listen. It belongs to
+  // Gloo, and is open as long as Gloo's device.
+  // Throws Error if `listen` opened no such socket. Threads: any; the calls of
+  // `listen` follow one another.
+  explicit TensorPort(const std::function<void()>& listen);
+  ~TensorPort();
+  TensorPort(const TensorPort&) = delete;
+  TensorPort& operator=(const TensorPort&) = delete;
+
+  // Learns the secret and the ports of all `size` ranks through `store`, below
+  // `prefix`. Collective; throws what the store throws.
+  void introduce(KeyValueStore& store, const std::string& prefix, int rank,
+                 int size, std::chrono::milliseconds timeout);
+
+  // The port is open while one lives. Threads: any.
+  class Opening {
+   public:
+    explicit Opening(TensorPort& port) : port_(port) { port_.change(1); }
+    ~Opening() { port_.change(-1); }
+    Opening(const Opening&) = delete;
+    Opening& operator=(const Opening&) = delete;
+
+   private:
+    TensorPort& port_;
+  };
+
+ private:
+  void change(int openings);
+
+  std::mutex mutex_;
+  int openings_ = 0;  // guarded by mutex_
+  int socket_ = -1;
+  std::shared_ptr<const Secret> secret_;
+};
+
+}  // namespace headroom::collectives
