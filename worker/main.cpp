@@ -20,6 +20,7 @@
 #include "parallel/base/standard_output.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
+#include "worker/control/agent_loss.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
 #include "worker/kernels/cpu/heap.h"
@@ -95,6 +96,7 @@ int run(const CommandLine& line) {
   // Launchers ask all processes of a job to end: the agent answers for its
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
+  headroom::agent_loss::install();
   prepare_process(line.threads);
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(

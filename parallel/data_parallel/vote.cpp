@@ -22,7 +22,8 @@ EncodedBallot encode(const Ballot& ballot) {
   HEADROOM_CHECK(ballot.rank >= 0, "rank " + std::to_string(ballot.rank));
   const int64_t outcome = static_cast<int64_t>(ballot.outcome);
   return {outcome == 0 ? 0 : outcome * kOutcomeUnit + kLastRank - ballot.rank,
-          ballot.stop_requested ? 1 : 0, ballot.leave_requested ? 1 : 0};
+          ballot.stop_requested ? 1 : 0, ballot.leave_requested ? 1 : 0,
+          ballot.save_requested ? 1 : 0};
 }
 
 Verdict decode(const EncodedBallot& maxima) {
@@ -30,6 +31,7 @@ Verdict decode(const EncodedBallot& maxima) {
   verdict.outcome = static_cast<Outcome>(maxima[0] / kOutcomeUnit);
   verdict.stop_requested = maxima[1] != 0;
   verdict.leave_requested = maxima[2] != 0;
+  verdict.save_requested = maxima[3] != 0;
   if (!verdict.ok()) {
     verdict.rank = static_cast<int>(kLastRank - maxima[0] % kOutcomeUnit);
   }

@@ -1,7 +1,8 @@
 // The vote that ends a step: all ranks agree whether it counts.
 //
-// One MAX all-reduce of three numbers tells the worst outcome, the lowest rank
-// that had it, and whether anybody asked to stop or to end the generation. Out
+// One MAX all-reduce of four numbers tells the worst outcome, the lowest rank
+// that had it, and whether anybody asked to stop, to end the generation, or to
+// save the state because this machine's processes are about to end. Out
 // of memory outranks non-finite: what such a rank contributed was zeros, so its
 // peers' finite gradients say nothing.
 #pragma once
@@ -29,6 +30,7 @@ struct Ballot {
   bool stop_requested = false;
   int rank = 0;  // of the voter
   bool leave_requested = false;
+  bool save_requested = false;
 };
 
 struct Verdict {
@@ -36,13 +38,14 @@ struct Verdict {
   bool stop_requested = false;
   int rank = -1;  // the lowest that had the outcome; -1 if ok
   bool leave_requested = false;
+  bool save_requested = false;
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;
 };
 
 // Element-wise maxima of encoded ballots decode to their verdict.
-using EncodedBallot = std::array<int64_t, 3>;
+using EncodedBallot = std::array<int64_t, 4>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);
 

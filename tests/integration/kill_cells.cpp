@@ -119,6 +119,8 @@ std::vector<Kill> all_kills() {
         kill_of_other("coordinator", Victim::kCoordinator, 0, phase));
     kills.push_back(kill_of_other("agent_0", Victim::kAgent, 0, phase));
     kills.push_back(kill_of_other("lost_agent", Victim::kLostAgent, 1, phase));
+    if (std::string(phase) == "between") continue;  // nobody trains
+    kills.push_back(kill_of_other("only_agent", Victim::kOnlyAgent, 0, phase));
   }
   // A survivor dies while the generation after another's death is formed.
   kills.push_back({"rank_2_between",

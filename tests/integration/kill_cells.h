@@ -18,7 +18,15 @@ namespace headroom::testing {
 constexpr int kKillSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
 
 // Whom the test kills; kNobody: a worker kills itself.
-enum class Victim { kNobody, kSuccessor, kCoordinator, kAgent, kLostAgent };
+// kOnlyAgent: that of all workers, which save the state before they end.
+enum class Victim {
+  kNobody,
+  kSuccessor,
+  kCoordinator,
+  kAgent,
+  kLostAgent,
+  kOnlyAgent
+};
 
 struct Kill {
   std::string name;

@@ -108,6 +108,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
       case Victim::kCoordinator:
         return coordinators_of(run_->pid());
       case Victim::kAgent:
+      case Victim::kOnlyAgent:
         return agents_of(run_->pid());
       case Victim::kLostAgent:
         return {second_->pid()};
@@ -147,6 +148,10 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
   bool is_detected() const {
     if (GetParam().victim == Victim::kCoordinator) {
       return said().find("the coordinator was killed") != std::string::npos;
+    }
+    // Its workers have some time left.
+    if (GetParam().victim == Victim::kOnlyAgent) {
+      return said().find("the agent was killed") != std::string::npos;
     }
     return events_named(folder_, "loss_of_process").size() > losses_before_;
   }
@@ -215,12 +220,14 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   for (const Json& event : resumed) {
     EXPECT_GE(event.at("step").get<int>(), kill.first_step - 1) << said();
     EXPECT_EQ(event.at("reason").get<std::string>().substr(0, 10),
-              "goes on af");
+              kill.victim == Victim::kOnlyAgent ? "resumed fr" : "goes on af");
   }
   EXPECT_EQ(events_named(folder_, "coordinator_restart").size(),
             is_coordinator ? 1u : 0u);
   EXPECT_EQ(events_named(folder_, "agent_joins").size(),
-            kill.victim == Victim::kAgent ? 1u : 0u);
+            kill.victim == Victim::kAgent || kill.victim == Victim::kOnlyAgent
+                ? 1u
+                : 0u);
   EXPECT_EQ(resumed.empty(), steps.back().at("generation") == 1);
   for (const Json& event : events_named(folder_, "memory_prediction")) {
     ADD_FAILURE() << event;
@@ -277,7 +284,8 @@ INSTANTIATE_TEST_SUITE_P(
                        1, "commit"),
         kill_of_worker("last_stage", {"--layout", "pipeline=2"}, 1, "backward"),
         kill_of_other("coordinator", Victim::kCoordinator, 0, "commit"),
-        kill_of_other("agent_0", Victim::kAgent, 0, "forward")),
+        kill_of_other("agent_0", Victim::kAgent, 0, "forward"),
+        kill_of_other("only_agent", Victim::kOnlyAgent, 0, "forward")),
     name_of_kill);
 
 }  // namespace

@@ -43,6 +43,8 @@ struct Assignment {
   std::string resume_checkpoint;
   int64_t resume_steps = 0;
   std::string reason;
+
+  bool is_on_one_machine() const { return local_world_size == world_size; }
 };
 
 struct RunEvent {

@@ -17,6 +17,7 @@
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/predict/time_model.h"
+#include "worker/control/agent_loss.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
 #include "worker/run/training_run.h"
@@ -90,7 +91,7 @@ RunOutcome run_connected(const control::Assignment& assignment,
   RunOutcome end = training != nullptr ? training->run(*communicator)
                                        : run_validation(assignment, client,
                                                         *communicator, device);
-  if (!end.left) {
+  if (!end.left && !end.has_no_agent) {
     finish(client, assignment, end,
            training != nullptr ? training->committed_steps() : 0,
            *communicator);
@@ -184,7 +185,8 @@ int run_generations(control::CoordinatorClient& client,
   std::optional<devices::ComputeDevice>
       device;                         // chosen with the first assignment
   memory::DeviceFootprint footprint;  // of this process on it
-  for (;;) {
+  // Without an agent nobody would hear of another failure, either.
+  while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
     log::set_prefix("gen " + std::to_string(assignment.generation) + " rank " +
@@ -248,12 +250,12 @@ int run_generations(control::CoordinatorClient& client,
         failure.holds_a_part = !training->holds_whole_state();
         failure.checkpoint_steps = training->checkpoint_steps();
       }
-      client.report_failure(failure);
+      if (!agent_loss::has_happened()) client.report_failure(failure);
     } catch (...) {
       failure = std::current_exception();
     }
     // Outside the catch: the exception's frames are gone.
-    if (failure) {
+    if (failure && !agent_loss::has_happened()) {
       const Refusal refusal = describe(failure);
       if (is_out_of_memory(std::exchange(failure, nullptr)) && training &&
           assignment.world_size == 1 &&
@@ -265,6 +267,7 @@ int run_generations(control::CoordinatorClient& client,
       return refusal.exit_code;
     }
   }
+  return static_cast<int>(ExitCode::kResource);
 }
 
 }  // namespace headroom::run

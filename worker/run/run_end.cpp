@@ -127,6 +127,14 @@ RunOutcome RunEnd::leave_as_asked() {
   return outcome;
 }
 
+RunOutcome RunEnd::save_for_successors() {
+  in_.checkpoints.write();
+  return {.exit_code = static_cast<int>(ExitCode::kResource),
+          .reason = "the agent is lost",
+          .result_json = "",
+          .has_no_agent = true};
+}
+
 RunOutcome RunEnd::catch_up(const std::string& reason) {
   if (in_.checkpoints.newest_steps() < committed()) in_.checkpoints.write();
   if (in_.pictures != nullptr && in_.validates && is_between_epochs()) {

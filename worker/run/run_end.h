@@ -7,6 +7,7 @@
 //   refuse_step     a step that cannot be committed: not finite, or no memory
 //                   under this plan, and the coordinator chooses another
 //   leave_as_asked  other workers take part from here
+//   save_for_successors  the agent is lost, and this process ends with it
 //
 // A generation asks for the milestones too: the one before it may have been cut
 // off between a milestone and what was to follow.
@@ -57,6 +58,8 @@ struct RunOutcome {
   // Only this generation ended: for want of memory (without room_bytes), or
   // because it was asked to.
   std::optional<control::LeftGeneration> left = {};
+  // Nobody hears of this end: the agent is lost.
+  bool has_no_agent = false;
 };
 
 class RunEnd {
@@ -86,6 +89,7 @@ class RunEnd {
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
   RunOutcome leave_as_asked();
+  RunOutcome save_for_successors();
   // A generation before this one had all but the end.
   RunOutcome catch_up(const std::string& reason);
   // A peer is lost, and nobody takes its place: what this rank has is saved.

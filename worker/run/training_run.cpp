@@ -153,10 +153,8 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunCheckpoints> checkpoints;
   std::unique_ptr<RunEnd> ending;  // the last: all is there
 
-  StepRecord newest;          // on every rank: rank 0 may be lost
-  EpochWork epoch_work;       // of the epoch that has begun
-  bool stop_agreed = false;   // by the vote of the newest step
-  bool leave_agreed = false;  // likewise
+  StepRecord newest;     // on every rank: rank 0 may be lost
+  EpochWork epoch_work;  // of the epoch that has begun
   memory::BoxBoundMonitor labels{predict::label_bound(config)};
 };
 
@@ -202,6 +200,8 @@ RunOutcome TrainingRun::Implementation::run(
   } else if (assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;
   }
+  // Else somebody elsewhere holds the state.
+  const agent_loss::Reprieve reprieve(assignment.is_on_one_machine());
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
     if (config.image_weights) begin_draws(*source);
@@ -365,9 +365,11 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   if (const auto event = labels.look_at(batch)) {
     reports->report(batch.step, *event);
   }
-  const step::StepResult result = trainer.train_step(
-      batch,
-      {client.stop_requested(), client.leave_requested(assignment.generation)});
+  const step::StepResult result = trainer.train_step(batch, [&] {
+    return step::Trainer::Requests{
+        client.stop_requested(), client.leave_requested(assignment.generation),
+        agent_loss::has_happened()};
+  });
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const memory::StepEvent& event : result.events) {
     reports->report(batch.step, event);
@@ -382,9 +384,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count());
 
+  if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch
   if (const auto reason = ending->reason()) return ending->complete(*reason);
-  if (stop_agreed) {
+  if (result.verdict.stop_requested) {
     return ending->interrupt("step " + std::to_string(committed()));
   }
   if (config.checkpoint_every_steps > 0 &&
@@ -392,7 +395,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
     trainer.release_graphs();
     checkpoints->begin();
   }
-  if (leave_agreed) return ending->leave_as_asked();
+  if (result.verdict.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
 }
 
@@ -419,8 +422,6 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   }
   recorder->record_step(newest);
   if (pictures) pictures->begin();
-  stop_agreed = result.verdict.stop_requested;
-  leave_agreed = result.verdict.leave_requested;
   reports->say_once(batch.faults);
   reports->commit(newest);
   if (!buddies) return;
@@ -467,12 +468,13 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   counters.recorded_epochs = record.epoch + 1;
 
   if (const auto reason = ending->reason()) return ending->complete(*reason);
-  if (stop_agreed) return ending->interrupt(epoch);
+  const data_parallel::Verdict& agreed = newest.result.verdict;
+  if (agreed.stop_requested) return ending->interrupt(epoch);
   if (!config.nosave) {
     checkpoints->finish();  // an epoch's own is not skipped
     checkpoints->begin();
   }
-  if (leave_agreed) return ending->leave_as_asked();
+  if (agreed.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
 }
 

@@ -91,7 +91,7 @@ void Trainer::run_layers_by_policy() {
 }
 
 StepResult Trainer::train_step(const loader::Batch& batch,
-                               const Requests& requests) {
+                               const AskForRequests& requests) {
   StepResult result;
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);
@@ -108,8 +108,8 @@ StepResult Trainer::train_step(const loader::Batch& batch,
   return result;
 }
 
-void Trainer::attempt_step(const loader::Batch& batch, const Requests& requests,
-                           StepResult& result) {
+void Trainer::attempt_step(const loader::Batch& batch,
+                           const AskForRequests& requests, StepResult& result) {
   // Forward and backward change nothing that lasts.
   begin_fault(configs::Fault::Phase::kStep, batch.step);
   const loss::GlobalCounts counts = count_matches(batch);
@@ -148,7 +148,7 @@ int64_t Trainer::predict_memory(const loader::Batch& batch) {
 }
 
 data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
-                                     const Requests& requests,
+                                     const AskForRequests& requests,
                                      StepResult& result) {
   reports_.all_reduce(mesh_.world);
   result.gradient_norm = std::sqrt(reports_.squared_norm());
@@ -156,9 +156,10 @@ data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
       !std::isfinite(result.gradient_norm)) {
     outcome = data_parallel::Outcome::kNonFinite;
   }
+  const Requests asked = requests ? requests() : Requests{};
   return data_parallel::cast_vote(
       mesh_.world,
-      {outcome, requests.stop, mesh_.world.rank(), requests.leave});
+      {outcome, asked.stop, mesh_.world.rank(), asked.leave, asked.save});
 }
 
 void Trainer::commit(const loader::Batch& batch, StepResult& result) {

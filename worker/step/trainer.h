@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,14 +93,18 @@ class Trainer {
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
 
   // One step over `batch`, this rank's part of global batch `batch.step`.
-  // `requests`: what this rank was asked to do after this step.
+  // `requests` tells at the vote what this rank is asked to do after this step;
+  // null: nothing.
   // A step that does not fit is tried again with leaner activations. If the
   // result is not committed, the state is that before the step.
   struct Requests {
     bool stop = false;   // end the run
     bool leave = false;  // end the generation
+    bool save = false;   // before this machine's processes end
   };
-  StepResult train_step(const loader::Batch& batch, const Requests& requests);
+  using AskForRequests = std::function<Requests()>;
+  StepResult train_step(const loader::Batch& batch,
+                        const AskForRequests& requests);
 
   // Frees the captured graphs before something else needs their memory; the
   // next steps capture anew.
@@ -107,7 +112,7 @@ class Trainer {
 
  private:
   // Forward, backward, vote and commit.
-  void attempt_step(const loader::Batch& batch, const Requests& requests,
+  void attempt_step(const loader::Batch& batch, const AskForRequests& requests,
                     StepResult& result);
   data_parallel::Outcome forward_and_backward(const loader::Batch& batch,
                                               const loss::GlobalCounts& counts,
@@ -120,7 +125,8 @@ class Trainer {
   // Peak bytes of this attempt; 0 where they cannot be predicted.
   int64_t predict_memory(const loader::Batch& batch);
   data_parallel::Verdict vote(data_parallel::Outcome outcome,
-                              const Requests& requests, StepResult& result);
+                              const AskForRequests& requests,
+                              StepResult& result);
   void commit(const loader::Batch& batch, StepResult& result);
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
   // Whether a gradient that is not finite may be the loss scale's doing.

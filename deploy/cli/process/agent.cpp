@@ -106,6 +106,7 @@ class Agent {
       log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);
     };
+    child.death_signal = SIGUSR1;  // it may have a state to save
     slot.reported = false;
     try {
       slot.process = std::make_unique<ChildProcess>(std::move(child));

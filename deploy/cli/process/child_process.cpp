@@ -46,8 +46,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // only if the program could not be started.
 void become(char** command, char** environment, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
-            pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+            int death_signal, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, death_signal);
   if (getppid() != parent) _exit(1);  // the parent died before the line above
   setpgid(0, 0);
   if (!cores.empty()) {
@@ -118,7 +118,8 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid == 0) {
     become(const_cast<char**>(command_pointers.data()),
            const_cast<char**>(environment_pointers.data()), output.writing,
-           state_->options.passed_fds, state_->options.cores, parent);
+           state_->options.passed_fds, state_->options.cores,
+           state_->options.death_signal, parent);
     const int error = errno;
     [[maybe_unused]] ssize_t told =
         write(failure.writing, &error, sizeof error);

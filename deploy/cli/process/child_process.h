@@ -2,8 +2,9 @@
 // behind.
 //
 // It runs in a process group of its own, so that Ctrl-C reaches the supervisor
-// alone; the kernel kills it when its parent dies; its standard output and
-// error come back line by line, and the last lines are kept as its last words.
+// alone; the kernel kills it, or sends the signal of its choice, when its
+// parent dies; its standard output and error come back line by line, and the
+// last lines are kept as its last words.
 //
 // Threads: start it from a thread that lives as long as the child may (the
 // kernel watches the parent's thread, not its process); use it from that one.
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +29,7 @@ struct ChildOptions {
   Environment extra_environment;     // added to this process's own
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // that it may run on; none: as its parent
+  int death_signal = SIGKILL;        // sent to it when this process ends
   std::function<void(const std::string&)> on_line;
 };
 

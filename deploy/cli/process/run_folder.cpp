@@ -39,7 +39,9 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == "HEADRWAL";
-  if (is_free && is_log) fs::remove(file, error);
+  // The lock's file holds how far the log went; the next one begins anew.
+  const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
+  if (is_removed) fs::remove(file, error);
   ::close(lock);
   if (!is_free) {
     throw Error("run",

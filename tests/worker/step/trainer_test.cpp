@@ -328,9 +328,11 @@ TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
     loader::SyntheticInput source(loading);
     run.record_exchanges();
     Trainer trainer(run.options, run.state, mesh);
-    const StepResult result =
-        trainer.train_step(source.next(), {rank == 1, rank == 0});
+    const StepResult result = trainer.train_step(source.next(), [rank] {
+      return Trainer::Requests{rank == 1, rank == 0, rank == 1};
+    });
     EXPECT_TRUE(result.committed);
+    EXPECT_TRUE(result.verdict.save_requested);
     EXPECT_TRUE(result.verdict.stop_requested);
     EXPECT_TRUE(result.verdict.leave_requested);
   });

@@ -76,6 +76,7 @@ TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   auto log =
       coordinator::WriteAheadLog::open(run / "coordinator.log", &records);
   log->append("a decision");
+  log->sync();
   EXPECT_THAT(refusal(run), HasSubstr("is being written by another run"));
   struct stat about {};
   ASSERT_EQ(stat((run / "coordinator.log").c_str(), &about), 0);
@@ -83,6 +84,9 @@ TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   log.reset();
   const RunFolder next(run, true);
   EXPECT_FALSE(fs::exists(next.log_file()));
+  records.clear();
+  EXPECT_NO_THROW(coordinator::WriteAheadLog::open(next.log_file(), &records));
+  EXPECT_EQ(records.size(), 0u);
 }
 
 TEST(RunFolder, OneThatCannotBeMadeIsNamed) {
