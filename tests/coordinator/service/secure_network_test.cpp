@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -30,6 +32,29 @@ fs::path fresh_certificates(const std::string& name) {
   fs::remove_all(folder);
   make_certificates(folder, {});
   return folder;
+}
+
+// The server's certificate in `folder` as one that ended yesterday.
+void let_expire(const fs::path& folder) {
+  constexpr long kDay = 24 * 60 * 60;
+  const auto reading = [&](const char* name) {
+    return std::unique_ptr<BIO, decltype(&BIO_free)>(
+        BIO_new_file((folder / name).c_str(), "r"), BIO_free);
+  };
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+      PEM_read_bio_X509(reading("server.pem").get(), nullptr, nullptr, nullptr),
+      X509_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_bio_PrivateKey(reading("ca.key").get(), nullptr, nullptr,
+                              nullptr),
+      EVP_PKEY_free);
+  ASSERT_TRUE(certificate && key);
+  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -2 * kDay);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), -kDay);
+  ASSERT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> writing(
+      BIO_new_file((folder / "server.pem").c_str(), "w"), BIO_free);
+  ASSERT_EQ(PEM_write_bio_X509(writing.get(), certificate.get()), 1);
 }
 
 // A coordinator with certificates, an agent and a worker that trains.
@@ -192,6 +217,18 @@ TEST_F(SecureNetwork, WhyThereIsNoConnectionIsSaidInWords) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10))
       << "it will not be accepted later";
   wire::set_channel_security(security_);
+}
+
+TEST_F(SecureNetwork, AnExpiredCertificateIsCalledExpired) {
+  const fs::path old = fresh_certificates("old");
+  let_expire(old);
+  ServerOptions options = LocalRun::options(1, "/runs/old");
+  options.security =
+      wire::read_channel_security(old, "", wire::ChannelSide::kServer);
+  const auto server = Server::start(options);
+  const auto fault = wire::connection_fault(server->address(), client_of(old));
+  ASSERT_TRUE(fault);
+  EXPECT_THAT(fault->what, HasSubstr("certificate has expired"));
 }
 
 // What was said in another generation, or in another run, is said in vain.
