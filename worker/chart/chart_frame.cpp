@@ -18,15 +18,21 @@ cv::Rect without_margins(const cv::Rect& place) {
 
 }  // namespace
 
-std::vector<double> chart_ticks(double end) {
-  HEADROOM_CHECK(end > 0, "an axis that ends at " + std::to_string(end));
-  const double power = std::pow(10, std::floor(std::log10(end / 4)));
+std::vector<double> chart_ticks(double begin, double end) {
+  const double length = end - begin;
+  HEADROOM_CHECK(length > 0, "an axis from " + std::to_string(begin) + " to " +
+                                 std::to_string(end));
+  const double power = std::pow(10, std::floor(std::log10(length / 4)));
   double step = power;
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-    if (end / (factor * power) >= 3) step = factor * power;
+    if (length / (factor * power) >= 3) step = factor * power;
   }
+  const double rounding = 1e-9 * length;
   std::vector<double> ticks;
-  for (int i = 0; i * step <= end * (1 + 1e-9); ++i) ticks.push_back(i * step);
+  for (double i = std::ceil((begin - rounding) / step);
+       i * step <= end + rounding; ++i) {
+    ticks.push_back(i * step + 0.0);  // 0, not -0
+  }
   return ticks;
 }
 
@@ -61,31 +67,34 @@ ChartFrame::ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x,
 }
 
 cv::Point ChartFrame::at(double x, double y) const {
-  return {inside_.x + static_cast<int>(std::lround(x / x_.end * inside_.width)),
-          inside_.y + inside_.height -
-              static_cast<int>(std::lround(y / y_.end * inside_.height))};
+  const auto pixels = [](const ChartAxis& axis, double value, int length) {
+    return static_cast<int>(
+        std::lround((value - axis.begin) / (axis.end - axis.begin) * length));
+  };
+  return {inside_.x + pixels(x_, x, inside_.width),
+          inside_.y + inside_.height - pixels(y_, y, inside_.height)};
 }
 
 void ChartFrame::draw_grid() {
-  for (const double tick : chart_ticks(x_.end)) {
-    cv::line(picture_, at(tick, 0), at(tick, y_.end), kGrid);
+  for (const double tick : chart_ticks(x_.begin, x_.end)) {
+    cv::line(picture_, at(tick, y_.begin), at(tick, y_.end), kGrid);
   }
-  for (const double tick : chart_ticks(y_.end)) {
-    cv::line(picture_, at(0, tick), at(x_.end, tick), kGrid);
+  for (const double tick : chart_ticks(y_.begin, y_.end)) {
+    cv::line(picture_, at(x_.begin, tick), at(x_.end, tick), kGrid);
   }
 }
 
 void ChartFrame::draw_axes() {
   cv::rectangle(picture_, inside_, kInk);
-  for (const double tick : chart_ticks(x_.end)) {
+  for (const double tick : chart_ticks(x_.begin, x_.end)) {
     const std::string text = x_.text_of(tick);
     draw_text(picture_, text,
-              at(tick, 0) + cv::Point(-text_size(text).width / 2, 16));
+              at(tick, y_.begin) + cv::Point(-text_size(text).width / 2, 16));
   }
-  for (const double tick : chart_ticks(y_.end)) {
+  for (const double tick : chart_ticks(y_.begin, y_.end)) {
     const std::string text = y_.text_of(tick);
     draw_text(picture_, text,
-              at(0, tick) + cv::Point(-8 - text_size(text).width, 5));
+              at(x_.begin, tick) + cv::Point(-8 - text_size(text).width, 5));
   }
   draw_text(
       picture_, x_.title,

@@ -1,5 +1,5 @@
-// ChartFrame: a rectangle of a picture with two axes from 0, their ticks and
-// titles, drawn into the caller's picture.
+// ChartFrame: a rectangle of a picture with two axes, their ticks and titles,
+// drawn into the caller's picture.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,14 @@ namespace headroom::chart {
 
 struct ChartAxis {
   std::string title;
-  double end = 1;                              // it goes from 0 to here; > 0
+  double end = 1;                              // > begin
   std::function<std::string(double)> text_of;  // of a tick
+  double begin = 0;
 };
 
-// 0, 1 s, 2 s, … up to `end`, where s is 1, 2 or 5 times a power of ten; from 3
-// to 8 of them.
-std::vector<double> chart_ticks(double end);
+// The multiples of s from `begin` to `end`, where s is 1, 2 or 5 times a power
+// of ten; from 3 to 8 steps where `begin` is 0.
+std::vector<double> chart_ticks(double begin, double end);
 
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
                double scale = 0.45, const cv::Scalar& colour = kInk);

@@ -1,6 +1,7 @@
 #include "worker/pictures/label_picture.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <opencv2/imgproc.hpp>
@@ -143,10 +144,63 @@ void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
   frame.draw_axes();
 }
 
+struct BoxSide {
+  const char* name;
+  float labels::BoxLabel::*value;
+};
+constexpr std::array<BoxSide, 4> kSides = {{{"x", &labels::BoxLabel::cx},
+                                            {"y", &labels::BoxLabel::cy},
+                                            {"width", &labels::BoxLabel::w},
+                                            {"height", &labels::BoxLabel::h}}};
+
+void draw_histogram(cv::Mat& picture, cv::Rect place, const BoxSide& side,
+                    const labels::Dataset& dataset) {
+  std::array<int, kBins> counts{};
+  for_each_label(dataset, [&](const labels::BoxLabel& label) {
+    ++counts[static_cast<size_t>(
+        std::clamp(static_cast<int>(label.*side.value * kBins), 0, kBins - 1))];
+  });
+  const int most = std::max(1, *std::max_element(counts.begin(), counts.end()));
+  const auto text = [](double) { return std::string(); };
+  chart::ChartFrame frame(picture, place, {side.name, 1, text},
+                          {"", 1.08 * most, text});
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    const auto left = static_cast<double>(i);
+    cv::rectangle(picture, frame.at(left / kBins, counts[i]),
+                  frame.at((left + 1) / kBins, 0), chart::density_shade(1),
+                  cv::FILLED);
+  }
+  frame.draw_axes();
+}
+
+// Each figure of the boxes against each other one, and alone on the diagonal.
+void draw_correlogram(cv::Mat& picture, cv::Rect place,
+                      const labels::Dataset& dataset) {
+  const int cell = place.width / static_cast<int>(kSides.size());
+  for (size_t row = 0; row < kSides.size(); ++row) {
+    for (size_t column = 0; column <= row; ++column) {
+      const cv::Rect here(place.x + static_cast<int>(column) * cell,
+                          place.y + static_cast<int>(row) * cell, cell, cell);
+      const BoxSide &across = kSides[column], &up = kSides[row];
+      if (row == column) {
+        draw_histogram(picture, here, across, dataset);
+        continue;
+      }
+      draw_density(picture, here,
+                   {across.name, up.name,
+                    [&](const labels::BoxLabel& box) {
+                      return std::pair(box.*across.value, box.*up.value);
+                    }},
+                   dataset);
+    }
+  }
+}
+
 }  // namespace
 
 cv::Mat draw_labels(const labels::Dataset& dataset) {
-  cv::Mat picture(kHead + 2 * kPanel, 2 * kPanel, CV_8UC3, chart::kPaper);
+  cv::Mat picture(kHead + 4 * kPanel, 2 * kPanel, CV_8UC3, chart::kPaper);
   chart::draw_text(picture,
                    std::to_string(dataset.num_labels()) + " boxes in " +
                        std::to_string(dataset.size()) + " images",
@@ -168,6 +222,8 @@ cv::Mat draw_labels(const labels::Dataset& dataset) {
        [](const labels::BoxLabel& box) { return std::pair(box.w, box.h); },
        false},
       dataset);
+  draw_correlogram(picture, {0, kHead + 2 * kPanel, 2 * kPanel, 2 * kPanel},
+                   dataset);
   return picture;
 }
 

@@ -1,5 +1,6 @@
 // labels.jpg: what the labels of a data set are like: boxes per class, their
-// shapes, where they lie and how large they are.
+// shapes, where they lie, how large they are, and how these figures go together
+// (a correlogram).
 #pragma once
 
 #include <opencv2/core/mat.hpp>

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <opencv2/imgproc.hpp>
 #include <sstream>
 #include <utility>
 
@@ -127,7 +128,7 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
 }
 
 constexpr size_t kNumColumns = 10;  // of losses and metrics
-constexpr int kPanelWidth = 440, kPanelHeight = 360;
+constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
 constexpr double kSmoothing = 3;  // epochs: the width of the bell
 constexpr size_t kPointColour = 1, kSmoothColour = 2;  // chart_colour
 
@@ -207,17 +208,30 @@ std::string axis_number(double value) {
   return text.data();
 }
 
+// What the finite values span, with some air; from 0 where that costs the curve
+// little of its height.
+chart::ChartAxis axis_of(const std::string& title, const Column& values,
+                         double air) {
+  double least = 0, most = 0;
+  bool is_empty = true;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    least = is_empty ? value : std::min(least, value);
+    most = is_empty ? value : std::max(most, value);
+    is_empty = false;
+  }
+  if (least >= 0 && least < 0.25 * most) least = 0;
+  if (most - least <= 1e-9 * std::abs(most)) most = least + 1;
+  const double margin = air * (most - least);
+  return {title, most + margin, axis_number, least == 0 ? 0 : least - margin};
+}
+
 void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
                  const Column& epochs, const Column& values) {
-  double last = 1, most = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(epochs[i])) last = std::max(last, epochs[i]);
-    if (std::isfinite(values[i])) most = std::max(most, values[i]);
-  }
   chart::LineChart chart;
   chart.title = name;
-  chart.x = {"epoch", last, axis_number};
-  chart.y = {"", most > 0 ? 1.08 * most : 1, axis_number};
+  chart.x = axis_of("epoch", epochs, 0);
+  chart.y = axis_of("", values, 0.08);
   if (epochs.size() > 3) {
     chart.lines.push_back(line_of(epochs, smoothed(epochs, values),
                                   chart::chart_colour(kSmoothColour), 3));
@@ -230,6 +244,18 @@ void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
     chart.lines.back().dotted = true;
   }
   chart::draw_line_chart(chart, picture, place);
+}
+
+// What the dots and the broad line of every panel are.
+void draw_results_legend(cv::Mat& picture) {
+  constexpr int kY = kLegendHeight / 2;
+  const auto colour = [](size_t index) { return chart::chart_colour(index); };
+  cv::circle(picture, {24, kY}, 4, colour(kPointColour), cv::FILLED,
+             cv::LINE_AA);
+  chart::draw_text(picture, "an epoch", {38, kY + 5});
+  cv::line(picture, {140, kY}, {170, kY}, colour(kSmoothColour), 3,
+           cv::LINE_AA);
+  chart::draw_text(picture, "smoothed", {180, kY + 5});
 }
 
 }  // namespace
@@ -280,15 +306,18 @@ std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
   constexpr std::array<size_t, kNumColumns> kOrder = {1, 2, 3,  4, 5,
                                                       8, 9, 10, 6, 7};
   constexpr int kAcross = 5;
-  cv::Mat picture(2 * kPanelHeight, kAcross * kPanelWidth, CV_8UC3);
+  cv::Mat picture(kLegendHeight + 2 * kPanelHeight, kAcross * kPanelWidth,
+                  CV_8UC3, chart::kPaper);
+  draw_results_legend(picture);
   for (size_t i = 0; i < kNumColumns; ++i) {
     const int across = static_cast<int>(i) % kAcross;
     const int down = static_cast<int>(i) / kAcross;
     const size_t column = kOrder[i];
-    draw_column(
-        picture,
-        {across * kPanelWidth, down * kPanelHeight, kPanelWidth, kPanelHeight},
-        table.names[column], table.columns.front(), table.columns[column]);
+    draw_column(picture,
+                {across * kPanelWidth, kLegendHeight + down * kPanelHeight,
+                 kPanelWidth, kPanelHeight},
+                table.names[column], table.columns.front(),
+                table.columns[column]);
   }
   return picture;
 }
