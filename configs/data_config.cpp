@@ -321,6 +321,12 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                   "name a data.yaml");
     }
   }
+  if (!is_there(file)) {
+    throw Error("data", "there is no file " + file.string(),
+                "check the path; data sets such as YOLOv5's coco128 are not "
+                "downloaded: describe your copy in a file as "
+                "configs/data/own_images.yaml");
+  }
   const yaml::YamlValue root =
       yaml::parse_yaml(yaml::read_config_file(file, "data"), file.string());
   yaml::require_mapping(root, "a data file", known_keys());

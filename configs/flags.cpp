@@ -20,6 +20,7 @@ Flag flag_of(const Knob& knob) {
                .description = knob.description};
   if (is_switch(knob)) flag.values = Values::kNone;
   if (knob.flag.value_is_optional) flag.values = Values::kOptional;
+  if (knob.flag.takes_row) flag.values = Values::kRow;
   if (!knob.flag.second_key.empty()) {
     flag.values = Values::kOneOrTwo;
     flag.keys.push_back(knob.flag.second_key);
@@ -69,6 +70,23 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
   }
 }
 
+// "3" of 0 1 2, in any order.
+std::string length_of_row(const FlagUse& use) {
+  std::vector<std::string> row = use.values;
+  std::ranges::sort(row, {}, [](const std::string& word) {
+    return std::pair(word.size(), word);
+  });
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row[i] == std::to_string(i)) continue;
+    std::string all;
+    for (const std::string& word : use.values) all += " " + word;
+    throw bad_flag(use.spelling + all,
+                   "layers are taken from the first on, without a gap",
+                   "write " + use.spelling + " N for the first N layers");
+  }
+  return std::to_string(row.size());
+}
+
 void apply(RunConfig& config, const FlagUse& use) {
   if (use.spelling == "--set") {
     for (const std::string& word : use.values) set_from_set_flag(config, word);
@@ -85,7 +103,14 @@ void apply(RunConfig& config, const FlagUse& use) {
       text = "latest";
     } else {
       HEADROOM_CHECK(!use.values.empty(), use.spelling + " without a value");
-      text = use.values[std::min(i, use.values.size() - 1)];
+      text = flag->values == Values::kRow && use.values.size() > 1
+                 ? length_of_row(use)
+                 : use.values[std::min(i, use.values.size() - 1)];
+    }
+    for (const auto& [choice, remedy] : knob.absent_choices) {
+      if (text != choice) continue;
+      throw bad_flag(use.spelling + " " + text,
+                     "this choice of YOLOv5's is not in this version", remedy);
     }
     if (!set_from_text(config, knob, text)) {
       throw bad_flag(use.spelling + " " + text,

@@ -16,6 +16,7 @@ struct Flag {
     kOne,
     kOneOrTwo,  // --img S, --img HEIGHT WIDTH
     kOptional,  // --resume [DIR]
+    kRow,       // --freeze 3, or as in YOLOv5 --freeze 0 1 2
   };
 
   std::vector<std::string> spellings = {};  // "--batch-size", "--batch"

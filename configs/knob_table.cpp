@@ -160,7 +160,9 @@ std::vector<Knob> how_to_train() {
            {.unit = "rows",
             .low = 0,
             .high = 10'000,
-            .flag = {.spellings = {"--freeze"}, .value_name = "ROWS"}}),
+            .flag = {.spellings = {"--freeze"},
+                     .value_name = "ROWS",
+                     .takes_row = true}}),
       knob("seed", &C::seed,
            "Every random draw follows from it: initial weights, order, "
            "augmentation. Equal seeds give equal runs.",
@@ -408,6 +410,10 @@ std::vector<Knob> validation() {
   return {
       knob("task", &C::task, "The split that headroom val judges.",
            {.choices = {"train", "val", "test"},
+            .absent_choices =
+                {{"speed", "leave it out, and take the time of the command"},
+                 {"study",
+                  "leave it out, and run headroom val once for each --img"}},
             .flag = {.spellings = {"--task"},
                      .value_name = "train|val|test",
                      .commands = kVal}}),

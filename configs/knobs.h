@@ -26,6 +26,7 @@ struct KnobFlag {
   // Another knob, which a second value sets, or else the first sets, too.
   std::string second_key = {};
   bool value_is_optional = false;
+  bool takes_row = false;  // also 0 1 2 ... for their number
   // The help lists it behind this knob's flag; "": in the table's order, which
   // is that of run.yaml.
   std::string listed_behind = {};
@@ -39,7 +40,9 @@ struct KnobRules {
   double low = -kUnbounded;  // numbers outside [low, high] are refused
   double high = kUnbounded;
   std::vector<std::string> choices = {};  // of a word; empty: any text
-  bool is_byte_size = false;              // accepts "2GiB"
+  // YOLOv5's choices that are none here, each with what to do instead.
+  std::vector<std::pair<std::string, std::string>> absent_choices = {};
+  bool is_byte_size = false;  // accepts "2GiB"
   KnobFlag flag = {};
 };
 

@@ -75,7 +75,8 @@ void check_files(const configs::RunConfig& config) {
   }
   if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
     throw Error("weights", "there is no file " + config.weights,
-                "give a .safetensors or .pt file, or leave --weights out");
+                "nothing is downloaded: get the file, YOLOv5's own from its "
+                "releases, and give its path, or leave --weights out");
   }
 }
 

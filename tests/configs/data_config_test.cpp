@@ -239,7 +239,10 @@ TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {
 TEST_F(DataConfigTest, MissingFile) {
   const std::string path = at("none.yaml").string();
   EXPECT_EQ(refusal_of([&] { load_data_config(path); }),
-            "[data] there is no file " + path + ": check the path");
+            "[data] there is no file " + path +
+                ": check the path; data sets such as YOLOv5's coco128 are not "
+                "downloaded: describe your copy in a file as "
+                "configs/data/own_images.yaml");
 }
 
 TEST_F(DataConfigTest, TheTemplateOfTheTreeLoads) {

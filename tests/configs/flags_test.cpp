@@ -236,8 +236,24 @@ TEST(Flags, WrongValuesNameTheFlag) {
   EXPECT_EQ(refusal({"--set", {"hyp.lr0"}}),
             "[config] --set hyp.lr0: there is no '=': write --set KEY=VALUE, "
             "for example --set hyp.lr0=0.02");
+  EXPECT_EQ(refusal({"--freeze", {"0", "2", "3"}}),
+            "[config] --freeze 0 2 3: layers are taken from the first on, "
+            "without a gap: write --freeze N for the first N layers");
+  EXPECT_EQ(refusal({"--task", {"study"}}),
+            "[config] --task study: this choice of YOLOv5's is not in this "
+            "version: leave it out, and run headroom val once for each --img");
   EXPECT_EQ(refusal({"--config", {"/nowhere/run.yaml"}}),
             "[config] there is no file /nowhere/run.yaml: check the path");
+}
+
+TEST(Flags, LayersToFreezeMayBeListedAsInYolov5) {
+  const auto frozen = [](const std::vector<std::string>& words) {
+    return run_config_from_flags("train", {{"--freeze", words}}).freeze;
+  };
+  EXPECT_EQ(frozen({"10"}), 10);
+  EXPECT_EQ(frozen({"0", "1", "2"}), 3);
+  EXPECT_EQ(frozen({"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}),
+            11);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 namespace headroom::cli {
 namespace {
 
+constexpr int kLongestRow = 10'000;
+
 // One option of the parser, and what it stands for.
 struct Entry {
   CLI::Option* option = nullptr;
@@ -66,6 +68,10 @@ Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
       break;
     case configs::Flag::Values::kOptional:
       entry.option = add_words(app, names, 0, 1);
+      entry.repeatable = false;
+      break;
+    case configs::Flag::Values::kRow:
+      entry.option = add_words(app, names, 1, kLongestRow);
       entry.repeatable = false;
       break;
   }
@@ -159,12 +165,14 @@ void check_values(const std::string& command, const Entry& entry,
     return value.starts_with("--");
   };
   const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
-  const size_t most =
-      entry.command_flag != nullptr
-          ? static_cast<size_t>(entry.command_flag->most_values)
-      : is_list && entry.run_flag->values == configs::Flag::Values::kOneOrTwo
-          ? 2
-          : 1;
+  size_t most = 1;
+  if (entry.command_flag != nullptr) {
+    most = static_cast<size_t>(entry.command_flag->most_values);
+  } else if (is_list) {
+    using Values = configs::Flag::Values;
+    if (entry.run_flag->values == Values::kOneOrTwo) most = 2;
+    if (entry.run_flag->values == Values::kRow) most = kLongestRow;
+  }
   if (values.size() > most ||
       std::any_of(values.begin(), values.end(), is_flag)) {
     refuse_value(command, entry, entry.option->get_name());

@@ -30,7 +30,12 @@ fs::path new_run_directory(const configs::RunConfig& config) {
 fs::path run_directory_to_resume(const fs::path& project,
                                  const std::string& given) {
   if (!given.empty()) {
-    const fs::path directory = fs::absolute(given).lexically_normal();
+    fs::path directory = fs::absolute(given).lexically_normal();
+    // RUN/weights/last.safetensors, or .pt as in YOLOv5.
+    if (directory.parent_path().filename() == "weights" &&
+        directory.stem() == "last") {
+      directory = directory.parent_path().parent_path();
+    }
     if (!is_resumable(directory)) {
       throw Error("resume",
                   directory.string() +

@@ -52,6 +52,9 @@ int64_t bytes_left(const nvml::Card& card) {
 
 }  // namespace
 
+// A number alone is of bytes, but nobody means so few.
+constexpr int64_t kLeastBareBytes = int64_t{1} << 20;
+
 std::optional<PlanMachines> machines_of(const CommandLine& line,
                                         const nvml::Nvml& nvml) {
   const bool has_cluster = line.has("--cluster");
@@ -89,6 +92,12 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     if (!bytes || *bytes < 1) {
       throw Error("command line", "--gpu-memory " + given + " is no size",
                   "write it as 8GiB");
+    }
+    if (std::ranges::all_of(given,
+                            [](char c) { return '0' <= c && c <= '9'; }) &&
+        *bytes < kLeastBareBytes) {
+      throw Error("command line", "--gpu-memory " + given + " has no unit",
+                  "write --gpu-memory " + given + "GiB");
     }
     machines.gpu_memory_bytes = *bytes;
   }

@@ -245,8 +245,9 @@ TEST_F(RunRequestTest, MpiNeedsOneWorkerPerSlot) {
 
 TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--weights", "gone.safetensors"}),
-            "[weights] there is no file gone.safetensors: give a .safetensors "
-            "or .pt file, or leave --weights out");
+            "[weights] there is no file gone.safetensors: nothing is "
+            "downloaded: get the file, YOLOv5's own from its releases, and "
+            "give its path, or leave --weights out");
   EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
             std::string::npos);
   EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);

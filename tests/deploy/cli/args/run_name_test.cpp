@@ -92,5 +92,16 @@ TEST(RunName, ResumeRefusesWhatIsNoRun) {
                 "folder: give the folder of a run that saved a checkpoint");
 }
 
+TEST(RunName, AFileOfWeightsNamesItsRunAsInYolov5) {
+  const TemporaryFolder root;
+  root.write("exp/run.yaml", "");
+  fs::create_directories(root.path() / "exp/checkpoints");
+  for (const char* file : {"last.pt", "last.safetensors"}) {
+    EXPECT_EQ(run_directory_to_resume(root.path(),
+                                      root.path() / "exp/weights" / file),
+              root.path() / "exp");
+  }
+}
+
 }  // namespace
 }  // namespace headroom::cli

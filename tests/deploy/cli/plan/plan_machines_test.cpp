@@ -88,6 +88,9 @@ TEST(PlanMachines, AGivenLimitStays) {
 }
 
 TEST(PlanMachines, RefusesContradictions) {
+  EXPECT_EQ(refusal({"--gpu-memory", "8"}),
+            "[command line] --gpu-memory 8 has no unit: write --gpu-memory "
+            "8GiB");
   EXPECT_EQ(refusal({"--device", "0", "--gpu-memory", "8GiB"}),
             "[command line] --device 0 names this machine's GPUs, and "
             "--gpu-memory others: give one of them");
