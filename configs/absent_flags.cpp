@@ -64,8 +64,6 @@ const std::vector<AbsentFlag>& of_train_and_val() {
 const std::vector<AbsentFlag>& of_detect() {
   static const std::vector<AbsentFlag> all = {
       {"--data", kIgnored, 1, "class names come from the weights", ""},
-      {"--device", kRefused, 1, "detect computes on the CPU",
-       "leave it out; --threads N takes more cores"},
       {"--view-img", kRefused, 0, "no window is opened",
        "look at the pictures in the results' folder"},
       {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,

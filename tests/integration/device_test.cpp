@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
@@ -372,6 +373,34 @@ TEST(Device, WhatIsNotThereIsRefused) {
         run_program(train_shapes("8", refused.flags), fresh_folder());
     EXPECT_EQ(result.exit_code, 2) << result.err;
     EXPECT_THAT(result.err, HasSubstr(refused.words));
+  }
+}
+
+// The device's float32 differs from the CPU's in the last digits.
+TEST(Device, DetectionsAreThoseOfTheCpu) {
+  const auto folder = fresh_folder();
+  train_in(folder, train_shapes("8", {}), {"--max-steps", "2", "--noval"});
+  const auto boxes = [&](const std::string& device) {
+    const ProgramResult result = run_program(
+        {program("headroom"), "detect", "--weights",
+         (folder / "runs/train/exp/weights/last.safetensors").string(),
+         "--source",
+         (std::filesystem::path(shapes_data()).parent_path() / "images/val")
+             .string(),
+         "--conf-thres", "0.0001", "--max-det", "5", "--save-json", "--nosave",
+         "--device", device, "--name", "on_" + device},
+        folder);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_json(folder / "runs/detect" / ("on_" + device) /
+                     "predictions.json");
+  };
+  const Json expected = boxes("cpu");
+  const PluginOf device(kPlugin);
+  const Json found = boxes("0");
+  ASSERT_EQ(found.size(), expected.size());
+  ASSERT_GT(found.size(), 0u);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i].at("score"), expected[i].at("score"), 1e-5) << i;
   }
 }
 

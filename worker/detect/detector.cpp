@@ -90,8 +90,9 @@ std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
   return kept;
 }
 
-Detector::Detector(model::LayerGraph& model, DetectorOptions options)
-    : model_(model), options_(std::move(options)) {}
+Detector::Detector(model::LayerGraph& model, DetectorOptions options,
+                   c10::Device device)
+    : model_(model), options_(std::move(options)), device_(device) {}
 
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride,
@@ -119,7 +120,8 @@ std::vector<metrics::Detection> Detector::look_at(const cv::Mat& pixels) {
   const auto input = network_image(pixels, options_.height, options_.width,
                                    model_.max_stride(), options_.resample);
   if (!input) return {};
-  const auto heads = model_.forward(input->images, model::StepContext());
+  const auto heads =
+      model_.forward(input->images.to(device_), model::StepContext());
   auto detections =
       metrics::non_maximum_suppression(model_.decode(heads), options_.nms)
           .at(0);

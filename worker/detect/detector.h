@@ -7,6 +7,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <opencv2/core/mat.hpp>
@@ -87,8 +88,10 @@ std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
 
 class Detector {
  public:
-  // REQUIRES: height and width are multiples of the model's largest stride.
-  Detector(model::LayerGraph& model, DetectorOptions options);
+  // `model` is on `device`. REQUIRES: height and width are multiples of the
+  // model's largest stride.
+  Detector(model::LayerGraph& model, DetectorOptions options,
+           c10::Device device = c10::kCPU);
 
   // pixels: uint8, not empty, with the bands that the model reads
   // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
@@ -99,6 +102,7 @@ class Detector {
 
   model::LayerGraph& model_;
   const DetectorOptions options_;
+  const c10::Device device_;
 };
 
 }  // namespace headroom::detect

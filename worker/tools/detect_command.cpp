@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/devices/compute_device.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
@@ -24,6 +27,7 @@
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
 #include "worker/detect/video_detection.h"
+#include "worker/run/run_device.h"
 #include "worker/tools/tool_command.h"
 #include "worker/video/video_plugin.h"
 #include "worker/weights/open_weights.h"
@@ -37,6 +41,7 @@ struct DetectRequest {
   std::string weights, cfg, source, output, image_size, tile_size, classes;
   std::string resample;
   double overlap = 0;
+  std::string device;
   int threads = 0;
   int64_t video_stride = 0;
   metrics::NmsOptions nms{.multi_label = false, .classes = {}};
@@ -113,12 +118,36 @@ void refuse_own_sources(const detect::ImageSources& sources,
   }
 }
 
+// Before LibTorch is first used.
+devices::ComputeDevice device_of(const std::string& named) {
+  if (parse_device_list(named).size() > 1) {
+    throw Error("detect",
+                "--device " + named + " names several, and one is looked on",
+                "name one of them");
+  }
+  configs::RunConfig config;
+  config.device = named;
+  return run::choose_device(config, 0, 1).device;
+}
+
+weights::OpenedWeights open_on(const devices::ComputeDevice& device,
+                               const DetectRequest& request) {
+  weights::OpenedWeights opened =
+      weights::open_weights(request.weights, request.cfg);
+  for (const model::NamedTensor& one : opened.model->state()) {
+    *one.tensor = device.upload(*one.tensor);
+  }
+  return opened;
+}
+
 // What detect does with its sources, and what it comes to.
 class DetectRun {
  public:
   explicit DetectRun(const DetectRequest& request)
-      : weights_(weights::open_weights(request.weights, request.cfg)),
-        detector_(*weights_.model, detector_options(request, *weights_.model)),
+      : device_(device_of(request.device)),
+        weights_(open_on(device_, request)),
+        detector_(*weights_.model, detector_options(request, *weights_.model),
+                  device_.device()),
         sources_(detect::find_images(request.source)),
         folder_(request.output, weights_.class_names, request.folder) {
     refuse_own_sources(sources_, request);
@@ -136,6 +165,7 @@ class DetectRun {
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
 
+  const devices::ComputeDevice device_;
   const weights::OpenedWeights weights_;
   detect::Detector detector_;
   detect::ImageSources sources_;
@@ -277,6 +307,7 @@ int detect_command(int argc, char** argv) {
                    {"--hide-conf", &no_confidences},
                    {"--line-thickness", &request.folder.annotate.line_width},
                    {"--vid-stride", &request.video_stride},
+                   {"--device", &request.device},
                    {"--threads", &request.threads}},
                   argc, argv);
   request.folder.pictures = !no_pictures;
