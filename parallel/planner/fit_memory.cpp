@@ -48,25 +48,19 @@ class FitSearch {
   // that was tried.
   std::optional<PlanDecision> run() {
     if (auto found = with_groups_as_they_are(config_)) return found;
-    if (effort_ == Effort::kProposal || config_.batch_norm_group_size > 0 ||
-        config_.sync_batch_norm) {
+    if (effort_ == Effort::kProposal || !chooses_batch_norm_groups(config_)) {
       return std::nullopt;
     }
     const int64_t batch = config_.global_batch_size;
-    const int64_t usual = plan::default_batch_norm_group_size(batch);
-    for (int64_t group = usual - 1; group >= 1; --group) {
-      if (batch % group != 0) continue;
+    plan::BatchNormRule rule = batch_norm_rule(config_);
+    int64_t largest = plan::largest_group(batch, rule);
+    while (--rule.size >= 1) {
+      const int64_t smaller = plan::largest_group(batch, rule);
+      if (smaller == largest) continue;
+      largest = smaller;
       configs::RunConfig trial = config_;
-      trial.batch_norm_group_size = group;
-      if (auto found = with_groups_as_they_are(trial)) {
-        found->reason += "; groups smaller than the usual " +
-                         std::to_string(usual) +
-                         ", which changes the mathematics: nothing else fits "
-                         "in " +
-                         format_bytes(config_.memory_limit);
-        found->plan->reason = found->reason;
-        return found;
-      }
+      trial.batch_norm_rule = rule;
+      if (auto found = with_groups_as_they_are(trial)) return found;
     }
     return std::nullopt;
   }
@@ -121,7 +115,7 @@ class FitSearch {
     if (auto found = attempt(trial)) return found;
     if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
     // The bytes grow with the micro-batch, so the largest is found by halving.
-    const int64_t group = last_->plan->batch_norm_group_size;
+    const int64_t group = largest_group_of(*last_->plan);
     int64_t fits = 0;
     int64_t too_large = (last_->plan->micro_batch_size + group - 1) / group;
     std::optional<PlanDecision> best;
@@ -143,7 +137,7 @@ class FitSearch {
   PlanDecision fastest_mixture(configs::RunConfig trial, PlanDecision largest) {
     PlanDecision best = std::move(largest);
     double least = mix(trial, best);
-    const int64_t group = best.plan->batch_norm_group_size;
+    const int64_t group = largest_group_of(*best.plan);
     int64_t groups = best.plan->micro_batch_size / group;
     while (config_.micro_batch_size == 0 && groups > 1) {
       groups /= 2;
@@ -156,6 +150,11 @@ class FitSearch {
       best = std::move(*smaller);
     }
     return best;
+  }
+
+  int64_t largest_group_of(const plan::Plan& plan) const {
+    return plan::largest_group(config_.global_batch_size,
+                               plan.batch_norm_rule());
   }
 
   double mix(const configs::RunConfig& trial, PlanDecision& decision) const {
@@ -364,6 +363,8 @@ struct Candidate {
   PlanDecision decision;
   double seconds = 0;
   bool keeps_groups = false;  // those of a run without a limit
+  bool exchanges_far = false;
+  std::string statistics = "";  // what their exchange costs, in words
 };
 
 std::string times_text(double factor) {
@@ -377,7 +378,7 @@ bool is_plain(const Candidate& candidate) {
   const plan::Plan& plan = *candidate.decision.plan;
   return plan.layout.data_parallel_size == plan.layout.world_size() &&
          plan.zero_stage == 0 && plan.activation_policies.empty() &&
-         candidate.keeps_groups;
+         candidate.keeps_groups && !candidate.exchanges_far;
 }
 
 // What became of the other layouts.
@@ -409,10 +410,7 @@ std::string others_text(const std::vector<Candidate>& candidates,
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const FitLayout& fit) {
-  const int64_t usual_group =
-      config.batch_norm_group_size > 0
-          ? config.batch_norm_group_size
-          : plan::default_batch_norm_group_size(config.global_batch_size);
+  const plan::BatchNormRule usual_groups = batch_norm_rule(config);
   const std::vector<plan::ParallelLayout> layouts =
       plan::layouts_of(world_size);
   std::vector<Candidate> candidates;
@@ -422,9 +420,12 @@ std::optional<PlanDecision> choose_layout(
     Candidate candidate{fit(trial)};
     if (!candidate.decision.plan) continue;
     const plan::Plan& plan = *candidate.decision.plan;
-    candidate.seconds = plan_time(config, plan, layers).total();
+    const predict::StepEstimate step = plan_time(config, plan, layers);
+    candidate.seconds = step.total();
+    candidate.exchanges_far = exchanges_far(config, plan);
+    candidate.statistics = statistics_text(step);
     candidate.keeps_groups =
-        config.sync_batch_norm || plan.batch_norm_group_size == usual_group;
+        candidate.decision.plan->batch_norm_rule() == usual_groups;
     if (is_plain(candidate)) return std::move(candidate.decision);
     candidates.push_back(std::move(candidate));
   }
@@ -441,6 +442,7 @@ std::optional<PlanDecision> choose_layout(
         return one.seconds <= (1 + predict::kEqualWithin) * least;
       });
   PlanDecision decision = chosen->decision;
+  if (chosen->exchanges_far) decision.reason += "; " + chosen->statistics;
   decision.reason += others_text(candidates, *chosen, layouts.size());
   decision.plan->reason = decision.reason;
   return decision;

@@ -1,6 +1,7 @@
 #include "parallel/planner/plan_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -9,20 +10,32 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/planner/saved_plan.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/host_memory.h"
 #include "parallel/predict/phase_memory.h"
 
 namespace headroom::planner {
+namespace {
+
+constexpr int64_t kManyCells = 2;  // in the smallest map of an image
+
+// Data ranks that usually share a machine, where an exchange costs little.
+constexpr int kNearRanks = 8;
+
+}  // namespace
 
 std::vector<plan::PhaseBytes> predicted_phase_bytes(
     const predict::MemoryRequest& request) {
   // Ranks with equal shares need equally much.
   const plan::ParallelLayout& layout = request.plan.layout;
   const auto samples = [&](const plan::MeshCoordinates& at) {
-    return plan::share_of(request.global_batch_size, layout.data_parallel_size,
-                          at.data_parallel_rank)
-        .size();
+    const plan::BatchCut cut = {
+        request.global_batch_size, layout.data_parallel_size,
+        request.plan.micro_batch_size, request.plan.batch_norm_rule()};
+    return plan::part_of(cut, request.global_batch_size, kManyCells,
+                         at.data_parallel_rank)
+        .local.size();
   };
   const auto image_rows = [&](const plan::MeshCoordinates& at) {
     int64_t stride = 1;
@@ -199,8 +212,25 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
     mean.compute += step.compute / static_cast<double>(sizes.size());
     mean.communication +=
         step.communication / static_cast<double>(sizes.size());
+    mean.statistics += step.statistics / static_cast<double>(sizes.size());
+    mean.num_statistics = step.num_statistics;
   }
   return mean;
+}
+
+bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
+  return plan.layout.data_parallel_size > kNearRanks &&
+         plan::groups_span_ranks(batch_cut(config, plan),
+                                 config.global_batch_size, kManyCells);
+}
+
+std::string statistics_text(const predict::StepEstimate& step) {
+  if (step.num_statistics == 0) return "";
+  return "batch-norm groups span ranks: " +
+         std::to_string(step.num_statistics) +
+         " exchanges of statistics a step, predicted at " +
+         std::to_string(std::lround(100 * step.statistics / step.total())) +
+         " % of its time";
 }
 
 }  // namespace headroom::planner

@@ -42,7 +42,7 @@ class ReplanSearch {
         world_size_(failed.layout.world_size()),
         layers_(layers) {
     request_.memory_limit = bound;
-    request_.batch_norm_group_size = failed.batch_norm_group_size;
+    request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
     request_.resume = "the checkpoint";  // read at the start
   }
@@ -172,13 +172,11 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const std::vector<layers::LayerCost>& layers) {
   HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
   const int asked = wanted.layout.world_size();
-  const bool keeps =
-      workers == asked || (workers > asked && config.layout);
+  const bool keeps = workers == asked || (workers > asked && config.layout);
   if (keeps) return {wanted, wanted.reason};
   configs::RunConfig open = config;
   open.layout.reset();
-  open.sync_batch_norm = false;
-  open.batch_norm_group_size = wanted.batch_norm_group_size;
+  open.batch_norm_rule = wanted.batch_norm_rule();
   ElasticPlan found;
   for (int count = workers; count >= 1; --count) {
     if (count == asked) return {wanted, wanted.reason};
