@@ -383,7 +383,8 @@ bool is_plain(const Candidate& candidate) {
 
 // What became of the other layouts.
 std::string others_text(const std::vector<Candidate>& candidates,
-                        const Candidate& chosen, size_t num_layouts) {
+                        const Candidate& chosen, size_t num_layouts,
+                        bool is_limited) {
   constexpr size_t kMostNamed = 3;
   std::string text;
   size_t named = 0;
@@ -399,8 +400,10 @@ std::string others_text(const std::vector<Candidate>& candidates,
   const size_t unfit = num_layouts - candidates.size();
   if (unfit > 0) {
     text += (text.empty() ? "; " : ", ") + std::to_string(unfit) +
-            (unfit == 1 ? " other layout does" : " other layouts do") +
-            " not fit";
+            (unfit == 1 ? " other layout" : " other layouts") +
+            (!is_limited  ? " refused"
+             : unfit == 1 ? " does not fit"
+                          : " do not fit");
   }
   return text;
 }
@@ -443,7 +446,8 @@ std::optional<PlanDecision> choose_layout(
       });
   PlanDecision decision = chosen->decision;
   if (chosen->exchanges_far) decision.reason += "; " + chosen->statistics;
-  decision.reason += others_text(candidates, *chosen, layouts.size());
+  decision.reason +=
+      others_text(candidates, *chosen, layouts.size(), config.memory_limit > 0);
   decision.plan->reason = decision.reason;
   return decision;
 }
