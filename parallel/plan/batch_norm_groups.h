@@ -41,7 +41,7 @@ std::vector<SampleRange> batch_norm_groups(int64_t count,
                                            const BatchNormRule& rule,
                                            int64_t smallest_map_elements);
 
-// The largest group of a batch of `count` samples.
+// The largest group of a batch of `count` samples. REQUIRES: count >= 1.
 int64_t largest_group(int64_t count, const BatchNormRule& rule);
 
 // The sizes in words: "16", "19 and 18".
